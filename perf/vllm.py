@@ -1,7 +1,8 @@
 """Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
 
     python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power] [--json out.json]
-    python -P perf/vllm.py --seconds 30 --warm 45    the pool alone, without an end, between two readings of the clock
+    python -P perf/vllm.py --seconds 30 --warm 45    pool and power sampling without an end, between two readings of
+                                                     the clock
 
 Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides
 speed is scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from
@@ -230,11 +231,12 @@ def pool(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(texts)]
 
 
-def _endless_pool(texts: Sequence[int], vocab: int) -> Iterator[tuple[int, Search]]:
-    """Searches of the autoregressive pool without an end; from the second round on with the prompts of the first."""
-    for turn in count():
-        for number, search in pool(texts, vocab):
-            yield turn * len(texts) + number, search
+def _endless(searches: Callable[[], list[tuple[int, Search]]]) -> Iterator[tuple[int, Search]]:
+    """The same searches again and again, each time from their start."""
+    for number in count():
+        part = searches()
+        for place, (_, search) in enumerate(part):
+            yield number * len(part) + place, search
 
 
 def searches(name: str, texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
@@ -326,6 +328,7 @@ def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         load_format="dummy",
         skip_tokenizer_init=True,
         dtype=args.dtype,
+        quantization=args.quantization,
         max_num_seqs=args.rows,
         max_model_len=PROMPT + args.cap + 8,
         enable_prefix_caching=True,
@@ -374,20 +377,35 @@ def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         yield Line("raw", len(outputs), tokens, tokens, seconds, running, asked - reused, reused / asked, full)
 
 
-def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
-    """All runs through searchlens' engine."""
-    engine = VllmEngine(
+def _started(folder: str, args: argparse.Namespace) -> VllmEngine:
+    return VllmEngine(
         folder,
         device=args.device,
         dtype=args.dtype,
+        quantization=args.quantization,
         max_rows=args.rows,
         max_model_len=PROMPT + args.cap + 8,
         load_format="dummy",
     )
+
+
+def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
+    """All runs through searchlens' engine."""
     vocab = SHAPES[args.shape]["vocab_size"]
     of = partial(lengths, mean=args.mean, cap=args.cap)
-    driven("warm-up", pool(of(64), vocab), engine, group=1)
     power.log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
+    if args.seconds:
+        endless: dict[str, Callable[[], Iterator[tuple[int, Search]]]] = {
+            "pool": lambda: _endless(partial(pool, of(args.requests), vocab)),
+            "power": lambda: _endless(partial(searches, "power", of(args.searches), vocab)),
+        }
+        for name in args.only or endless:
+            engine = _started(folder, args)  # a new one for each, because the last is not idle
+            yield steady(name, endless[name](), engine, args.warm, args.seconds)
+            engine.close()
+        return
+    engine = _started(folder, args)
+    driven("warm-up", pool(of(64), vocab), engine, group=1)
     chains = args.searches
     # Wide searches draw more tokens each, so there are fewer of them.
     few_of = {
@@ -397,9 +415,6 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         "step_beam": chains // 4,
         "beam": 16,
     }
-    if args.seconds:
-        yield steady("pool", _endless_pool(of(args.requests), vocab), engine, args.warm, args.seconds)
-        return
     runs: dict[str, Callable[[], Line]] = {
         "pool": lambda: driven("pool", pool(of(args.requests), vocab), engine),
         "power": lambda: driven("power", searches("power", of(args.searches), vocab), engine),
@@ -493,6 +508,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="7b")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--quantization", help="of the weights, such as fp8; the limit stays that of --dtype")
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the one that this runs on, for its limit")
     parser.add_argument("--requests", type=int, help=f"of the pool; default and least: {REQUESTS_A_ROW} x rows")
@@ -501,7 +517,7 @@ def main() -> None:
     )
     parser.add_argument("--mean", type=int, default=MEAN, help="of the lengths of texts")
     parser.add_argument("--cap", type=int, default=CAP, help="the longest text")
-    parser.add_argument("--seconds", type=float, help="of the pool alone, between two readings of the clock")
+    parser.add_argument("--seconds", type=float, help="of pool and power sampling without an end")
     parser.add_argument("--warm", type=float, default=45, help="with --seconds: seconds before them")
     parser.add_argument("--runs", type=int, default=3, help="of each line, in turns")
     parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")

@@ -369,10 +369,10 @@ def test_the_benchmark_on_gpus_stops_by_the_clock(monkeypatch: pytest.MonkeyPatc
     """Endless searches: what is drawn between two readings counts, by steps and rows, finished or not."""
     perf, ticks = perf_script("vllm"), iter(range(1000))
     monkeypatch.setattr(perf.time, "perf_counter", lambda: next(ticks))  # read three times a step
-    whole = perf.steady("pool", perf._endless_pool([8, 8, 8], 100), Endless(), 0, 10)
+    whole = perf.steady("pool", perf._endless(lambda: perf.pool([8, 8, 8], 100)), Endless(), 0, 10)
     assert whole.generated == whole.returned == 8 * 4 and whole.running == 4
     assert whole.seconds == 3 * 4 and whole.full.rate == whole.rate
-    later = perf.steady("pool", perf._endless_pool([8], 100), Endless(), 10, 10)
+    later = perf.steady("pool", perf._endless(lambda: perf.pool([8], 100)), Endless(), 10, 10)
     assert later.generated == later.returned == 8 * 4 and later.seconds == 3 * 4
 
 
