@@ -447,6 +447,15 @@ def test_v4_null(several: FigureContext) -> None:
         assert at == pytest.approx(frames["v4"][f"loo_pseudo_r2{suffix}"].drop_nulls().to_list())
 
 
+def test_v4_null_is_not_drawn_where_no_feature_varies(several: FigureContext) -> None:
+    """Steps of one training share their Base: all scores are equal, and a histogram of them has no width."""
+    alike = {"pearson_r": pl.lit(None, pl.Float64), "reason": pl.lit("constant")}
+    same = [pl.lit(-0.5625).alias(f"score{suffix}") for suffix in ("", "_raw")]
+    v4, null = several.frames["v4"].with_columns(**alike), several.frames["v4_null"].with_columns(same)
+    context = replace(several, frames={**several.frames, "v4": v4, "v4_null": null})
+    assert draw("v4_null", context)[0] is None
+
+
 def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
     """Rows by increasing RL information; the sweeps go through the errors of their settings."""
     frames = several.frames

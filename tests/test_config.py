@@ -64,7 +64,14 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
         assert loaded.default_policy in loaded.policies
     cohort = [ROOT / f"config/{overlay}.yaml" for overlay in ("zoo", "zoo-power")]
     assert config.load([*files, *cohort]).study.benchmarks == ["zoo-math"]
-    for names in ("gemma", "gemma searches", "pair", "pair-lora pair-pool", "pair-lora true-equations"):
+    for names in (
+        "gemma",
+        "gemma searches",
+        "pair",
+        "pair-lora pair-pool",
+        "pair-lora pair-searches",
+        "pair-lora true-equations",
+    ):
         overlays = [ROOT / f"examples/pretrained/{name}.yaml" for name in names.split()]
         assert set(config.load([*files, *overlays]).study.benchmarks) <= {"mawps", "svamp", "gsm8k"}
 

@@ -573,6 +573,21 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert all(path.stat().st_size for path in written)
 
 
+def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> None:
+    """Where Base passes RL may lie beyond the budgets at which policies are compared, which are not drawn twice."""
+    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "pass@k", "tau": None, "lo": 0.0, "hi": 1.0}
+    ends = {"Base": 0.9, "RL": 0.8}
+    rows = [{**where, "side": side, "k": k, "value": value} for side, value in ends.items() for k in (4, 64)]
+    measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
+    figure, numbers = draw("pass_curves", StudyContext([Curves(LABELS, cell.base, cell.rl)], {"measures": measures}))
+    check_layout(figure)
+    for (side, value), points in zip(ends.items(), (cell.base, cell.rl), strict=True):
+        rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", readout="expected").sort("budget")
+        curve = ([*rows_of["budget"], 64], pytest.approx([*(100 * rows_of["value"]), 100 * value]))
+        assert curve in drawn_lines(figure.axes[0])
+        assert numbers.filter(model=side)["budget"].to_list() == curve[0]
+
+
 def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Cell) -> None:
     """Of Base it does, of RL it does not."""
     where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "luck", "tau": None, "lo": 0.0, "hi": 1.0}

@@ -27,6 +27,7 @@ NARROW = 5
 """Inches; a narrower figure has a legend of two columns."""
 LUCKY = 0.05
 """Luck is drawn in a cell if as large a share of its questions is solved by it."""
+PASS = "pass@k"
 LUCK_OF = {"Base luck": "Base", "RL luck": "RL"}
 SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
 MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", "last")
@@ -35,13 +36,16 @@ MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", 
 @catalogue.figure("pass_curves", stage="study")
 def numbers(context: StudyContext) -> pl.DataFrame:
     """One row per cell, model (``Base``, ``RL``, ``Base greedy``, and where luck solves much, ``Base luck`` and
-    ``RL luck``) and budget, all as expectations.
+    ``RL luck``) and budget, all as expectations. Base and RL go on beyond the budgets of the study, as far as there are
+    samples.
 
     ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
     much as RL, and ``state``, as in the frame ``crossings``.
     """
     measures = context.readings.get("measures")
-    rows = pl.concat(part for cell in context.cells for part in (_rows(cell), *_luck(cell, measures)))
+    rows = pl.concat(
+        part for cell in context.cells for part in (_rows(cell), *_beyond(cell, measures), *_luck(cell, measures))
+    )
     found = context.readings.get("crossings")
     if found is None:
         return rows
@@ -53,6 +57,17 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 def _constants(cell: Curves) -> list[pl.Expr]:
     names = ("pair", "benchmark", "questions", "source", "metric")
     return [pl.lit(getattr(cell.labels, name)).alias(name) for name in names]
+
+
+def _beyond(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
+    """Rows of both sides at more samples than the largest budget that policies are compared at."""
+    if measures is None or cell.labels.metric != "P":
+        return
+    found = pick(measures, measure=PASS, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
+    for side, points in (("Base", cell.base), ("RL", cell.rl)):
+        rows = pick(found, side=side).filter(pl.col("k") > points["budget"].max()).sort("k")
+        known = [pl.lit(side).alias("model"), pl.lit(cell.labels.default_policy).alias("policy")]
+        yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
 
 
 def _luck(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
@@ -129,7 +144,8 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     counts += [f"is level or ahead throughout in {ahead}"] if ahead else []
     counts += [f"RL still leads at the end in {leads}"] if leads else []
     open_cells = len(said) - passes - ahead - leads
-    return ", ".join(counts + ([f"{open_cells} open" if leads else f"{open_cells} are open"] if open_cells else []))
+    verb = "" if leads else "is " if open_cells == 1 else "are "
+    return ", ".join(counts + ([f"{open_cells} {verb}open"] if open_cells else []))
 
 
 def _standing(row: Mapping[str, Any]) -> str:
@@ -166,7 +182,7 @@ def verdict(row: Mapping[str, Any]) -> str:
         return "open: too few questions to say"
     if row["lo_open"]:
         return f"Base level or ahead from {row['crossing_hi']:.1f} on"
-    return f"RL leads at {row['crossing_lo']:.1f}, open beyond"
+    return f"RL leads up to {row['crossing_lo']:.1f}, open beyond"
 
 
 def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) -> list[str]:

@@ -70,7 +70,10 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     lost, added = (panels.sound(pick(numbers, change=change), context) for change in CHANGES)
     rows = lost.join(added, on=["pair", "benchmark"], suffix="_added", maintain_order="left")
     less, more = (int((rows[one] > rows[other]).sum()) for one, other in (("lo", "hi_added"), ("lo_added", "hi")))
-    counts = f"in {less} of {rows.height} cells, adds more in {more}; {rows.height - less - more} are open"
+    open_cells = rows.height - less - more
+    counts = (
+        f"in {less} of {rows.height} cells, adds more in {more}; {open_cells} {'is' if open_cells == 1 else 'are'} open"
+    )
     return f"RL loses more questions than it adds {counts}"
 
 

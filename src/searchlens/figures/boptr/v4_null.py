@@ -43,9 +43,11 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 
 @style.styled()
 def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
-    """Draw what ``numbers`` returned; None if there is no score, as with too few models."""
-    best = numbers.filter(layer="observed")
-    if best["score"].null_count():
+    """Draw what ``numbers`` returned; None if there is no score, as with too few models, or if no feature varies, as
+    with one Base for all of them: then every shuffle has the same score.
+    """
+    best, features = numbers.filter(layer="observed"), numbers.filter(layer="feature")
+    if best["score"].null_count() or (features["reason"] == "constant").all():
         return None
     second = f"ln \N{GREEK SMALL LETTER ALPHA} predicted from Base: {best['models'][0]} models, each left out in turn"
     cells = context.plan.fitted_models, [context.plan.anchor_benchmark]
