@@ -88,6 +88,13 @@ def embedded(folder: Path) -> Engine:
     return TransformersEngine(folder, max_rows=ROWS, threads=1)
 
 
+def resident(folder: Path) -> Engine:
+    """The embedded engine with rows on the device, as on CUDA."""
+    from searchlens.engines.transformers import TransformersEngine
+
+    return TransformersEngine(folder, max_rows=ROWS, threads=1, resident=True)
+
+
 def vllm(folder: Path) -> Engine:
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vllm is not installed")
@@ -107,7 +114,7 @@ def model(folder: Path) -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
-@pytest.fixture(scope="module", params=[embedded, vllm], ids=lambda make: make.__name__)
+@pytest.fixture(scope="module", params=[embedded, resident, vllm], ids=lambda make: make.__name__)
 def engine(request: pytest.FixtureRequest, folder: Path) -> Iterator[Engine]:
     make: Callable[[Path], Engine] = request.param
     started = make(folder)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,21 @@ from torch import Tensor
 from torch.nn import functional
 
 Tokens = tuple[int, ...]
+Item = TypeVar("Item")
+
+
+def parts(items: Sequence[Item], sizes: Sequence[int], limit: int) -> Iterator[list[Item]]:
+    """Cut a list into parts whose sizes add up to at most `limit`, with at least one item each."""
+    part: list[Item] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if part and total + size > limit:
+            yield part
+            part, total = [], 0
+        part.append(item)
+        total += size
+    if part:
+        yield part
 
 
 def flatten(sequences: Sequence[Tokens]) -> npt.NDArray[np.int64]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from searchlens.engines.base import Sampling
 
 _BLOCK = 64  # tokens per block of the inverse CDF; another size rounds other sums, which changes a token now and then
-_CUDA_PREFIX = 1024  # most likely tokens that top-p sorts on CUDA; if they are too few, it sorts the whole vocabulary
+CUDA_PREFIX = 1024  # most likely tokens that top-p sorts on CUDA; if they are too few, it sorts the whole vocabulary
 _LOG2_E = 1.4426950408889634
 _VALUES = attrgetter(*(parameter.name for parameter in fields(Sampling)))
 
@@ -74,6 +74,28 @@ class _Filter:
         selection = weights.index_select(0, self.rows)
         self.apply(selection, self.value)
         weights.index_copy_(0, self.rows, selection)
+
+
+@dataclass(frozen=True, slots=True)
+class _FilterWhere:
+    """A filter of which rows use it is known on the device alone: computed for all rows, kept where it is used.
+
+    Attributes
+    ----------
+    apply : callable
+    used : bool tensor, shape (rows, 1)
+    value : float64 tensor, shape (rows, 1)
+        Valid in all rows.
+    """
+
+    apply: Callable[[Tensor, Tensor], None]
+    used: Tensor
+    value: Tensor
+
+    def __call__(self, weights: Tensor) -> None:
+        filtered = weights.clone()
+        self.apply(filtered, self.value)
+        weights.copy_(torch.where(self.used, filtered, weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +159,7 @@ class SamplingBatch:
     inverse_temperature: Tensor | None
     greedy: Tensor | None
     all_greedy: bool
-    filters: tuple[_Filter, ...]
+    filters: tuple[Callable[[Tensor], None], ...]
     penalties: Penalties | None
     measure_rows: Tensor | None
     top_rows: Tensor | None
@@ -197,6 +219,61 @@ def prepare(
         measure_rows=_nonzero(measures, device),
         top_rows=_nonzero(top, device),
         largest_top=0 if top is None else int(top.max(initial=0)),
+    )
+
+
+FILTERS = ("min_p", "typical_p", "top_k", "top_p")
+"""In the order of the contract."""
+
+
+def used_filters(table: npt.NDArray[np.float64]) -> tuple[bool, bool, bool, bool]:
+    """Return which of ``FILTERS`` a row of a table of :func:`parameters` uses."""
+    top_p, top_k, min_p, typical_p = table[:, 1:5].T
+    return bool((min_p > 0).any()), bool((typical_p < 1).any()), bool((top_k > 0).any()), bool((top_p < 1).any())
+
+
+def prepare_all(
+    parameters: Tensor,
+    width: int,
+    filters: Sequence[bool],
+    penalties: Penalties | None,
+    *,
+    measure_rows: Tensor | None,
+    top_rows: Tensor | None,
+    largest_top: int,
+) -> SamplingBatch:
+    """Prepare a batch whose parameters are on the device, without asking it anything.
+
+    Parameters
+    ----------
+    parameters : float64 tensor, shape (8, rows, 1)
+        From :func:`parameters`.
+    width : int
+        Width of the logits.
+    filters : sequence of bool
+        Which of ``FILTERS`` a row may use; the others are left out.
+    penalties : Penalties or None
+    measure_rows, top_rows, largest_top
+        As in :class:`SamplingBatch`.
+    """
+    temperature, top_p, top_k, min_p, typical_p = parameters[:5]
+    greedy = temperature == 0
+    uses_top_k = (top_k > 0) & (top_k < width)
+    possible = (
+        _FilterWhere(filter_min_p, min_p > 0, min_p),
+        _FilterWhere(filter_typical_p, typical_p < 1, typical_p),
+        _FilterWhere(partial(filter_top_k, largest=width), uses_top_k, top_k.masked_fill(~uses_top_k, width)),
+        _FilterWhere(filter_top_p, top_p < 1, top_p),
+    )
+    return SamplingBatch(
+        inverse_temperature=temperature.masked_fill(greedy, 1.0).reciprocal_().float(),
+        greedy=greedy.squeeze(1),
+        all_greedy=False,
+        filters=tuple(bound for bound, used in zip(possible, filters, strict=True) if used),
+        penalties=penalties,
+        measure_rows=measure_rows,
+        top_rows=top_rows,
+        largest_top=largest_top,
     )
 
 
@@ -370,12 +447,12 @@ def _penalties(
         repetition,
         frequency,
         presence,
-        prompt=_count([np.asarray(prompts[int(row)]) for row in rows], width, device) > 0,
-        counts=_count([generated[row, : counts[row]] for row in rows], width, device),
+        prompt=count([np.asarray(prompts[int(row)]) for row in rows], width, device) > 0,
+        counts=count([generated[row, : counts[row]] for row in rows], width, device),
     )
 
 
-def _count(tokens: Sequence[npt.NDArray[np.integer]], width: int, device: torch.device) -> Tensor:
+def count(tokens: Sequence[npt.NDArray[np.integer]], width: int, device: torch.device) -> Tensor:
     """Return how often each token occurs in each list, float32 of shape (lists, width)."""
     row = np.repeat(np.arange(len(tokens)), [len(ids) for ids in tokens])
     flat = torch.from_numpy(row * width + np.concatenate(tokens).astype(np.int64)).to(device)
@@ -440,7 +517,7 @@ def _top_p_limit(weights: Tensor, target: Tensor) -> Tensor:
     if weights.device.type == "cpu":
         descending = _sort(weights).flip(-1)
     else:
-        descending = weights.topk(min(_CUDA_PREFIX, weights.shape[1]), -1).values
+        descending = weights.topk(min(CUDA_PREFIX, weights.shape[1]), -1).values
     mass = descending.cumsum(-1, dtype=torch.float64)
     if mass.shape[1] < weights.shape[1] and bool((mass[:, -1:] < target).any()):
         descending = weights.sort(-1, descending=True).values

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,8 @@ from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
-from searchlens.engines._ragged import Tokens, token_index
+from searchlens.engines._ragged import Tokens, parts, token_index
+from searchlens.engines._resident import Resident
 from searchlens.engines._row_group import RowGroup, attend, plan_merges
 from searchlens.engines._rows import Rows
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
@@ -33,12 +34,15 @@ from searchlens.errors import InputError
 from searchlens.store.adapters import Adapter
 
 DType = Literal["float32", "bfloat16"]
-Item = TypeVar("Item")
 
 # Rows that are decoded together. More rows make a step cheaper per token and take more memory.
 _CPU_ROWS = 512
 _CUDA_ROWS = 4096
 _CUDA_MEMORY = 0.35  # fraction of the device for keys and values at full length; a growing cache exists twice
+
+# Rows stay on the device if texts are at most this long: each has memory for a whole one, and a step reads up to the
+# longest one that runs.
+_RESIDENT_LEN = 1024
 
 # When rows are removed and admitted.
 _COMPACT = 8  # compact once 1/8 of the rows have finished; it costs about a step, and finished rows slow every step
@@ -88,6 +92,9 @@ class TransformersEngine:
         Of a hub id.
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
+    resident : bool
+        Whether rows stay on the device between visits of the host (``_resident.py``), with the same draws; models that
+        are too large for it do without. Off by default, because its graphs have not been run on a GPU yet.
 
     Attributes
     ----------
@@ -122,6 +129,7 @@ class TransformersEngine:
         threads: int | None = None,
         revision: str | None = None,
         adapter: Adapter | None = None,
+        resident: bool = False,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -146,6 +154,8 @@ class TransformersEngine:
         self._cache = PrefixCache(shape, capacity, target, self._model.dtype)
         kept = _CPU_PREFILLS // _bytes_per_token(self._model) if on_cpu else 0
         self._prefill = Prefills(self._model, kept)
+        sizes = self.max_rows, self.max_model_len, self._prefill_tokens
+        self._resident = Resident(self._model, self._cache, self._logits, *sizes) if resident and self._fits() else None
         self._reset()
 
     def clear(self) -> None:
@@ -175,6 +185,9 @@ class TransformersEngine:
             BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
         self._bounds.check(request_id, request)
+        if self._resident and self._resident.takes(request):
+            self._resident.add(request_id, request)
+            return
         self._queue.add(request_id, request)
         if request.prefix:
             self._caches_rows = True
@@ -192,7 +205,11 @@ class TransformersEngine:
         """
         finished: list[tuple[int, Completion]] = []
         try:
-            while not finished and (self._queue or self._rows.alive.any()):
+            while not finished and not self._is_idle:
+                if self._resident:
+                    finished += self._resident.collect()
+                    self._resident.admit()
+                    self.steps += self._resident.launch()
                 requests = self._schedule()
                 self._compact(requests)
                 if requests:
@@ -234,7 +251,7 @@ class TransformersEngine:
         order = sorted(range(len(texts)), key=lengths.__getitem__)
         scores: dict[int, npt.NDArray[np.float32]] = {}
         try:
-            for part in _parts(order, [lengths[number] for number in order], self._prefill_tokens):
+            for part in parts(order, [lengths[number] for number in order], self._prefill_tokens):
                 scores.update(zip(part, self._score([texts[number] for number in part]), strict=True))
         except torch.OutOfMemoryError as error:
             raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
@@ -245,17 +262,33 @@ class TransformersEngine:
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
         self._reset()
-        del self._model, self._prefill
+        del self._model, self._prefill, self._resident
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._queue or self._rows.alive.any()) and (self._resident is None or self._resident.is_idle)
 
     def _require_idle(self, what: str) -> None:
-        if self._queue or self._rows.alive.any():
+        if not self._is_idle:
             raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
 
     def _reset(self) -> None:
         self._queue = Queue()
         self._caches_rows = False  # whether finished rows are cached: once a request has continued an earlier text
         self._cache.clear()
+        if self._resident:
+            self._resident.reset()
         self._drop_rows()
+
+    def _fits(self) -> bool:
+        """Whether all rows can stay on the device: on CUDA, if they fit at full length and no filter has to ask."""
+        model = self._model
+        if model.device.type == "cpu":
+            return True
+        memory = torch.cuda.get_device_properties(model.device).total_memory * _CUDA_MEMORY
+        needed = self.max_rows * self.max_model_len * _bytes_per_token(model)
+        narrow = sampler.padded_vocab(self.vocab_size) <= sampler.CUDA_PREFIX
+        return narrow and self.max_model_len <= _RESIDENT_LEN and needed <= memory
 
     def _drop_rows(self) -> None:
         model = self._model
@@ -352,7 +385,7 @@ class TransformersEngine:
             keys_values = self._cache.read(np.concatenate([slots[prompt] for prompt in cached]))
             self._prompts.add(cached, keys_values, self._cache.hidden(cached))
         new = [prompt for prompt in missing if slots[prompt] is None]
-        for part in _parts(new, [len(prompt) for prompt in new], self._prefill_tokens):
+        for part in parts(new, [len(prompt) for prompt in new], self._prefill_tokens):
             keys_values, hidden = self._prefill(part)
             self._prompts.add(part, keys_values, hidden)
             self._cache.add_prompts(part, keys_values, hidden)
@@ -372,7 +405,7 @@ class TransformersEngine:
             group.write(row, position, self._cache.read(slots))
         incomplete = [row for row, request in enumerate(requests) if lengths[row] < len(request.prefix) - 1]
         missing = {row: requests[row].prefix[lengths[row] : -1] for row in incomplete}
-        for part in _parts(incomplete, [len(missing[row]) for row in incomplete], self._prefill_tokens):
+        for part in parts(incomplete, [len(missing[row]) for row in incomplete], self._prefill_tokens):
             rows = np.array(part)
             tokens = [missing[row] for row in part]
             group.prefill(self._model, self._prompts, numbers[rows], rows, lengths[rows], tokens)
@@ -507,20 +540,6 @@ def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int
             yield begin, row
             begin, masked = row, 0
     yield begin, len(lengths)
-
-
-def _parts(items: Sequence[Item], sizes: Sequence[int], limit: int) -> Iterator[list[Item]]:
-    """Cut a list into parts whose sizes add up to at most `limit`, with at least one item each."""
-    part: list[Item] = []
-    total = 0
-    for item, size in zip(items, sizes, strict=True):
-        if part and total + size > limit:
-            yield part
-            part, total = [], 0
-        part.append(item)
-        total += size
-    if part:
-        yield part
 
 
 def _device(name: str) -> torch.device:

@@ -1,0 +1,298 @@
+"""Rows whose whole state is on the device, and the step that draws a token for each of them without the host.
+
+Every tensor has its place once and for all, so that on CUDA a step is captured as a graph for a number of rows and
+replayed: the host launches one graph instead of some hundred kernels. On a CPU the same step runs as it stands.
+
+A row has all its keys and values in a place of its own, those of its prompt, too, at the columns of their positions. A
+step attends to the first ``window`` columns. A row that has finished is computed on, without effect, until the host
+looks and gives its place to another request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from searchlens.engines import sampler
+from searchlens.engines._llama import Llama
+from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, token_index
+
+RUNNING, STOP, LENGTH, REJECTED = range(4)
+"""Values of ``finish``."""
+NUMBERS = ("token", "position", "drawn", "finish", "limit")
+"""Rows of ``DeviceRows.numbers``: the newest token and its position, how many tokens were drawn, how the row has
+finished, and how many tokens it may draw."""
+FLOOR = ("alpha", "bound", "start")
+"""Rows of ``DeviceRows.parameters`` after those of ``sampler.parameters``, as in ``_rows.ROW``."""
+LARGEST_TOP = 8  # of the most likely tokens; each takes eight bytes for every position of every row
+MEASURES, TOP = 3, 5
+"""Columns of what was drawn: token, log p, log q, then entropy and self-certainty, then pairs of a likely token and its
+log p. Their places do not depend on what rows need, because that changes while a row runs."""
+
+
+class Features(NamedTuple):
+    """What at least one row needs. A step computes it for all rows, so fewer are faster."""
+
+    filters: tuple[bool, bool, bool, bool] = (False,) * 4  # in the order of `sampler.FILTERS`
+    penalties: bool = False
+    floors: bool = False
+    measures: bool = False
+    top: int = 0
+
+    def union(self, other: Features) -> Features:
+        """What the rows of either need."""
+        filters = tuple(a or b for a, b in zip(self.filters, other.filters, strict=True))
+        return Features(
+            filters,  # type: ignore[arg-type]
+            self.penalties or other.penalties,
+            self.floors or other.floors,
+            self.measures or other.measures,
+            max(self.top, other.top),
+        )
+
+
+class DeviceRows:
+    """Static tensors for a number of rows.
+
+    Parameters
+    ----------
+    model : Llama
+    logits : callable
+        Final hidden states to logits, minus infinity for what must not be drawn.
+    rows : int
+    columns : int
+        Most tokens of a row.
+    steps : int
+        Most steps between two visits of the host.
+    """
+
+    def __init__(self, model: Llama, logits: Callable[[Tensor], Tensor], rows: int, columns: int, steps: int) -> None:
+        shape, device = model.shape, model.device
+        self._model, self._logits = model, logits
+        width = sampler.padded_vocab(shape.vocab)
+        size = shape.layers, 2, rows, shape.kv_heads, columns, shape.head_dim
+        self._cache = torch.zeros(size, dtype=model.dtype, device=device)  # what is masked must be finite
+        self._numbers = torch.zeros(len(NUMBERS), rows, dtype=torch.int64, device=device)
+        self._numbers[NUMBERS.index("finish")] = STOP
+        self._parameters = torch.zeros(8 + len(FLOOR), rows, dtype=torch.float64, device=device)
+        self._weight = torch.zeros(rows, dtype=torch.float64, device=device)
+        self._stops = torch.zeros(rows, width, dtype=torch.bool, device=device)
+        self._seen = torch.zeros(rows, width, dtype=torch.bool, device=device)
+        self._counts = torch.zeros(rows, width, device=device)
+        self._out = torch.zeros(rows, columns, TOP + 2 * LARGEST_TOP, device=device)
+        self._uniforms = torch.zeros(steps, rows, dtype=torch.float64, device=device)
+        self._turn = torch.zeros(1, dtype=torch.int64, device=device)
+        self._index = torch.arange(max(rows, columns), device=device)
+        self._graphs: dict[tuple[int, int, Features], torch.cuda.CUDAGraph] = {}
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    # ---- what the host writes and reads between steps
+
+    def begin(
+        self,
+        rows: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.int64],
+        parameters: npt.NDArray[np.float64],
+        stop_ids: Sequence[tuple[int, ...]],
+    ) -> None:
+        """Put new requests into rows.
+
+        Parameters
+        ----------
+        rows : int64 array, shape (n,)
+        numbers : int64 array, shape (5, n)
+            ``NUMBERS`` of each row.
+        parameters : float64 array, shape (11, n)
+            Of ``sampler.parameters`` and ``FLOOR``.
+        stop_ids : sequence of tuple of int, one per row
+        """
+        index = self._tensor(rows)
+        self._numbers.index_copy_(1, index, self._tensor(numbers))
+        self._parameters.index_copy_(1, index, self._tensor(parameters))
+        self._weight.index_fill_(0, index, 0.0)
+        kinds = {ids: kind for kind, ids in enumerate(dict.fromkeys(stop_ids))}
+        table = np.zeros((len(kinds), self._stops.shape[1]), np.bool_)
+        for ids, kind in kinds.items():
+            table[kind, [token for token in ids if 0 <= token < table.shape[1]]] = True
+        kind_of_row = self._tensor(np.array([kinds[ids] for ids in stop_ids]))
+        self._stops.index_copy_(0, index, self._tensor(table).index_select(0, kind_of_row))
+
+    def count(self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], prefixes: Sequence[Tokens]) -> None:
+        """Count the tokens of rows with penalties."""
+        index, width = self._tensor(rows), self._counts.shape[1]
+        for target, sequences in ((self._seen, prompts), (self._counts, prefixes)):
+            arrays = [np.array(sequence, np.int64) for sequence in sequences]
+            target.index_copy_(0, index, sampler.count(arrays, width, target.device).to(target.dtype))
+
+    def copy(
+        self,
+        keys_values: Tensor,
+        lengths: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
+        sequences: npt.NDArray[np.int64],
+    ) -> None:
+        """Give rows the keys and values of sequences, from their first column on.
+
+        Parameters
+        ----------
+        keys_values : tensor, shape (tokens, layers, 2, kv_heads, head_dim)
+            One sequence after the other.
+        lengths : int64 array, shape (sequences,)
+        rows, sequences : int64 arrays, shape (n,)
+            Rows, and the number of the sequence that each gets.
+        """
+        place, column = token_index(lengths[sequences])
+        source = (lengths.cumsum() - lengths)[sequences][place] + column
+        targets = self._tensor(rows[place]), self._tensor(column)
+        self._cache.permute(2, 4, 0, 1, 3, 5)[targets] = keys_values.index_select(0, self._tensor(source))
+
+    def prefill(self, rows: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], tokens: Sequence[Tokens]) -> None:
+        """Compute tokens of some rows that follow those stored before column ``begins``, at least one for each."""
+        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.device)
+        columns = begins[batch.sequence] + batch.position
+        row, column, selection = (self._tensor(array) for array in (rows[batch.sequence], columns, rows))
+        window = int(columns.max()) + 1
+        newest = self._tensor(begins)[:, None] + self._index[: batch.longest]
+        visible = self._index[:window] <= newest[:, None, :, None]
+
+        def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+            cache = self._cache[layer]
+            cache.permute(1, 3, 0, 2, 4)[row, column] = keys_values[: batch.count]
+            keys, values = cache[:, :, :, :window].index_select(1, selection)
+            return batch.attend(queries, keys, values, visible)
+
+        self._model.forward(self._tensor(flatten(tokens)), column, attend)
+
+    def progress(self, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Wait for the device; return how many tokens the first rows have drawn, and how they have finished."""
+        drawn, finish = self._numbers[2:4, :rows].cpu().numpy()
+        return drawn, finish
+
+    def drawn(self, rows: npt.NDArray[np.int64], longest: int, features: Features) -> npt.NDArray[np.float32]:
+        """Return what was drawn in some rows, shape (rows, longest, columns).
+
+        The columns that a row of ``features`` needs, and those before them.
+        """
+        out = self._out[:, :longest, : _width(features)].index_select(0, self._tensor(rows))
+        result: npt.NDArray[np.float32] = out.cpu().numpy()
+        return result
+
+    # ---- steps
+
+    def advance(self, uniforms: npt.NDArray[np.float64], window: int, features: Features) -> None:
+        """Draw a token in each running row, once for each row of ``uniforms``, shape (steps, rows); do not wait."""
+        steps, rows = uniforms.shape
+        self._uniforms[:steps, :rows] = torch.from_numpy(uniforms).to(self._cache.device)
+        self._turn.zero_()
+        if self._stream is None:
+            for _ in range(steps):
+                self._step(rows, window, features)
+            return
+        key = rows, window, features
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(*key)
+        for _ in range(steps):
+            self._graphs[key].replay()
+
+    def _capture(self, rows: int, window: int, features: Features) -> torch.cuda.CUDAGraph:
+        """Record a step. One is run before, because libraries choose kernels and take memory on first use."""
+        assert self._stream is not None
+        changing = (self._numbers, self._weight, self._counts, self._turn)
+        kept = [tensor.clone() for tensor in changing]
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._cache.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            self._step(rows, window, features)
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            self._step(rows, window, features)
+            graph.capture_end()
+        current.wait_stream(self._stream)
+        for tensor, values in zip(changing, kept, strict=True):
+            tensor.copy_(values)
+        return graph
+
+    def _step(self, rows: int, window: int, features: Features) -> None:
+        """Draw one token in each running row."""
+        token, position = self._numbers[:2, :rows]
+        index, kv_heads = self._index[:rows], self._model.shape.kv_heads
+        masked = self._index[:window] > position[:, None]
+        head_dim = self._model.shape.head_dim
+
+        def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+            cache = self._cache[layer, :, :rows]
+            cache.permute(1, 3, 0, 2, 4)[index, position] = keys_values[:rows]
+            keys, values = cache.flatten(1, 2)[:, :, :window]
+            scores = torch.bmm(queries[:rows].reshape(rows * kv_heads, -1, head_dim), keys.transpose(1, 2))
+            scores.view(rows, -1, window).masked_fill_(masked[:, None], -torch.inf)
+            weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+            out = torch.bmm(weights, values).view(rows, -1)
+            padding = queries.shape[0] - rows
+            return functional.pad(out, (0, 0, 0, padding)) if padding else out
+
+        hidden = self._model.forward(token, position, attend)
+        uniforms = self._uniforms[:, :rows].index_select(0, self._turn)[0]
+        draw = sampler.draw(self._logits(hidden), self._sampling(rows, features), uniforms)
+        self._record(draw, rows, features)
+        self._turn.add_(1)
+
+    def _sampling(self, rows: int, features: Features) -> sampler.SamplingBatch:
+        index, parameters = self._index[:rows], self._parameters[:8, :rows, None]
+        penalties = None
+        if features.penalties:
+            repetition, frequency, presence = parameters[5:].float()
+            seen, counts = self._seen[:rows], self._counts[:rows]
+            penalties = sampler.Penalties(index, repetition, frequency, presence, seen, counts)
+        return sampler.prepare_all(
+            parameters,
+            self._stops.shape[1],
+            features.filters,
+            penalties,
+            measure_rows=index if features.measures or features.top else None,
+            top_rows=index if features.top else None,
+            largest_top=features.top,
+        )
+
+    def _record(self, draw: sampler.Draw, rows: int, features: Features) -> None:
+        """Append a token to each running row, and find out which rows finish with it."""
+        index = self._index[:rows]
+        token, position, drawn, finish, limit = self._numbers[:, :rows]
+        parts = [torch.stack((draw.tokens.float(), draw.logprobs, draw.sampling_logprobs))]
+        if draw.measures is not None:
+            parts.append(draw.measures)
+        if draw.top_tokens is not None and draw.top_logprobs is not None:
+            parts.append(torch.stack((draw.top_tokens.float(), draw.top_logprobs), 1).flatten(0, 1))
+        self._out[:rows, :, : _width(features)][index, drawn] = torch.cat(parts).t()  # unread beyond the end of a row
+        running = finish == RUNNING
+        token.copy_(torch.where(running, draw.tokens, token))
+        position.add_(running)
+        drawn.add_(running)
+        code = torch.zeros_like(finish)
+        if features.floors:
+            code.masked_fill_(self._low(draw, rows, drawn), REJECTED)
+        code.masked_fill_(drawn == limit, LENGTH)
+        code.masked_fill_(self._stops[:rows].gather(1, token[:, None]).squeeze(1), STOP)
+        finish.copy_(torch.where(running, code, finish))
+
+    def _low(self, draw: sampler.Draw, rows: int, drawn: Tensor) -> Tensor:
+        """Add the newest token to the log weight of each row; return which are as low as their bounds."""
+        alpha, bound, start = self._parameters[8:, :rows]
+        weight = self._weight[:rows]
+        weight.add_(alpha * draw.logprobs.double() - draw.sampling_logprobs.double())
+        length = (start + drawn).masked_fill_(start.isnan(), 1.0).log_()
+        low: Tensor = (weight - length <= bound) & bound.isfinite()
+        return low
+
+    def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self._cache.device)
+
+
+def _width(features: Features) -> int:
+    """Return how many columns of ``out`` a step writes."""
+    return TOP + 2 * features.top if features.measures or features.top else MEASURES

@@ -1,0 +1,294 @@
+"""Requests in rows that stay on the device: the host visits them every few steps.
+
+With a small model a GPU waits for the host, which launches every kernel of a step and looks at every token. Here it
+launches a whole step at once (``_device_rows.py``) and looks at what has finished after ``_STEPS`` steps. Between two
+visits it is free: a chunk of steps runs while the caller handles what finished in the chunk before.
+
+Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from searchlens.engines import sampler
+from searchlens.engines._device_rows import LARGEST_TOP, MEASURES, REJECTED, RUNNING, STOP, TOP, DeviceRows, Features
+from searchlens.engines._llama import Llama
+from searchlens.engines._prefix_cache import PrefixCache
+from searchlens.engines._prompts import prefill
+from searchlens.engines._ragged import Tokens, parts
+from searchlens.engines.base import Completion, FinishReason, Request
+from searchlens.seeds import uniform
+
+_STEPS = 8  # between two visits: more cost the host less, and leave rows idle longer after they have finished
+_WINDOW = 64  # columns; a graph is captured for every number of windows
+_FEWER = (64, 8, 1)  # a step computes 1/64, 1/8 or all of the rows; a graph is captured for each
+_ADMIT = 16  # admit once 1/16 as many requests wait as run, and 1/16 of the rows are free: admitting costs some steps
+_PLAIN = (1.0, 0.0, 0.0)  # penalties of a request that has none
+
+
+class Resident:
+    """Runs requests; ``collect``, ``admit`` and ``launch`` make a visit.
+
+    Parameters
+    ----------
+    model : Llama
+    cache : PrefixCache
+        Of the engine.
+    logits : callable
+        Final hidden states to logits, minus infinity for what must not be drawn.
+    max_rows, max_model_len, prefill_tokens : int
+        Of the engine.
+    """
+
+    def __init__(
+        self,
+        model: Llama,
+        cache: PrefixCache,
+        logits: Callable[[Tensor], Tensor],
+        max_rows: int,
+        max_model_len: int,
+        prefill_tokens: int,
+    ) -> None:
+        self._model, self._cache, self._logits = model, cache, logits
+        self._rows, self._columns, self._prefill_tokens = max_rows, max_model_len, prefill_tokens
+        self._device: DeviceRows | None = None  # allocated with the first request
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all requests."""
+        self._waiting: list[tuple[int, int, int, Request]] = []  # a heap of (priority, arrival, id, request)
+        self._arrivals = 0
+        self._features = Features()
+        self._runs_chunk = False
+        rows = self._rows
+        self._request: list[tuple[int, Request] | None] = [None] * rows
+        self._busy = np.zeros(rows, np.bool_)
+        self._seed = np.zeros(rows, np.uint64)
+        self._length, self._drawn, self._limit, self._reused = (np.zeros(rows, np.int64) for _ in range(4))
+
+    @staticmethod
+    def takes(request: Request) -> bool:
+        """Whether a request can be run here."""
+        return request.top <= LARGEST_TOP
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits or runs."""
+        return not self._waiting and not self._busy.any()
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Queue a request."""
+        heappush(self._waiting, (request.priority, self._arrivals, request_id, request))
+        self._arrivals += 1
+
+    # ---- collect
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        """Wait for the chunk that was launched last, and return the requests that finished in it.
+
+        Raises
+        ------
+        RuntimeError
+            The model's logits are not numbers.
+        """
+        if not self._runs_chunk:
+            return []
+        self._runs_chunk = False
+        assert self._device is not None
+        end = self._end()
+        drawn, finish = self._device.progress(end)
+        self._drawn[:end] = drawn
+        rows = np.flatnonzero(self._busy[:end] & (finish != RUNNING))
+        if not rows.size:
+            return []
+        self._busy[rows] = False
+        lengths, finish = drawn[rows], finish[rows]
+        block = self._device.drawn(rows, int(lengths.max()), self._features)
+        flat = block[np.arange(block.shape[1]) < lengths[:, None]]
+        if np.isnan(flat[:, 1:3]).any():
+            raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
+        return self._completions(rows, finish, lengths, flat)
+
+    def _completions(
+        self,
+        rows: npt.NDArray[np.int64],
+        finish: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        flat: npt.NDArray[np.float32],
+    ) -> list[tuple[int, Completion]]:
+        """Cut what was drawn, shape (tokens of all rows, columns), by rows."""
+        names: tuple[FinishReason, ...] = ("stop", "length")
+        tokens = flat[:, 0].astype(np.int32)
+        logprobs, sampling_logprobs = np.ascontiguousarray(flat[:, 1:3].T)
+        completions, end = [], 0
+        columns = (values.tolist() for values in (rows, finish, lengths, self._reused[rows]))
+        for row, code, length, reused in zip(*columns, strict=True):
+            own = slice(end, end := end + length)
+            entry = self._request[row]
+            assert entry is not None
+            request_id, request = entry
+            self._request[row] = None
+            entropies, certainties = flat[own, MEASURES:TOP].T.copy() if request.measures else (None, None)
+            likely, its_logprobs = _likely(flat[own, TOP:], request.top) if request.top else (None, None)
+            completion = Completion(
+                tokens[own],
+                logprobs[own],
+                sampling_logprobs[own],
+                "rejected" if code == REJECTED else names[code - STOP],
+                entropies,
+                certainties,
+                likely,
+                its_logprobs,
+                reused,
+            )
+            completions.append((request_id, completion))
+        return completions
+
+    # ---- admit
+
+    def admit(self) -> None:
+        """Put waiting requests into free rows, if it is time to."""
+        running = int(self._busy.sum())
+        free = self._rows - running
+        waiting = len(self._waiting)
+        if not waiting or free * _ADMIT < self._rows or waiting * _ADMIT < running:
+            return
+        if self._device is None:
+            self._device = DeviceRows(self._model, self._logits, self._rows, self._columns, _STEPS)
+        entries = [heappop(self._waiting)[2:] for _ in range(min(free, waiting))]
+        rows = np.flatnonzero(~self._busy)[: len(entries)]
+        requests = [request for _, request in entries]
+        prompts, prefixes = [request.prompt for request in requests], [request.prefix for request in requests]
+        prompt_lengths, prefix_lengths = (np.array([len(part) for part in many]) for many in (prompts, prefixes))
+        for row, entry in zip(rows.tolist(), entries, strict=True):
+            self._request[row] = entry
+        self._busy[rows], self._drawn[rows] = True, 0
+        self._length[rows] = prompt_lengths + prefix_lengths
+        self._limit[rows] = [request.max_tokens for request in requests]
+        self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
+        self._begin(rows, requests, is_first=not running)
+        self._reused[rows] = self._fill_prompts(rows, prompts, prompt_lengths)
+        if prefix_lengths.any():
+            self._fill_prefixes(rows, prefixes, prompt_lengths, prefix_lengths)
+
+    def _begin(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], *, is_first: bool) -> None:
+        """Send what the device must know of requests, and note what their rows need."""
+        assert self._device is not None
+        policies = {id(request.sampling): request.sampling for request in requests}
+        place = {key: number for number, key in enumerate(policies)}
+        kind = np.array([place[id(request.sampling)] for request in requests])
+        table = sampler.parameters(list(policies.values()))
+        floors = np.zeros((len(requests), 3))
+        floors[:, 1] = -np.inf
+        for number, floor in enumerate(request.floor for request in requests):
+            if floor is not None:
+                floors[number] = floor.alpha, floor.bound, np.nan if floor.start is None else floor.start
+        newest = [(request.prefix or request.prompt)[-1] for request in requests]
+        nothing = np.zeros_like(rows)
+        numbers = np.stack((newest, self._length[rows] - 1, nothing, nothing, self._limit[rows]))
+        parameters = np.concatenate((table[kind], floors), 1).T
+        stop_ids = [request.stop_ids for request in requests]
+        self._device.begin(rows, numbers, np.ascontiguousarray(parameters), stop_ids)
+        penalised = (table[:, 5:] != _PLAIN).any(1)
+        needs = Features(
+            filters=sampler.used_filters(table),
+            penalties=bool(penalised.any()),
+            floors=bool((floors[:, 1] > -np.inf).any()),
+            measures=any(request.measures for request in requests),
+            top=max(request.top for request in requests),
+        )
+        self._features = needs if is_first else needs.union(self._features)
+        if needs.penalties:
+            places = np.flatnonzero(penalised[kind])
+            chosen = [requests[number] for number in places.tolist()]
+            prompts, prefixes = [request.prompt for request in chosen], [request.prefix for request in chosen]
+            self._device.count(rows[places], prompts, prefixes)
+
+    def _fill_prompts(
+        self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Give rows the keys and values of their prompts; return how many prompt tokens each reused.
+
+        The first row of a prompt that is not in the cache pays for it.
+        """
+        assert self._device is not None
+        different = {id(prompt): prompt for prompt in prompts}  # a prompt is one object in most searches
+        number_of = {key: number for number, key in enumerate(different)}
+        number = np.array([number_of[id(prompt)] for prompt in prompts])
+        _, first = np.unique(number, return_index=True)
+        slots = [self._cache.find_prompt(prompt) for prompt in different.values()]
+        found = [place for place, own in enumerate(slots) if own is not None]
+        if found:
+            keys_values = self._cache.read(np.concatenate([own for own in slots if own is not None]))
+            self._device.copy(keys_values, lengths[first[found]], *_rows_of(found, rows, number))
+        new = [place for place, own in enumerate(slots) if own is None]
+        for part in parts(new, lengths[first[new]].tolist(), self._prefill_tokens):
+            own_prompts = [prompts[row] for row in first[part].tolist()]
+            keys_values, hidden = prefill(self._model, own_prompts)
+            self._device.copy(keys_values, lengths[first[part]], *_rows_of(part, rows, number))
+            self._cache.add_prompts(own_prompts, keys_values, hidden)
+        reused = lengths.copy()
+        reused[first[new]] = 0
+        return reused
+
+    def _fill_prefixes(
+        self,
+        rows: npt.NDArray[np.int64],
+        prefixes: Sequence[Tokens],
+        prompt_lengths: npt.NDArray[np.int64],
+        prefix_lengths: npt.NDArray[np.int64],
+    ) -> None:
+        """Compute prefixes, but for their last tokens, which the next step feeds to the model.
+
+        Texts of such models are short: to compute a prefix again takes the device less time than it takes the host to
+        find it among earlier texts.
+        """
+        assert self._device is not None
+        longer = np.flatnonzero(prefix_lengths > 1)
+        longer = longer[np.argsort(prefix_lengths[longer], kind="stable")]
+        for part in parts(longer.tolist(), (prefix_lengths[longer] - 1).tolist(), self._prefill_tokens):
+            self._device.prefill(rows[part], prompt_lengths[part], [prefixes[number][:-1] for number in part])
+
+    # ---- launch
+
+    def launch(self) -> int:
+        """Start the next steps of all rows, if there are any, without waiting; return how many."""
+        busy = np.flatnonzero(self._busy)
+        if not busy.size:
+            return 0
+        assert self._device is not None
+        end = self._end()
+        steps = min(_STEPS, int((self._limit - self._drawn)[busy].max()))
+        longest = int((self._length + self._drawn)[busy].max()) + steps - 1
+        window = min(-(-longest // _WINDOW) * _WINDOW, self._columns)
+        uniforms = uniform(self._seed[:end], self._drawn[:end] + np.arange(steps)[:, None])
+        self._device.advance(uniforms, window, self._features)
+        self._runs_chunk = True
+        return steps
+
+    def _end(self) -> int:
+        """Return how many first rows have to be computed: a part of all that has all busy rows."""
+        needed = self._rows - int(self._busy[::-1].argmax())
+        sizes = (-(-self._rows // share) for share in _FEWER)
+        return next(size for size in sizes if size >= needed)
+
+
+def _likely(pairs: npt.NDArray[np.float32], top: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Take the first pairs of a token and its log p apart."""
+    return pairs[:, : 2 * top : 2].astype(np.int32), pairs[:, 1 : 2 * top : 2].copy()
+
+
+def _rows_of(
+    places: Sequence[int], rows: npt.NDArray[np.int64], number: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the rows whose number is one of ``places``, and which of them each has."""
+    place = np.full(int(number.max()) + 1, -1)
+    place[places] = np.arange(len(places))
+    chosen = place[number] >= 0
+    return rows[chosen], place[number[chosen]]

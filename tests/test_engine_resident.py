@@ -1,0 +1,142 @@
+"""Rows that stay on the device against the other path of the embedded engine: the same texts from the same seeds.
+
+On CUDA the step is a graph; here the same step runs without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from searchlens.engines import _resident  # noqa: E402
+from searchlens.engines._device_rows import DeviceRows, Features  # noqa: E402
+from searchlens.engines._llama import Llama  # noqa: E402
+from searchlens.engines.base import Completion, Floor, Request, Sampling  # noqa: E402
+from searchlens.engines.transformers import TransformersEngine  # noqa: E402
+from searchlens.policies import from_spec  # noqa: E402
+from searchlens.search.driver import Result, run, start  # noqa: E402
+from searchlens.search.task import Task  # noqa: E402
+from test_engine_contract import FILTERS, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
+
+SAMPLINGS = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("resident"))
+
+
+@pytest.fixture(scope="module")
+def engines(folder: Path) -> tuple[TransformersEngine, TransformersEngine]:
+    """The other path, and rows on the device; with so few rows that places are used again."""
+    plain, resident = (
+        TransformersEngine(folder, max_rows=rows, threads=1, resident=stay) for rows, stay in ((64, False), (24, True))
+    )
+    return plain, resident
+
+
+def assert_equal(first: Sequence[Completion], second: Sequence[Completion]) -> None:
+    """Tokens and ends to the last bit, numbers up to rounding."""
+    for one, other in zip(first, second, strict=True):
+        assert one.finish == other.finish
+        for field in fields(Completion):
+            values, others = getattr(one, field.name), getattr(other, field.name)
+            if field.name.endswith("tokens") and values is not None:
+                np.testing.assert_array_equal(values, others)
+                assert values.dtype == others.dtype
+            elif isinstance(values, np.ndarray):
+                np.testing.assert_allclose(values, others, rtol=1e-5, atol=1e-5)
+                assert values.dtype == others.dtype
+            elif field.name not in ("finish", "reused"):
+                assert values is others is None
+
+
+def test_same_texts(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+    """Every filter and penalty, prefixes, stop tokens and limits, measures and likely tokens, mixed in one batch."""
+    requests = various(SAMPLINGS, 300)
+    plain, resident = (finish(engine, requests) for engine in engines)
+    assert {completion.finish for completion in plain} == {"stop", "length"}
+    assert_equal(plain, resident)
+
+
+def test_same_rejections(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+    floors = [None, Floor(3.0, -9.0), Floor(3.0, -6.0, 2), Floor(3.0, -np.inf, 1)]
+    requests = [
+        replace(request, floor=floors[i % 4]) for i, request in enumerate(various([Sampling(0.6, top_p=0.9)], 200))
+    ]
+    plain, resident = (finish(engine, requests) for engine in engines)
+    assert sum(completion.finish == "rejected" for completion in plain) > 20
+    assert_equal(plain, resident)
+
+
+def test_needs_that_come_and_go(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+    """A row that began before another one needed more has its numbers at their places; idle, needs are forgotten."""
+    late = [Request((1, 20, 21), TEMPERATURE, 100 + i, 40, (), top=i % 6, measures=i % 3 == 0) for i in range(12)]
+    early = [Request((1, 20), TEMPERATURE, i, 40, (), top=i % 3) for i in range(12)]
+    completions = []
+    for engine in engines:
+        engine.clear()
+        done: dict[int, Completion] = {}
+        for i, request in enumerate(early):
+            engine.add(i, request)
+        engine.add(99, Request((1, 22), TEMPERATURE, 0, 2, ()))
+        done.update(engine.step())  # type: ignore[arg-type]
+        for i, request in enumerate(late):
+            engine.add(12 + i, request)
+        while len(done) < 25:
+            done.update(engine.step())  # type: ignore[arg-type]
+        completions.append([done[i] for i in sorted(done)])
+    assert_equal(*completions)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 40])
+def test_visits_change_nothing(
+    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """However many steps lie between two visits, and however wide the window is."""
+    monkeypatch.setattr(_resident, "_STEPS", steps)
+    monkeypatch.setattr(_resident, "_WINDOW", 16)
+    requests = various(SAMPLINGS, 80)
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    assert_equal(finish(engines[0], requests), finish(engine, requests))
+
+
+def test_what_does_not_fit_goes_the_other_way(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+    """More likely tokens than a row has room for, among requests that stay on the device."""
+    requests = [Request((1, 20 + i % 40), TEMPERATURE, i, 8, (), top=(0, 3, VOCAB - 1)[i % 3]) for i in range(60)]
+    plain, resident = (finish(engine, requests) for engine in engines)
+    assert_equal(plain, resident)
+
+
+@pytest.mark.parametrize("controller", ["power", "entropy_tree", "beam", "step_beam"])
+def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], controller: str) -> None:
+    """Searches continue their own texts, whose keys and values come from the prefix cache."""
+    local = {} if controller == "beam" else {"local": {"temperature": 0.8}}
+    policy = from_spec(controller, {**local, "controller": controller})
+    answers = []
+    for engine in engines:
+        tasks = [Task((1, 20 + i), 7 + i, 24, (2,), (10, 11), str, tuple) for i in range(6)]
+        done = dict(run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine))
+        assert all(isinstance(outcome, Result) for outcome in done.values()), done
+        answers.append([[tuple(c.tokens) for c in done[i].candidates] for i in range(6)])  # type: ignore[union-attr]
+        assert sum(outcome.usage.reused for outcome in done.values()) > 0
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, True, 3)])
+def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> None:
+    """As a CUDA graph requires. The meta device has no values, so what depends on one raises; it is no CPU either."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        on_meta = Llama(model, torch.device("meta"))
+        rows = DeviceRows(on_meta, on_meta.logits, rows=8, columns=128, steps=2)
+        rows._step(8, 64, features)
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            rows.progress(8)
