@@ -6,8 +6,11 @@ On CUDA the step is a graph; here the same step runs without one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,6 +131,69 @@ def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], c
         answers.append([[tuple(c.tokens) for c in done[i].candidates] for i in range(6)])  # type: ignore[union-attr]
         assert sum(outcome.usage.reused for outcome in done.values()) > 0
     assert answers[0] == answers[1]
+
+
+class Graph:
+    """What a CUDA graph does with a step, as far as a CPU can: capturing changes what the step changes, too."""
+
+    steps: list[Any] = []  # noqa: RUF012  # of all rows, in the order of time
+    refuses = False
+
+    def capture_begin(self, **_: object) -> None:
+        if self.refuses:
+            raise RuntimeError("operation not permitted when stream is capturing\nSearch for it in the manual.")
+
+    def capture_end(self) -> None:
+        self.replay = self.steps[-1]
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
+    """Steps are captured and replayed, as on CUDA."""
+    step, init = DeviceRows._step, DeviceRows.__init__
+    stream: Any = SimpleNamespace(wait_stream=lambda other: None)
+
+    def on_a_stream(self: DeviceRows, *args: Any) -> None:
+        init(self, *args)
+        self._stream = stream
+
+    def noted(self: DeviceRows, *args: Any) -> None:
+        Graph.steps.append(lambda: step(self, *args))
+        step(self, *args)
+
+    monkeypatch.setattr(DeviceRows, "__init__", on_a_stream)
+    monkeypatch.setattr(DeviceRows, "_step", noted)
+    for name, value in (("CUDAGraph", Graph), ("current_stream", lambda device: stream), ("stream", nullcontext)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(Graph, "steps", [])
+    return Graph
+
+
+def test_captures_change_nothing(
+    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
+) -> None:
+    requests = various(SAMPLINGS, 80)
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    assert_equal(finish(engines[0], requests), finish(engine, requests))
+    assert len(graph.steps) > 2
+
+
+def test_a_device_that_cannot_capture(
+    engines: tuple[TransformersEngine, TransformersEngine],
+    folder: Path,
+    graph: type[Graph],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The other path runs all requests, and one line says so."""
+    monkeypatch.setattr(graph, "refuses", True)
+    requests = various(SAMPLINGS, 40)
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    assert_equal(finish(engines[0], requests), finish(engine, requests))
+    why = "operation not permitted when stream is capturing"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"rows do not stay on cpu, so that sampling is slower ({why})"
+    ]
 
 
 @pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, True, 3)])

@@ -186,6 +186,18 @@ class DeviceRows:
 
     # ---- steps
 
+    def check(self) -> None:
+        """Run the step that takes the most, while no row runs: all rows, all columns and every feature.
+
+        Raises
+        ------
+        RuntimeError
+            The device cannot capture a step, or is out of memory.
+        """
+        rows, columns = self._out.shape[:2]
+        self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True, True, LARGEST_TOP))
+        self.progress(rows)
+
     def advance(self, uniforms: npt.NDArray[np.float64], window: int, features: Features) -> None:
         """Draw a token in each running row, once for each row of ``uniforms``, shape (steps, rows); do not wait."""
         steps, rows = uniforms.shape
@@ -211,8 +223,10 @@ class DeviceRows:
         with torch.cuda.stream(self._stream):
             self._step(rows, window, features)
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            self._step(rows, window, features)
-            graph.capture_end()
+            try:
+                self._step(rows, window, features)
+            finally:  # a stream that goes on capturing cannot be used, nor its memory be freed
+                graph.capture_end()
         current.wait_stream(self._stream)
         for tensor, values in zip(changing, kept, strict=True):
             tensor.copy_(values)

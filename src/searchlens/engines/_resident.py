@@ -44,6 +44,11 @@ class Resident:
         Final hidden states to logits, minus infinity for what must not be drawn.
     max_rows, max_model_len, prefill_tokens : int
         Of the engine.
+
+    Raises
+    ------
+    RuntimeError
+        The device cannot capture a step, or is out of memory.
     """
 
     def __init__(
@@ -55,9 +60,10 @@ class Resident:
         max_model_len: int,
         prefill_tokens: int,
     ) -> None:
-        self._model, self._cache, self._logits = model, cache, logits
+        self._model, self._cache = model, cache
         self._rows, self._columns, self._prefill_tokens = max_rows, max_model_len, prefill_tokens
-        self._device: DeviceRows | None = None  # allocated with the first request
+        self._device = DeviceRows(model, logits, max_rows, max_model_len, _STEPS)
+        self._device.check()
         self.reset()
 
     def reset(self) -> None:
@@ -100,7 +106,6 @@ class Resident:
         if not self._runs_chunk:
             return []
         self._runs_chunk = False
-        assert self._device is not None
         end = self._end()
         drawn, finish = self._device.progress(end)
         self._drawn[:end] = drawn
@@ -159,8 +164,6 @@ class Resident:
         waiting = len(self._waiting)
         if not waiting or free * _ADMIT < self._rows or waiting * _ADMIT < running:
             return
-        if self._device is None:
-            self._device = DeviceRows(self._model, self._logits, self._rows, self._columns, _STEPS)
         entries = [heappop(self._waiting)[2:] for _ in range(min(free, waiting))]
         rows = np.flatnonzero(~self._busy)[: len(entries)]
         requests = [request for _, request in entries]
@@ -179,7 +182,6 @@ class Resident:
 
     def _begin(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], *, is_first: bool) -> None:
         """Send what the device must know of requests, and note what their rows need."""
-        assert self._device is not None
         policies = {id(request.sampling): request.sampling for request in requests}
         place = {key: number for number, key in enumerate(policies)}
         kind = np.array([place[id(request.sampling)] for request in requests])
@@ -217,7 +219,6 @@ class Resident:
 
         The first row of a prompt that is not in the cache pays for it.
         """
-        assert self._device is not None
         different = {id(prompt): prompt for prompt in prompts}  # a prompt is one object in most searches
         number_of = {key: number for number, key in enumerate(different)}
         number = np.array([number_of[id(prompt)] for prompt in prompts])
@@ -249,7 +250,6 @@ class Resident:
         Texts of such models are short: to compute a prefix again takes the device less time than it takes the host to
         find it among earlier texts.
         """
-        assert self._device is not None
         longer = np.flatnonzero(prefix_lengths > 1)
         longer = longer[np.argsort(prefix_lengths[longer], kind="stable")]
         for part in parts(longer.tolist(), (prefix_lengths[longer] - 1).tolist(), self._prefill_tokens):
@@ -262,7 +262,6 @@ class Resident:
         busy = np.flatnonzero(self._busy)
         if not busy.size:
             return 0
-        assert self._device is not None
         end = self._end()
         steps = min(_STEPS, int((self._limit - self._drawn)[busy].max()))
         longest = int((self._length + self._drawn)[busy].max()) + steps - 1

@@ -11,6 +11,7 @@ the engine.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,7 @@ from searchlens.engines.base import Completion, EngineMemoryError, Given, Reques
 from searchlens.errors import InputError
 from searchlens.store.adapters import Adapter
 
+log = logging.getLogger(__name__)
 DType = Literal["float32", "bfloat16"]
 
 # Rows that are decoded together. More rows make a step cheaper per token and take more memory.
@@ -40,8 +42,8 @@ _CPU_ROWS = 512
 _CUDA_ROWS = 4096
 _CUDA_MEMORY = 0.35  # fraction of the device for keys and values at full length; a growing cache exists twice
 
-# Rows stay on the device if texts are at most this long: each has memory for a whole one, and a step reads up to the
-# longest one that runs.
+# Rows stay on the device if texts are at most this long: each has memory for a whole one, and a step reads as many
+# columns of every row as the longest one has.
 _RESIDENT_LEN = 1024
 
 # When rows are removed and admitted.
@@ -92,9 +94,10 @@ class TransformersEngine:
         Of a hub id.
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
-    resident : bool
-        Whether rows stay on the device between visits of the host (``_resident.py``), with the same draws; models that
-        are too large for it do without. Off by default, because its graphs have not been run on a GPU yet.
+    resident : bool, optional
+        Whether rows stay on the device between visits of the host (``_resident.py``), with the same draws. By default
+        they do where that was measured: on CUDA, in float32. Models that are too large for it do without either way,
+        and so do devices that cannot capture a step or lack the memory, which is logged.
 
     Attributes
     ----------
@@ -129,7 +132,7 @@ class TransformersEngine:
         threads: int | None = None,
         revision: str | None = None,
         adapter: Adapter | None = None,
-        resident: bool = False,
+        resident: bool | None = None,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -154,8 +157,9 @@ class TransformersEngine:
         self._cache = PrefixCache(shape, capacity, target, self._model.dtype)
         kept = _CPU_PREFILLS // _bytes_per_token(self._model) if on_cpu else 0
         self._prefill = Prefills(self._model, kept)
-        sizes = self.max_rows, self.max_model_len, self._prefill_tokens
-        self._resident = Resident(self._model, self._cache, self._logits, *sizes) if resident and self._fits() else None
+        by_default = not on_cpu and self._model.dtype == torch.float32
+        stays = by_default if resident is None else resident
+        self._resident = self._start_resident() if stays and self._fits() else None
         self._reset()
 
     def clear(self) -> None:
@@ -279,6 +283,17 @@ class TransformersEngine:
         if self._resident:
             self._resident.reset()
         self._drop_rows()
+
+    @torch.inference_mode()
+    def _start_resident(self) -> Resident | None:
+        """Allocate rows on the device; return None if it cannot run them."""
+        sizes = self.max_rows, self.max_model_len, self._prefill_tokens
+        try:
+            return Resident(self._model, self._cache, self._logits, *sizes)
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            log.warning("rows do not stay on %s, so that sampling is slower (%s)", self.device, reason)
+            return None
 
     def _fits(self) -> bool:
         """Whether all rows can stay on the device: on CUDA, if they fit at full length and no filter has to ask."""

@@ -1,0 +1,176 @@
+"""Rows that stay on the device against the other path of the embedded engine: draws, tokens per second, a step.
+
+    OMP_NUM_THREADS=1 python perf/resident.py --device cuda
+
+The 1M Base answers micro math questions on two engines of one process. Three parts:
+
+1. The same requests under every filter and penalty, mixed, and half of each text continued under a floor: how many
+   texts and ends are equal, and the largest differences of log p and of log q.
+2. The sweep of ``perf/controllers.py`` with ``--samples`` draws of each question, in turns; then with four times as
+   many, and without the driver of searches, where rows stay on the device.
+3. The time that the device takes for a step, by rows, columns and filters.
+
+On a CPU it shows that it runs; its speeds say nothing there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
+
+from searchlens import policies
+from searchlens.benchmarks import Question, prompts
+from searchlens.engines._device_rows import Features
+from searchlens.engines.base import Completion, Floor, Request, Sampling, complete
+from searchlens.engines.transformers import TransformersEngine
+from searchlens.generate import Prompter
+from searchlens.seeds import sample_seed
+
+SAMPLINGS = (
+    Sampling(1.0),
+    Sampling(0.7),
+    Sampling(1.0, top_p=0.95),
+    Sampling(0.9, top_k=20),
+    Sampling(0.9, min_p=0.1),
+    Sampling(1.0, typical_p=0.9),
+    Sampling(0.0),
+    Sampling(0.8, top_p=0.9, repetition_penalty=1.2, frequency_penalty=0.3),
+    Sampling(0.25),
+)
+FILTERS = {"plain": (False,) * 4, "top-p": (False, False, False, True), "four filters": (True,) * 4}
+
+
+def requests_of(bench: Bench, questions: int, draws: range, sampling: Sampling, **wanted: int) -> list[Request]:
+    """Return requests for the first questions."""
+    return [
+        Request(
+            bench.prompter.encode(question),
+            sampling,
+            sample_seed("x", str(number), draw),
+            MAX_TOKENS,
+            bench.prompter.stop_ids,
+            **wanted,  # type: ignore[arg-type]
+        )
+        for number, question in enumerate(bench.questions[:questions])
+        for draw in draws
+    ]
+
+
+def continued(request: Request, text: Completion) -> Request:
+    """Return a request for the second half of a text, under a floor."""
+    half = len(text.tokens) // 2
+    prefix = tuple(text.tokens[:half].tolist())
+    floor = Floor(4.0, -8.0, half)
+    return Request(
+        request.prompt, request.sampling, request.seed + 1, MAX_TOKENS - half, request.stop_ids, prefix, floor=floor
+    )
+
+
+def compare(name: str, engines: Sequence[TransformersEngine], requests: Sequence[Request]) -> list[Completion]:
+    """Print how many requests both engines answer alike, and how far their numbers are apart; return the answers."""
+    plain, resident = (
+        [text for _, text in sorted(complete(engine, requests), key=lambda one: one[0])] for engine in engines
+    )
+    pairs = [
+        (one, other)
+        for one, other in zip(plain, resident, strict=True)
+        if one.finish == other.finish and np.array_equal(one.tokens, other.tokens)
+    ]
+    p, q = (
+        max(float(np.abs(getattr(one, key) - getattr(other, key)).max()) for one, other in pairs)
+        for key in ("logprobs", "sampling_logprobs")
+    )
+    rejected = sum(one.finish == "rejected" for one in plain)
+    print(f"{name:22} {len(pairs)} of {len(plain)} equal ({rejected} rejected); log p {p:.1e}, log q {q:.1e}")
+    return plain
+
+
+def compare_all(bench: Bench, engines: Sequence[TransformersEngine], questions: int) -> None:
+    """Compare both engines, one sampling at a time and mixed, with prefixes and floors."""
+    mixed: list[Request] = []
+    for number, sampling in enumerate(SAMPLINGS):
+        compare(f"sampling {number + 1}", engines, requests_of(bench, questions, range(8), sampling))
+        draws = range(100 * number, 100 * number + 8)
+        mixed += requests_of(bench, questions, draws, sampling, measures=number % 2 == 0, top=number % 3)
+    texts = zip(mixed, compare("mixed", engines, mixed), strict=True)
+    prefixed = [continued(request, text) for request, text in texts if request.sampling.repetition_penalty == 1]
+    compare("prefixes and floors", engines, prefixed)
+
+
+def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
+    """Print tokens per second of the sweep, in turns, then what rows on the device can do beyond it."""
+    sweep = policies.parse(SWEEP)
+    for bench in benches.values():
+        bench.timed(sweep, 2, 64, live=4096)  # kernels are compiled on first use
+
+    def timed(name: str, draws: int) -> None:
+        bench = benches[name]
+        usage, seconds, steps = bench.timed(sweep, draws, len(bench.questions), live=100_000)
+        each = f"{1e6 * seconds / usage.requests:.1f} us a request, running {usage.generated / steps:.0f}"
+        print(f"sweep of {draws}, {name:8} {usage.generated} tokens, {usage.generated / seconds:9,.0f} tok/s, {each}")
+
+    for _ in range(turns):
+        for name in benches:
+            timed(name, samples)
+    timed("resident", 4 * samples)
+    bench = benches["resident"]
+    requests = requests_of(bench, len(bench.questions), range(2 * samples), sweep.local)
+    for _ in range(2):
+        started = time.perf_counter()
+        tokens = sum(len(text.tokens) for _, text in complete(bench.engine, requests))
+        seconds = time.perf_counter() - started
+        print(f"no driver: {tokens} tokens, {tokens / seconds:,.0f} tok/s, {1e6 * seconds / len(requests):.1f} us each")
+
+
+@torch.inference_mode()
+def print_steps(engine: TransformersEngine) -> None:
+    """Print the device's time for a step of rows that have finished, which takes as long as one of rows that run."""
+    assert engine._resident is not None
+    device = engine._resident._device
+    for rows in (64, 512, 4096):
+        for columns in (128, 192, 256):
+            for name, filters in FILTERS.items():
+                uniforms = np.zeros((8, rows))
+                device.advance(uniforms, columns, Features(filters))  # captures the step
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                for _ in range(4):
+                    device.advance(uniforms, columns, Features(filters))
+                end.record()
+                torch.cuda.synchronize()
+                print(f"{rows} rows, {columns} columns, {name}: {begin.elapsed_time(end) / 32:.3f} ms a step")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--max-rows", type=int, default=4096)
+    parser.add_argument("--questions", type=int, default=500, help="of the sweep")
+    parser.add_argument("--compared", type=int, default=64, help="questions of the first part")
+    parser.add_argument("--samples", type=int, default=16, help="of the sweep")
+    parser.add_argument("--turns", type=int, default=3)
+    args = parser.parse_args()
+    model = ZOO / "micro-1m-base"
+    rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
+    questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
+    prompter = Prompter(model, prompts.template("zoo"))
+    engines = {
+        name: TransformersEngine(model, device=args.device, max_rows=args.max_rows, threads=1, resident=stay)
+        for name, stay in (("other", False), ("resident", True))
+    }
+    benches = {name: Bench(engine, prompter, questions) for name, engine in engines.items()}
+    compare_all(benches["other"], list(engines.values()), args.compared)
+    print_speeds(benches, args.samples, args.turns)
+    if args.device != "cpu":
+        print_steps(engines["resident"])
+
+
+if __name__ == "__main__":
+    main()
