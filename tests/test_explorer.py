@@ -141,9 +141,36 @@ def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
     ]
     study: Any = SimpleNamespace(default_policy=DEFAULT, readings=lambda frame: pl.DataFrame(rows))
     gap = {"budget": 1, "gap": 0.2, "lo": 0.1, "hi": 0.3}
-    found = sentences.Headline([gap], [], None, sentences._luck(study, "toy", "sums"))
+    found = sentences.Headline([gap], [], None, luck=sentences._luck(study, "toy", "sums"))
     (_, leader, _) = sentences.cell_sentences(study, found, {}, "sums")
     assert leader == f"With 1 sample Base leads by 20.0 [10.0, 30.0] (points of pass@k under {DEFAULT}).{end}"
+
+
+@pytest.mark.parametrize(("k", "end"), [(16, ""), (256, "; with 256 samples Base leads by 14.5 [8.0, 21.0]")])
+def test_who_leads_with_the_most_samples_is_said(k: int, end: str) -> None:
+    """RL may lead at all budgets at which policies are compared, and Base with all of its samples."""
+    where = {"pair": "toy", "benchmark": "sums", "measure": "pass@k", "side": "RL - Base", "tau": None}
+    numbers = {"k": [4, k], "value": [0.1, -0.145], "lo": [0.05, -0.21], "hi": [0.15, -0.08]}
+    rows = pl.DataFrame(numbers).with_columns(**{name: pl.lit(value) for name, value in where.items()})
+    gaps = pl.DataFrame({"budget": [1, 16], "gap": [-0.2, -0.1], "lo": [-0.3, -0.2], "hi": [-0.1, -0.05]})
+    labels = {"metric": "P", "readout": "expected"}
+    same = gaps.with_columns(**{name: pl.lit(value) for name, value in (labels | {"policy": DEFAULT}).items()})
+    support = gaps.select("budget").with_columns(**{name: pl.lit(value) for name, value in labels.items()})
+    frames = {"support": support, "same_policy": same}
+    study: Any = SimpleNamespace(
+        default_policy=DEFAULT,
+        readings=lambda frame: rows if frame == "measures" else _missing(),
+        recovery=lambda pair, benchmark, frame="support": frames[frame],
+    )
+    leader = sentences._leader(study, sentences.headline(study, "toy", "sums"))
+    assert leader == (
+        f"With 1 sample RL leads by 20.0 [10.0, 30.0]; with 16 samples RL leads by 10.0 [5.0, 20.0]{end}"
+        f" (points of pass@k under {DEFAULT})."
+    )
+
+
+def _missing() -> Any:
+    raise InputError("no such frame")
 
 
 def test_a_broken_cell_says_so_and_states_no_number(results: Path) -> None:

@@ -17,6 +17,7 @@ SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 """Level of health to what the page calls it."""
 METRIC = "P"
+PASS, DIFFERENCE = "pass@k", "RL - Base"
 LUCKY = 0.05
 """Luck is stated if as large a share of the questions of either side is solved by it."""
 
@@ -36,6 +37,8 @@ class Headline:
         One for each budget, of the frame ``support``.
     equivalent : mapping or None
         What one sample of RL is worth under the default policy of both (frame ``equivalents``).
+    most : sequence of mapping
+        As ``gaps``, at the largest number of samples of both, if that is beyond the budgets (frame ``measures``).
     luck : sequence of mapping
         Of Base and of RL, what golds of other questions solve with as many samples as it was read for (frame
         ``measures``); empty where that is little or unknown.
@@ -44,6 +47,7 @@ class Headline:
     gaps: Sequence[Row]
     support: Sequence[Row]
     equivalent: Row | None
+    most: Sequence[Row] = ()
     luck: Sequence[Row] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +76,8 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
     rows = frame.filter(metric=METRIC, readout=EXPECTED, policy=study.default_policy).drop_nulls("gap").sort("budget")
     gaps: list[Row] = [row for row in rows.to_dicts() if row["budget"] in ends]
     whole = gaps if len(gaps) == len(set(ends)) else []
-    return Headline(whole, support, _equivalent(study, pair, benchmark), _luck(study, pair, benchmark))
+    most = [row for row in _most(study, pair, benchmark) if whole and row["budget"] > whole[-1]["budget"]]
+    return Headline(whole, support, _equivalent(study, pair, benchmark), most, _luck(study, pair, benchmark))
 
 
 def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
@@ -84,13 +89,25 @@ def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
     return rows.row(0, named=True) if rows.height else None
 
 
+def _most(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
+    rows = _widest(study, PASS, pair, benchmark).filter(side=DIFFERENCE).drop_nulls(["value", "lo", "hi"])
+    return [{"budget": row["k"], "gap": -row["value"], "lo": -row["hi"], "hi": -row["lo"]} for row in rows.to_dicts()]
+
+
 def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
-    try:
-        found = study.readings("measures").filter(measure=LUCK, pair=pair, benchmark=benchmark)
-    except InputError:
-        return ()
-    rows = found.filter(pl.col("side").is_in(list(SIDES.values())), k=found["k"].max()).sort("side").to_dicts()
+    found = _widest(study, LUCK, pair, benchmark)
+    rows = found.filter(pl.col("side").is_in(list(SIDES.values()))).sort("side").to_dicts()
     return rows if any(row["value"] >= LUCKY for row in rows) else ()
+
+
+def _widest(study: Study, measure: str, pair: str, benchmark: str) -> pl.DataFrame:
+    """A measure at the largest number of samples for which it was read; no rows if it was not."""
+    try:
+        measures = study.readings("measures")
+    except InputError:
+        return pl.DataFrame(schema=dict.fromkeys(("side", "k", "value", "lo", "hi"), pl.Float64))
+    found = measures.filter(measure=measure, pair=pair, benchmark=benchmark)
+    return found.filter(pl.col("k") == pl.col("k").max())
 
 
 def health_sentences(sides: Mapping[str, Health]) -> list[str]:
@@ -133,7 +150,7 @@ def _answered(side: str, health: Health) -> str:
 def _leader(study: Study, found: Headline) -> str:
     if not found.gaps:
         return f"Who leads is not known: there are no gaps under RL's default policy, {study.default_policy}."
-    text = "; ".join(_lead(row) for row in found.gaps)
+    text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
     return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy}).{_guessed(found.luck)}"
 
 

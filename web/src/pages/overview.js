@@ -74,11 +74,16 @@ function facts(cell) {
     known(line[name]) && [h("dt", null, words), h("dd", null, `${signedPoints(line[name])} ${ends(line[`${name}_lo`], line[`${name}_hi`])}`)];
   return h(
     "dl.facts", null,
-    gap("gap_first", "Base − RL, fewest samples"),
-    gap("gap_last", "Base − RL, most samples"),
+    gap("gap_first", `Base − RL, ${samples(line.first)}`),
+    gap("gap_last", `Base − RL, ${samples(line.last)}`),
     gap("recovery_gap", "RL − best of Base, largest"),
     known(line.inside) && [h("dt", null, "RL inside Base's reach, as estimated"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
   );
+}
+
+/** @param {number} budget */
+function samples(budget) {
+  return budget === 1 ? "1 sample" : `${budget} samples`;
 }
 
 /** The index states these in percentage points. @param {number} value */
