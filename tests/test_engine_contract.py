@@ -234,7 +234,7 @@ def test_different_seeds_give_different_samples(engine: Engine) -> None:
 def test_greedy_is_the_arg_max(engine: Engine, model: Any) -> None:
     """After penalties, too; filters have no effect, and log q is 0."""
     samplings = [Sampling(0.0), Sampling(0.0, top_p=0.1, typical_p=0.1), replace(FILTERS["penalties"], temperature=0.0)]
-    requests = [replace(request, top=0) for request in various(samplings, 40)]
+    requests = [request._replace(top=0) for request in various(samplings, 40)]
     for request, done in zip(requests, finish(engine, requests), strict=True):
         tokens = done.tokens.tolist()
         for i, logits in enumerate(logits_of(model, (*request.prompt, *request.prefix), tokens)):
@@ -296,7 +296,7 @@ def test_a_floor_ends_a_continuation_where_its_weight_reaches_it(engine: Engine,
     starts = [len(request.prefix) if has_length else None for request in plain]
     floors = [Floor(3.0, -4.0 - i % 7, start) for i, start in enumerate(starts)]
     floors[1] = Floor(3.0, -np.inf, starts[1])
-    bounded = [replace(request, floor=floor) for request, floor in zip(plain, floors, strict=True)]
+    bounded = [request._replace(floor=floor) for request, floor in zip(plain, floors, strict=True)]
     ends = dict.fromkeys(("stop", "length", "rejected"), 0)
     wholes = finish(engine, plain)
     for request, whole, early, floor in zip(plain, wholes, finish(engine, bounded), floors, strict=True):
@@ -396,7 +396,7 @@ def test_cached_prompts_are_not_computed_again(engine: Engine) -> None:
 def test_bad_request(engine: Engine, change: dict[str, Any], message: str) -> None:
     """Refused by ``add`` with the same message on every engine, and the engine stays usable."""
     with pytest.raises(InputError, match=message):
-        engine.add(17, replace(Request(PROMPT, TEMPERATURE, 0, 5, ()), **change))
+        engine.add(17, Request(PROMPT, TEMPERATURE, 0, 5, ())._replace(**change))
     assert list(engine.step()) == []
 
 

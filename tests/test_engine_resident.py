@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,15 +48,14 @@ def assert_equal(first: Sequence[Completion], second: Sequence[Completion]) -> N
     """Tokens and ends to the last bit, numbers up to rounding."""
     for one, other in zip(first, second, strict=True):
         assert one.finish == other.finish
-        for field in fields(Completion):
-            values, others = getattr(one, field.name), getattr(other, field.name)
-            if field.name.endswith("tokens") and values is not None:
+        for name, values, others in zip(Completion._fields, one, other, strict=True):
+            if name.endswith("tokens") and values is not None:
                 np.testing.assert_array_equal(values, others)
                 assert values.dtype == others.dtype
             elif isinstance(values, np.ndarray):
                 np.testing.assert_allclose(values, others, rtol=1e-5, atol=1e-5)
                 assert values.dtype == others.dtype
-            elif field.name not in ("finish", "reused"):
+            elif name not in ("finish", "reused"):
                 assert values is others is None
 
 
@@ -72,7 +70,7 @@ def test_same_texts(engines: tuple[TransformersEngine, TransformersEngine]) -> N
 def test_same_rejections(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
     floors = [None, Floor(3.0, -9.0), Floor(3.0, -6.0, 2), Floor(3.0, -np.inf, 1)]
     requests = [
-        replace(request, floor=floors[i % 4]) for i, request in enumerate(various([Sampling(0.6, top_p=0.9)], 200))
+        request._replace(floor=floors[i % 4]) for i, request in enumerate(various([Sampling(0.6, top_p=0.9)], 200))
     ]
     plain, resident = (finish(engine, requests) for engine in engines)
     assert sum(completion.finish == "rejected" for completion in plain) > 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +138,14 @@ def test_continuation_equals_the_uninterrupted_run(narrow: TransformersEngine, c
     """Greedy, from every cut: the rest of the whole run, whether its keys and values are cached or not."""
     narrow.clear()
     wholes = [Request(prompt, Sampling(0.0), 1, 20, ()) for prompt in prompts(4)]
-    warm = replace(wholes[0], prefix=(5, 6))
+    warm = wholes[0]._replace(prefix=(5, 6))
     done = finish(narrow, [warm, *wholes])[1:]
     if not cached:
         narrow.clear()
     cuts = [(i, cut) for i in range(4) for cut in range(20)]
     parts = finish(
         narrow,
-        [replace(wholes[i], prefix=tuple(done[i].tokens[:cut].tolist()), max_tokens=20 - cut) for i, cut in cuts],
+        [wholes[i]._replace(prefix=tuple(done[i].tokens[:cut].tolist()), max_tokens=20 - cut) for i, cut in cuts],
     )
     for (i, cut), part in zip(cuts, parts, strict=True):
         assert part.tokens.tolist() == done[i].tokens[cut:].tolist()
@@ -159,14 +158,14 @@ def test_reused_counts_what_was_not_computed(engine: TransformersEngine) -> None
     engine.clear()
     prompt, other = (BOS, 10, 11, 12), (BOS, 13)
     first = Request(prompt, TEMPERATURE, 1, 6, ())
-    done = finish(engine, [first, replace(first, seed=2), Request(other, TEMPERATURE, 3, 6, ())])
+    done = finish(engine, [first, first._replace(seed=2), Request(other, TEMPERATURE, 3, 6, ())])
     assert [completion.reused for completion in done] == [0, 4, 0]
     prefix = tuple(done[0].tokens.tolist())
     finish(engine, [Request(other, TEMPERATURE, 4, 6, ())])
-    (cold,) = finish(engine, [replace(first, prefix=prefix)])
+    (cold,) = finish(engine, [first._replace(prefix=prefix)])
     assert cold.reused == 4  # rows that finished before any request had a prefix are not cached
     whole = (*prefix, *cold.tokens.tolist())
-    warm = finish(engine, [replace(first, prefix=whole), replace(first, prefix=(*whole[:7], 60, 61, 62))])
+    warm = finish(engine, [first._replace(prefix=whole), first._replace(prefix=(*whole[:7], 60, 61, 62))])
     assert [completion.reused for completion in warm] == [4 + 11, 4 + 7]
     engine.clear()
     assert finish(engine, [first])[0].reused == 0
@@ -216,7 +215,7 @@ def test_clearing_is_refused_while_there_is_work(engine: TransformersEngine) -> 
 def test_measures_and_likely_tokens(narrow: TransformersEngine, model: Any) -> None:
     """Of the raw distribution, whatever the sampling; None for other requests of the same batch."""
     requests = [
-        replace(request, measures=i % 2 == 0, top=(0, 3, 7)[i % 3])
+        request._replace(measures=i % 2 == 0, top=(0, 3, 7)[i % 3])
         for i, request in enumerate(continuations([Sampling(0.6, top_k=5), Sampling(1.0, repetition_penalty=1.5)]))
     ]
     for request, done in zip(requests, finish(narrow, requests), strict=True):
@@ -240,7 +239,7 @@ def test_measures_and_likely_tokens(narrow: TransformersEngine, model: Any) -> N
 
 def test_measures_change_no_sample(engine: TransformersEngine) -> None:
     plain = continuations([Sampling(0.7, top_p=0.9)])
-    requests = [replace(request, measures=True, top=VOCAB - 1) for request in plain]
+    requests = [request._replace(measures=True, top=VOCAB - 1) for request in plain]
     for first, second in zip(finish(engine, plain), finish(engine, requests), strict=True):
         assert first.tokens.tolist() == second.tokens.tolist()
         assert second.top_tokens is not None
@@ -256,9 +255,9 @@ def test_lower_priority_numbers_go_first(folders: dict[str, Path]) -> None:
     """Equal ones in the order of arrival, except that requests with the same prompt go together with the first."""
     prompt_list = [(BOS, 5), (BOS, 6), (BOS, 5), (BOS, 7), (BOS, 6), (BOS, 5)]
     base = Request((BOS,), TEMPERATURE, 0, 2, ())
-    assert order_of(folders["qwen2"], [replace(base, prompt=prompt) for prompt in prompt_list]) == [0, 2, 5, 1, 4, 3]
+    assert order_of(folders["qwen2"], [base._replace(prompt=prompt) for prompt in prompt_list]) == [0, 2, 5, 1, 4, 3]
     urgent = [
-        replace(base, prompt=prompt, priority=p) for prompt, p in zip(prompt_list, (5, 5, -1, 5, 0, 5), strict=True)
+        base._replace(prompt=prompt, priority=p) for prompt, p in zip(prompt_list, (5, 5, -1, 5, 0, 5), strict=True)
     ]
     assert order_of(folders["qwen2"], urgent) == [2, 4, 0, 5, 1, 3]
 

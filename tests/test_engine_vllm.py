@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -237,7 +236,7 @@ def test_preempted_requests_return_unchanged(folder: Path, monkeypatch: pytest.M
     )
     model = reference(folder)
     samplings = [TEMPERATURE, FILTERS["typical"], FILTERS["penalties"]]
-    requests = [replace(request, max_tokens=40, stop_ids=()) for request in various(samplings, 40)]
+    requests = [request._replace(max_tokens=40, stop_ids=()) for request in various(samplings, 40)]
     for request, done in zip(requests, finish(small, requests), strict=True):
         tokens = done.tokens.tolist()
         for i, logits in enumerate(logits_of(model, (*request.prompt, *request.prefix), tokens)):
@@ -305,9 +304,9 @@ def test_fields_of_a_row_are_sent_in_their_order() -> None:
     assert tuple(fields) == (7, 2**62 + 1, True, 0.1, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN, 0.0, -np.inf)
     assert np.isnan(start)
     assert vllm_request.worker_row(request, 7, 42)[9] == 42
-    bounded = replace(request, floor=Floor(4.0, -2.5, 6))
+    bounded = request._replace(floor=Floor(4.0, -2.5, 6))
     assert vllm_request.worker_row(bounded, 7)[10:] == [4.0, -2.5, 6]
-    assert vllm_request.worker_row(replace(bounded, top=1), 7)[11] == -np.inf
+    assert vllm_request.worker_row(bounded._replace(top=1), 7)[11] == -np.inf
 
 
 def test_scores_in_bfloat16(folder: Path) -> None:

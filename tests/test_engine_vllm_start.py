@@ -7,7 +7,6 @@ not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def test_rounding_of_a_large_vocabulary_is_no_error(engine: TransformersEngine) 
     """vLLM's own log p on a CPU, of 262,144 tokens: all of a row are off by as much."""
 
     def off(done: Completion) -> Completion:
-        return replace(done, top_logprobs=done.top_logprobs + np.float32(3e-4))  # type: ignore[operator]
+        return done._replace(top_logprobs=done.top_logprobs + np.float32(3e-4))  # type: ignore[operator]
 
     rounded: Any = Spoiled(engine, off)
     require_right_numbers(rounded, "vLLM 9.9", PROMPT)
@@ -61,21 +60,21 @@ def test_no_room_for_a_token_is_no_error(engine: TransformersEngine) -> None:
 
 def without_log_q(done: Completion) -> Completion:
     """As if a version handed back no filtered logits: log q 0 for every token."""
-    return replace(done, sampling_logprobs=np.zeros_like(done.sampling_logprobs))
+    return done._replace(sampling_logprobs=np.zeros_like(done.sampling_logprobs))
 
 
 def log_q_before_filters(done: Completion) -> Completion:
     """As if the logits were kept before temperature and top-k."""
-    return replace(done, sampling_logprobs=done.logprobs)
+    return done._replace(sampling_logprobs=done.logprobs)
 
 
 def shifted(done: Completion) -> Completion:
     """As if the ledger were one step late."""
-    return replace(done, logprobs=np.roll(done.logprobs, 1), sampling_logprobs=np.roll(done.sampling_logprobs, 1))
+    return done._replace(logprobs=np.roll(done.logprobs, 1), sampling_logprobs=np.roll(done.sampling_logprobs, 1))
 
 
 def not_numbers(done: Completion) -> Completion:
-    return replace(done, logprobs=np.full_like(done.logprobs, np.nan))
+    return done._replace(logprobs=np.full_like(done.logprobs, np.nan))
 
 
 @pytest.mark.parametrize(

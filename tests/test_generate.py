@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -485,7 +484,7 @@ def good(tokens: Sequence[int] = (7, 8), **other: Any) -> Candidate:
         ([good(), good((7, 100))], "a candidate with token id 100, but ids go from 0 to 99"),
         ([good((-1, 3)), good()], "a candidate with token id -1, but ids go from 0 to 99"),
         ([good(), good(())], "no array of ids"),
-        ([good(), replace(good(), tokens=[7, 8])], r"a candidate with tokens \[7, 8\], no array of ids"),
+        ([good(), good()._replace(tokens=[7, 8])], r"a candidate with tokens \[7, 8\], no array of ids"),
         ([good(), good(logprobs=np.zeros(1))], r"a candidate of 2 tokens with logprobs of shape \(1,\)"),
         ([good(), good(score=float("nan"))], "a candidate with score nan"),
         ([good(), good(logprobs=np.array([-1, np.nan]))], "a candidate with logprobs that are not numbers"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -222,7 +221,7 @@ def test_an_engine_that_gathers_nothing_itself_gets_no_more_than_it_can_run() ->
     engine.groups, engine.max_rows = (1, 4), 3
     admission = Admission(engine)
     for i, priority in enumerate([5, 4, 3, 2, 1]):
-        admission.hold(i, replace(request(i), priority=priority))
+        admission.hold(i, request(i)._replace(priority=priority))
     admission.admit()
     assert ([i for i, _ in engine.queue], admission.running) == ([4, 3, 2], 3)
     admission.admit()

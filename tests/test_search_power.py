@@ -334,7 +334,7 @@ class Deaf(ToyEngine):
     """Ignores floors, which an engine may; remembers every request with one, and what was drawn for it."""
 
     def _run(self, requests: Sequence[Request]) -> list[Completion]:
-        whole = super()._run([replace(request, floor=None) for request in requests])
+        whole = super()._run([request._replace(floor=None) for request in requests])
         self.bounded = [*getattr(self, "bounded", ()), *zip(requests, whole, strict=True)]
         return whole
 
@@ -471,7 +471,7 @@ def test_a_ratio_that_is_not_a_number_fails_the_sample(mode: str) -> None:
 
     class Broken(ToyEngine):
         def _run(self, requests: Sequence[Request]) -> list[Completion]:
-            return [replace(reply, sampling_logprobs=reply.logprobs * np.nan) for reply in super()._run(requests)]
+            return [reply._replace(sampling_logprobs=reply.logprobs * np.nan) for reply in super()._run(requests)]
 
     task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
     ((_, outcome),) = run([(0, start(task, power("plain", mode)))], Broken(SPREAD))

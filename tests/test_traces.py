@@ -565,7 +565,7 @@ def test_samples_that_come_out_differently_are_not_recorded(
         """Draws other tokens from the same seeds, as another engine does."""
 
         def step(self) -> Any:
-            return [(number, replace(done, tokens=done.tokens + 1)) for number, done in super().step()]  # type: ignore[union-attr, type-var]
+            return [(number, done._replace(tokens=done.tokens + 1)) for number, done in super().step()]  # type: ignore[union-attr, type-var]
 
     grid = make_grid(searched)
     start(Scripted(), Other())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +223,7 @@ def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -
     if not request.top:
         return result
     top_tokens, top_logprobs = _top(text.logprobs, request.top)
-    return replace(result, top_tokens=top_tokens, top_logprobs=top_logprobs)
+    return result._replace(top_tokens=top_tokens, top_logprobs=top_logprobs)
 
 
 def _top(flat: Any, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -98,8 +98,7 @@ class Floor:
         return float(weights.sum())
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One continuation to draw.
 
     Attributes
@@ -155,8 +154,7 @@ class Given:
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """The result of one request.
 
     Attributes

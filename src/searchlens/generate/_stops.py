@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,7 @@ def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
     """
     logprobs = candidate.logprobs[:length]
     rescore = _SCORES.get(evaluator)
-    return replace(
-        candidate,
+    return candidate._replace(
         tokens=candidate.tokens[:length],
         logprobs=logprobs,
         sampling_logprobs=candidate.sampling_logprobs[:length],

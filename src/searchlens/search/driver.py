@@ -292,7 +292,7 @@ class _Driver:
 
 
 def _with_priority(request: Request, priority: int) -> Request:
-    """The request with a priority; spelled out, because ``dataclasses.replace`` takes as long as a step of a search."""
+    """The request with a priority; spelled out, because ``_replace`` takes three times as long."""
     return Request(
         request.prompt,
         request.sampling,

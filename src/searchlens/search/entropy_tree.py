@@ -120,7 +120,7 @@ class EntropyTree(Controller):
         candidates = [trace.candidate(score) for trace, score in zip(traces, scores, strict=True)]
         candidates.sort(key=lambda candidate: -candidate.score)
         best, *others = islice(cycle(candidates), policy.width)
-        return [replace(best, details={"found": len(candidates)}), *others]
+        return [best._replace(details={"found": len(candidates)}), *others]
 
     def _draw(
         self, task: Task, policy: Policy, nodes: Sequence[_Node], *, measures: bool

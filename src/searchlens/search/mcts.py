@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -128,7 +128,7 @@ class MonteCarloTreeSearch(Controller):
         candidates = [rollout.candidate(score) for rollout, score in zip(rollouts, scores, strict=True)]
         candidates.sort(key=lambda candidate: -candidate.score)
         best, *others = islice(cycle(candidates), iterations)
-        return [replace(best, details={"found": len(candidates)}), *others]
+        return [best._replace(details={"found": len(candidates)}), *others]
 
 
 @dataclass(slots=True, eq=False)

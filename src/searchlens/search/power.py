@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
@@ -175,7 +175,7 @@ class PowerSampling(Controller):
                 )
                 events += 1
                 text, node = (rival, (block, step)) if is_accepted else (text, node)
-        text = replace(text, finish=text.finish or "length")
+        text = text._replace(finish=text.finish or "length")
         (score,) = yield from evaluator(task, [text], policy.local, ("score",))
         task.note("scored", nodes=[node], scores=[score], step=max(0, events - 1))
         return [text.candidate(score, moves.details(text))]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -110,7 +109,7 @@ def _replies(task: Task, asks: Sequence[Ask]) -> Generator[list[Ask], list[Any],
             if drawn.finish in ("stop", "rejected") or len(drawn.tokens) == ask.max_tokens:
                 del waiting[i]
             elif ask.floor and ask.floor.is_reached(drawn):
-                replies[i] = replace(drawn, finish="rejected")
+                replies[i] = drawn._replace(finish="rejected")
                 del waiting[i]
             else:
                 waiting[i] = _next_piece(task, ask, drawn)
@@ -125,7 +124,7 @@ def _continues_an_answer(task: Task, request: Request) -> bool:
 def _first_piece(task: Task, ask: Ask) -> Ask:
     if not task.check_every or not isinstance(ask, Request) or not _continues_an_answer(task, ask):
         return ask
-    return replace(ask, max_tokens=min(ask.max_tokens, task.check_every))
+    return ask._replace(max_tokens=min(ask.max_tokens, task.check_every))
 
 
 def _next_piece(task: Task, request: Request, drawn: Completion) -> Request:
@@ -133,7 +132,7 @@ def _next_piece(task: Task, request: Request, drawn: Completion) -> Request:
     left = request.max_tokens - len(drawn.tokens)
     seed = seeds.child(request.seed, "from", len(prefix))
     floor = request.floor and request.floor.after(drawn)
-    return replace(request, prefix=prefix, seed=seed, max_tokens=min(left, task.check_every or left), floor=floor)
+    return request._replace(prefix=prefix, seed=seed, max_tokens=min(left, task.check_every or left), floor=floor)
 
 
 def _cut(task: Task, request: Request, drawn: Completion) -> Completion:
@@ -145,17 +144,16 @@ def _cut(task: Task, request: Request, drawn: Completion) -> Completion:
     own = 0 if length is None else length - len(request.prefix)
     if own < 1:
         return drawn
-    return replace(drawn, finish="stop", **{name: column[:own] for name, column in _columns(drawn).items()})
+    return drawn._replace(finish="stop", **{name: column[:own] for name, column in _columns(drawn).items()})
 
 
 def _joined(first: Completion, second: Completion) -> Completion:
     """Two pieces as one completion; what the engine reused is that of the first."""
     columns = zip(_columns(first).items(), _columns(second).values(), strict=True)
     joined: dict[str, Any] = {name: np.concatenate((one, two)) for (name, one), two in columns}
-    return replace(first, finish=second.finish, **joined)
+    return first._replace(finish=second.finish, **joined)
 
 
 def _columns(completion: Completion) -> dict[str, Any]:
     """The arrays of a completion, which have an entry for each token, by name."""
-    arrays = {item.name: getattr(completion, item.name) for item in fields(completion)}
-    return {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    return {name: array for name, array in completion._asdict().items() if isinstance(array, np.ndarray)}

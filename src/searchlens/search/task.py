@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -105,8 +106,8 @@ class Task:
         longer = path.extend(completion, None)
         tokens = longer.prefix
         if (length := self.length(tokens)) is not None:
-            return replace(longer.cut(length), finish="stop")
-        return replace(longer, finish=self._finish_by_token(tokens))
+            return longer.cut(length)._replace(finish="stop")
+        return longer._replace(finish=self._finish_by_token(tokens))
 
     def force(self, path: Trace, reply: Completion, position: int, rank: int) -> Trace:
         """A path followed by one of the most likely tokens at a position of a reply, which was not drawn."""
@@ -166,8 +167,7 @@ class Task:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """A path of a search so far: the generated tokens after the prompt.
 
     Attributes
@@ -250,8 +250,7 @@ def _joined(
 EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One complete answer that a search returned.
 
     Attributes
@@ -271,7 +270,7 @@ class Candidate:
     sampling_logprobs: npt.NDArray[np.float32]
     finish: FinishReason
     score: float
-    details: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
