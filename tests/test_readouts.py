@@ -420,21 +420,22 @@ def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: 
 
 
 @pytest.mark.parametrize(
-    ("names", "pair", "benchmarks"),
+    ("names", "pairs", "benchmarks"),
     [
         ("pair pair-recorded", "gemma-40", ["mawps", "svamp"]),
         ("pair-lora pair-pool pair-lora-recorded", "gemma-60", ["mawps", "svamp", "gsm8k"]),
         ("pair-lora pair-searches pair-searches-recorded", "gemma-60", ["mawps", "svamp", "gsm8k"]),
+        ("pair-lora pair-lora-recorded pair-steps-recorded", "gemma-60 gemma-40 gemma-20 gemma-10 gemma-5", ["mawps"]),
     ],
 )
 def test_the_pretrained_pairs_are_read_without_weights_and_benchmarks(
-    names: str, pair: str, benchmarks: list[str]
+    names: str, pairs: str, benchmarks: list[str]
 ) -> None:
     """The committed readouts have the budgets and options of the shipped configurations."""
     files = [*config.DEFAULT_FILES, *(f"examples/pretrained/{name}.yaml" for name in names.split())]
     grid = Grid(config.plain(config.load([ROOT / path for path in files])), root=ROOT)
     grid.check()
-    assert grid.readout_pairs == [(pair, benchmark) for benchmark in benchmarks]
+    assert grid.readout_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
 
 
 def test_recorded_readouts_are_those_of_their_readme() -> None:
