@@ -15,8 +15,8 @@ rule equivalence:
         layout.log("equivalence"),
     benchmark:
         OUT.timing("equivalence")
-    # As long as a sampling job, and no rule needs its outputs: after sampling, before the rest.
-    priority: 5
+    # One core, and as long as a sampling job: first, because as the last it would leave the other cores without work.
+    priority: 15
     conda:
         "../envs/generate.yaml"
     threads: 1

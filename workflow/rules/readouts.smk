@@ -22,7 +22,8 @@ checkpoint readouts:
     priority: 20
     conda:
         "../envs/analysis.yaml"
-    threads: 2
+    # One for a few cells: for two cores it would wait until nothing else runs.
+    threads: 1 if len(GRID.readouts) < 8 else 2
     resources:
         mem_mb=larger(8000),
         runtime=60,
@@ -51,7 +52,7 @@ if GRID.readout_pairs:
         priority: 20
         conda:
             "../envs/analysis.yaml"
-        threads: 2
+        threads: 1 if len(GRID.readout_pairs) < 4 else 2
         resources:
             mem_mb=larger(8000),
             runtime=60,
