@@ -104,6 +104,7 @@ SHAPES = {
 }
 PAPER_HOURS = 460.58
 REQUESTS_A_ROW, SEARCHES_A_ROW = 8, 4
+ENDLESS = ("pool", "power")
 ARCHITECTURE = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_position_embeddings": 32768}
 
 
@@ -395,13 +396,10 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     of = partial(lengths, mean=args.mean, cap=args.cap)
     power.log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
     if args.seconds:
-        endless: dict[str, Callable[[], Iterator[tuple[int, Search]]]] = {
-            "pool": lambda: _endless(partial(pool, of(args.requests), vocab)),
-            "power": lambda: _endless(partial(searches, "power", of(args.searches), vocab)),
-        }
-        for name in args.only or endless:
+        again = {"pool": partial(pool, of(args.requests)), "power": partial(searches, "power", of(args.searches))}
+        for name in args.only or ENDLESS:
             engine = _started(folder, args)  # a new one for each, because the last is not idle
-            yield steady(name, endless[name](), engine, args.warm, args.seconds)
+            yield steady(name, _endless(partial(again[name], vocab)), engine, args.warm, args.seconds)
             engine.close()
         return
     engine = _started(folder, args)
@@ -502,6 +500,14 @@ def extrapolate(lines: Sequence[Line]) -> None:
     print(f"{'measured':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
 
 
+def _mistake(args: argparse.Namespace) -> str | None:
+    if args.requests < REQUESTS_A_ROW * args.rows:
+        return f"--requests {args.requests}: {args.rows} rows need at least {REQUESTS_A_ROW * args.rows}"
+    if args.seconds and not {*(args.only or ENDLESS)} <= {*ENDLESS}:
+        return f"--only {' '.join(args.only)}: with --seconds some of {', '.join(ENDLESS)}"
+    return None
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -528,8 +534,8 @@ def main() -> None:
         parser.error("run it by python -P: otherwise this file takes the place of the package vllm")
     args.requests = args.requests or REQUESTS_A_ROW * args.rows
     args.searches = args.searches or SEARCHES_A_ROW * args.rows
-    if args.requests < REQUESTS_A_ROW * args.rows:
-        parser.error(f"--requests {args.requests}: {args.rows} rows need at least {REQUESTS_A_ROW * args.rows}")
+    if mistake := _mistake(args):
+        parser.error(mistake)
     if args.baseline:
         Path(args.baseline, "raw.json").write_text(json.dumps([asdict(line) for line in raw(args.baseline, args)]))
         return

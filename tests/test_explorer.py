@@ -146,8 +146,11 @@ def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
     assert leader == f"With 1 sample Base leads by 20.0 [10.0, 30.0] (points of pass@k under {DEFAULT}).{end}"
 
 
-@pytest.mark.parametrize(("k", "end"), [(16, ""), (256, "; with 256 samples Base leads by 14.5 [8.0, 21.0]")])
-def test_who_leads_with_the_most_samples_is_said(k: int, end: str) -> None:
+@pytest.mark.parametrize(
+    ("k", "known", "end"),
+    [(16, True, ""), (256, True, "; with 256 samples Base leads by 14.5 [8.0, 21.0]"), (256, False, "")],
+)
+def test_who_leads_with_the_most_samples_is_said(k: int, known: bool, end: str) -> None:
     """RL may lead at all budgets at which policies are compared, and Base with all of its samples."""
     where = {"pair": "toy", "benchmark": "sums", "measure": "pass@k", "side": "RL - Base", "tau": None}
     numbers = {"k": [4, k], "value": [0.1, -0.145], "lo": [0.05, -0.21], "hi": [0.15, -0.08]}
@@ -159,7 +162,7 @@ def test_who_leads_with_the_most_samples_is_said(k: int, end: str) -> None:
     frames = {"support": support, "same_policy": same}
     study: Any = SimpleNamespace(
         default_policy=DEFAULT,
-        readings=lambda frame: rows if frame == "measures" else _missing(),
+        readings=lambda frame: rows if known and frame == "measures" else _missing(),
         recovery=lambda pair, benchmark, frame="support": frames[frame],
     )
     leader = sentences._leader(study, sentences.headline(study, "toy", "sums"))

@@ -22,8 +22,7 @@ checkpoint readouts:
     priority: 20
     conda:
         "../envs/analysis.yaml"
-    # One for a few cells: for two cores it would wait until nothing else runs.
-    threads: 1 if len(GRID.readouts) < 8 else 2
+    threads: resources.reading_threads(len(GRID.readouts))
     resources:
         mem_mb=larger(8000),
         runtime=60,
@@ -52,7 +51,7 @@ if GRID.readout_pairs:
         priority: 20
         conda:
             "../envs/analysis.yaml"
-        threads: 1 if len(GRID.readout_pairs) < 4 else 2
+        threads: resources.reading_threads(2 * len(GRID.readout_pairs))
         resources:
             mem_mb=larger(8000),
             runtime=60,

@@ -11,13 +11,12 @@ import polars as pl
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
 from searchlens.health.judgement import Health
-from searchlens.readings.measures import LUCK
+from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
 
 SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 """Level of health to what the page calls it."""
 METRIC = "P"
-PASS, DIFFERENCE = "pass@k", "RL - Base"
 LUCKY = 0.05
 """Luck is stated if as large a share of the questions of either side is solved by it."""
 
@@ -105,7 +104,7 @@ def _widest(study: Study, measure: str, pair: str, benchmark: str) -> pl.DataFra
     try:
         measures = study.readings("measures")
     except InputError:
-        return pl.DataFrame(schema=dict.fromkeys(("side", "k", "value", "lo", "hi"), pl.Float64))
+        return pl.DataFrame(schema=MEASURES)
     found = measures.filter(measure=measure, pair=pair, benchmark=benchmark)
     return found.filter(pl.col("k") == pl.col("k").max())
 

@@ -15,7 +15,7 @@ from searchlens import catalogue
 from searchlens.figures import panels, style
 from searchlens.figures.context import Curves, Source, StudyContext
 from searchlens.frames import pick
-from searchlens.readings.measures import LUCK
+from searchlens.readings.measures import LUCK, PASS
 
 DOTS = (0, (5, 1.5, 1, 1.5))
 MEETING: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
@@ -27,7 +27,6 @@ NARROW = 5
 """Inches; a narrower figure has a legend of two columns."""
 LUCKY = 0.05
 """Luck is drawn in a cell if as large a share of its questions is solved by it."""
-PASS = "pass@k"
 LUCK_OF = {"Base luck": "Base", "RL luck": "RL"}
 SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
 MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", "last")

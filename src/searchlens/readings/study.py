@@ -27,7 +27,7 @@ from searchlens.readings.exponents import (
     undecided,
 )
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
-from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, MEASURES, RL, compared
+from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, MEASURES, PASS, RL, compared
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Ints, Pool
 from searchlens.readings.support import CHANGES, SUPPORT, support
@@ -203,7 +203,7 @@ def _means(
 ) -> Iterator[tuple[str, Callable[[Pool], Floats], dict[str, Any]]]:
     """Each measure that is a mean over questions: its name, how a pool is read, and arguments of ``compared``."""
     ks, taus = powers_of_two(smallest), list(options.cover_tau)
-    yield "pass@k", lambda pool: pool.solved(ks), {"ks": ks}
+    yield PASS, lambda pool: pool.solved(ks), {"ks": ks}
     yield "Cover@tau", lambda pool: coverage.cover(pool, taus), {"taus": taus}
     levels = sorted({*options.g_pass_tau, 1.0})
     for k in (k for k in options.g_pass_k if k <= smallest):
