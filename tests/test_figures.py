@@ -579,8 +579,13 @@ def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> N
     ends = {"Base": 0.9, "RL": 0.8}
     rows = [{**where, "side": side, "k": k, "value": value} for side, value in ends.items() for k in (4, 64)]
     measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
-    figure, numbers = draw("pass_curves", StudyContext([Curves(LABELS, cell.base, cell.rl)], {"measures": measures}))
+    labels = (LABELS, replace(LABELS, benchmark="Micro AIME"))
+    context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], {"measures": measures})
+    figure, numbers = draw("pass_curves", context)
     check_layout(figure)
+    long, short = (axes.get_xlim()[1] for axes in figure.axes)
+    assert 16 < short < 64 < long, "each benchmark to its own end"
+    numbers = numbers.filter(benchmark=LABELS.benchmark)
     for (side, value), points in zip(ends.items(), (cell.base, cell.rl), strict=True):
         rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", readout="expected").sort("budget")
         curve = ([*rows_of["budget"], 64], pytest.approx([*(100 * rows_of["value"]), 100 * value]))

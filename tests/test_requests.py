@@ -129,3 +129,8 @@ def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_pa
 def test_settings_that_no_cluster_has_are_refused(raw: dict[str, Any], tmp_path: Path) -> None:
     assert "gpu_request: 'gpus'; allowed: gpu, gres" in planned(raw, tmp_path, "gpu_request=gpus")
     assert "max_minutes: 'day'; allowed: whole minutes" in planned(raw, tmp_path, "max_minutes=day")
+
+
+def test_a_few_recorded_cells_do_not_wait_for_two_cores() -> None:
+    """The demo has four, and its two cores are never free together while something else runs."""
+    assert [requests.reading_threads(cells) for cells in (0, 4, 96)] == [1, 1, 2]

@@ -29,7 +29,7 @@ def new_figure(pairs: Sequence[str], names: Sequence[str], title: str, source: S
 
 def grid(figure: Figure, pairs: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Axes, str, str]]:
     """Each panel with its pair and benchmark; the first of a row names the pair, if there are several."""
-    drawn = figure.subplots(len(pairs), len(names), squeeze=False, sharex=True, sharey=True)
+    drawn = figure.subplots(len(pairs), len(names), squeeze=False, sharex="col", sharey=True)
     for row, pair in zip(drawn, pairs, strict=True):
         for axes, name in zip(row, names, strict=True):
             yield axes, pair, name

@@ -23,6 +23,8 @@ ROOMY = 4
 """Largest number of benchmarks for which each panel says in words who leads."""
 ROOM = 0.15
 """Share of a panel that a name takes, above or below its curve."""
+MANY = 6
+"""Largest number of budgets of which each is labelled."""
 NARROW = 5
 """Inches; a narrower figure has a legend of two columns."""
 LUCKY = 0.05
@@ -110,6 +112,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
             axes.set_axis_off()
             continue
         _panel(axes, cell)
+        _budgets(axes, pick(numbers, benchmark=name)["budget"])
         broken = (pair, name) in context.broken
         if broken:
             panels.not_interpretable(axes)
@@ -204,9 +207,15 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
         luck = pick(cell, model=model)
         axes.plot(luck["budget"], style.percent(luck["value"]), ":", color=style.SIDE_COLOURS[side], gid=model)
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
-    style.budget_axis(axes, cell["budget"], "")
     axes.set_ylim(0, 100)
     axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
+
+
+def _budgets(axes: Axes, budgets: pl.Series) -> None:
+    """The axis of all panels below one another; every second of many budgets is labelled."""
+    style.budget_axis(axes, budgets, "")
+    ticks = sorted(set(budgets))
+    axes.xaxis.set_major_locator(FixedLocator(ticks[:: 1 + (len(ticks) > MANY)]))
 
 
 def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
