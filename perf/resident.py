@@ -5,7 +5,8 @@
 The 1M Base answers micro math questions on two engines of one process. Three parts:
 
 1. The same requests under every filter and penalty, mixed, and half of each text continued under a floor: how many
-   texts and ends are equal, and the largest differences of log p and of log q.
+   texts and ends are equal, and the largest differences of log p and of log q. At the end the other path against itself
+   with half the rows: what a batch of another size changes, in bfloat16 above all (``--dtype``).
 2. The sweep of ``perf/controllers.py`` with ``--samples`` draws of each question, in turns; then with four times as
    many, and without the driver of searches, where rows stay on the device.
 3. The time that the device takes for a step, by rows, columns and filters.
@@ -26,7 +27,7 @@ from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
 
 from searchlens import policies
 from searchlens.benchmarks import Question, prompts
-from searchlens.engines._device_rows import Features
+from searchlens.engines._device_rows import NUMBERS, RUNNING, STOP, Features
 from searchlens.engines.base import Completion, Floor, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.generate import Prompter
@@ -48,16 +49,17 @@ FILTERS = {"plain": (False,) * 4, "top-p": (False, False, False, True), "four fi
 
 def requests_of(bench: Bench, questions: int, draws: range, sampling: Sampling, **wanted: int) -> list[Request]:
     """Return requests for the first questions."""
+    prompts = [bench.prompter.encode(question) for question in bench.questions[:questions]]
     return [
         Request(
-            bench.prompter.encode(question),
+            prompt,
             sampling,
             sample_seed("x", str(number), draw),
             MAX_TOKENS,
             bench.prompter.stop_ids,
             **wanted,  # type: ignore[arg-type]
         )
-        for number, question in enumerate(bench.questions[:questions])
+        for number, prompt in enumerate(prompts)
         for draw in draws
     ]
 
@@ -91,8 +93,10 @@ def compare(name: str, engines: Sequence[TransformersEngine], requests: Sequence
     return plain
 
 
-def compare_all(bench: Bench, engines: Sequence[TransformersEngine], questions: int) -> None:
-    """Compare both engines, one sampling at a time and mixed, with prefixes and floors."""
+def compare_all(
+    bench: Bench, engines: Sequence[TransformersEngine], smaller: TransformersEngine, questions: int
+) -> None:
+    """Compare both engines, one sampling at a time and mixed, with prefixes and floors, and one with a smaller one."""
     mixed: list[Request] = []
     for number, sampling in enumerate(SAMPLINGS):
         compare(f"sampling {number + 1}", engines, requests_of(bench, questions, range(8), sampling))
@@ -101,6 +105,7 @@ def compare_all(bench: Bench, engines: Sequence[TransformersEngine], questions: 
     texts = zip(mixed, compare("mixed", engines, mixed), strict=True)
     prefixed = [continued(request, text) for request, text in texts if request.sampling.repetition_penalty == 1]
     compare("prefixes and floors", engines, prefixed)
+    compare("other, half the rows", (engines[0], smaller), mixed)
 
 
 def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
@@ -118,7 +123,9 @@ def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
     for _ in range(turns):
         for name in benches:
             timed(name, samples)
-    timed("resident", 4 * samples)
+    for _ in range(turns):
+        timed("resident", 4 * samples)
+    timed("resident", 16 * samples)
     bench = benches["resident"]
     requests = requests_of(bench, len(bench.questions), range(2 * samples), sweep.local)
     for _ in range(2):
@@ -130,27 +137,35 @@ def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
 
 @torch.inference_mode()
 def print_steps(engine: TransformersEngine) -> None:
-    """Print the device's time for a step of rows that have finished, which takes as long as one of rows that run."""
+    """Print the device's time for a step, of 32 in which all rows grow up to a number of columns."""
     assert engine._resident is not None
     device = engine._resident._device
-    for rows in (64, 512, 4096):
+
+    def advance(rows: int, columns: int, filters: tuple[bool, ...]) -> None:
+        start = {"token": 5, "position": columns - 33, "drawn": 0, "finish": RUNNING, "limit": columns}
+        device._numbers.copy_(torch.tensor([start[name] for name in NUMBERS])[:, None])
+        device._stops.zero_()
+        for _ in range(4):
+            device.advance(np.zeros((8, rows)), columns, Features(filters))  # type: ignore[arg-type]
+
+    for rows in (64, 512, 2048, 4096):
         for columns in (128, 192, 256):
             for name, filters in FILTERS.items():
-                uniforms = np.zeros((8, rows))
-                device.advance(uniforms, columns, Features(filters))  # captures the step
+                advance(rows, columns, filters)  # captures the step
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()
-                for _ in range(4):
-                    device.advance(uniforms, columns, Features(filters))
+                advance(rows, columns, filters)
                 end.record()
                 torch.cuda.synchronize()
                 print(f"{rows} rows, {columns} columns, {name}: {begin.elapsed_time(end) / 32:.3f} ms a step")
+    device._numbers[NUMBERS.index("finish")] = STOP
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--max-rows", type=int, default=4096)
     parser.add_argument("--questions", type=int, default=500, help="of the sweep")
     parser.add_argument("--compared", type=int, default=64, help="questions of the first part")
@@ -161,12 +176,14 @@ def main() -> None:
     rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
     questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
     prompter = Prompter(model, prompts.template("zoo"))
-    engines = {
-        name: TransformersEngine(model, device=args.device, max_rows=args.max_rows, threads=1, resident=stay)
-        for name, stay in (("other", False), ("resident", True))
-    }
+
+    def engine(rows: int, resident: bool) -> TransformersEngine:
+        sizes = {"max_rows": rows, "threads": 1}
+        return TransformersEngine(model, device=args.device, dtype=args.dtype, resident=resident, **sizes)
+
+    engines = {"other": engine(args.max_rows, False), "resident": engine(args.max_rows, True)}
     benches = {name: Bench(engine, prompter, questions) for name, engine in engines.items()}
-    compare_all(benches["other"], list(engines.values()), args.compared)
+    compare_all(benches["other"], list(engines.values()), engine(args.max_rows // 2, False), args.compared)
     print_speeds(benches, args.samples, args.turns)
     if args.device != "cpu":
         print_steps(engines["resident"])

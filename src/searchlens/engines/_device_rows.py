@@ -4,12 +4,13 @@ Every tensor has its place once and for all, so that on CUDA a step is captured 
 replayed: the host launches one graph instead of some hundred kernels. On a CPU the same step runs as it stands.
 
 A row has all its keys and values in a place of its own, those of its prompt, too, at the columns of their positions. A
-step attends to the first ``window`` columns. A row that has finished is computed on, without effect, until the host
-looks and gives its place to another request.
+step attends to the first ``window`` columns, or on CUDA with Triton to those that a row has (``_attention.py``). A row
+that has finished is computed on, without effect, until the host looks and gives its place to another request.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,9 @@ from torch.nn import functional
 from searchlens.engines import sampler
 from searchlens.engines._llama import Llama
 from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, token_index
+
+log = logging.getLogger(__name__)
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 RUNNING, STOP, LENGTH, REJECTED = range(4)
 """Values of ``finish``."""
@@ -89,6 +93,7 @@ class DeviceRows:
         self._uniforms = torch.zeros(steps, rows, dtype=torch.float64, device=device)
         self._turn = torch.zeros(1, dtype=torch.int64, device=device)
         self._index = torch.arange(max(rows, columns), device=device)
+        self._kernel = self._load_kernel(shape.heads) if device.type == "cuda" else None
         self._graphs: dict[tuple[int, int, Features], torch.cuda.CUDAGraph] = {}
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
@@ -151,7 +156,8 @@ class DeviceRows:
         place, column = token_index(lengths[sequences])
         source = (lengths.cumsum() - lengths)[sequences][place] + column
         targets = self._tensor(rows[place]), self._tensor(column)
-        self._cache.permute(2, 4, 0, 1, 3, 5)[targets] = keys_values.index_select(0, self._tensor(source))
+        cache, values = _wide(self._cache), _wide(keys_values)
+        cache.permute(2, 4, 0, 1, 3, 5)[targets] = values.index_select(0, self._tensor(source))
 
     def prefill(self, rows: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], tokens: Sequence[Tokens]) -> None:
         """Compute tokens of some rows that follow those stored before column ``begins``, at least one for each."""
@@ -207,7 +213,7 @@ class DeviceRows:
             for _ in range(steps):
                 self._step(rows, window, features)
             return
-        key = rows, window, features
+        key = rows, 1 if self._kernel else window, features  # the kernel needs no window
         if key not in self._graphs:
             self._graphs[key] = self._capture(*key)
         for _ in range(steps):
@@ -234,19 +240,16 @@ class DeviceRows:
 
     def _step(self, rows: int, window: int, features: Features) -> None:
         """Draw one token in each running row."""
-        token, position = self._numbers[:2, :rows]
-        index, kv_heads = self._index[:rows], self._model.shape.kv_heads
+        token, position, _, finish, _ = self._numbers[:, :rows]
+        index = self._index[:rows]
         masked = self._index[:window] > position[:, None]
-        head_dim = self._model.shape.head_dim
 
         def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-            cache = self._cache[layer, :, :rows]
-            cache.permute(1, 3, 0, 2, 4)[index, position] = keys_values[:rows]
-            keys, values = cache.flatten(1, 2)[:, :, :window]
-            scores = torch.bmm(queries[:rows].reshape(rows * kv_heads, -1, head_dim), keys.transpose(1, 2))
-            scores.view(rows, -1, window).masked_fill_(masked[:, None], -torch.inf)
-            weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
-            out = torch.bmm(weights, values).view(rows, -1)
+            cache = self._cache[layer]
+            cache[:, :rows].permute(1, 3, 0, 2, 4)[index, position] = keys_values[:rows]
+            if self._kernel:
+                return self._kernel(queries, cache, position, finish)
+            out = _attend(queries[:rows], cache[:, :rows, :, :window], masked)
             padding = queries.shape[0] - rows
             return functional.pad(out, (0, 0, 0, padding)) if padding else out
 
@@ -303,8 +306,39 @@ class DeviceRows:
         low: Tensor = (weight - length <= bound) & bound.isfinite()
         return low
 
+    def _load_kernel(self, heads: int) -> Kernel | None:
+        """Return the attention of ``_attention.py`` once it has run; None if this machine cannot run it."""
+        _, _, rows, _, _, head_dim = self._cache.shape
+        if head_dim & (head_dim - 1):
+            return None
+        try:
+            from searchlens.engines._attention import attend
+
+            queries = self._cache.new_zeros(rows, heads, head_dim)
+            attend(queries, self._cache[0], *self._numbers[[NUMBERS.index("position"), NUMBERS.index("finish")]])
+        except Exception as error:  # of Triton, of the C compiler that it starts, of the driver
+            reason = str(error).strip().partition("\n")[0]
+            log.info("attention without Triton, so that a step takes about twice as long (%s)", reason)
+            return None
+        return attend
+
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self._cache.device)
+
+
+def _attend(queries: Tensor, keys_values: Tensor, masked: Tensor) -> Tensor:
+    """Attend to a window, shape (2, rows, kv_heads, window, head_dim), but for masked columns, shape (rows, window)."""
+    _, rows, kv_heads, window, head_dim = keys_values.shape
+    keys, values = keys_values.flatten(1, 2)
+    scores = torch.bmm(queries.reshape(rows * kv_heads, -1, head_dim), keys.transpose(1, 2))
+    scores.view(rows, -1, window).masked_fill_(masked[:, None], -torch.inf)
+    weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+    return torch.bmm(weights, values).view(rows, -1)
+
+
+def _wide(values: Tensor) -> Tensor:
+    """View numbers as elements of 16 bytes, where they can be: a GPU's time to copy by index is one of elements."""
+    return values.view(torch.complex128) if values.shape[-1] * values.element_size() % 16 == 0 else values
 
 
 def _width(features: Features) -> int:
