@@ -17,8 +17,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens.engines import _resident  # noqa: E402
-from searchlens.engines._device_rows import DeviceRows, Features  # noqa: E402
+from searchlens.engines import _device_rows, _resident  # noqa: E402
+from searchlens.engines._device_rows import RUNNING, DeviceRows, Features  # noqa: E402
 from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines.base import Completion, Floor, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
@@ -192,6 +192,41 @@ def test_a_device_that_cannot_capture(
     assert [record.getMessage() for record in caplog.records] == [
         f"rows do not stay on cpu, so that sampling is slower ({why})"
     ]
+
+
+def test_a_kernel_for_attention(
+    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
+) -> None:
+    """It gets whole columns and the state of rows; there is one graph for all windows."""
+    calls = 0
+
+    def kernel(queries: torch.Tensor, cache: torch.Tensor, position: torch.Tensor, finish: torch.Tensor) -> Any:
+        nonlocal calls
+        calls += 1
+        rows = len(queries)
+        out = _device_rows._attend(queries, cache[:, :rows], torch.arange(cache.shape[3]) > position[:, None])
+        return out * (finish == RUNNING)[:, None]
+
+    requests = various(SAMPLINGS, 80)
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    assert engine._resident is not None
+    device = engine._resident._device
+    device._kernel = kernel
+    assert_equal(finish(engines[0], requests), finish(engine, requests))
+    assert calls > 100
+    longest = engine.max_model_len
+    assert {window for _, window, _ in device._graphs} == {longest, 1}, "the trial at the start had no kernel yet"
+
+
+def test_without_the_kernel(
+    engines: tuple[TransformersEngine, TransformersEngine], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it cannot run, as on a CPU, a line of the log says so."""
+    resident = engines[1]._resident
+    assert resident is not None
+    with caplog.at_level("INFO"):
+        assert resident._device._load_kernel(heads=4) is None
+    assert [record.getMessage()[:24] for record in caplog.records] == ["attention without Triton"]
 
 
 @pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, True, 3)])

@@ -248,8 +248,9 @@ class DeviceRows:
             cache = self._cache[layer]
             cache[:, :rows].permute(1, 3, 0, 2, 4)[index, position] = keys_values[:rows]
             if self._kernel:
-                return self._kernel(queries, cache, position, finish)
-            out = _attend(queries[:rows], cache[:, :rows, :, :window], masked)
+                out = self._kernel(queries[:rows], cache, position, finish)
+            else:
+                out = _attend(queries[:rows], cache[:, :rows, :, :window], masked)
             padding = queries.shape[0] - rows
             return functional.pad(out, (0, 0, 0, padding)) if padding else out
 
