@@ -95,9 +95,9 @@ class TransformersEngine:
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
     resident : bool, optional
-        Whether rows stay on the device between visits of the host (``_resident.py``), with the same draws. By default
-        they do where that was measured: on CUDA, in float32. Models that are too large for it do without either way,
-        and so do devices that cannot capture a step or lack the memory, which is logged.
+        Whether rows stay on the device between visits of the host (``_resident.py``), with the same draws; by default
+        on CUDA. Models that are too large for it do without either way, and so do devices that cannot capture a step
+        or lack the memory, which is logged.
 
     Attributes
     ----------
@@ -157,8 +157,7 @@ class TransformersEngine:
         self._cache = PrefixCache(shape, capacity, target, self._model.dtype)
         kept = _CPU_PREFILLS // _bytes_per_token(self._model) if on_cpu else 0
         self._prefill = Prefills(self._model, kept)
-        by_default = not on_cpu and self._model.dtype == torch.float32
-        stays = by_default if resident is None else resident
+        stays = not on_cpu if resident is None else resident
         self._resident = self._start_resident() if stays and self._fits() else None
         self._reset()
 
