@@ -20,6 +20,7 @@ transformers = pytest.importorskip("transformers")
 from searchlens.engines import _device_rows, _resident  # noqa: E402
 from searchlens.engines._device_rows import RUNNING, DeviceRows, Features  # noqa: E402
 from searchlens.engines._llama import Llama  # noqa: E402
+from searchlens.engines._prompts import prefill  # noqa: E402
 from searchlens.engines.base import Completion, Floor, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.policies import from_spec  # noqa: E402
@@ -107,6 +108,27 @@ def test_visits_change_nothing(
     requests = various(SAMPLINGS, 80)
     engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
+
+
+def test_prompts_are_computed_ahead(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass computes the prompts of all that wait, as far as a pass goes, and one request pays for each."""
+    passes: list[int] = []
+
+    def counted(model: Llama, prompts: Sequence[tuple[int, ...]]) -> Any:
+        passes.append(len(prompts))
+        return prefill(model, prompts)
+
+    monkeypatch.setattr(_resident, "prefill", counted)
+    prompts = [(1, 20 + i, 21) for i in range(20)]
+    requests = [Request(prompts[i // 3], TEMPERATURE, i, 6, ()) for i in range(60)]
+    for room, expected in ((2048, [20]), (27, [9, 9, 2])):
+        engine = TransformersEngine(folder, max_rows=4, threads=1, resident=True)
+        assert engine._resident is not None
+        engine._resident._prefill_tokens = room
+        passes.clear()
+        completions = finish(engine, requests)
+        assert passes == expected
+        assert sum(3 - completion.reused for completion in completions) == 60
 
 
 def test_what_does_not_fit_goes_the_other_way(engines: tuple[TransformersEngine, TransformersEngine]) -> None:

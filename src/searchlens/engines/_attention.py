@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_COLUMNS = 64  # that a program reads at a time
+_COLUMNS = 32  # that a program reads at a time
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -70,6 +70,7 @@ class Resident:
         """Forget all requests."""
         self._waiting: list[tuple[int, int, int, Request]] = []  # a heap of (priority, arrival, id, request)
         self._arrivals = 0
+        self._unpaid: set[Tokens] = set()  # prompts that were computed before a request with them was admitted
         self._features = Features()
         self._runs_chunk = False
         rows = self._rows
@@ -217,7 +218,8 @@ class Resident:
     ) -> npt.NDArray[np.int64]:
         """Give rows the keys and values of their prompts; return how many prompt tokens each reused.
 
-        The first row of a prompt that is not in the cache pays for it.
+        The first row of a prompt pays for it. Prompts that are new are computed together with those of waiting
+        requests: a pass of few prompts takes the host as long as one of many.
         """
         different = {id(prompt): prompt for prompt in prompts}  # a prompt is one object in most searches
         number_of = {key: number for number, key in enumerate(different)}
@@ -229,14 +231,47 @@ class Resident:
             keys_values = self._cache.read(np.concatenate([own for own in slots if own is not None]))
             self._device.copy(keys_values, lengths[first[found]], *_rows_of(found, rows, number))
         new = [place for place, own in enumerate(slots) if own is None]
-        for part in parts(new, lengths[first[new]].tolist(), self._prefill_tokens):
-            own_prompts = [prompts[row] for row in first[part].tolist()]
+        computed = [prompts[row] for row in first[new].tolist()]
+        ahead = self._prompts_ahead(computed) if new else []
+        sizes = np.array([len(prompt) for prompt in (*computed, *ahead)], np.int64)
+        for part in parts(range(len(sizes)), sizes.tolist(), self._prefill_tokens):
+            own_prompts = [computed[place] if place < len(computed) else ahead[place - len(computed)] for place in part]
             keys_values, hidden = prefill(self._model, own_prompts)
-            self._device.copy(keys_values, lengths[first[part]], *_rows_of(part, rows, number))
+            places = [new[place] for place in part if place < len(new)]
+            if places:
+                self._device.copy(keys_values, sizes[part], *_rows_of(places, rows, number))
             self._cache.add_prompts(own_prompts, keys_values, hidden)
+        paying = []
+        for place, prompt in enumerate(different.values()):
+            if prompt in self._unpaid:
+                self._unpaid.discard(prompt)
+                paying.append(place)
+        self._unpaid.update(ahead)
         reused = lengths.copy()
-        reused[first[new]] = 0
+        reused[first[new + paying]] = 0
         return reused
+
+    def _prompts_ahead(self, computed: Sequence[Tokens]) -> list[Tokens]:
+        """Return prompts of waiting requests that are not cached, as many as fit into a pass with those given.
+
+        About in the order in which they will be admitted: that of a heap.
+        """
+        room = self._prefill_tokens - sum(map(len, computed))
+        seen, known = set[int](), set(computed)
+        ahead: list[Tokens] = []
+        for *_, request in self._waiting:
+            prompt = request.prompt
+            if id(prompt) in seen:
+                continue
+            seen.add(id(prompt))
+            if prompt in known or self._cache.find_prompt(prompt) is not None:
+                continue
+            room -= len(prompt)
+            if room < 0:
+                break
+            known.add(prompt)
+            ahead.append(prompt)
+        return ahead
 
     def _fill_prefixes(
         self,
