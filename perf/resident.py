@@ -4,8 +4,8 @@
 
 The 1M Base answers micro math questions on two engines of one process. Three parts:
 
-1. The same requests under every filter and penalty, mixed, and half of each text continued under a floor: how many
-   texts and ends are equal, and the largest differences of log p and of log q. At the end the other path against itself
+1. The same requests under every filter and penalty, one by one and mixed: how many texts and ends are equal, and the
+   largest differences of log p and of log q. At the end the other path against itself
    with half the rows: what a batch of another size changes, in bfloat16 above all (``--dtype``).
 2. The sweep of ``perf/controllers.py`` with ``--samples`` draws of each question, in turns; then with four times as
    many, and without the driver of searches, where rows stay on the device.
@@ -28,7 +28,7 @@ from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
 from searchlens import policies
 from searchlens.benchmarks import Question, prompts
 from searchlens.engines._device_rows import NUMBERS, RUNNING, STOP, Features
-from searchlens.engines.base import Completion, Floor, Request, Sampling, complete
+from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.generate import Prompter
 from searchlens.seeds import sample_seed
@@ -64,18 +64,8 @@ def requests_of(bench: Bench, questions: int, draws: range, sampling: Sampling, 
     ]
 
 
-def continued(request: Request, text: Completion) -> Request:
-    """Return a request for the second half of a text, under a floor."""
-    half = len(text.tokens) // 2
-    prefix = tuple(text.tokens[:half].tolist())
-    floor = Floor(4.0, -8.0, half)
-    return Request(
-        request.prompt, request.sampling, request.seed + 1, MAX_TOKENS - half, request.stop_ids, prefix, floor=floor
-    )
-
-
-def compare(name: str, engines: Sequence[TransformersEngine], requests: Sequence[Request]) -> list[Completion]:
-    """Print how many requests both engines answer alike, and how far their numbers are apart; return the answers."""
+def compare(name: str, engines: Sequence[TransformersEngine], requests: Sequence[Request]) -> None:
+    """Print how many requests both engines answer alike, and how far their numbers are apart."""
     plain, resident = (
         [text for _, text in sorted(complete(engine, requests), key=lambda one: one[0])] for engine in engines
     )
@@ -88,23 +78,19 @@ def compare(name: str, engines: Sequence[TransformersEngine], requests: Sequence
         max(float(np.abs(getattr(one, key) - getattr(other, key)).max()) for one, other in pairs)
         for key in ("logprobs", "sampling_logprobs")
     )
-    rejected = sum(one.finish == "rejected" for one in plain)
-    print(f"{name:22} {len(pairs)} of {len(plain)} equal ({rejected} rejected); log p {p:.1e}, log q {q:.1e}")
-    return plain
+    print(f"{name:22} {len(pairs)} of {len(plain)} equal; log p {p:.1e}, log q {q:.1e}")
 
 
 def compare_all(
     bench: Bench, engines: Sequence[TransformersEngine], smaller: TransformersEngine, questions: int
 ) -> None:
-    """Compare both engines, one sampling at a time and mixed, with prefixes and floors, and one with a smaller one."""
+    """Compare both engines, one sampling at a time and mixed, and one of them with a smaller one."""
     mixed: list[Request] = []
     for number, sampling in enumerate(SAMPLINGS):
         compare(f"sampling {number + 1}", engines, requests_of(bench, questions, range(8), sampling))
         draws = range(100 * number, 100 * number + 8)
-        mixed += requests_of(bench, questions, draws, sampling, measures=number % 2 == 0, top=number % 3)
-    texts = zip(mixed, compare("mixed", engines, mixed), strict=True)
-    prefixed = [continued(request, text) for request, text in texts if request.sampling.repetition_penalty == 1]
-    compare("prefixes and floors", engines, prefixed)
+        mixed += requests_of(bench, questions, draws, sampling, measures=number % 2 == 0)
+    compare("mixed", engines, mixed)
     compare("other, half the rows", (engines[0], smaller), mixed)
 
 

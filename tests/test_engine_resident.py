@@ -26,7 +26,7 @@ from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.policies import from_spec  # noqa: E402
 from searchlens.search.driver import Result, run, start  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
-from test_engine_contract import FILTERS, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
+from test_engine_contract import FILTERS, TEMPERATURE, finish, save, various  # noqa: E402
 
 SAMPLINGS = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
 
@@ -60,28 +60,22 @@ def assert_equal(first: Sequence[Completion], second: Sequence[Completion]) -> N
                 assert values is others is None
 
 
+def of_no_search(count: int) -> list[Request]:
+    """Every filter and penalty, stop tokens, limits and measures, mixed."""
+    return [request._replace(prefix=(), top=0) for request in various(SAMPLINGS, count)]
+
+
 def test_same_texts(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
-    """Every filter and penalty, prefixes, stop tokens and limits, measures and likely tokens, mixed in one batch."""
-    requests = various(SAMPLINGS, 300)
+    requests = of_no_search(300)
     plain, resident = (finish(engine, requests) for engine in engines)
     assert {completion.finish for completion in plain} == {"stop", "length"}
     assert_equal(plain, resident)
 
 
-def test_same_rejections(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
-    floors = [None, Floor(3.0, -9.0), Floor(3.0, -6.0, 2), Floor(3.0, -np.inf, 1)]
-    requests = [
-        request._replace(floor=floors[i % 4]) for i, request in enumerate(various([Sampling(0.6, top_p=0.9)], 200))
-    ]
-    plain, resident = (finish(engine, requests) for engine in engines)
-    assert sum(completion.finish == "rejected" for completion in plain) > 20
-    assert_equal(plain, resident)
-
-
 def test_needs_that_come_and_go(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
     """A row that began before another one needed more has its numbers at their places; idle, needs are forgotten."""
-    late = [Request((1, 20, 21), TEMPERATURE, 100 + i, 40, (), top=i % 6, measures=i % 3 == 0) for i in range(12)]
-    early = [Request((1, 20), TEMPERATURE, i, 40, (), top=i % 3) for i in range(12)]
+    late = [Request((1, 20, 21), SAMPLINGS[i], 100 + i, 40, (), measures=i % 3 == 0) for i in range(len(SAMPLINGS))]
+    early = [Request((1, 20), TEMPERATURE, i, 40, ()) for i in range(12)]
     completions = []
     for engine in engines:
         engine.clear()
@@ -92,7 +86,7 @@ def test_needs_that_come_and_go(engines: tuple[TransformersEngine, TransformersE
         done.update(engine.step())  # type: ignore[arg-type]
         for i, request in enumerate(late):
             engine.add(12 + i, request)
-        while len(done) < 25:
+        while len(done) < 13 + len(late):
             done.update(engine.step())  # type: ignore[arg-type]
         completions.append([done[i] for i in sorted(done)])
     assert_equal(*completions)
@@ -105,7 +99,7 @@ def test_visits_change_nothing(
     """However many steps lie between two visits, and however wide the window is."""
     monkeypatch.setattr(_resident, "_STEPS", steps)
     monkeypatch.setattr(_resident, "_WINDOW", 16)
-    requests = various(SAMPLINGS, 80)
+    requests = of_no_search(80)
     engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
 
@@ -131,16 +125,36 @@ def test_prompts_are_computed_ahead(folder: Path, monkeypatch: pytest.MonkeyPatc
         assert sum(3 - completion.reused for completion in completions) == 60
 
 
-def test_what_does_not_fit_goes_the_other_way(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
-    """More likely tokens than a row has room for, among requests that stay on the device."""
-    requests = [Request((1, 20 + i % 40), TEMPERATURE, i, 8, (), top=(0, 3, VOCAB - 1)[i % 3]) for i in range(60)]
-    plain, resident = (finish(engine, requests) for engine in engines)
-    assert_equal(plain, resident)
+SEARCHING: dict[str, dict[str, Any]] = {
+    "prefix": {"prefix": (30,)},
+    "top": {"top": 2},
+    "floor": {"floor": Floor(4, -9)},
+}
+
+
+@pytest.mark.parametrize("asks", SEARCHING.values(), ids=SEARCHING)
+def test_searches_go_the_other_way(
+    engines: tuple[TransformersEngine, TransformersEngine], monkeypatch: pytest.MonkeyPatch, asks: dict[str, Any]
+) -> None:
+    """From the first request that only a search makes until the engine is cleared; earlier ones end where they are."""
+    taken: list[int] = []
+    add = _resident.Resident.add
+
+    def noted(self: _resident.Resident, request_id: int, request: Request) -> None:
+        taken.append(request_id)
+        add(self, request_id, request)
+
+    monkeypatch.setattr(_resident.Resident, "add", noted)
+    requests = [Request((1, 20 + i), TEMPERATURE, i, 8, (), **(asks if i == 7 else {})) for i in range(40)]
+    for _ in range(2):
+        taken.clear()
+        assert_equal(*(finish(engine, requests) for engine in engines))
+        assert taken == list(range(7))
 
 
 @pytest.mark.parametrize("controller", ["power", "entropy_tree", "beam", "step_beam"])
 def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], controller: str) -> None:
-    """Searches continue their own texts, whose keys and values come from the prefix cache."""
+    """A search may begin with a request like any other."""
     local = {} if controller == "beam" else {"local": {"temperature": 0.8}}
     policy = from_spec(controller, {**local, "controller": controller})
     answers = []
@@ -149,7 +163,6 @@ def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], c
         done = dict(run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine))
         assert all(isinstance(outcome, Result) for outcome in done.values()), done
         answers.append([[tuple(c.tokens) for c in done[i].candidates] for i in range(6)])  # type: ignore[union-attr]
-        assert sum(outcome.usage.reused for outcome in done.values()) > 0
     assert answers[0] == answers[1]
 
 
@@ -192,7 +205,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
 def test_captures_change_nothing(
     engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
 ) -> None:
-    requests = various(SAMPLINGS, 80)
+    requests = of_no_search(80)
     engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
     assert len(graph.steps) > 2
@@ -207,7 +220,7 @@ def test_a_device_that_cannot_capture(
 ) -> None:
     """The other path runs all requests, and one line says so."""
     monkeypatch.setattr(graph, "refuses", True)
-    requests = various(SAMPLINGS, 40)
+    requests = of_no_search(40)
     engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
     why = "operation not permitted when stream is capturing"
@@ -229,7 +242,7 @@ def test_a_kernel_for_attention(
         out = _device_rows._attend(queries, cache[:, :rows], torch.arange(cache.shape[3]) > position[:, None])
         return out * (finish == RUNNING)[:, None]
 
-    requests = various(SAMPLINGS, 80)
+    requests = of_no_search(80)
     engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
     assert engine._resident is not None
     device = engine._resident._device
@@ -251,7 +264,7 @@ def test_without_the_kernel(
     assert [record.getMessage()[:24] for record in caplog.records] == ["attention without Triton"]
 
 
-@pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, True, 3)])
+@pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True)])
 def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> None:
     """As a CUDA graph requires. The meta device has no values, so what depends on one raises; it is no CPU either."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

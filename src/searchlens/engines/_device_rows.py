@@ -22,22 +22,19 @@ from torch.nn import functional
 
 from searchlens.engines import sampler
 from searchlens.engines._llama import Llama
-from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, token_index
+from searchlens.engines._ragged import Tokens, token_index
 
 log = logging.getLogger(__name__)
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
-RUNNING, STOP, LENGTH, REJECTED = range(4)
+RUNNING, STOP, LENGTH = range(3)
 """Values of ``finish``."""
 NUMBERS = ("token", "position", "drawn", "finish", "limit")
 """Rows of ``DeviceRows.numbers``: the newest token and its position, how many tokens were drawn, how the row has
 finished, and how many tokens it may draw."""
-FLOOR = ("alpha", "bound", "start")
-"""Rows of ``DeviceRows.parameters`` after those of ``sampler.parameters``, as in ``_rows.ROW``."""
-LARGEST_TOP = 8  # of the most likely tokens; each takes eight bytes for every position of every row
-MEASURES, TOP = 3, 5
-"""Columns of what was drawn: token, log p, log q, then entropy and self-certainty, then pairs of a likely token and its
-log p. Their places do not depend on what rows need, because that changes while a row runs."""
+MEASURES, COLUMNS = 3, 5
+"""Columns of what was drawn: token, log p, log q, then entropy and self-certainty. Their places do not depend on what
+rows need, because that changes while a row runs."""
 
 
 class Features(NamedTuple):
@@ -45,9 +42,7 @@ class Features(NamedTuple):
 
     filters: tuple[bool, bool, bool, bool] = (False,) * 4  # in the order of `sampler.FILTERS`
     penalties: bool = False
-    floors: bool = False
     measures: bool = False
-    top: int = 0
 
     def union(self, other: Features) -> Features:
         """What the rows of either need."""
@@ -55,9 +50,7 @@ class Features(NamedTuple):
         return Features(
             filters,  # type: ignore[arg-type]
             self.penalties or other.penalties,
-            self.floors or other.floors,
             self.measures or other.measures,
-            max(self.top, other.top),
         )
 
 
@@ -84,12 +77,11 @@ class DeviceRows:
         self._cache = torch.zeros(size, dtype=model.dtype, device=device)  # what is masked must be finite
         self._numbers = torch.zeros(len(NUMBERS), rows, dtype=torch.int64, device=device)
         self._numbers[NUMBERS.index("finish")] = STOP
-        self._parameters = torch.zeros(8 + len(FLOOR), rows, dtype=torch.float64, device=device)
-        self._weight = torch.zeros(rows, dtype=torch.float64, device=device)
+        self._parameters = torch.zeros(8, rows, dtype=torch.float64, device=device)
         self._stops = torch.zeros(rows, width, dtype=torch.bool, device=device)
         self._seen = torch.zeros(rows, width, dtype=torch.bool, device=device)
         self._counts = torch.zeros(rows, width, device=device)
-        self._out = torch.zeros(rows, columns, TOP + 2 * LARGEST_TOP, device=device)
+        self._out = torch.zeros(rows, columns, COLUMNS, device=device)
         self._uniforms = torch.zeros(steps, rows, dtype=torch.float64, device=device)
         self._turn = torch.zeros(1, dtype=torch.int64, device=device)
         self._index = torch.arange(max(rows, columns), device=device)
@@ -114,14 +106,13 @@ class DeviceRows:
         rows : int64 array, shape (n,)
         numbers : int64 array, shape (5, n)
             ``NUMBERS`` of each row.
-        parameters : float64 array, shape (11, n)
-            Of ``sampler.parameters`` and ``FLOOR``.
+        parameters : float64 array, shape (8, n)
+            Of ``sampler.parameters``.
         stop_ids : sequence of tuple of int, one per row
         """
         index = self._tensor(rows)
         self._numbers.index_copy_(1, index, self._tensor(numbers))
         self._parameters.index_copy_(1, index, self._tensor(parameters))
-        self._weight.index_fill_(0, index, 0.0)
         kinds = {ids: kind for kind, ids in enumerate(dict.fromkeys(stop_ids))}
         table = np.zeros((len(kinds), self._stops.shape[1]), np.bool_)
         for ids, kind in kinds.items():
@@ -129,12 +120,12 @@ class DeviceRows:
         kind_of_row = self._tensor(np.array([kinds[ids] for ids in stop_ids]))
         self._stops.index_copy_(0, index, self._tensor(table).index_select(0, kind_of_row))
 
-    def count(self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], prefixes: Sequence[Tokens]) -> None:
-        """Count the tokens of rows with penalties."""
+    def count(self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens]) -> None:
+        """Note the prompts of rows with penalties."""
         index, width = self._tensor(rows), self._counts.shape[1]
-        for target, sequences in ((self._seen, prompts), (self._counts, prefixes)):
-            arrays = [np.array(sequence, np.int64) for sequence in sequences]
-            target.index_copy_(0, index, sampler.count(arrays, width, target.device).to(target.dtype))
+        tokens = [np.array(prompt, np.int64) for prompt in prompts]
+        self._seen.index_copy_(0, index, sampler.count(tokens, width, self._seen.device) > 0)
+        self._counts.index_fill_(0, index, 0.0)
 
     def copy(
         self,
@@ -158,23 +149,6 @@ class DeviceRows:
         targets = self._tensor(rows[place]), self._tensor(column)
         cache, values = _wide(self._cache), _wide(keys_values)
         cache.permute(2, 4, 0, 1, 3, 5)[targets] = values.index_select(0, self._tensor(source))
-
-    def prefill(self, rows: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], tokens: Sequence[Tokens]) -> None:
-        """Compute tokens of some rows that follow those stored before column ``begins``, at least one for each."""
-        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.device)
-        columns = begins[batch.sequence] + batch.position
-        row, column, selection = (self._tensor(array) for array in (rows[batch.sequence], columns, rows))
-        window = int(columns.max()) + 1
-        newest = self._tensor(begins)[:, None] + self._index[: batch.longest]
-        visible = self._index[:window] <= newest[:, None, :, None]
-
-        def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-            cache = self._cache[layer]
-            cache.permute(1, 3, 0, 2, 4)[row, column] = keys_values[: batch.count]
-            keys, values = cache[:, :, :, :window].index_select(1, selection)
-            return batch.attend(queries, keys, values, visible)
-
-        self._model.forward(self._tensor(flatten(tokens)), column, attend)
 
     def progress(self, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Wait for the device; return how many tokens the first rows have drawn, and how they have finished."""
@@ -201,7 +175,7 @@ class DeviceRows:
             The device cannot capture a step, or is out of memory.
         """
         rows, columns = self._out.shape[:2]
-        self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True, True, LARGEST_TOP))
+        self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True))
         self.progress(rows)
 
     def advance(self, uniforms: npt.NDArray[np.float64], window: int, features: Features) -> None:
@@ -222,7 +196,7 @@ class DeviceRows:
     def _capture(self, rows: int, window: int, features: Features) -> torch.cuda.CUDAGraph:
         """Record a step. One is run before, because libraries choose kernels and take memory on first use."""
         assert self._stream is not None
-        changing = (self._numbers, self._weight, self._counts, self._turn)
+        changing = (self._numbers, self._counts, self._turn)
         kept = [tensor.clone() for tensor in changing]
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._cache.device)
         self._stream.wait_stream(current)
@@ -261,7 +235,7 @@ class DeviceRows:
         self._turn.add_(1)
 
     def _sampling(self, rows: int, features: Features) -> sampler.SamplingBatch:
-        index, parameters = self._index[:rows], self._parameters[:8, :rows, None]
+        index, parameters = self._index[:rows], self._parameters[:, :rows, None]
         penalties = None
         if features.penalties:
             repetition, frequency, presence = parameters[5:].float()
@@ -272,9 +246,7 @@ class DeviceRows:
             self._stops.shape[1],
             features.filters,
             penalties,
-            measure_rows=index if features.measures or features.top else None,
-            top_rows=index if features.top else None,
-            largest_top=features.top,
+            measure_rows=index if features.measures else None,
         )
 
     def _record(self, draw: sampler.Draw, rows: int, features: Features) -> None:
@@ -284,28 +256,15 @@ class DeviceRows:
         parts = [torch.stack((draw.tokens.float(), draw.logprobs, draw.sampling_logprobs))]
         if draw.measures is not None:
             parts.append(draw.measures)
-        if draw.top_tokens is not None and draw.top_logprobs is not None:
-            parts.append(torch.stack((draw.top_tokens.float(), draw.top_logprobs), 1).flatten(0, 1))
         self._out[:rows, :, : _width(features)][index, drawn] = torch.cat(parts).t()  # unread beyond the end of a row
         running = finish == RUNNING
         token.copy_(torch.where(running, draw.tokens, token))
         position.add_(running)
         drawn.add_(running)
         code = torch.zeros_like(finish)
-        if features.floors:
-            code.masked_fill_(self._low(draw, rows, drawn), REJECTED)
         code.masked_fill_(drawn == limit, LENGTH)
         code.masked_fill_(self._stops[:rows].gather(1, token[:, None]).squeeze(1), STOP)
         finish.copy_(torch.where(running, code, finish))
-
-    def _low(self, draw: sampler.Draw, rows: int, drawn: Tensor) -> Tensor:
-        """Add the newest token to the log weight of each row; return which are as low as their bounds."""
-        alpha, bound, start = self._parameters[8:, :rows]
-        weight = self._weight[:rows]
-        weight.add_(alpha * draw.logprobs.double() - draw.sampling_logprobs.double())
-        length = (start + drawn).masked_fill_(start.isnan(), 1.0).log_()
-        low: Tensor = (weight - length <= bound) & bound.isfinite()
-        return low
 
     def _load_kernel(self, heads: int) -> Kernel | None:
         """Return the attention of ``_attention.py`` once it has run; None if this machine cannot run it."""
@@ -344,4 +303,4 @@ def _wide(values: Tensor) -> Tensor:
 
 def _width(features: Features) -> int:
     """Return how many columns of ``out`` a step writes."""
-    return TOP + 2 * features.top if features.measures or features.top else MEASURES
+    return COLUMNS if features.measures else MEASURES

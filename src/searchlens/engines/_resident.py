@@ -4,7 +4,8 @@ With a small model a GPU waits for the host, which launches every kernel of a st
 launches a whole step at once (``_device_rows.py``) and looks at what has finished after ``_STEPS`` steps. Between two
 visits it is free: a chunk of steps runs while the caller handles what finished in the chunk before.
 
-Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF.
+Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF. It takes no requests
+of searches, which are short and continue earlier texts: the other path was measured to be faster for them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from searchlens.engines import sampler
-from searchlens.engines._device_rows import LARGEST_TOP, MEASURES, REJECTED, RUNNING, STOP, TOP, DeviceRows, Features
+from searchlens.engines._device_rows import COLUMNS, MEASURES, RUNNING, STOP, DeviceRows, Features
 from searchlens.engines._llama import Llama
 from searchlens.engines._prefix_cache import PrefixCache
 from searchlens.engines._prompts import prefill
@@ -81,8 +82,8 @@ class Resident:
 
     @staticmethod
     def takes(request: Request) -> bool:
-        """Whether a request can be run here."""
-        return request.top <= LARGEST_TOP
+        """Whether a request can be run here: one that a search does not make."""
+        return not request.prefix and not request.top and request.floor is None
 
     @property
     def is_idle(self) -> bool:
@@ -140,18 +141,15 @@ class Resident:
             assert entry is not None
             request_id, request = entry
             self._request[row] = None
-            entropies, certainties = flat[own, MEASURES:TOP].T.copy() if request.measures else (None, None)
-            likely, its_logprobs = _likely(flat[own, TOP:], request.top) if request.top else (None, None)
+            entropies, certainties = flat[own, MEASURES:COLUMNS].T.copy() if request.measures else (None, None)
             completion = Completion(
                 tokens[own],
                 logprobs[own],
                 sampling_logprobs[own],
-                "rejected" if code == REJECTED else names[code - STOP],
+                names[code - STOP],
                 entropies,
                 certainties,
-                likely,
-                its_logprobs,
-                reused,
+                reused=reused,
             )
             completions.append((request_id, completion))
         return completions
@@ -168,18 +166,16 @@ class Resident:
         entries = [heappop(self._waiting)[2:] for _ in range(min(free, waiting))]
         rows = np.flatnonzero(~self._busy)[: len(entries)]
         requests = [request for _, request in entries]
-        prompts, prefixes = [request.prompt for request in requests], [request.prefix for request in requests]
-        prompt_lengths, prefix_lengths = (np.array([len(part) for part in many]) for many in (prompts, prefixes))
+        prompts = [request.prompt for request in requests]
+        lengths = np.array([len(prompt) for prompt in prompts])
         for row, entry in zip(rows.tolist(), entries, strict=True):
             self._request[row] = entry
         self._busy[rows], self._drawn[rows] = True, 0
-        self._length[rows] = prompt_lengths + prefix_lengths
+        self._length[rows] = lengths
         self._limit[rows] = [request.max_tokens for request in requests]
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
         self._begin(rows, requests, is_first=not running)
-        self._reused[rows] = self._fill_prompts(rows, prompts, prompt_lengths)
-        if prefix_lengths.any():
-            self._fill_prefixes(rows, prefixes, prompt_lengths, prefix_lengths)
+        self._reused[rows] = self._fill_prompts(rows, prompts, lengths)
 
     def _begin(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], *, is_first: bool) -> None:
         """Send what the device must know of requests, and note what their rows need."""
@@ -187,31 +183,21 @@ class Resident:
         place = {key: number for number, key in enumerate(policies)}
         kind = np.array([place[id(request.sampling)] for request in requests])
         table = sampler.parameters(list(policies.values()))
-        floors = np.zeros((len(requests), 3))
-        floors[:, 1] = -np.inf
-        for number, floor in enumerate(request.floor for request in requests):
-            if floor is not None:
-                floors[number] = floor.alpha, floor.bound, np.nan if floor.start is None else floor.start
-        newest = [(request.prefix or request.prompt)[-1] for request in requests]
+        newest = [request.prompt[-1] for request in requests]
         nothing = np.zeros_like(rows)
         numbers = np.stack((newest, self._length[rows] - 1, nothing, nothing, self._limit[rows]))
-        parameters = np.concatenate((table[kind], floors), 1).T
         stop_ids = [request.stop_ids for request in requests]
-        self._device.begin(rows, numbers, np.ascontiguousarray(parameters), stop_ids)
+        self._device.begin(rows, numbers, np.ascontiguousarray(table[kind].T), stop_ids)
         penalised = (table[:, 5:] != _PLAIN).any(1)
         needs = Features(
             filters=sampler.used_filters(table),
             penalties=bool(penalised.any()),
-            floors=bool((floors[:, 1] > -np.inf).any()),
             measures=any(request.measures for request in requests),
-            top=max(request.top for request in requests),
         )
         self._features = needs if is_first else needs.union(self._features)
         if needs.penalties:
             places = np.flatnonzero(penalised[kind])
-            chosen = [requests[number] for number in places.tolist()]
-            prompts, prefixes = [request.prompt for request in chosen], [request.prefix for request in chosen]
-            self._device.count(rows[places], prompts, prefixes)
+            self._device.count(rows[places], [requests[place].prompt for place in places.tolist()])
 
     def _fill_prompts(
         self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], lengths: npt.NDArray[np.int64]
@@ -273,23 +259,6 @@ class Resident:
             ahead.append(prompt)
         return ahead
 
-    def _fill_prefixes(
-        self,
-        rows: npt.NDArray[np.int64],
-        prefixes: Sequence[Tokens],
-        prompt_lengths: npt.NDArray[np.int64],
-        prefix_lengths: npt.NDArray[np.int64],
-    ) -> None:
-        """Compute prefixes, but for their last tokens, which the next step feeds to the model.
-
-        Texts of such models are short: to compute a prefix again takes the device less time than it takes the host to
-        find it among earlier texts.
-        """
-        longer = np.flatnonzero(prefix_lengths > 1)
-        longer = longer[np.argsort(prefix_lengths[longer], kind="stable")]
-        for part in parts(longer.tolist(), (prefix_lengths[longer] - 1).tolist(), self._prefill_tokens):
-            self._device.prefill(rows[part], prompt_lengths[part], [prefixes[number][:-1] for number in part])
-
     # ---- launch
 
     def launch(self) -> int:
@@ -311,11 +280,6 @@ class Resident:
         needed = self._rows - int(self._busy[::-1].argmax())
         sizes = (-(-self._rows // share) for share in _FEWER)
         return next(size for size in sizes if size >= needed)
-
-
-def _likely(pairs: npt.NDArray[np.float32], top: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Take the first pairs of a token and its log p apart."""
-    return pairs[:, : 2 * top : 2].astype(np.int32), pairs[:, 1 : 2 * top : 2].copy()
 
 
 def _rows_of(
