@@ -1,11 +1,11 @@
 """The most tokens that GPUs can draw from a model per second, and what a pair of models takes at a share of it.
 
     python perf/roofline.py qwen2.5-7b-base path/to/checkpoint [--rows 1024] [--tokens 645] [--quantization fp8]
-    python perf/roofline.py --pair qwen2.5-7b [--share 0.35]
+    python perf/roofline.py --pair qwen2.5-7b [--share 0.5]
 
 A model is a checkpoint of the configuration, the paper's by default, or a folder with config.json. Every limit is that
 of ``searchlens.grid.roofline``, and every number of tokens that of ``searchlens plan``: nothing here is measured but
-the share, which is that of ``cost.efficiency`` unless ``--share`` gives another.
+the shares, of searches and of other samples, which are those of ``cost.efficiency`` unless ``--share`` gives another.
 """
 
 from __future__ import annotations
@@ -55,26 +55,27 @@ def limits(shape: Shape, texts: Texts, args: argparse.Namespace) -> dict[str, Li
     return {name: limit(shape, gpu, args.rows, context, **options) for name, gpu in GPUS.items()}
 
 
-def cell_tokens(grid: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[str, float]]:
-    """Kind of work and tokens to draw of a cell, as ``searchlens plan`` counts them."""
+def cell_tokens(grid: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[str, bool, float]]:
+    """Kind of work, whether searches do it, and tokens to draw of a cell, as ``searchlens plan`` counts them."""
     usual = grid.config["samples"]
     texts = cost.texts(grid.config, benchmark, cost.assumed_length(grid.config, benchmark))
     for generation in grid.generations(checkpoint, benchmark):
         policy = from_spec("it", generation.spec["policy"])
         each = cost.tokens_per_run(policy, texts) / policy.width * grid.count(benchmark)
-        plain = policy.controller.name == "autoregressive"
-        pool = min(generation.samples, usual) if plain else 0
-        yield f"pool, {usual} samples", pool * each
-        yield "samples beyond them" if plain else policy.controller.name, (generation.samples - pool) * each
+        searches = cost.is_search(policy)
+        pool = 0 if searches else min(generation.samples, usual)
+        yield f"pool, {usual} samples", searches, pool * each
+        beyond = policy.controller.name if searches else "samples beyond them"
+        yield beyond, searches, (generation.samples - pool) * each
 
 
-def pair_tokens(grid: Grid, pair: str) -> Iterator[tuple[str, str, float]]:
-    """Benchmark, kind of work and tokens of a study of one pair; batches with other seeds are a kind of their own."""
+def pair_tokens(grid: Grid, pair: str) -> Iterator[tuple[str, str, bool, float]]:
+    """The same of a study of one pair, with its benchmark; batches with other seeds are a kind of their own."""
     for checkpoint, benchmark in grid.cells:
-        for kind, tokens in cell_tokens(grid, checkpoint, benchmark):
+        for kind, searches, tokens in cell_tokens(grid, checkpoint, benchmark):
             if tokens:
                 repeated = checkpoint not in grid.pairs[pair].values()
-                yield benchmark, "batches with other seeds" if repeated else kind, tokens
+                yield benchmark, "batches with other seeds" if repeated else kind, searches, tokens
 
 
 def print_limits(grid: Grid, args: argparse.Namespace) -> None:
@@ -92,21 +93,24 @@ def print_limits(grid: Grid, args: argparse.Namespace) -> None:
 
 def print_pair(grid: Grid, args: argparse.Namespace) -> None:
     """GPU-hours by benchmark and kind of work, at the limit of each GPU and at a share of it."""
-    share = args.share or grid.config["cost"]["efficiency"][0]["share"]
+    measured = grid.config["cost"]["efficiency"][0]
+    shares = [args.share or measured[key] or measured["share"] for key in ("share", "searches")]
     shape = shape_of_model(grid, grid.pairs[args.pair]["base"])
     rows: dict[tuple[str, str], list[float]] = {}
-    for benchmark, kind, tokens in pair_tokens(grid, args.pair):
+    for benchmark, kind, searches, tokens in pair_tokens(grid, args.pair):
         texts = cost.texts(grid.config, benchmark, cost.assumed_length(grid.config, benchmark))
         hours = [tokens / bound.tokens_per_second / 3600 for bound in limits(shape, texts, args).values()]
+        hours += [value / shares[searches] for value in hours]
         for key in ((benchmark, kind), ("all benchmarks", kind), ("all benchmarks", "together")):
             total = rows.setdefault(key, [0.0] * (1 + len(hours)))
             rows[key] = [sum(both) for both in zip(total, (tokens, *hours), strict=True)]
     print(f"| {args.pair} | | million tokens | {' | '.join(f'{name}, hours' for name in GPUS)} |")
     print("|---" * (3 + len(GPUS)) + "|")
     for (benchmark, kind), (tokens, *hours) in sorted(rows.items(), key=lambda row: (row[0][0], -row[1][0])):
-        cells = " | ".join(f"{value:,.1f} ({value / share:,.1f})" for value in hours)
+        pairs = zip(hours[: len(GPUS)], hours[len(GPUS) :], strict=True)
+        cells = " | ".join(f"{value:,.1f} ({of_share:,.1f})" for value, of_share in pairs)
         print(f"| {benchmark} | {kind} | {tokens / 1e6:,.0f} | {cells} |")
-    print(f"\nHours at the limit (at {share:g} of it), one GPU.")
+    print(f"\nHours at the limit (at {shares[0]:g} of it, searches at {shares[1]:g}), one GPU.")
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from searchlens import policies
 from searchlens.grid import Generation, Grid
-from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, texts, tokens_per_run
+from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, is_search, texts, tokens_per_run
 from searchlens.store.ranges import Shard, gpu_seconds, shards_of, uncovered
 
 
@@ -99,7 +99,7 @@ ENOUGH_SECONDS = 60.0
 """Minimum GPU time of a checkpoint's samples for measuring its speed; with less, the start of the engine dominates."""
 
 
-def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Speed | None:
+def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str], *, of_searches: bool = False) -> Speed | None:
     """Speed on a cell: that of the checkpoint's samples on GPUs, or else the one estimated from the configuration."""
     checkpoint, benchmark = cell
     there = [shard for other in stored if other[0] == checkpoint for s in stored[other].values() for shard in s]
@@ -107,7 +107,7 @@ def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Speed | No
     seconds = sum(gpu_seconds(shard.sidecar) for shard in present)
     if seconds < ENOUGH_SECONDS:
         expected = texts(grid.config, benchmark, _length(grid, stored, cell))
-        return assumed_speed(grid.config, checkpoint, grid.shape(checkpoint), expected)
+        return assumed_speed(grid.config, checkpoint, grid.shape(checkpoint), expected, of_searches=of_searches)
     drawn = sum(
         shard.sidecar.get("generated", shard.sidecar["tokens"]) for shard in present if gpu_seconds(shard.sidecar)
     )
@@ -129,8 +129,10 @@ def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
     stored = read_store(grid) if stored is None else stored
     for cell in stored:
         checkpoint, benchmark = cell
-        length, pace, questions = _length(grid, stored, cell), speed(grid, stored, cell), grid.count(benchmark)
+        length, questions = _length(grid, stored, cell), grid.count(benchmark)
+        paces = [speed(grid, stored, cell, of_searches=kind) for kind in (False, True)]
         for generation in grid.generations(*cell):
+            pace = paces[is_search(_policy(generation))]
             shards = stored[cell][generation.id]
             missing = sum(stop - start for start, stop in uncovered(shards, generation.samples))
             damaged = sum(not shard.present for shard in shards)
@@ -164,8 +166,9 @@ def _speeds(grid: Grid, stored: StoredShards) -> dict[Speed, dict[str, None]]:
     """The speeds of all cells, each with the checkpoints that have it."""
     names: dict[Speed, dict[str, None]] = {}
     for cell in stored:
-        if pace := speed(grid, stored, cell):
-            names.setdefault(pace, {})[cell[0]] = None
+        for kind in sorted({is_search(_policy(generation)) for generation in grid.generations(*cell)}):
+            if pace := speed(grid, stored, cell, of_searches=kind):
+                names.setdefault(pace, {})[cell[0]] = None
     return names
 
 

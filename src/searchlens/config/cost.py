@@ -34,6 +34,8 @@ class EfficiencySpec(Section):
     """The GPU that it was measured on."""
     share: Annotated[float, Field(ge=0.001, le=1)]
     """Tokens per second over the limit of that GPU for that model (``searchlens.grid.roofline``)."""
+    searches: Annotated[float, Field(ge=0.001, le=1)] | None = None
+    """The same share for searches, whose requests are shorter and cost the host more. null: that of other samples."""
     host_ms: Quantity | None = None
     """Milliseconds that the host needs for a step of all rows: no model's step is shorter. null: not measured."""
     source: str

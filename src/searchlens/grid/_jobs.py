@@ -39,7 +39,7 @@ class Jobs(Inputs):
         self._generations: dict[tuple[str, str], tuple[Generation, ...]] = {}
         self._pools: dict[tuple[str, str], tuple[JobPool, ...]] = {}
         self._tokens: dict[tuple[str, str], float] = {}
-        self._paces: dict[tuple[str, str], tuple[Texts, cost.Speed | None]] = {}
+        self._paces: dict[tuple[str, str, bool], tuple[Texts, cost.Speed | None]] = {}
 
     # ---- policies
 
@@ -212,10 +212,10 @@ class Jobs(Inputs):
 
     def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
         """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
-        texts, pace = self._pace(checkpoint, benchmark)
+        name = generation.policies[0]
+        texts, pace = self._pace(checkpoint, benchmark, of_searches=cost.is_search(self._policies[name]))
         if pace is None:
             return None
-        name = generation.policies[0]
         if (name, benchmark) not in self._tokens:
             policy = self._policies[name]
             self._tokens[name, benchmark] = cost.tokens_per_run(policy, texts) / policy.width
@@ -224,13 +224,15 @@ class Jobs(Inputs):
         gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
         return float(tokens / (pace.tokens_per_second * gpus) / 60)
 
-    def _pace(self, checkpoint: str, benchmark: str) -> tuple[Texts, cost.Speed | None]:
+    def _pace(self, checkpoint: str, benchmark: str, *, of_searches: bool) -> tuple[Texts, cost.Speed | None]:
         """The texts of a cell and the speed of its checkpoint on them, both assumed."""
-        if (checkpoint, benchmark) not in self._paces:
+        key = checkpoint, benchmark, of_searches
+        if key not in self._paces:
             texts = cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
-            speed = cost.assumed_speed(self.config, checkpoint, self.shape(checkpoint), texts)
-            self._paces[checkpoint, benchmark] = texts, speed
-        return self._paces[checkpoint, benchmark]
+            shape = self.shape(checkpoint)
+            speed = cost.assumed_speed(self.config, checkpoint, shape, texts, of_searches=of_searches)
+            self._paces[key] = texts, speed
+        return self._paces[key]
 
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:
         """The pool that a manifest's file name stands for.

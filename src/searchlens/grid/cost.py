@@ -84,7 +84,14 @@ class Speed:
     measured: str
 
 
-def assumed_speed(config: Mapping[str, Any], checkpoint: str, shape: Shape | None, texts: Texts) -> Speed | None:
+def is_search(policy: Policy) -> bool:
+    """Whether a sample takes more than one request."""
+    return policy.controller.name != "autoregressive"
+
+
+def assumed_speed(
+    config: Mapping[str, Any], checkpoint: str, shape: Shape | None, texts: Texts, *, of_searches: bool = False
+) -> Speed | None:
     """The speed of a checkpoint before it was sampled.
 
     On vLLM and a GPU: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured. Otherwise
@@ -97,6 +104,8 @@ def assumed_speed(config: Mapping[str, Any], checkpoint: str, shape: Shape | Non
     shape : Shape or None
         None: unknown; it is then guessed from the number of parameters of the pair.
     texts : Texts
+    of_searches : bool
+        By the share of the limit that searches reached.
 
     Returns
     -------
@@ -109,11 +118,12 @@ def assumed_speed(config: Mapping[str, Any], checkpoint: str, shape: Shape | Non
         return _scaled(config, size)
     if shape is None and size is None:
         return None
-    return _share_of_limit(config, spec, shape or Shape.guess(float(size or 0)), texts, guessed=shape is None)
+    known = shape or Shape.guess(float(size or 0))
+    return _share_of_limit(config, spec, known, texts, guessed=shape is None, of_searches=of_searches)
 
 
 def _share_of_limit(
-    config: Mapping[str, Any], spec: Mapping[str, Any], shape: Shape, texts: Texts, *, guessed: bool
+    config: Mapping[str, Any], spec: Mapping[str, Any], shape: Shape, texts: Texts, *, guessed: bool, of_searches: bool
 ) -> Speed:
     assumed, gpus, name = config["cost"], int(spec["vllm"]["tensor_parallel"]), config["cost"]["gpu"]
     context = min(assumed["prompt_tokens"] + texts.running, spec["vllm"]["max_model_len"] or math.inf)
@@ -128,7 +138,8 @@ def _share_of_limit(
         utilization=spec["vllm"]["gpu_memory_utilization"],
     )
     measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])
-    share, host = measured["share"], measured.get("host_ms")  # snapshots of earlier versions do not have it
+    # Snapshots of earlier versions have neither of the last two.
+    share, host = (of_searches and measured.get("searches")) or measured["share"], measured.get("host_ms")
     of_all = bound.tokens_per_second * share
     by_host = bound.rows / (host / 1e3) if host else math.inf
     if by_host < of_all:
@@ -138,6 +149,8 @@ def _share_of_limit(
         f"{of_all:,.0f} tokens/s, {share:g} of the limit {bound.tokens_per_second:,.0f} of {gpus} {name}:"
         f" {bound.rows:,} rows (bound by {bound.rows_bound_by}) of {bound.context:,.0f} tokens"
     )
+    if of_searches and share != measured["share"]:
+        source += "; searches"
     if guessed:
         source += "; architecture unknown, shape guessed from the number of parameters"
     elsewhere = "" if measured["gpu"] == name else f"; assumed to be the same on {name}"
