@@ -278,7 +278,7 @@ class DeviceRows:
             attend(queries, self._cache[0], *self._numbers[[NUMBERS.index("position"), NUMBERS.index("finish")]])
         except Exception as error:  # of Triton, of the C compiler that it starts, of the driver
             reason = str(error).strip().partition("\n")[0]
-            log.info("attention without Triton, so that a step takes about twice as long (%s)", reason)
+            log.info("attention without Triton, which is slower (%s)", reason)
             return None
         return attend
 
