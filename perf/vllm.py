@@ -386,6 +386,7 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine:
         quantization=args.quantization,
         max_rows=args.rows,
         max_model_len=PROMPT + args.cap + 8,
+        max_cudagraph_capture_size=args.graph,
         load_format="dummy",
     )
 
@@ -516,6 +517,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--quantization", help="of the weights, such as fp8; the limit stays that of --dtype")
     parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the one that this runs on, for its limit")
     parser.add_argument("--requests", type=int, help=f"of the pool; default and least: {REQUESTS_A_ROW} x rows")
     parser.add_argument(
