@@ -10,7 +10,7 @@ of searches, which are short and continue earlier texts: the other path was meas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 
 import numpy as np
@@ -218,24 +218,28 @@ class Resident:
             self._device.copy(keys_values, lengths[first[found]], *_rows_of(found, rows, number))
         new = [place for place, own in enumerate(slots) if own is None]
         computed = [prompts[row] for row in first[new].tolist()]
-        ahead = self._prompts_ahead(computed) if new else []
-        sizes = np.array([len(prompt) for prompt in (*computed, *ahead)], np.int64)
-        for part in parts(range(len(sizes)), sizes.tolist(), self._prefill_tokens):
-            own_prompts = [computed[place] if place < len(computed) else ahead[place - len(computed)] for place in part]
+        wanted = [*computed, *self._prompts_ahead(computed)] if new else []
+        for part in parts(range(len(wanted)), [len(prompt) for prompt in wanted], self._prefill_tokens):
+            own_prompts = [wanted[item] for item in part]
             keys_values, hidden = prefill(self._model, own_prompts)
-            places = [new[place] for place in part if place < len(new)]
+            places = [new[item] for item in part if item < len(new)]  # the first ones of this part
             if places:
-                self._device.copy(keys_values, sizes[part], *_rows_of(places, rows, number))
+                own_lengths = np.array([len(prompt) for prompt in own_prompts])
+                self._device.copy(keys_values, own_lengths, *_rows_of(places, rows, number))
             self._cache.add_prompts(own_prompts, keys_values, hidden)
-        paying = []
-        for place, prompt in enumerate(different.values()):
+        reused = lengths.copy()
+        reused[first[new + self._pay(different.values())]] = 0
+        self._unpaid.update(wanted[len(new) :])
+        return reused
+
+    def _pay(self, prompts: Iterable[Tokens]) -> list[int]:
+        """Return the places of the prompts that were computed ahead and that no row has paid for; now one does."""
+        places = []
+        for place, prompt in enumerate(prompts):
             if prompt in self._unpaid:
                 self._unpaid.discard(prompt)
-                paying.append(place)
-        self._unpaid.update(ahead)
-        reused = lengths.copy()
-        reused[first[new + paying]] = 0
-        return reused
+                places.append(place)
+        return places
 
     def _prompts_ahead(self, computed: Sequence[Tokens]) -> list[Tokens]:
         """Return prompts of waiting requests that are not cached, as many as fit into a pass with those given.
