@@ -5,8 +5,8 @@
 The 1M Base answers micro math questions on two engines of one process. Three parts:
 
 1. The same requests under every filter and penalty, one by one and mixed: how many texts and ends are equal, and the
-   largest differences of log p and of log q. At the end the other path against itself
-   with half the rows: what a batch of another size changes, in bfloat16 above all (``--dtype``).
+   largest differences of log p and of log q. At the end the other path against itself with half the rows, which shows
+   what a batch of another size changes (see ``--dtype``).
 2. The sweep of ``perf/controllers.py`` with ``--samples`` draws of each question, in turns; then with four times as
    many, and without the driver of searches, where rows stay on the device.
 3. The time that the device takes for a step, by rows, columns and filters.
