@@ -22,7 +22,8 @@ least for a line of the pool, about nine tenths of its tokens come while the row
 tokens that were computed, ``reused`` the share of them from the prefix cache. The next columns are of the window in
 which the rows are full, but for the sixteenth that the driver may hold back: its tokens per second, its share of the
 run's seconds, milliseconds a step, and of these the processor time of the thread that steps (``host``: scheduler,
-driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning). ``of limit`` is the
+driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning; with ``--processes`` the
+engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
 window's rate over the roofline of the GPU (``searchlens.grid.roofline``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
 times. At the end the anchor cell of the paper, with the tokens that ``searchlens plan`` counts, at the rates of full
@@ -53,6 +54,7 @@ import numpy as np
 from searchlens import __version__ as searchlens_version
 from searchlens import config, policies
 from searchlens.engines.base import Completion, Engine, Request
+from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
 from searchlens.grid import Grid, cost
 from searchlens.grid.roofline import GPUS, Limit, Shape, limit
@@ -103,7 +105,7 @@ SHAPES = {
     | {"num_key_value_heads": 2, "vocab_size": 1024, "tie_word_embeddings": True},
 }
 PAPER_HOURS = 460.58
-REQUESTS_A_ROW, SEARCHES_A_ROW = 8, 4
+ROWS, REQUESTS_A_ROW, SEARCHES_A_ROW = 1024, 8, 4
 ENDLESS = ("pool", "power")
 ARCHITECTURE = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_position_embeddings": 32768}
 
@@ -378,17 +380,21 @@ def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         yield Line("raw", len(outputs), tokens, tokens, seconds, running, asked - reused, reused / asked, full)
 
 
-def _started(folder: str, args: argparse.Namespace) -> VllmEngine:
-    return VllmEngine(
+def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
+    together: dict[str, Any] = {"max_rows": args.rows, "threads": None, "gpu_memory_utilization": args.memory}
+    together["kv_cache_memory_bytes"] = None
+    start = partial(
+        VllmEngine,
         folder,
         device=args.device,
         dtype=args.dtype,
         quantization=args.quantization,
-        max_rows=args.rows,
         max_model_len=PROMPT + args.cap + 8,
         max_cudagraph_capture_size=args.graph,
         load_format="dummy",
+        **share(together, args.processes),
     )
+    return start() if args.processes == 1 else Replicas(start, args.processes)
 
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
@@ -468,7 +474,8 @@ def most(args: argparse.Namespace) -> Limit:
     shape = Shape.read(ARCHITECTURE | SHAPES[args.shape])
     assert shape is not None, "the architecture is a known one"
     context = PROMPT + Texts.of(lengths(args.requests, args.mean, args.cap), args.cap).running
-    return limit(shape, GPUS[args.gpu], args.rows, context, dtype=args.dtype)
+    options = {"utilization": args.memory, "processes": args.processes}
+    return limit(shape, GPUS[args.gpu], args.rows, context, dtype=args.dtype, **options)
 
 
 def anchor_tokens() -> dict[str, float]:
@@ -516,7 +523,9 @@ def main() -> None:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--quantization", help="of the weights, such as fp8; the limit stays that of --dtype")
-    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--rows", type=int, help=f"of all processes together; default: {ROWS} for each")
+    parser.add_argument("--processes", type=int, default=1, help="engines that share the GPU, each with the weights")
+    parser.add_argument("--memory", type=float, default=0.9, help="share of the GPU's memory")
     parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the one that this runs on, for its limit")
     parser.add_argument("--requests", type=int, help=f"of the pool; default and least: {REQUESTS_A_ROW} x rows")
@@ -534,6 +543,7 @@ def main() -> None:
     args = parser.parse_args()
     if not sys.flags.safe_path:
         parser.error("run it by python -P: otherwise this file takes the place of the package vllm")
+    args.rows = args.rows or ROWS * args.processes
     args.requests = args.requests or REQUESTS_A_ROW * args.rows
     args.searches = args.searches or SEARCHES_A_ROW * args.rows
     if mistake := _mistake(args):

@@ -148,6 +148,11 @@ def get_sampling_gpus(wildcards):
     return GRID.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
 
 
+def get_sampling_threads(wildcards):
+    """One core, or four for each engine on a GPU, because it also schedules, copies and compiles."""
+    return 4 * get_sampling_gpus(wildcards) * GRID.processes(wildcards.checkpoint) or 1
+
+
 def get_pair_gpus(wildcards):
     """The GPUs of a pair's checkpoints, which are loaded one after the other."""
     return max(GRID.gpus(checkpoint) for checkpoint in GRID.pairs[wildcards.pair].values())

@@ -24,8 +24,7 @@ rule generate:
     priority: 10
     conda:
         "../envs/generate.yaml"
-    # One core, or four for each GPU, because its engine also schedules, copies and compiles.
-    threads: lambda wildcards: 4 * get_sampling_gpus(wildcards) or 1
+    threads: lambda wildcards: get_sampling_threads(wildcards)
     resources:
         gpu=lambda wildcards: get_gpu(get_sampling_gpus(wildcards)),
         gres=lambda wildcards: get_gres(get_sampling_gpus(wildcards)),

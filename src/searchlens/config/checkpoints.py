@@ -20,10 +20,13 @@ class VllmSpec(Section):
 
     tensor_parallel: Positive = 1
     """Number of GPUs that share the weights; the job requests as many."""
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Number of engines that share the GPU, each in a process with its own weights: while the host of one schedules,
+    the steps of the others run."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of each GPU's memory for weights, activations, keys and values."""
+    """Share of each GPU's memory for weights, activations, keys and values of all processes."""
     kv_cache_memory_bytes: Annotated[int, Field(ge=1, le=10**13)] | None = None
-    """Bytes of each GPU's memory for keys and values; null: what is left of the share. For jobs that share a
+    """Bytes of each GPU's memory for keys and values of all processes; null: what is left of the share. For jobs that share a
     GPU, lower the share, too: vLLM does not start where less of the memory is free."""
     max_model_len: Positive | None = None
     """Largest number of tokens of prompt and completion together; null: the model's own limit."""
@@ -103,7 +106,7 @@ class CheckpointSpec(Section):
     seed: Seed | None = None
     """Seed of this checkpoint's sample streams; null: the general ``seed``. Part of the generation id."""
     max_rows: Positive | None = None
-    """Largest number of samples decoded at once; null: what suits the device."""
+    """Largest number of samples decoded at once, by all processes of a job; null: what suits the device."""
     vllm: VllmSpec = VllmSpec()
     shape: ShapeSpec | None = None
     """Shape of the network, by which ``cost`` estimates speed until the checkpoint is pinned or its folder is there;
@@ -132,6 +135,8 @@ def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:
             yield f"{where}.{key}: {value} needs engine: vllm"
     elif parallel > 1 and checkpoint.device != "cuda":
         yield f"{where}.vllm.tensor_parallel: {parallel} needs device: cuda (found {checkpoint.device})"
+    elif parallel > 1 and checkpoint.vllm.processes > 1:
+        yield f"{where}.vllm.processes: {checkpoint.vllm.processes} needs tensor_parallel: 1 (found {parallel})"
 
 
 def _needs_vllm(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any]]:

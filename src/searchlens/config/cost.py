@@ -10,7 +10,7 @@ from pydantic import Field
 from searchlens.boptr.options import Regime
 from searchlens.config.base import Section
 from searchlens.grid.roofline import GpuName
-from searchlens.schemas.options import Quantity
+from searchlens.schemas.options import Positive, Quantity
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -32,12 +32,15 @@ class EfficiencySpec(Section):
 
     gpu: GpuName
     """The GPU that it was measured on."""
+    processes: Positive = 1
+    """Number of engines that shared the GPU (``checkpoints.<name>.vllm.processes``)."""
     share: Annotated[float, Field(ge=0.001, le=1)]
     """Tokens per second over the limit of that GPU for that model (``searchlens.grid.roofline``)."""
     searches: Annotated[float, Field(ge=0.001, le=1)] | None = None
     """The same share for searches, whose requests are shorter and cost the host more. null: that of other samples."""
     host_ms: Quantity | None = None
-    """Milliseconds that the host needs for a step of all rows: no model's step is shorter. null: not measured."""
+    """Milliseconds that the host needs for a step of all rows of a process: no model's step is shorter. null: not
+    measured."""
     source: str
     """Version of the engine, model and conditions of the measurement; printed with every estimate."""
 
@@ -63,7 +66,8 @@ class CostSpec(Section):
     """GPU of the jobs whose checkpoint has ``engine: vllm`` and ``device: cuda``: their speed is its limit times
     ``efficiency``. null: ``throughput`` is used for them, too."""
     efficiency: list[EfficiencySpec] = []
-    """Measured shares of the limit; the first that was measured on ``gpu`` counts, or else the first."""
+    """Measured shares of the limit. For each checkpoint the first counts that was measured on ``gpu`` with its number
+    of processes, or else the first on ``gpu``, or else the first."""
     throughput: list[ThroughputSpec] = []
     """Measured speeds of other jobs. A model is estimated from the one nearest in log size; empty: no hours are
     estimated."""

@@ -214,8 +214,7 @@ class EngineMemoryError(RuntimeError):
 class Engine(Protocol):
     """A continuously batched sampler.
 
-    ``add`` queues a request. ``step`` decodes until at least one request finishes, or none is left, and returns the
-    finished ones.
+    ``add`` queues a request. ``step`` decodes for a while and returns the requests that have finished.
     """
 
     vocab_size: int

@@ -150,7 +150,7 @@ class TransformersEngine:
         self.max_rows = _max_rows(max_rows, self._model, self.max_model_len)
         self.bos_id, self.pad_id = special_ids(path, revision, config, load_tokenizer(path, revision))
         drawable = self.vocab_size - (self.pad_id is not None)
-        self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
+        self.bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
         on_cpu = target.type == "cpu"
         self._max_masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
@@ -189,7 +189,7 @@ class TransformersEngine:
             If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
             BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
-        self._bounds.check(request_id, request)
+        self.bounds.check(request_id, request)
         self._caches_rows |= bool(request.prefix)
         self._stays &= Resident.takes(request)
         if self._resident and self._stays:
@@ -251,7 +251,7 @@ class TransformersEngine:
         """
         self._require_idle("texts can be scored")
         for number, text in enumerate(texts):
-            self._bounds.check_given(number, text)
+            self.bounds.check_given(number, text)
         lengths = [len(text.prompt) + len(text.tokens) for text in texts]
         order = sorted(range(len(texts)), key=lengths.__getitem__)
         scores: dict[int, npt.NDArray[np.float32]] = {}

@@ -215,7 +215,7 @@ class VllmEngine:
         masked = [] if self.pad_id is None else [self.pad_id]
         drawable = self.vocab_size - len(masked)
         self._generators = generators
-        self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
+        self.bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
         self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, masked, generators))
         self._queue: list[tuple[int, int, int, Request, SamplingParams, int]] = []
         self._arrivals = 0
@@ -252,24 +252,21 @@ class VllmEngine:
             BOS, prompt, prefix and ``max_tokens`` do not fit together, ``top`` is more than the vocabulary, or vLLM
             cannot draw in this way.
         """
-        self._bounds.check(request_id, request)
+        self.bounds.check(request_id, request)
         self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
 
     def step(self) -> list[tuple[int, Completion | RequestError]]:
-        """Decode until at least one request finishes; return the finished ones, nothing if no request is left.
+        """Let vLLM take one step; return the requests that finished, often none.
 
         Raises
         ------
         EngineMemoryError
             The device is out of memory.
         """
-        finished: list[tuple[int, Completion | RequestError]] = []
-        while not finished and (self._queue or self._running):
-            finished += self._admit()
-            ended = self._ended(self._advance() if self._running else [])
-            finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
-            finished += self._rejected()
-        return finished
+        finished: list[tuple[int, Completion | RequestError]] = [*self._admit()]
+        ended = self._ended(self._advance() if self._running else [])
+        finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
+        return finished + self._rejected()
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
         """Return natural log p of every token of given texts, under the model's raw distribution.
@@ -296,7 +293,7 @@ class VllmEngine:
         """
         self._require_idle("texts can be scored")
         for number, text in enumerate(texts):
-            self._bounds.check_given(number, text)
+            self.bounds.check_given(number, text)
         for number, text in enumerate(texts):
             request, params = scoring(text)
             self._enqueue(number, request, params, text.tokens[-1])

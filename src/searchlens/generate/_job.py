@@ -6,7 +6,7 @@ import gc
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -212,11 +212,19 @@ def start_engine(
         "adapter": adapter,
     }
     if spec["engine"] == "vllm":
-        from searchlens.engines.vllm import VllmEngine
-
-        return VllmEngine(
-            str(folder), **{key: spec[key] for key in ("quantization", "kv_cache_dtype")}, **shared, **spec["vllm"]
-        )
+        return _start_vllm(folder, spec, shared)
     from searchlens.engines.transformers import TransformersEngine
 
     return TransformersEngine(str(folder), **shared)
+
+
+def _start_vllm(folder: Path, spec: Mapping[str, Any], shared: Mapping[str, Any]) -> Engine:
+    """Start vLLM, or several of it that share what is given to them."""
+    from searchlens.engines.replicas import Replicas, share
+    from searchlens.engines.vllm import VllmEngine
+
+    given = {**shared, **spec["vllm"], "quantization": spec["quantization"], "kv_cache_dtype": spec["kv_cache_dtype"]}
+    count = given.pop("processes")
+    if count == 1:
+        return VllmEngine(str(folder), **given)
+    return Replicas(partial(VllmEngine, str(folder), **share(given, count)), count)

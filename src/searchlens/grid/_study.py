@@ -308,3 +308,7 @@ class StudyGrid:
         """GPUs that a checkpoint's engine runs on."""
         spec = self.config["checkpoints"][checkpoint]
         return int(spec["vllm"]["tensor_parallel"]) if spec["device"] == "cuda" else 0
+
+    def processes(self, checkpoint: str) -> int:
+        """Engines of a checkpoint that share its GPU."""
+        return int(self.config["checkpoints"][checkpoint]["vllm"]["processes"])

@@ -7,7 +7,7 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from searchlens.policies import Policy
 from searchlens.policies.texts import Texts
 
 DEFAULT_ROWS = 1024
-"""Rows that vLLM decodes together on a GPU where ``max_rows`` is not set (``engines.vllm``)."""
+"""Rows that a process of vLLM decodes together on a GPU where ``max_rows`` is not set (``engines.vllm``)."""
 
 
 # ---- tokens
@@ -126,18 +126,20 @@ def _share_of_limit(
     config: Mapping[str, Any], spec: Mapping[str, Any], shape: Shape, texts: Texts, *, guessed: bool, of_searches: bool
 ) -> Speed:
     assumed, gpus, name = config["cost"], int(spec["vllm"]["tensor_parallel"]), config["cost"]["gpu"]
+    processes = int(spec["vllm"].get("processes", 1))  # snapshots of earlier versions have none
     context = min(assumed["prompt_tokens"] + texts.running, spec["vllm"]["max_model_len"] or math.inf)
     bound = limit(
         shape,
         GPUS[name].times(gpus),
-        spec["max_rows"] or DEFAULT_ROWS,
+        spec["max_rows"] or processes * DEFAULT_ROWS,
         context,
         dtype=spec["dtype"],
         quantization=spec["quantization"],
         kv_cache_dtype=spec.get("kv_cache_dtype", "auto"),
         utilization=spec["vllm"]["gpu_memory_utilization"],
+        processes=processes,
     )
-    measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])
+    measured = _measured(assumed["efficiency"], name, processes)
     # Snapshots of earlier versions have neither of the last two.
     share, host = (of_searches and measured.get("searches")) or measured["share"], measured.get("host_ms")
     of_all = bound.tokens_per_second * share
@@ -149,12 +151,20 @@ def _share_of_limit(
         f"{of_all:,.0f} tokens/s, {share:g} of the limit {bound.tokens_per_second:,.0f} of {gpus} {name}:"
         f" {bound.rows:,} rows (bound by {bound.rows_bound_by}) of {bound.context:,.0f} tokens"
     )
+    if processes > 1:
+        source += f" in {processes} processes"
     if of_searches and share != measured["share"]:
         source += "; searches"
     if guessed:
         source += "; architecture unknown, shape guessed from the number of parameters"
     elsewhere = "" if measured["gpu"] == name else f"; assumed to be the same on {name}"
     return Speed(of_all / gpus, source, f"{share:g} of the limit: {measured['source']}{elsewhere}")
+
+
+def _measured(known: Sequence[Mapping[str, Any]], gpu: str, processes: int) -> Mapping[str, Any]:
+    """The measured share that is nearest to a GPU and a number of processes."""
+    same_gpu = [item for item in known if item["gpu"] == gpu]
+    return next((item for item in same_gpu if item.get("processes", 1) == processes), (same_gpu or known)[0])
 
 
 def _scaled(config: Mapping[str, Any], size: float | None) -> Speed | None:

@@ -165,6 +165,7 @@ def limit(
     quantization: str | None = None,
     kv_cache_dtype: str = "auto",
     utilization: float = 0.9,
+    processes: int = 1,
 ) -> Limit:
     """The roofline of decoding.
 
@@ -173,7 +174,7 @@ def limit(
     shape : Shape
     gpu : Gpu
     max_rows : int
-        Most rows that are drawn together, >= 1; fewer if their keys and values do not fit into the memory.
+        Most rows that are drawn together, of all processes, >= 1; fewer if their keys and values do not fit into the memory.
     context : float
         Mean tokens of prompt and text of a row, > 0.
     dtype : {"bfloat16", "float16", "float32"}
@@ -184,13 +185,15 @@ def limit(
         ``fp8`` and its kinds: keys and values take a byte each; ``auto``: as ``dtype``.
     utilization : float
         Share of the memory that is used, in (0, 1].
+    processes : int
+        Engines that share the GPU, each with its weights and a part of the rows, >= 1.
     """
     width = 4 if dtype == "float32" else 2
     weight, flops = (1, gpu.flops["fp8"]) if quantization == "fp8" else (width, gpu.flops[dtype])
     row = context * shape.kept * (width if kv_cache_dtype == "auto" else 1 if kv_cache_dtype.startswith("fp8") else 2)
-    room = int((utilization * gpu.memory - shape.stored * weight - RESERVED) / row)
+    room = int((utilization * gpu.memory - processes * (shape.stored * weight + RESERVED)) / row)
     rows = max(1, min(max_rows, room))
-    products = max(shape.multiplied * weight / gpu.bandwidth, 2 * shape.multiplied * rows / flops)
+    products = max(processes * shape.multiplied * weight / gpu.bandwidth, 2 * shape.multiplied * rows / flops)
     attended = 4 * shape.num_attention_heads * shape.head_dim * shape.num_hidden_layers * rows * context
     attention = max(rows * row / gpu.bandwidth, attended / gpu.flops[dtype])
     logits = LOGIT_PASSES * rows * shape.vocab_size * 4 / gpu.bandwidth

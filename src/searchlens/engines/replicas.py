@@ -1,0 +1,370 @@
+"""Several processes with an engine each, which share a device: together one engine.
+
+Between two steps of a small or middle-sized model a GPU waits for its host, which schedules and sends the next step row
+by row, in one thread. With several processes the GPU runs the step of one while the hosts of the others work. Each
+process has the weights and its own cache, so this takes memory, and processor cores.
+
+A request goes to the process that is likely to have the keys and values of its text, unless that one has clearly more
+to do than another.
+"""
+
+from __future__ import annotations
+
+import atexit
+import signal
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens.engines._checks import Bounds
+from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
+from searchlens.errors import InputError
+
+_PATIENCE = 60.0  # seconds that processes have to free the device
+_UNEVEN = 16  # a process may have 1/16 of its rows more than another before it gets no more requests
+_BEGINNING = 16  # tokens by which a text is recognised: a search that continues one seldom changes the first ones
+_TEXTS_A_ROW = 16  # texts whose process is remembered, for each row: those of searches between two requests, too
+_ATTRIBUTES = ("vocab_size", "max_model_len", "max_rows", "groups", "bos_id", "pad_id", "device", "version", "bounds")
+
+Reply = list[tuple[int, Completion | RequestError]]
+
+
+def share(settings: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Arguments of :class:`VllmEngine` for each of ``count`` processes, from those for all of them together.
+
+    Rows, threads, and the memory of the device are divided; what is None stays so.
+    """
+    rows, threads, kept = (settings[name] for name in ("max_rows", "threads", "kv_cache_memory_bytes"))
+    return {
+        **settings,
+        "max_rows": rows and max(1, rows // count),
+        "threads": threads and max(1, threads // count),
+        "kv_cache_memory_bytes": kept and kept // count,
+        "gpu_memory_utilization": settings["gpu_memory_utilization"] / count,
+    }
+
+
+class Replicas:
+    """Engines in processes of their own, as one engine.
+
+    Parameters
+    ----------
+    make : callable
+        Starts an engine; it can be pickled, and is called once in each process, one after the other: an engine measures
+        the memory of the device as it starts, which nobody else may change meanwhile.
+    count : int
+        Processes, >= 1.
+
+    Attributes
+    ----------
+    max_rows : int
+        Of all processes together.
+    repeatable : bool
+        False: which process a request goes to depends on time.
+    steps : int
+        Mean number of steps of the processes.
+    vocab_size, max_model_len, groups, bos_id, pad_id, device, version, bounds
+        Those of each engine.
+
+    Raises
+    ------
+    InputError, EngineMemoryError
+        What an engine raised as it started; ``EngineMemoryError.max_rows`` is that of all together.
+    RuntimeError
+        An engine failed in another way, or its process ended.
+    """
+
+    vocab_size: int
+    max_model_len: int
+    groups: tuple[int, ...]
+    bos_id: int | None
+    pad_id: int | None
+    device: str
+    version: str
+    bounds: Bounds
+
+    def __init__(self, make: Callable[[], Engine], count: int) -> None:
+        self.repeatable = False
+        self._processes: list[_Process] = []
+        atexit.register(self._kill)  # before multiprocessing waits for its processes
+        try:
+            for _ in range(count):
+                self._processes.append(_Process(make, count))
+                known = self._processes[-1].result("started")
+        except BaseException:
+            self.close()
+            raise
+        for name, value in known.items():
+            setattr(self, name, value)
+        self._rows = int(known["max_rows"])
+        self.max_rows = count * self._rows
+        self._requests: dict[int, tuple[int, Request]] = {}
+        self._homes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...]], int] = OrderedDict()
+
+    @property
+    def steps(self) -> int:
+        """Mean number of steps, up to the last ones that finished a request."""
+        return sum(process.steps for process in self._processes) // len(self._processes)
+
+    def clear(self) -> None:
+        """Empty the prefix caches.
+
+        Raises
+        ------
+        RuntimeError
+            Requests are waiting or running.
+        """
+        self._require_idle("its cache can be cleared")
+        self._homes.clear()
+        self._ask_all("clear", [()] * len(self._processes))
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Send a request to a process.
+
+        Raises
+        ------
+        InputError
+            As the ``add`` of each engine; what only the engine itself knows to be wrong is raised by a later ``step``.
+        """
+        self.bounds.check(request_id, request)
+        home = self._home(request)
+        self._requests[request_id] = home, request
+        self._processes[home].requests += 1
+        self._processes[home].send("add", request_id, request)
+
+    def step(self) -> Reply:
+        """Wait until a process has finished requests; return all that are finished, nothing if no request is left.
+
+        Raises
+        ------
+        InputError
+            A request is wrong.
+        EngineMemoryError
+            The device is out of memory.
+        RuntimeError
+            A process ended, or its engine failed.
+        """
+        busy = {process.connection: process for process in self._processes if process.requests}
+        finished: Reply = []
+        for connection in wait(list(busy)) if busy else ():
+            finished += busy[connection].result("finished")  # type: ignore[index]
+        for request_id, reply in finished:
+            home, request = self._requests.pop(request_id)
+            self._processes[home].requests -= 1
+            if isinstance(reply, Completion):
+                self._remember(request.prompt, (*request.prefix, *reply.tokens[:_BEGINNING].tolist()), home)
+        return finished
+
+    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Return natural log p of every token of given texts, as ``Engine.score``; each process scores a part.
+
+        Raises
+        ------
+        InputError
+            A text is wrong.
+        RuntimeError
+            Requests are waiting or running, or the model's logits are not numbers.
+        RequestError
+            An engine gave up a text.
+        EngineMemoryError
+            The device is out of memory.
+        """
+        self._require_idle("texts can be scored")
+        for number, text in enumerate(texts):
+            self.bounds.check_given(number, text)
+        count = len(self._processes)
+        # Neighbours may share a prompt.
+        edges = [len(texts) * place // count for place in range(count + 1)]
+        parts = [list(texts[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+        return [scores for part in self._ask_all("score", [(part,) for part in parts]) for scores in part]
+
+    def close(self) -> None:
+        """End the processes, and with them free the device."""
+        for process in self._processes:
+            process.ask_to_end()
+        for process in self._processes:
+            process.process.join(_PATIENCE)
+        self._kill()
+        atexit.unregister(self._kill)
+
+    def _require_idle(self, what: str) -> None:
+        if self._requests:
+            raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
+
+    def _ask_all(self, command: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Have every process do something at the same time, and return the results."""
+        for process, given in zip(self._processes, arguments, strict=True):
+            process.send(command, *given)
+        results: list[Any] = []
+        errors: list[Exception] = []
+        for process in self._processes:  # all of them, so that no answer is left for the next question
+            try:
+                results.append(process.result(command))
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return results
+
+    def _home(self, request: Request) -> int:
+        """Choose the process for a request."""
+        loads = [process.requests for process in self._processes]
+        least = min(loads)
+        home = self._homes.get((request.prompt, request.prefix[:_BEGINNING]))
+        if home is None or loads[home] > least + self._rows // _UNEVEN:
+            home = loads.index(least)
+        if not request.prefix:
+            self._remember(request.prompt, (), home)
+        return home
+
+    def _remember(self, prompt: tuple[int, ...], text: tuple[int, ...], home: int) -> None:
+        key = prompt, text[:_BEGINNING]
+        self._homes[key] = home
+        self._homes.move_to_end(key)
+        if len(self._homes) > _TEXTS_A_ROW * self.max_rows:
+            self._homes.popitem(last=False)
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.process.kill()
+            process.process.join()
+        self._processes = []
+
+
+class _Process:
+    """A process with an engine, and how many requests it has.
+
+    Attributes
+    ----------
+    connection : Connection
+    requests : int
+    steps : int
+        Of its engine, as it said last.
+    """
+
+    def __init__(self, make: Callable[[], Engine], count: int) -> None:
+        context = get_context("spawn")  # CUDA cannot be used after a fork
+        self._count = count
+        self.requests = self.steps = 0
+        self.connection, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=_serve, args=(make, theirs), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the pipe ends with the process
+
+    def send(self, *message: Any) -> None:
+        """Send a command and its arguments."""
+        try:
+            self.connection.send(message)
+        except OSError:
+            self._raise_ended()
+
+    def result(self, expected: str) -> Any:
+        """Wait for what the process says next; raise what it raised."""
+        try:
+            kind, steps, value = self.connection.recv()
+        except (EOFError, OSError):
+            self._raise_ended()
+        self.steps = steps
+        if kind == "failed":
+            raise self._error(*value)
+        if kind != expected:
+            raise RuntimeError(f"an engine's process answers {kind!r} instead of {expected!r}")
+        return value
+
+    def ask_to_end(self) -> None:
+        """Ask the process to end, if it has not."""
+        with suppress(OSError):
+            self.connection.send(("close",))
+
+    def _raise_ended(self) -> None:
+        self.process.join(_PATIENCE)
+        raise RuntimeError(f"an engine's process ended with exit code {self.process.exitcode}") from None
+
+    def _error(self, kind: str, text: str, detail: Any) -> Exception:
+        """An error of the process as one of this one."""
+        if kind == "InputError":
+            return InputError(text, detail)
+        if kind == "EngineMemoryError":
+            return EngineMemoryError(text, self._count * detail)
+        if kind == "RequestError":
+            return RequestError(text)
+        return RuntimeError(f"{kind}: {text}")
+
+
+def _serve(make: Callable[[], Engine], connection: Connection) -> None:
+    """Run an engine for the process at the other end of a connection, until that one ends."""
+    # A terminal or a scheduler signals all processes of a job. The first one decides what that means.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    engine: Engine | None = None
+    try:
+        engine = make()
+        connection.send(("started", 0, {name: getattr(engine, name, None) for name in _ATTRIBUTES}))
+        for kind, value in _answers(engine, _inbox(connection)):
+            connection.send((kind, engine.steps, value))
+    except BrokenPipeError:
+        pass  # the other process ended
+    except Exception as error:
+        with suppress(OSError):
+            connection.send(("failed", 0, _described(error)))
+    finally:
+        if engine is not None:
+            engine.close()
+
+
+def _inbox(connection: Connection) -> SimpleQueue[tuple[Any, ...]]:
+    """Read a connection at once whatever the engine does: two ends that both wait to be read would wait forever."""
+    messages: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+
+    def read() -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                messages.put(connection.recv())
+        messages.put(("close",))  # the other process ended
+
+    Thread(target=read, daemon=True).start()
+    return messages
+
+
+def _answers(engine: Engine, inbox: SimpleQueue[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the result of everything that the engine is asked for, and finished requests."""
+    commands: dict[str, Callable[..., Any]] = {"clear": engine.clear, "score": engine.score}
+    running = 0
+    while True:
+        while not running or not inbox.empty():
+            command, *arguments = inbox.get()
+            if command == "close":
+                return
+            if command == "add":
+                engine.add(*arguments)
+                running += 1
+                continue
+            try:
+                yield command, commands[command](*arguments)
+            except RequestError as error:  # of one text; the engine goes on
+                yield "failed", _described(error)
+        if finished := list(engine.step()):
+            running -= len(finished)
+            yield "finished", finished
+
+
+def _described(error: Exception) -> tuple[str, str, Any]:
+    """Kind and text of an error, and what else its kind has; not all errors of libraries can be sent."""
+    if isinstance(error, InputError):
+        return "InputError", error.message, error.hint
+    if isinstance(error, EngineMemoryError):
+        return "EngineMemoryError", str(error), error.max_rows
+    if isinstance(error, RequestError):
+        return "RequestError", str(error), None
+    traceback.print_exception(error)
+    return type(error).__name__, str(error), None
