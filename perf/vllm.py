@@ -516,8 +516,7 @@ def _mistake(args: argparse.Namespace) -> str | None:
     return None
 
 
-def main() -> None:
-    """Measure and print."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="7b")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
@@ -548,6 +547,12 @@ def main() -> None:
     args.searches = args.searches or SEARCHES_A_ROW * args.rows
     if mistake := _mistake(args):
         parser.error(mistake)
+    return args
+
+
+def main() -> None:
+    """Measure and print."""
+    args = _arguments()
     if args.baseline:
         Path(args.baseline, "raw.json").write_text(json.dumps([asdict(line) for line in raw(args.baseline, args)]))
         return

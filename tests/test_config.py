@@ -228,6 +228,11 @@ def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
         ({"tensor_parallel": 2}, "cpu", "vllm.tensor_parallel: 2 needs device: cuda (found cpu)"),
         ({"tensor_parallel": 2}, "auto", "vllm.tensor_parallel: 2 needs device: cuda (found auto)"),
         (
+            {"tensor_parallel": 2, "processes": 2},
+            "cuda",
+            "vllm.processes: 2 needs tensor_parallel: 1 (found 2)",
+        ),
+        (
             {"max_model_len": 128},
             "cuda",
             "max_model_len: 128 leaves no room for a prompt: benchmarks.math.max_tokens is",

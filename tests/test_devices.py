@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from searchlens.config.checkpoints import VllmSpec
 from searchlens.engines import devices
+from searchlens.engines.vllm import VllmEngine
 from searchlens.generate import _job
 
 JOB = """
@@ -114,3 +117,24 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     spec = {"device": device, "dtype": "float32", "engine": "transformers", "vllm": {"tensor_parallel": parallel}}
     _job.start_engine(Path("somewhere"), spec, None, 1)
     assert calls == (["take", "engine"] if takes else ["engine"])
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_processes_of_vllm_share_what_a_job_has(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
+    """Protects rows, threads and memory: they are those of a job, whose engines get a part each and nothing unknown."""
+    known = inspect.signature(VllmEngine).parameters
+    monkeypatch.setattr("searchlens.engines.replicas.Replicas", lambda make, count: (make, count))
+    monkeypatch.setattr(VllmEngine, "__init__", lambda engine, *_, **given: vars(engine).update(given))
+    vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512).model_dump()
+    spec = {"device": "cpu", "dtype": "float32", "engine": "vllm", "vllm": vllm}
+    spec |= {"quantization": "fp8", "kv_cache_dtype": "auto"}
+    started: Any = _job.start_engine(Path("somewhere"), spec, 1000, 8)
+    if processes > 1:
+        make, count = started
+        assert count == processes
+        started = make()
+    given = vars(started)
+    assert set(given) <= set(known)
+    assert (given["max_rows"], given["threads"]) == (1000 // processes, 8 // processes)
+    assert given["gpu_memory_utilization"] == pytest.approx(0.8 / processes)
+    assert (given["max_model_len"], given["quantization"], given["device"]) == (512, "fp8", "cpu")

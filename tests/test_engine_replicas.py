@@ -241,8 +241,9 @@ def test_searches_run_as_on_one_engine(engine: Replicas) -> None:
     """Protects the driver: it knows nothing of processes."""
     policy = policies.parse("temp_0.7")
     tasks = [Task((1, 5 + n // 8), 100 + n, 30, (), (), lambda _: "", lambda _: None) for n in range(64)]
-    results = {key: outcome for key, outcome in run(((n, start(task, policy)) for n, task in enumerate(tasks)), engine)}
-    lone = {key: outcome for key, outcome in run(((n, start(task, policy)) for n, task in enumerate(tasks)), Made())}
+    results, lone = (
+        dict(run(((n, start(task, policy)) for n, task in enumerate(tasks)), each)) for each in (engine, Made())
+    )
     for key, outcome in lone.items():
         assert isinstance(outcome, Result)
         assert results[key].candidates[0].tokens.tolist() == outcome.candidates[0].tokens.tolist()  # type: ignore[union-attr]
@@ -253,6 +254,17 @@ def test_large_messages_pass_both_ways_at_once(engine: Replicas) -> None:
     prompt = (1, *[5] * 300)
     done = drawn(engine, [request(n, 1 + n % 2, prompt) for n in range(100, 3100)])
     assert len(done) == 3000
+
+
+def test_an_engine_is_closed_at_once_whatever_it_still_has_to_say() -> None:
+    """Protects the next engine of a job: processes that wait for their replies to be read must free the device, too."""
+    engine = Replicas(Made, 2)
+    for number in range(100, 3100):
+        engine.add(number, request(number, 1))
+    time.sleep(0.5)  # until the pipes are full
+    processes = [process.process for process in engine._processes]
+    engine.close()
+    assert [process.exitcode for process in processes] == [0, 0], "ended by themselves, not killed"
 
 
 def test_processes_end_with_their_job(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ from test_engine_contract import (  # noqa: E402
     check_bfloat16,
     finish,
     given_texts,
+    next_finished,
     save,
     various,
 )
@@ -217,7 +218,7 @@ class TestRunning:
                     engine.step()
             if wanted is EngineMemoryError:
                 assert (caught.value.max_rows, caught.value.__context__) == (8, None)
-            assert len(engine.step()) == 1
+            assert len(next_finished(engine)) == 1
 
 
 @on_cpu

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from searchlens import config  # noqa: E402
+from searchlens.engines import replicas  # noqa: E402
 from searchlens.engines.base import Completion, Sampling  # noqa: E402
 from searchlens.equivalence import engines, tier12  # noqa: E402
 from searchlens.equivalence.rows import ComparisonRow, frame  # noqa: E402
@@ -224,10 +225,16 @@ def test_the_tables_are_part_of_the_study_where_base_runs_on_vllm(folder: Path) 
 
 @with_vllm
 def test_strategies_are_those_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All seven, and one whose parameters are not ours, which is noticed."""
+    """All seven, and one whose parameters are not ours, which is noticed.
+
+    Ours runs in this process, whose environment it sets for vLLM alone, also where a study uses several.
+    """
     wrong = Strategy("wrong", "temp_0.7", {"temperature": 0.7, "top_k": 1})
     monkeypatch.setattr(tier12, "STRATEGIES", (*STRATEGIES, wrong))
-    *found, other = tier12.compare(grid(questions=4), 1)
+    monkeypatch.setattr(replicas, "Replicas", None)
+    raw = study_of(questions=4)
+    raw["checkpoints"]["base"]["vllm"] = {"processes": 2}
+    *found, other = tier12.compare(Grid(config.plain(config.validate(raw))), 1)
     assert [one.strategy for one in found] == list(STRATEGIES)
     assert all(one.n == 4 and one.output_match == one.em_agree == 1.0 for one in found)
     assert other.output_match < 1.0

@@ -65,8 +65,13 @@ def files(folder: Path, ending: str) -> list[Path]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory whose study differs from one on the embedded engine by one value."""
     folder = tmp_path_factory.mktemp("study")
+    return written(folder, {"engine": "vllm"})
+
+
+def written(folder: Path, engine: dict[str, Any]) -> Path:
+    """Write the study with an engine for Base into a folder."""
     config = study()
-    config["checkpoints"]["micro-1m-base"]["engine"] = "vllm"
+    config["checkpoints"]["micro-1m-base"] |= engine
     (folder / "config").mkdir()
     for name in ("models", "benchmarks", "policies", "boptr"):
         (folder / "config" / f"{name}.yaml").write_text("{}\n")
@@ -74,9 +79,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_killed_pool_resumes_and_nothing_is_there_twice(folder: Path) -> None:
+def generate(threads: int) -> list[str]:
     command = [sys.executable, "-m", "searchlens.cli", "generate", "--checkpoint", "micro-1m-base"]
-    command += ["--benchmark", "math", "--threads", "1"]
+    return [*command, "--benchmark", "math", "--threads", str(threads)]
+
+
+def test_a_killed_pool_resumes_and_nothing_is_there_twice(folder: Path) -> None:
+    command = generate(threads=1)
     running = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while running.poll() is None and len(files(folder, "chunk")) < 2:
         time.sleep(0.01)
@@ -109,3 +118,24 @@ def test_shards_say_what_made_them(folder: Path) -> None:
     (chain,) = (one for one in told if one["policies"] == ["chain"])
     assert chain["requests"] > chain["rows"] and chain["generated"] > chain["tokens"] and chain["reused"] > 0
     assert all(one["mean_running"] > 1 and one["wall_seconds"] > 0 for one in told)
+
+
+def test_two_processes_draw_the_samples_of_one(folder: Path, tmp_path: Path) -> None:
+    """Protects studies: the number of processes may change between two jobs, so names and texts may not follow it."""
+    drawn = {path.relative_to(folder): pl.read_parquet(path) for path in files(folder, "parquet")}
+    assert len(drawn) == len(POLICIES) + 2, "the first test has drawn them"
+    written(tmp_path, {"engine": "vllm", "vllm": {"processes": 2}})
+    done = subprocess.run(generate(threads=2), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [path.relative_to(tmp_path) for path in files(tmp_path, "parquet")] == [*drawn]
+    for name, one in drawn.items():
+        two = pl.read_parquet(tmp_path / name).sort("question", "sample")
+        same = ["question", "sample", "text", "tokens", "finish"]
+        assert two.select(same).equals(one.sort("question", "sample").select(same))
+        for column in ("logprobs", "sampling_logprobs"):
+            off = two[column].explode() - one.sort("question", "sample")[column].explode()
+            assert off.abs().max() < 1e-4, column  # type: ignore[operator]
+    told = [json.loads(path.read_text()) for path in files(tmp_path, "json")]
+    assert all(one["mean_running"] > 1 for one in told)
+    (chain,) = (one for one in told if one["policies"] == ["chain"])
+    assert chain["reused"] > 0

@@ -43,6 +43,8 @@ def test_memory_grows_with_the_weights(weighed: dict[str, Any], make_grid: Make)
     assert requests.memory_mb(make_grid(weighed), "toy-rl") == 4_001
     weighed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda", "vllm": {"tensor_parallel": 4}}
     assert requests.memory_mb(make_grid(weighed), "toy-base") == 67_001
+    weighed["checkpoints"]["toy-base"]["vllm"] = {"processes": 2}
+    assert requests.memory_mb(make_grid(weighed), "toy-base") == 35_001
 
 
 def test_time_is_twice_the_planned_tokens_and_a_start(weighed: dict[str, Any], make_grid: Make) -> None:

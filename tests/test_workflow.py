@@ -368,6 +368,22 @@ def test_a_job_asks_for_the_gpus_of_its_model(folder: Folder) -> None:
     folder.save()
 
 
+def test_a_job_asks_for_the_cores_of_its_engines(folder: Folder) -> None:
+    """Two for each engine on a GPU and two for what drives them; one on a CPU, and where nothing is missing."""
+    checkpoints = folder.config["checkpoints"]
+    before = {name: dict(spec) for name, spec in checkpoints.items()}
+    asked = []
+    for count in (1, 2):
+        checkpoints["micro-1m-base"] |= {"engine": "vllm", "device": "cuda", "vllm": {"processes": count}}
+        checkpoints["micro-1m-rl"]["device"] = "cuda"
+        folder.save()
+        done = folder.snakemake("-n", "samples", "--forceall", "--quiet", "progress", "--cores", "16")
+        asked.append([line.strip() for line in (done.stdout + done.stderr).splitlines() if "threads:" in line])
+    folder.config["checkpoints"] = before
+    folder.save()
+    assert asked == [["threads: 4"], ["threads: 6"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

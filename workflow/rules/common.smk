@@ -149,8 +149,8 @@ def get_sampling_gpus(wildcards):
 
 
 def get_sampling_threads(wildcards):
-    """One core, or four for each engine on a GPU, because it also schedules, copies and compiles."""
-    return 4 * get_sampling_gpus(wildcards) * GRID.processes(wildcards.checkpoint) or 1
+    """One core, or two for each engine on a GPU, which also schedules, copies and compiles, and two for what drives them."""
+    return 2 * get_sampling_gpus(wildcards) * (GRID.processes(wildcards.checkpoint) + 1) or 1
 
 
 def get_pair_gpus(wildcards):

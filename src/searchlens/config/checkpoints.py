@@ -26,8 +26,8 @@ class VllmSpec(Section):
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of each GPU's memory for weights, activations, keys and values of all processes."""
     kv_cache_memory_bytes: Annotated[int, Field(ge=1, le=10**13)] | None = None
-    """Bytes of each GPU's memory for keys and values of all processes; null: what is left of the share. For jobs that share a
-    GPU, lower the share, too: vLLM does not start where less of the memory is free."""
+    """Bytes of each GPU's memory for keys and values of all processes; null: what is left of the share. For jobs that
+    share a GPU, lower the share, too: vLLM does not start where less of the memory is free."""
     max_model_len: Positive | None = None
     """Largest number of tokens of prompt and completion together; null: the model's own limit."""
     load_format: Literal["auto", "safetensors", "fastsafetensors", "runai_streamer"] = "auto"

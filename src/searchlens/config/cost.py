@@ -10,7 +10,7 @@ from pydantic import Field
 from searchlens.boptr.options import Regime
 from searchlens.config.base import Section
 from searchlens.grid.roofline import GpuName
-from searchlens.schemas.options import Positive, Quantity
+from searchlens.schemas.options import Quantity
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -32,15 +32,16 @@ class EfficiencySpec(Section):
 
     gpu: GpuName
     """The GPU that it was measured on."""
-    processes: Positive = 1
-    """Number of engines that shared the GPU (``checkpoints.<name>.vllm.processes``)."""
     share: Annotated[float, Field(ge=0.001, le=1)]
-    """Tokens per second over the limit of that GPU for that model (``searchlens.grid.roofline``)."""
+    """Tokens per second over the limit of that GPU for that model (``searchlens.grid.roofline``), where the GPU and not
+    its host decided."""
     searches: Annotated[float, Field(ge=0.001, le=1)] | None = None
-    """The same share for searches, whose requests are shorter and cost the host more. null: that of other samples."""
-    host_ms: Quantity | None = None
-    """Milliseconds that the host needs for a step of all rows of a process: no model's step is shorter. null: not
-    measured."""
+    """The same share for searches. null: that of other samples."""
+    host_us: Quantity | None = None
+    """Microseconds that the host of one engine needs for a token: none draws faster, however small its model; several
+    that share the GPU (``checkpoints.<name>.vllm.processes``) do. null: not measured."""
+    searches_host_us: Quantity | None = None
+    """The same for searches, whose requests are shorter and cost the host more. null: that of other samples."""
     source: str
     """Version of the engine, model and conditions of the measurement; printed with every estimate."""
 
@@ -66,8 +67,7 @@ class CostSpec(Section):
     """GPU of the jobs whose checkpoint has ``engine: vllm`` and ``device: cuda``: their speed is its limit times
     ``efficiency``. null: ``throughput`` is used for them, too."""
     efficiency: list[EfficiencySpec] = []
-    """Measured shares of the limit. For each checkpoint the first counts that was measured on ``gpu`` with its number
-    of processes, or else the first on ``gpu``, or else the first."""
+    """Measured shares of the limit; the first that was measured on ``gpu`` counts, or else the first."""
     throughput: list[ThroughputSpec] = []
     """Measured speeds of other jobs. A model is estimated from the one nearest in log size; empty: no hours are
     estimated."""

@@ -227,8 +227,11 @@ class Engine(Protocol):
     groups: tuple[int, ...]
     """Numbers of new requests that may be worth gathering before they are added; the caller finds the best one by
     trying. (1,) if gathering does not make the engine faster."""
-    steps: int
-    """Decode steps since the engine started; each drew one token for every running request."""
+
+    @property
+    def steps(self) -> int:
+        """Decode steps since the engine started; each drew one token for every running request."""
+        ...
 
     def clear(self) -> None:
         """Empty the prefix cache, so that results depend on later requests alone. Only while no request is left."""

@@ -16,6 +16,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -185,7 +186,7 @@ class Replicas:
         count = len(self._processes)
         # Neighbours may share a prompt.
         edges = [len(texts) * place // count for place in range(count + 1)]
-        parts = [list(texts[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+        parts = [list(texts[first:last]) for first, last in pairwise(edges)]
         return [scores for part in self._ask_all("score", [(part,) for part in parts]) for scores in part]
 
     def close(self) -> None:
@@ -282,9 +283,8 @@ class _Process:
         return value
 
     def ask_to_end(self) -> None:
-        """Ask the process to end, if it has not."""
-        with suppress(OSError):
-            self.connection.send(("close",))
+        """Have the process end, also if it waits for something that it said to be read."""
+        self.connection.close()
 
     def _raise_ended(self) -> None:
         self.process.join(_PATIENCE)
@@ -312,7 +312,7 @@ def _serve(make: Callable[[], Engine], connection: Connection) -> None:
         connection.send(("started", 0, {name: getattr(engine, name, None) for name in _ATTRIBUTES}))
         for kind, value in _answers(engine, _inbox(connection)):
             connection.send((kind, engine.steps, value))
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         pass  # the other process ended
     except Exception as error:
         with suppress(OSError):

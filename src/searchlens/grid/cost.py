@@ -7,7 +7,7 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,8 @@ def assumed_speed(
 ) -> Speed | None:
     """The speed of a checkpoint before it was sampled.
 
-    On vLLM and a GPU: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured. Otherwise
+    On vLLM and a GPU: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured, or what
+    the hosts of its engines allow if that is less. Otherwise
     that of the measured model nearest in size, in proportion.
 
     Parameters
@@ -105,7 +106,7 @@ def assumed_speed(
         None: unknown; it is then guessed from the number of parameters of the pair.
     texts : Texts
     of_searches : bool
-        By the share of the limit that searches reached.
+        By what was measured of searches.
 
     Returns
     -------
@@ -139,32 +140,28 @@ def _share_of_limit(
         utilization=spec["vllm"]["gpu_memory_utilization"],
         processes=processes,
     )
-    measured = _measured(assumed["efficiency"], name, processes)
-    # Snapshots of earlier versions have neither of the last two.
-    share, host = (of_searches and measured.get("searches")) or measured["share"], measured.get("host_ms")
+    measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])
+    usual = float(measured["share"]), measured.get("host_us")  # snapshots of earlier versions lack all but the share
+    special = measured.get("searches") or usual[0], measured.get("searches_host_us") or usual[1]
+    share, host = special if of_searches else usual
+    kind = "; searches" if (share, host) != usual else ""
     of_all = bound.tokens_per_second * share
-    by_host = bound.rows / (host / 1e3) if host else math.inf
+    by_host = processes * 1e6 / host if host else math.inf
     if by_host < of_all:
-        source = f"{by_host:,.0f} tokens/s: {host:g} ms of the host for a step of {bound.rows:,} rows"
-        return Speed(by_host / gpus, source, f"{host:g} ms a step: {measured['source']}")
+        engines = f"{processes} engines, each" if processes > 1 else "one engine"
+        source = f"{by_host:,.0f} tokens/s: {engines} with {host:g} us of its host for a token{kind}"
+        return Speed(by_host / gpus, source, f"{host:g} us a token: {measured['source']}")
     source = (
         f"{of_all:,.0f} tokens/s, {share:g} of the limit {bound.tokens_per_second:,.0f} of {gpus} {name}:"
         f" {bound.rows:,} rows (bound by {bound.rows_bound_by}) of {bound.context:,.0f} tokens"
     )
     if processes > 1:
-        source += f" in {processes} processes"
-    if of_searches and share != measured["share"]:
-        source += "; searches"
+        source += f" of {processes} engines"
+    source += kind
     if guessed:
         source += "; architecture unknown, shape guessed from the number of parameters"
     elsewhere = "" if measured["gpu"] == name else f"; assumed to be the same on {name}"
     return Speed(of_all / gpus, source, f"{share:g} of the limit: {measured['source']}{elsewhere}")
-
-
-def _measured(known: Sequence[Mapping[str, Any]], gpu: str, processes: int) -> Mapping[str, Any]:
-    """The measured share that is nearest to a GPU and a number of processes."""
-    same_gpu = [item for item in known if item["gpu"] == gpu]
-    return next((item for item in same_gpu if item.get("processes", 1) == processes), (same_gpu or known)[0])
 
 
 def _scaled(config: Mapping[str, Any], size: float | None) -> Speed | None:

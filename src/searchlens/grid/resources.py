@@ -46,12 +46,12 @@ def memory_mb(grid: Grid, checkpoint: str) -> int:
     -------
     int
         Megabytes. Embedded engine: 4 GB and three times the weights, which are read, converted and copied. vLLM: 16 GB
-        for each of its workers and one and a half times the weights, all of which each worker reads, to hold its part;
-        with several processes as much for each.
+        for each of its workers and one and a half times the weights, all of which each worker reads, to hold its part.
     """
     weights, spec = weights_bytes(grid, checkpoint) / 1e6, grid.config["checkpoints"][checkpoint]
     if spec["engine"] == "vllm":
-        return math.ceil(spec["vllm"]["processes"] * (16000 * int(spec["vllm"]["tensor_parallel"]) + 1.5 * weights))
+        workers = int(spec["vllm"]["processes"]) * int(spec["vllm"]["tensor_parallel"])
+        return math.ceil(16000 * workers + 1.5 * weights)
     return math.ceil(4000 + 3 * weights)
 
 

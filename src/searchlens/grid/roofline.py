@@ -174,7 +174,8 @@ def limit(
     shape : Shape
     gpu : Gpu
     max_rows : int
-        Most rows that are drawn together, of all processes, >= 1; fewer if their keys and values do not fit into the memory.
+        Most rows that are drawn together, of all processes, >= 1; fewer if their keys and values do not fit into the
+        memory.
     context : float
         Mean tokens of prompt and text of a row, > 0.
     dtype : {"bfloat16", "float16", "float32"}
