@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import fuzzing
-from searchlens.engines import _llama, vllm
+from searchlens.engines import _loading, vllm
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import _BITS, index_names, require_whole, shapes
 from searchlens.store.hashing import weight_files
@@ -64,7 +64,7 @@ def test_a_whole_folder_is_whole(folder: Path) -> None:
 def test_the_embedded_engine_refuses_it(folder: Path, what: str) -> None:
     change(folder, what)
     with pytest.raises(InputError) as refused:
-        _llama.load(folder, None, torch.device("cpu"), torch.float32)
+        _loading.load(folder, None, torch.float32)
     assert in_one_message(folder, refused.value)
 
 

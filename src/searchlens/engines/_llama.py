@@ -1,7 +1,7 @@
-"""Models of the Llama family: weights, and the forward pass over a flat list of tokens.
+"""Models of the Llama family: the forward pass over a flat list of tokens.
 
-Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches. Weights come from transformers and are fused here
-(query, key and value; gate and up). The tokens may belong to any sequences: the caller passes attention as a function,
+Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches. Weights are fused here (query, key and value; gate
+and up). The tokens may belong to any sequences: the caller passes attention as a function,
 so prefill and decode share everything else.
 """
 
@@ -10,21 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from searchlens.engines._weights import Weights
 from searchlens.engines.sampler import padded_vocab
-from searchlens.errors import InputError
-from searchlens.project import extras
-from searchlens.store.adapters import WEIGHTS, Adapter
-from searchlens.store.checkpoints import EMBEDDED, require_whole, shapes
 
-SUPPORTED = EMBEDDED
-_STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 # On a CPU, rows are padded to a multiple of these: oneDNN compiles a kernel, which takes milliseconds, for every number
 # of rows. Padding costs computation, so small batches have the finer steps.
 _CPU_ROWS = 32
@@ -42,24 +36,6 @@ class Attend(Protocol):
     """
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of a model; ``max_len`` is the longest sequence that it can attend to, in tokens."""
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    max_len: int
-
-    @property
-    def repeat(self) -> int:
-        """Query heads per key-value head."""
-        return self.heads // self.kv_heads
 
 
 class _Linear:
@@ -111,32 +87,23 @@ class Llama:
 
     Parameters
     ----------
-    model : transformers.PreTrainedModel
-        A causal language model of a supported family. Its layers are fused and released one by one.
+    weights : Weights
+        Its tensors are taken.
     device : torch.device
     """
 
-    def __init__(self, model: Any, device: torch.device) -> None:
-        config, body = model.config, model.model
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.shape = Shape(
-            layers=config.num_hidden_layers,
-            hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
-            head_dim=head_dim,
-            vocab=config.vocab_size,
-            max_len=_max_len(config),
-        )
-        self.dtype: torch.dtype = model.dtype
+    def __init__(self, weights: Weights, device: torch.device) -> None:
+        self.shape, self._tensors = weights.shape, weights.tensors
+        embedding = self._tensors.pop("model.embed_tokens.weight")
+        self.dtype: torch.dtype = embedding.dtype
         self.device = device
-        self._eps = float(config.rms_norm_eps)
-        self._scale = 1 / math.sqrt(head_dim)
-        self._embedding = body.embed_tokens.weight.detach().to(device)
-        self._head = self._load_head(model)
-        self._layers = [self._load(layer) for layer in body.layers]
-        self._norm = body.norm.weight.detach().to(device)
-        self._rotations = _rotations(body.rotary_emb, self.shape.max_len, device)
+        self._eps = weights.eps
+        self._scale = 1 / math.sqrt(self.shape.head_dim)
+        self._embedding = embedding.to(device)
+        self._head = self._load_head(embedding)
+        self._layers = [self._load(f"model.layers.{layer}") for layer in range(self.shape.layers)]
+        self._norm = self._take("model.norm")
+        self._rotations = _rotations(weights, device)
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Return the final hidden states, shape (rows, hidden), with as many rows as `tokens`.
@@ -191,174 +158,53 @@ class Llama:
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         return functional.rms_norm(x, (x.shape[-1],), weight, self._eps)
 
-    def _load(self, layer: Any) -> _Layer:
-        """Fuse the weights of one layer on the device, and release the original ones."""
-        attention, mlp = layer.self_attn, layer.mlp
-        pairs = _pairs(self.shape.head_dim)
-        query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
-        fused = _Layer(
-            norm=layer.input_layernorm.weight.detach().to(self.device),
-            qkv=self._fuse(
-                (attention.q_proj, pairs.repeat(self.shape.heads, 1)),
-                (attention.k_proj, pairs.repeat(self.shape.kv_heads, 1)),
-                (attention.v_proj, None),
-            ),
-            query_norm=None if query_norm is None else query_norm.weight.detach()[pairs].to(self.device),
-            key_norm=None if key_norm is None else key_norm.weight.detach()[pairs].to(self.device),
-            out=self._fuse((attention.o_proj, None)),
-            mlp_norm=layer.post_attention_layernorm.weight.detach().to(self.device),
-            gate_up=self._fuse((mlp.gate_proj, None), (mlp.up_proj, None)),
-            down=self._fuse((mlp.down_proj, None)),
-        )
-        layer.to("meta")
-        return fused
+    def _take(self, name: str) -> Tensor:
+        return self._tensors.pop(f"{name}.weight").to(self.device)
 
-    def _fuse(self, *parts: tuple[Any, Tensor | None]) -> _Linear:
+    def _load(self, layer: str) -> _Layer:
+        """Fuse the weights of one layer on the device, and release the original ones."""
+        attention, mlp = f"{layer}.self_attn", f"{layer}.mlp"
+        pairs = _pairs(self.shape.head_dim)
+        norms = [self._tensors.pop(f"{attention}.{name}.weight", None) for name in ("q_norm", "k_norm")]
+        query_norm, key_norm = (None if norm is None else norm[pairs].to(self.device) for norm in norms)
+        return _Layer(
+            norm=self._take(f"{layer}.input_layernorm"),
+            qkv=self._fuse(
+                (f"{attention}.q_proj", pairs.repeat(self.shape.heads, 1)),
+                (f"{attention}.k_proj", pairs.repeat(self.shape.kv_heads, 1)),
+                (f"{attention}.v_proj", None),
+            ),
+            query_norm=query_norm,
+            key_norm=key_norm,
+            out=self._fuse((f"{attention}.o_proj", None)),
+            mlp_norm=self._take(f"{layer}.post_attention_layernorm"),
+            gate_up=self._fuse((f"{mlp}.gate_proj", None), (f"{mlp}.up_proj", None)),
+            down=self._fuse((f"{mlp}.down_proj", None)),
+        )
+
+    def _fuse(self, *parts: tuple[str, Tensor | None]) -> _Linear:
         """Stack linear layers. A layer given with an order gets the rows of each head in that order."""
         weights, biases = [], []
-        for linear, order in parts:
-            weight = linear.weight.detach()
-            bias = linear.bias.detach() if linear.bias is not None else weight.new_zeros(weight.shape[0])
+        has_bias = any(f"{name}.bias" in self._tensors for name, _ in parts)
+        for name, order in parts:
+            weight = self._tensors.pop(f"{name}.weight")
+            bias = self._tensors.pop(f"{name}.bias", None)
+            if bias is None:
+                bias = weight.new_zeros(weight.shape[0])
             if order is not None:
                 index = (order + torch.arange(order.shape[0])[:, None] * order.shape[1]).flatten()
                 weight, bias = weight[index], bias[index]
             weights.append(weight.to(self.device))
             biases.append(bias.to(self.device))
-        has_bias = any(linear.bias is not None for linear, _ in parts)
         return _Linear(torch.cat(weights), torch.cat(biases) if has_bias else None)
 
-    def _load_head(self, model: Any) -> _Linear:
-        weight, bias = model.lm_head.weight.detach(), model.lm_head.bias
+    def _load_head(self, embedding: Tensor) -> _Linear:
+        weight, bias = self._tensors.pop("lm_head.weight"), self._tensors.pop("lm_head.bias", None)
         padding = padded_vocab(self.shape.vocab) - weight.shape[0]
-        if not padding and bias is None and weight.data_ptr() == model.model.embed_tokens.weight.data_ptr():
+        if not padding and bias is None and weight.data_ptr() == embedding.data_ptr():
             return _Linear(self._embedding, None, shared=True)
-        bias = None if bias is None else functional.pad(bias.detach(), (0, padding)).to(self.device)
+        bias = None if bias is None else functional.pad(bias, (0, padding)).to(self.device)
         return _Linear(functional.pad(weight, (0, 0, 0, padding)).to(self.device), bias)
-
-
-def load(
-    path: str | Path, revision: str | None, device: torch.device, dtype: torch.dtype, adapter: Adapter | None = None
-) -> tuple[Llama, Any]:
-    """Load a model in transformers' layout.
-
-    Parameters
-    ----------
-    path : str or Path
-        A folder, or a hub id.
-    revision : str or None
-        Of a hub id.
-    device : torch.device
-    dtype : torch.dtype
-        float32 or bfloat16.
-    adapter : Adapter, optional
-        Merged into the weights.
-
-    Returns
-    -------
-    tuple of (Llama, transformers.PreTrainedConfig)
-
-    Raises
-    ------
-    InputError
-        If files are missing or unreadable, or the architecture is not supported.
-    """
-    from transformers import AutoConfig, AutoModelForCausalLM  # 2 s: only where a model is loaded
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    if Path(path).is_dir():
-        require_whole(Path(path), embedded=True)
-    try:  # neither code of the checkpoint nor pickled weights: without these options transformers would ask, or load
-        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
-        _check(config, path)
-        if Path(path).is_dir():
-            _require_weights(config, Path(path))
-        model, info = AutoModelForCausalLM.from_pretrained(
-            path,
-            revision=revision,
-            config=config,
-            dtype=dtype,
-            output_loading_info=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-        )
-    except InputError:
-        raise
-    except Exception as error:  # safetensors and tokenizers raise errors of their own kinds
-        raise InputError(
-            f"{path}: cannot load a model from here ({error})",
-            "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
-        ) from error
-    if info["missing_keys"]:
-        raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
-    if adapter:
-        adapter.require_fits(Path(path))
-        model = _merged(model, adapter)
-    return Llama(model, device), config
-
-
-def _require_weights(config: Any, folder: Path) -> None:
-    """Compare the tensors of the model with the headers of the weight files, before it takes any memory.
-
-    A size that config.json does not give is transformers' default, that of a model of seven billion parameters.
-    """
-    from transformers import AutoModelForCausalLM
-
-    held = {name: shape for path in sorted(folder.glob("*.safetensors")) for name, shape in shapes(path).items()}
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    if config.tie_word_embeddings:
-        wanted.pop("lm_head.weight", None)
-    found = {name: held.get(name, held.get(name.removeprefix("model."))) for name in wanted}
-    wrong = [name for name, shape in wanted.items() if found[name] != shape]
-    if not wrong:
-        return
-    name = next((name for name in wrong if found[name]), wrong[0])
-    what = f"have {name} of shape {found[name]} instead of" if found[name] else f"have no {name} of shape"
-    raise InputError(
-        f"{folder}: the weight files {what} {wanted[name]}; so {len(wrong)} of the {len(wanted)} tensors that "
-        "config.json describes are missing or of another shape",
-        "take config.json and *.safetensors from the same model; for a size that config.json does not give, "
-        "transformers takes that of a model of 7B",
-    )
-
-
-def _merged(model: Any, adapter: Adapter) -> Any:
-    """Return the model with an adapter added to its weights: the product is computed in float32."""
-    extras.require("peft")
-    from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
-    from safetensors.torch import load_file
-
-    try:
-        with_adapter = get_peft_model(model, LoraConfig.from_pretrained(str(adapter.folder)))
-        loaded = set_peft_model_state_dict(with_adapter, load_file(adapter.folder / WEIGHTS))
-        if loaded.unexpected_keys:
-            raise ValueError(f"its settings do not name {loaded.unexpected_keys[0]}")
-        return with_adapter.merge_and_unload(safe_merge=True)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{adapter.folder}: the adapter cannot be merged ({error})") from error
-
-
-def _check(config: Any, path: str | Path) -> None:
-    """Refuse models that the forward pass would compute wrongly."""
-    if config.model_type not in SUPPORTED:
-        raise InputError(
-            f"{path}: model type {config.model_type!r} is not supported by the embedded engine, only "
-            f"{', '.join(SUPPORTED)}",
-            "Set engine: vllm for other architectures.",
-        )
-    if config.hidden_act != "silu":
-        raise InputError(f"{path}: activation {config.hidden_act!r} is not supported, only 'silu'")
-    rope = config.rope_parameters["rope_type"]
-    if rope not in _STATIC_ROPE:
-        raise InputError(f"{path}: rope type {rope!r} is not supported, only {', '.join(_STATIC_ROPE)}")
-
-
-def _max_len(config: Any) -> int:
-    """Return the longest sequence on which every layer attends to all earlier tokens."""
-    window = getattr(config, "sliding_window", None)
-    return min(config.max_position_embeddings, window) if window else int(config.max_position_embeddings)
 
 
 def _pairs(head_dim: int) -> Tensor:
@@ -370,7 +216,8 @@ def _pairs(head_dim: int) -> Tensor:
     return torch.arange(head_dim).view(2, -1).t().flatten()
 
 
-def _rotations(rotary: Any, length: int, device: torch.device) -> Tensor:
-    """Return the rotation of each position as complex numbers, shape (length, head_dim / 2)."""
-    angles = torch.arange(length, dtype=torch.float32)[:, None] * rotary.inv_freq.float().cpu()
-    return torch.polar(torch.full_like(angles, float(rotary.attention_scaling)), angles).to(device)
+def _rotations(weights: Weights, device: torch.device) -> Tensor:
+    """Return the rotation of each position as complex numbers, shape (longest text, head_dim / 2)."""
+    positions = torch.arange(weights.shape.max_len, dtype=torch.float32)
+    angles = positions[:, None] * weights.inverse_frequencies.float().cpu()
+    return torch.polar(torch.full_like(angles, weights.attention_scaling), angles).to(device)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from searchlens.engines._llama import Shape
 from searchlens.engines._ragged import Tokens
+from searchlens.engines._weights import Shape
 
 Key = tuple[Tokens, Tokens]
 """A prompt and the tokens generated after it, () for the prompt itself."""

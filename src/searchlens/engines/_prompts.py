@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.engines._llama import Llama, Shape
+from searchlens.engines._llama import Llama
 from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias, occurrence, token_index
+from searchlens.engines._weights import Shape
 
 _UNUSED = 4  # drop prompts without rows once they are 1/4 of all: dropping copies the others, waiting wastes memory
 # All prompts of a batch are padded to the same number of rows: at most this multiple of the mean. A prompt with more

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.engines._llama import Llama, Shape
+from searchlens.engines._llama import Llama
 from searchlens.engines._prompts import Prompts
 from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias
+from searchlens.engines._weights import Shape
 
 _GROWTH = 16  # columns added at a time: more would spread the reads of a step over unused memory, fewer copy more often
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from searchlens.engines import _llama, sampler
-from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
+from searchlens.engines import _llama, _loading, sampler
+from searchlens.engines._checks import Bounds, at_most
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
@@ -139,7 +139,8 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         target = _device(device)
         with torch.inference_mode():
-            self._model, config = _llama.load(path, revision, target, _dtype(dtype), adapter)
+            weights, (self.bos_id, self.pad_id) = _loading.load(path, revision, _dtype(dtype), adapter)
+            self._model = _llama.Llama(weights, target)
         shape = self._model.shape
         self.device = str(target)
         self.repeatable = target.type == "cpu"
@@ -148,7 +149,6 @@ class TransformersEngine:
         self.vocab_size = shape.vocab
         self.max_model_len = at_most("max_model_len", max_model_len, shape.max_len)
         self.max_rows = _max_rows(max_rows, self._model, self.max_model_len)
-        self.bos_id, self.pad_id = special_ids(path, revision, config, load_tokenizer(path, revision))
         drawable = self.vocab_size - (self.pad_id is not None)
         self.bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
         on_cpu = target.type == "cpu"

@@ -1,0 +1,159 @@
+"""Checkpoints whose folder says everything that the embedded engine needs, in the words of transformers' version 5.
+
+They are read without transformers, which reads three thousand of its own source files when it is imported: seconds of
+every job on a network file system. A folder that leaves anything to a default, or has anything else, is not plain, and
+transformers loads it. The micro zoo's folders are plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+from searchlens.engines._weights import Shape, Weights
+from searchlens.store.checkpoints import EMBEDDED, shapes
+from searchlens.store.files import read_json
+
+_TOKENIZERS = (
+    "TokenizersBackend",
+    "PreTrainedTokenizerFast",
+)  # classes of transformers without defaults for these:
+_SPECIALS = ("bos_token", "eos_token", "pad_token")
+_NUMBERS = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
+    *("vocab_size", "max_position_embeddings"),
+)
+_ELSEWHERE = ("special_tokens_map.json", "added_tokens.json")  # more of a tokenizer than this reads
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFolder:
+    """A checkpoint's folder that needs no other library.
+
+    Attributes
+    ----------
+    folder : Path
+    config : mapping
+        Of config.json.
+    head_dim : int
+    bos_id, pad_id : int or None
+        As ``_checks.special_ids`` returns them.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    head_dim: int
+    bos_id: int | None
+    pad_id: int | None
+
+    @classmethod
+    def of(cls, folder: Path) -> PlainFolder | None:
+        """The folder if it is plain, else None. Its files are whole (``store.checkpoints.require_whole``)."""
+        config = read_json(folder / "config.json")
+        if not _is_plain(config) or [path.name for path in folder.glob("*.safetensors")] != ["model.safetensors"]:
+            return None
+        head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        if shapes(folder / "model.safetensors") != _tensors(config, head_dim):
+            return None
+        specials = _special_ids(folder, config)
+        return specials and cls(folder, config, head_dim, *specials)
+
+    def weights(self, dtype: torch.dtype) -> Weights:
+        """Read the weights, as numbers of a type."""
+        config, loaded = self.config, load_file(self.folder / "model.safetensors")
+        # Copies, because the tensors of the file change with the file.
+        tensors = {name: loaded.pop(name).to(dtype, copy=True) for name in list(loaded)}
+        if config["tie_word_embeddings"]:
+            tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+        steps = torch.arange(0, self.head_dim, 2, dtype=torch.int64).float() / self.head_dim
+        shape = Shape(
+            layers=config["num_hidden_layers"],
+            hidden=config["hidden_size"],
+            heads=config["num_attention_heads"],
+            kv_heads=config["num_key_value_heads"],
+            head_dim=self.head_dim,
+            vocab=config["vocab_size"],
+            max_len=config["max_position_embeddings"],
+        )
+        theta = config["rope_parameters"]["rope_theta"]
+        return Weights(shape, float(config["rms_norm_eps"]), tensors, 1.0 / theta**steps, 1.0)
+
+
+def _is_plain(config: Mapping[str, Any]) -> bool:
+    """Whether config.json gives every size, and asks for nothing but the usual forward pass."""
+    rope = config.get("rope_parameters")
+    return (
+        config.get("model_type") in EMBEDDED
+        and config.get("hidden_act") == "silu"
+        and all(type(config.get(key)) is int and config[key] > 0 for key in _NUMBERS)
+        and type(config.get("rms_norm_eps")) is float
+        and type(config.get("tie_word_embeddings")) is bool
+        and isinstance(rope, Mapping)
+        and rope.keys() == {"rope_theta", "rope_type"}
+        and rope["rope_type"] == "default"
+        and type(rope["rope_theta"]) in (int, float)
+        and (config["model_type"] == "llama" or config.get("sliding_window", 0) is None)
+        and set(config.get("layer_types") or ()) <= {"full_attention"}
+        and ("head_dim" in config or config["model_type"] != "qwen3")
+        and not any(config.get(key) for key in ("quantization_config", "auto_map", "rope_scaling"))
+        and not config.keys() & {"rope_theta", "partial_rotary_factor"}
+    )
+
+
+def _tensors(config: Mapping[str, Any], head_dim: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors of a model with this configuration."""
+    hidden, between, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    queries, keys = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (queries, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, queries),
+        "mlp.gate_proj.weight": (between, hidden),
+        "mlp.up_proj.weight": (between, hidden),
+        "mlp.down_proj.weight": (hidden, between),
+    }
+    if config["model_type"] == "qwen2":
+        layer |= {f"self_attn.{name}_proj.bias": (size,) for name, size in (("q", queries), ("k", keys), ("v", keys))}
+    if config["model_type"] == "qwen3":
+        layer |= {f"self_attn.{name}_norm.weight": (head_dim,) for name in ("q", "k")}
+    tensors = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
+    if not config["tie_word_embeddings"]:
+        tensors["lm_head.weight"] = (vocab, hidden)
+    for number in range(config["num_hidden_layers"]):
+        tensors |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
+    return tensors
+
+
+def _special_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int | None, int | None] | None:
+    """Ids of BOS and pad; None if the tokenizer's files leave them, or EOS, to transformers."""
+    paths = [folder / name for name in ("tokenizer.json", "tokenizer_config.json")]
+    if not all(path.exists() for path in paths) or any((folder / name).exists() for name in _ELSEWHERE):
+        return None
+    settings = read_json(paths[1])
+    is_said = settings.get("tokenizer_class") in _TOKENIZERS or set(_SPECIALS) <= settings.keys()
+    if not is_said or "added_tokens_decoder" in settings:
+        return None
+    names = [settings.get(name) for name in _SPECIALS]
+    if not all(name is None or isinstance(name, str) for name in names):
+        return None
+    tokenizer = Tokenizer.from_file(str(paths[0]))
+    ids = [None if name is None else tokenizer.token_to_id(name) for name in names]
+    if any(name is not None and token is None for name, token in zip(names, ids, strict=True)):
+        return None
+    bos, eos, pad = ids
+    generation = folder / "generation_config.json"
+    ends: set[int | None] = {eos}
+    for source in (config, read_json(generation) if generation.exists() else {}):
+        end = source.get("eos_token_id")
+        ends.update(end if isinstance(end, list) else [end])
+    pad = config.get("pad_token_id") if pad is None else pad
+    return bos, None if pad in ends else pad

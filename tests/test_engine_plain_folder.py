@@ -1,0 +1,132 @@
+"""Checkpoints that are read without transformers: to the bit what it reads, and only if they leave nothing out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from searchlens.engines import _loading  # noqa: E402
+from searchlens.engines._checks import load_tokenizer, special_ids  # noqa: E402
+from searchlens.engines._plain_folder import PlainFolder  # noqa: E402
+from test_engine_contract import save  # noqa: E402
+
+ZOO = Path(__file__).parents[1] / "resources/zoo"
+FOLDERS = sorted(path.parent for path in ZOO.rglob("model.safetensors"))
+
+
+def check_same(folder: Path, dtype: Any) -> None:
+    """Every number that is read equals what transformers reads, to the bit."""
+    plain = PlainFolder.of(folder)
+    assert plain is not None, folder
+    ours = plain.weights(dtype)
+    theirs, config = _loading._by_transformers(folder, None, dtype, None)
+    assert ours.shape == theirs.shape
+    assert ours.eps == theirs.eps
+    assert ours.attention_scaling == theirs.attention_scaling
+    assert torch.equal(ours.inverse_frequencies, theirs.inverse_frequencies)
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    for name, tensor in ours.tensors.items():
+        assert tensor.dtype == theirs.tensors[name].dtype == dtype
+        assert torch.equal(tensor, theirs.tensors[name]), name
+    head, embedding = (ours.tensors[name] for name in ("lm_head.weight", "model.embed_tokens.weight"))
+    tied = theirs.tensors["lm_head.weight"].data_ptr() == theirs.tensors["model.embed_tokens.weight"].data_ptr()
+    assert (head.data_ptr() == embedding.data_ptr()) == tied
+    assert (plain.bos_id, plain.pad_id) == special_ids(folder, None, config, load_tokenizer(folder, None))
+
+
+@pytest.mark.parametrize("name", [str(path.relative_to(ZOO)) for path in FOLDERS])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_zoo_is_read_as_transformers_reads_it(name: str, dtype: str) -> None:
+    """Protects every text and log-probability of the micro zoo, and the start of its jobs, as all of it is plain."""
+    check_same(ZOO / name, getattr(torch, dtype))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkpoint with weights of its own for the head, as transformers writes it."""
+    return save(tmp_path / "model")
+
+
+def test_a_folder_that_transformers_wrote_is_plain(folder: Path) -> None:
+    """Protects BOS, and models whose head is not the embedding."""
+    check_same(folder, torch.float32)
+    assert PlainFolder.of(folder).bos_id == 1  # type: ignore[union-attr]
+
+
+def in_json(name: str, **changes: Any) -> Callable[[Path], None]:
+    """Change keys of a file; None removes one."""
+
+    def change(folder: Path) -> None:
+        path = folder / name
+        content = {**json.loads(path.read_text()), **changes}
+        path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+
+    return change
+
+
+def in_weights(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def changed(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors")
+
+    return changed
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "other rotations": in_json(
+        "config.json", rope_parameters={"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0}
+    ),
+    "rotations by default": in_json("config.json", rope_parameters=...),
+    "a sliding window": in_json("config.json", sliding_window=64, use_sliding_window=True),
+    "a window by default": in_json("config.json", sliding_window=...),
+    "a size by default": in_json("config.json", num_key_value_heads=...),
+    "another activation": in_json("config.json", hidden_act="gelu"),
+    "another architecture": in_json("config.json", model_type="gemma"),
+    "quantised": in_json("config.json", quantization_config={"quant_method": "fp8"}),
+    "code of its own": in_json("config.json", auto_map={"AutoConfig": "mine.Config"}),
+    "special tokens by default": in_json("tokenizer_config.json", tokenizer_class="LlamaTokenizer", bos_token=...),
+    "a special token that is none": in_json("tokenizer_config.json", pad_token="<none>"),
+    "a special token with settings": in_json("tokenizer_config.json", eos_token={"content": "<eos>"}),
+    "more special tokens": lambda folder: (folder / "special_tokens_map.json").write_text("{}") and None,
+    "no tokenizer settings": lambda folder: (folder / "tokenizer_config.json").unlink(),
+    "weights in two files": lambda folder: save_file({"x": torch.ones(1)}, folder / "more.safetensors"),
+    "a tensor too many": in_weights(lambda tensors: tensors.update(x=torch.ones(1))),
+    "a tensor too few": in_weights(lambda tensors: tensors.pop("model.norm.weight")),
+    "a tensor of another shape": in_weights(lambda tensors: tensors.update({"model.norm.weight": torch.ones(3)})),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_anything_else_is_left_to_transformers(folder: Path, what: str) -> None:
+    """Protects against a second opinion on what a checkpoint means: nothing is guessed here."""
+    assert PlainFolder.of(folder) is not None
+    CHANGES[what](folder)
+    assert PlainFolder.of(folder) is None
+
+
+def test_a_job_on_the_zoo_does_without_transformers() -> None:
+    """Protects the start of jobs, in a process of its own."""
+    code = (
+        "import sys\n"
+        "from searchlens import generate\n"
+        "from searchlens.engines.base import Request, Sampling, complete\n"
+        "from searchlens.engines.transformers import TransformersEngine\n"
+        f"engine = TransformersEngine({str(ZOO / 'micro-1m-base')!r}, device='cpu', max_rows=4, threads=1)\n"
+        "((_, done),) = complete(engine, [Request((5, 6), Sampling(), 1, 4, ())])\n"
+        "assert len(done.tokens) == 4\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'transformers'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
