@@ -33,7 +33,7 @@ def schema() -> dict[str, Any]:
 
 def schema_text() -> str:
     """The generated file ``workflow/schemas/config.schema.json``."""
-    return json.dumps(schema(), indent=1) + "\n"
+    return json.dumps(schema(), indent=0) + "\n"
 
 
 def resolve(node: Node) -> Node:
