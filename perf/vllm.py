@@ -279,7 +279,7 @@ def steady(name: str, searches: Iterator[tuple[int, Search]], engine: Engine, wa
             break
     spans = watched.spans[first:]
     drawn = sum(span.steps * min(span.requests, engine.max_rows) for span in spans)
-    return _line(name, replace(usage, generated=drawn), returned, watched, spans)
+    return _line(name, usage._replace(generated=drawn), returned, watched, spans)
 
 
 def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> Line:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -145,7 +144,7 @@ def test_token_beam_is_that_of_transformers(width: int, penalty: float, stops: t
     """Texts, their order and their scores, with one stop token and with several."""
     mine = policy("beam", width=width, length_penalty=penalty)
     for prompt in PROMPTS:
-        candidates = found(replace(TASK, prompt=prompt, max_tokens=10, stop_ids=stops), mine, OneForward())
+        candidates = found(TASK._replace(prompt=prompt, max_tokens=10, stop_ids=stops), mine, OneForward())
         expected, scores = generate(prompt, width, penalty, stops, 10)
         assert texts(candidates) == expected
         assert [one.score for one in candidates] == pytest.approx(scores, abs=1e-4)
@@ -158,7 +157,7 @@ def test_token_beam_on_the_embedded_engine(tmp_path: Path) -> None:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
     mine = policy("beam", width=4, length_penalty=0.0)
-    tasks = [replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,)) for prompt in PROMPTS]
+    tasks = [TASK._replace(prompt=prompt, max_tokens=10, stop_ids=(20,)) for prompt in PROMPTS]
     controllers = [(task.prompt, mine.controller.search(task, mine, evaluator(mine.evaluator))) for task in tasks]
     results = dict(run(controllers, TransformersEngine(tmp_path)))
     for prompt in PROMPTS:
@@ -172,7 +171,7 @@ def test_comparison_meets_both_kinds_of_end() -> None:
     kinds, searches = set(), set()
     for prompt, penalty in product(PROMPTS, (0.0, 1.0)):
         engine = OneForward()
-        task = replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,))
+        task = TASK._replace(prompt=prompt, max_tokens=10, stop_ids=(20,))
         candidates = found(task, policy("beam", width=4, length_penalty=penalty), engine)
         kinds |= {(one.finish, len(one.tokens) == 10) for one in candidates}
         searches.add(engine.longest == 9)
@@ -183,7 +182,7 @@ def test_comparison_meets_both_kinds_of_end() -> None:
 def test_beam_of_one_is_greedy() -> None:
     """With one path and its runner-up, the first end of the most likely path is the end."""
     for prompt in PROMPTS:
-        task = replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,))
+        task = TASK._replace(prompt=prompt, max_tokens=10, stop_ids=(20,))
         (one,) = found(task, policy("beam", width=1, length_penalty=0.0), OneForward())
         greedy: tuple[int, ...] = ()
         while len(greedy) < 10 and greedy[-1:] != (20,):
@@ -195,7 +194,7 @@ def test_beam_of_one_is_greedy() -> None:
 def test_wide_beam_finds_the_most_likely_texts() -> None:
     """Wide enough to hold every text of two tokens, the beam is exact enumeration."""
     model = ToyModel.random(1, vocab_size=60, scale=2.0)
-    task = replace(TASK, max_tokens=2)
+    task = TASK._replace(max_tokens=2)
     exact = enumerate_texts(model, task.prompt, 2)
     candidates = found(task, policy("beam", width=30, length_penalty=0.0), ToyEngine(model))
     best = sorted(exact.items(), key=lambda one: -one[1])[:30]
@@ -223,7 +222,7 @@ def test_candidates_of_a_token_beam() -> None:
 def test_token_beam_is_the_same_whatever_the_seed() -> None:
     """Only a seedless search may be read as one result."""
     model, mine = ToyModel.random(2, vocab_size=12), policy("beam")
-    first, second = (texts(found(replace(TASK, seed=seed), mine, ToyEngine(model))) for seed in (1, 2))
+    first, second = (texts(found(TASK._replace(seed=seed), mine, ToyEngine(model))) for seed in (1, 2))
     assert first == second
 
 
@@ -236,7 +235,7 @@ def test_beam_wider_than_the_vocabulary_is_refused() -> None:
     impossible = model.logits.copy()
     impossible[..., 4] = -np.inf
     with pytest.raises(InputError, match="can draw only 4"):
-        found(replace(TASK, stop_ids=(EOS, 2)), policy("beam", width=2), ToyEngine(ToyModel(impossible)))
+        found(TASK._replace(stop_ids=(EOS, 2)), policy("beam", width=2), ToyEngine(ToyModel(impossible)))
 
 
 @pytest.mark.parametrize(("width", "expand", "depth"), [(4, 4, 3), (8, 2, 4), (6, 3, 1), (4, 1, 3)])
@@ -244,7 +243,7 @@ def test_beam_wider_than_the_vocabulary_is_refused() -> None:
 def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int, depth: int, diverse: str) -> None:
     """The same tokens under the same draws, for many runs at once on one engine."""
     model = ToyModel.random(width, vocab_size=6, eos=-0.5)
-    tasks = [replace(TASK, seed=seed) for seed in range(8)]
+    tasks = [TASK._replace(seed=seed) for seed in range(8)]
     mine = policy("step_beam", width=width, expand=expand, depth=depth, diverse=diverse)
     controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=23)))

@@ -194,7 +194,7 @@ def fork_model(**forks: float) -> ToyModel:
 
 
 def counting(max_tokens: int = 16, mask: object = None) -> Task:
-    return replace(make_task(0, max_tokens, mask), prompt=(EOS, EOS))
+    return make_task(0, max_tokens, mask)._replace(prompt=(EOS, EOS))
 
 
 def branches(engine: ToyEngine, roots: int = 1) -> list[Request]:

@@ -7,7 +7,6 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import fields, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -219,7 +218,7 @@ def ids(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split()))
 
 
-ASKED = replace(TASK, max_tokens=10, encode=ids)
+ASKED = TASK._replace(max_tokens=10, encode=ids)
 QUESTION: dict[str, Any] = {"question": "2 4", "right": "5", "wrong": "3"}
 
 
@@ -295,7 +294,7 @@ def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(control
         p = np.exp(model.logprobs[tokens[-1], 4])
         return round(float(p[5] / (p[5] + p[3])), 5)  # texts that end alike tie, as in the search
 
-    tasks = [replace(ASKED, seed=seed) for seed in range(8)]
+    tasks = [ASKED._replace(seed=seed) for seed in range(8)]
     results = dict(run([(i, start(task, mine)) for i, task in enumerate(tasks)], ToyEngine(model)))
     for i, task in enumerate(tasks):
         expected = one_by_one(reference.search(task, mine, judged), plain_draw(model, task.prompt, mine.local))
@@ -381,7 +380,7 @@ def test_verifier_over_http_sees_question_and_texts_alone(server: Callable[..., 
     assert found == [1.0, 0.5, -2.0, 0.0]
     assert heard == [{"prompt": "3 2", "texts": ["3 1", "2 0", "3 3 2 2 2 2", ""]}]
     known = {"prompt", "seed", "max_tokens", "stop_ids", "step_ids", "decode", "answer"}
-    assert {field.name for field in fields(Task)} == known | {"check_every", "stop_texts", "encode", "note"}
+    assert {*Task._fields} == known | {"check_every", "stop_texts", "encode", "note"}
 
 
 @pytest.mark.parametrize(

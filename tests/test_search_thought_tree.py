@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
 def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth: int) -> None:
     """Under the same draws, for many runs at once on one engine."""
     model = ToyModel.random(b, vocab_size=6, eos=-0.5)
-    tasks = [replace(TASK, seed=seed) for seed in range(10)]
+    tasks = [TASK._replace(seed=seed) for seed in range(10)]
     mine = policy(width=b, children=k, depth=depth)
     controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=17)))
@@ -78,7 +77,7 @@ def test_what_is_returned() -> None:
     """Finished texts within the limit, with the probabilities of every token, `width` of them, best first."""
     model = ToyModel.random(7, vocab_size=6, eos=-1.0)
     for seed in range(20):
-        task = replace(TASK, seed=seed)
+        task = TASK._replace(seed=seed)
         candidates = found(task, policy(width=4, children=3), ToyEngine(model))
         assert len(candidates) == 4
         scores = [one.score for one in candidates]
@@ -143,7 +142,7 @@ def test_an_ended_path_competes_and_can_be_displaced() -> None:
     model = ToyModel.random(3, vocab_size=6, eos=-0.5)
     longer = Verifier(lambda _, shown: [len(text) for text in shown], "longest")
     shorter = Verifier(lambda _, shown: [-len(text) for text in shown], "shortest")
-    task = replace(TASK, decode=lambda tokens: "x" * len(tokens))
+    task = TASK._replace(decode=lambda tokens: "x" * len(tokens))
     mine = policy(width=2, children=4, depth=5)
     long = found(task, mine, ToyEngine(model), longer)
     short = found(task, mine, ToyEngine(model), shorter)

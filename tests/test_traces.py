@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ def drawn(task: Task, policy: Policy, seed: int) -> tuple[Result, ToyEngine]:
 def recorded(task: Task, policy: Policy, seed: int, limit: int = 10**6) -> tuple[Result, ToyEngine, pl.DataFrame]:
     """As ``drawn``, with the rows of the record; what they say of costs is the recorder's own count."""
     engine, recorder = ToyEngine(model_of(seed)), Recorder(letters, limit)
-    ((_, outcome),) = run([(0, recorder.watch(started(replace(task, note=recorder.note), policy)))], engine)
+    ((_, outcome),) = run([(0, recorder.watch(started(task._replace(note=recorder.note), policy)))], engine)
     assert isinstance(outcome, Result), outcome
     recorder.finish(outcome.candidates)
     rows = [{"question": 0, "id": "q0", "run": 0, "row": i, **row} for i, row in enumerate(recorder.rows)]
@@ -393,7 +392,7 @@ def test_a_wrong_note_ends_the_record_and_not_the_search(values: dict[str, Any])
         return [task.empty.extend(reply, "length").candidate(0.0)]
 
     recorder = Recorder(letters, 10**6)
-    search = noting(replace(task_of(0), note=recorder.note))
+    search = noting(task_of(0)._replace(note=recorder.note))
     ((_, outcome),) = run([(0, recorder.watch(search))], ToyEngine(model_of(0)))
     assert isinstance(outcome, Result)
     rows = trace_rows(recorder, outcome, (0, "q0", 0), 1)
@@ -409,7 +408,7 @@ def test_a_failed_search_says_why_and_what_it_cost() -> None:
 
     recorder = Recorder(letters, 10**6)
     ((_, outcome),) = run(
-        [(0, recorder.watch(failing(replace(task_of(0), note=recorder.note))))], ToyEngine(model_of(0))
+        [(0, recorder.watch(failing(task_of(0)._replace(note=recorder.note))))], ToyEngine(model_of(0))
     )
     assert isinstance(outcome, Failure)
     rows = trace_rows(recorder, outcome, (0, "q0", 0), 1)

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from searchlens.engines.base import Given, Request
 from searchlens.errors import InputError
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
+
+class _Flaw(NamedTuple):
+    """What is wrong, and what may help."""
+
+    what: str
+    hint: str = ""
+
+
+@lru_cache(4096)  # many requests have the same prompt, and nothing else of a check takes as long
+def _prompt_flaw(prompt: tuple[int, ...], vocab_size: int, bos_id: int | None) -> _Flaw | None:
+    if not prompt:
+        return _Flaw("the prompt is empty")
+    if flaw := _id_flaw("prompt", prompt, vocab_size):
+        return flaw
+    if bos_id is not None and prompt.count(bos_id) > 1:
+        return _Flaw(
+            f"the prompt has the BOS token {bos_id} {prompt.count(bos_id)} times",
+            "A template that writes BOS must be tokenised without special tokens.",
+        )
+    return None
+
+
+def _id_flaw(name: str, tokens: tuple[int, ...], vocab_size: int) -> _Flaw | None:
+    if not tokens or (min(tokens) >= 0 and max(tokens) < vocab_size):
+        return None
+    return _Flaw(
+        f"the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
+        f"but ids go from 0 to {vocab_size - 1}",
+        "Use the tokenizer of this model.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +74,11 @@ class Bounds:
             If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
             BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
-        where = f"Request {request_id}"
-        self._check_prompt(where, request.prompt)
-        self._check_ids(where, "prefix", request.prefix)
+        self._require("Request", request_id, _prompt_flaw(request.prompt, self.vocab_size, self.bos_id))
+        self._require("Request", request_id, _id_flaw("prefix", request.prefix, self.vocab_size))
         if not 0 <= request.top <= self.drawable:
-            raise InputError(f"{where}: top is {request.top}; allowed is 0 to {self.drawable}, the vocabulary")
+            limits = f"0 to {self.drawable}, the vocabulary"
+            raise InputError(f"Request {request_id}: top is {request.top}; allowed is {limits}")
         self._check_length(request_id, request)
 
     def check_given(self, number: int, text: Given) -> None:
@@ -58,9 +90,9 @@ class Bounds:
             If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
             they do not fit together.
         """
+        self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size, self.bos_id))
+        self._require("Text", number, _id_flaw("text", text.tokens, self.vocab_size))
         where = f"Text {number}"
-        self._check_prompt(where, text.prompt)
-        self._check_ids(where, "text", text.tokens)
         if not text.tokens:
             raise InputError(f"{where}: it has no tokens after its prompt")
         needed = len(text.prompt) + len(text.tokens)
@@ -71,23 +103,10 @@ class Bounds:
                 "Leave the text out; neither prompts nor texts are cut.",
             )
 
-    def _check_prompt(self, where: str, prompt: tuple[int, ...]) -> None:
-        if not prompt:
-            raise InputError(f"{where}: the prompt is empty")
-        self._check_ids(where, "prompt", prompt)
-        if self.bos_id is not None and prompt.count(self.bos_id) > 1:
-            raise InputError(
-                f"{where}: the prompt has the BOS token {self.bos_id} {prompt.count(self.bos_id)} times",
-                "A template that writes BOS must be tokenised without special tokens.",
-            )
-
-    def _check_ids(self, where: str, name: str, tokens: tuple[int, ...]) -> None:
-        if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab_size):
-            raise InputError(
-                f"{where}: the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
-                f"but ids go from 0 to {self.vocab_size - 1}",
-                "Use the tokenizer of this model.",
-            )
+    @staticmethod
+    def _require(kind: str, number: int, flaw: _Flaw | None) -> None:
+        if flaw:
+            raise InputError(f"{kind} {number}: {flaw.what}", flaw.hint)
 
     def _check_length(self, request_id: int, request: Request) -> None:
         if request.max_tokens < 1:

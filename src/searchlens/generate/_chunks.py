@@ -132,8 +132,9 @@ def _content(frame: pl.DataFrame) -> str:
     """sha256 of the samples of a chunk: no sidecar would notice a bit that changed before its shard is published."""
     content = hashlib.sha256()
     for column in frame:
-        content.update(column.is_null().to_numpy().tobytes())
-        values = column.drop_nulls()
+        missing = column.null_count()
+        content.update(column.is_null().to_numpy().tobytes() if missing else bytes(len(column)))
+        values = column.drop_nulls() if missing else column
         if isinstance(values.dtype, pl.List):
             content.update(values.list.len().to_numpy().tobytes())
             values = values.explode().drop_nulls()

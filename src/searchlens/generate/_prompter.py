@@ -81,7 +81,7 @@ class Prompter:
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return one text without special tokens."""
-        return self.decode([tokens])[0]
+        return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def end(self, tokens: Sequence[int], text: str) -> End | None:
         """Return where a stop text of the template ends a text, None if the text contains none."""

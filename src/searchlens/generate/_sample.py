@@ -20,6 +20,7 @@ from searchlens import policies, seeds
 from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, ChunkSamples
+from searchlens.generate._flaws import checked
 from searchlens.generate._job import Job
 from searchlens.generate._recorded import trace_rows
 from searchlens.generate._stops import cut
@@ -155,6 +156,7 @@ class _RunningChunk:
         All its searches.
     unfinished : int
         Searches that have not ended.
+    ended : list of (question, run, Outcome)
     usage, new_usage : Usage
         Of its ended searches, until and since costs were last shared out.
     seconds, steps : float
@@ -168,8 +170,7 @@ class _RunningChunk:
         first, last = chunk.start // self.policy.width, -(-chunk.stop // self.policy.width)
         self.keys = [(q, run_) for q in range(chunk.first, chunk.last) for run_ in range(first, last)]
         self.unfinished = len(self.keys)
-        self.found: list[_Sample] = []
-        self.failures: list[tuple[int, int, str]] = []
+        self.ended: list[tuple[int, int, Outcome]] = []
         self.traced = job.traced(chunk.generation)
         self.recorders: dict[tuple[int, int], Recorder] = {}
         self.traces: list[pl.DataFrame] = []
@@ -209,15 +210,12 @@ class _RunningChunk:
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
         """Add the outcome of a run."""
         self.unfinished -= 1
-        outcome = _check(outcome, self.policy, self.job.engine.vocab_size)
         self.new_usage += outcome.usage
-        if isinstance(outcome, Failure):
-            self.failures.append((question, run_, outcome.reason))
         if recorder := self.recorders.pop((question, run_), None):
+            (outcome,) = checked([outcome], self.policy, self.job.engine.vocab_size)
             name = self.job.questions[question].id
             self.traces.append(trace_rows(recorder, outcome, (question, name, run_), self.policy.width))
-        found = _samples(self.job, question, run_, outcome, self.policy)
-        self.found += [each for each in found if self.chunk.start <= each.sample < self.chunk.stop]
+        self.ended.append((question, run_, outcome))
 
     def samples(self) -> ChunkSamples:
         """Return the samples, by question, then sample.
@@ -227,8 +225,12 @@ class _RunningChunk:
         JobError
             Too many searches failed.
         """
-        self._report_failures()
-        frame = _frame(sorted(self.found, key=itemgetter(0, 1)))
+        self.ended.sort(key=itemgetter(0, 1))
+        outcomes = checked([outcome for *_, outcome in self.ended], self.policy, self.job.engine.vocab_size)
+        runs = [(question, run_, outcome) for (question, run_, _), outcome in zip(self.ended, outcomes, strict=True)]
+        self._report_failures(runs)
+        found = (each for run_ in runs for each in _samples(self.job, *run_, self.policy))
+        frame = _frame([each for each in found if self.chunk.start <= each.sample < self.chunk.stop])
         hardware = self.job.hardware
         gpus = hardware.device_count if hardware.device.startswith("cuda") else 0
         costs = replace(
@@ -242,78 +244,47 @@ class _RunningChunk:
         trace = pl.concat(self.traces).sort("question", "run", "row") if self.traces else None
         return ChunkSamples(frame, self.steps, costs, trace)
 
-    def _report_failures(self) -> None:
+    def _report_failures(self, runs: Sequence[tuple[int, int, Outcome]]) -> None:
         """Log failed searches; end the job if there are too many to count them as unsolved."""
-        if not self.failures:
+        failures = [(q, run_, outcome.reason) for q, run_, outcome in runs if isinstance(outcome, Failure)]
+        if not failures:
             return
         job, names = self.job, self.chunk.generation.policies
-        q, run_, reason = min(self.failures)
+        q, run_, reason = failures[0]
         example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
-        if len(self.failures) > job.grid.config["failed_share"] * len(self.keys):
-            raise JobError(f"{len(self.failures)} searches of {', '.join(names)} failed; {example}")
-        log.warning("%d searches of %s failed and count as unsolved; %s", len(self.failures), names, example)
+        if len(failures) > job.grid.config["failed_share"] * len(self.keys):
+            raise JobError(f"{len(failures)} searches of {', '.join(names)} failed; {example}")
+        log.warning("%d searches of %s failed and count as unsolved; %s", len(failures), names, example)
 
 
-def _check(outcome: Outcome, policy: policies.Policy, vocab_size: int) -> Outcome:
-    """Return the outcome of a run; a failure if its controller, which may be a user's own, returned invalid samples."""
-    if isinstance(outcome, Failure):
-        return outcome
-    flaw = _flaw(outcome.candidates, policy.width, vocab_size)
-    return Failure(f"controller {policy.controller.name} returned {flaw}", outcome.usage) if flaw else outcome
+def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: policies.Policy) -> Iterator[_Sample]:
+    """Yield the samples of a run, one per candidate; those of a failed run are empty and have the reason.
 
-
-def _flaw(result: object, width: int, vocab_size: int) -> str | None:
-    """Return what is wrong with the result of a search, None if it is valid."""
-    if not isinstance(result, list) or not all(isinstance(candidate, Candidate) for candidate in result):
-        return f"{result!r:.200}, not a list of candidates"
-    if len(result) != width:
-        return f"{len(result)} candidates, it should return {width}"
-    return next((flaw for candidate in result if (flaw := _candidate_flaw(candidate, vocab_size))), None)
-
-
-def _candidate_flaw(candidate: Candidate, vocab_size: int) -> str | None:
-    tokens = candidate.tokens
-    if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or not len(tokens) or tokens.dtype.kind not in "iu":
-        return f"a candidate with tokens {tokens!r:.200}, no array of ids"
-    if tokens.min() < 0 or tokens.max() >= vocab_size:
-        outside = tokens.min() if tokens.min() < 0 else tokens.max()
-        return f"a candidate with token id {outside}, but ids go from 0 to {vocab_size - 1}"
-    for name in ("logprobs", "sampling_logprobs"):
-        if np.shape(getattr(candidate, name)) != tokens.shape:
-            return f"a candidate of {len(tokens)} tokens with {name} of shape {np.shape(getattr(candidate, name))}"
-        if np.isnan(getattr(candidate, name)).any():
-            return f"a candidate with {name} that are not numbers"
-    if not math.isfinite(candidate.score):
-        return f"a candidate with score {candidate.score}"
-    return None
-
-
-def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: policies.Policy) -> list[_Sample]:
-    """Return the samples of a run, one per candidate; those of a failed run are empty and have the reason."""
-    name, first = job.questions[question].id, run_ * policy.width
-    places = [(question, sample_, name, run_) for sample_ in range(first, first + policy.width)]
+    What the run took stands in its first sample.
+    """
+    name, number = job.questions[question].id, run_ * policy.width
+    taken = outcome.usage.generated, outcome.usage.requests
     if isinstance(outcome, Failure):
         nothing, reason = np.zeros(0, np.int32), json.dumps({"failed": outcome.reason})
         arrays = nothing, nothing.astype(np.float32), nothing.astype(np.float32)
-        found = [_Sample(*place, "", *arrays, -math.inf, "failed", details=reason) for place in places]
-    else:
-        tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
-        texts = job.prompter.decode(tokens)
-        ends = [job.prompter.end(ids, text) for ids, text in zip(tokens, texts, strict=True)]
-        found = [
-            _sample(place, cut(candidate, end.length, policy.evaluator.name), end.text)
-            if end
-            else _sample(place, candidate, text)
-            for place, candidate, text, end in zip(places, outcome.candidates, texts, ends, strict=True)
-        ]
-    usage = outcome.usage
-    return [found[0]._replace(generated=usage.generated, requests=usage.requests), *found[1:]]
+        for sample_ in range(number, number + policy.width):
+            yield _Sample(question, sample_, name, run_, "", *arrays, -math.inf, "failed", *taken, reason)
+            taken = 0, 0
+        return
+    for sample_, candidate in enumerate(outcome.candidates, number):
+        kept, text = _ended(job, candidate, policy)
+        arrays = kept.tokens, kept.logprobs, kept.sampling_logprobs
+        details = json.dumps(dict(kept.details), sort_keys=True) if kept.details else None
+        yield _Sample(question, sample_, name, run_, text, *arrays, kept.score, kept.finish, *taken, details)
+        taken = 0, 0
 
 
-def _sample(place: tuple[int, int, str, int], candidate: Candidate, text: str) -> _Sample:
-    details = json.dumps(dict(candidate.details), sort_keys=True) if candidate.details else None
-    arrays = candidate.tokens, candidate.logprobs, candidate.sampling_logprobs
-    return _Sample(*place, text, *arrays, candidate.score, candidate.finish, details=details)
+def _ended(job: Job, candidate: Candidate, policy: policies.Policy) -> tuple[Candidate, str]:
+    """Return a candidate up to a stop text, and what it says before that."""
+    tokens = candidate.tokens.tolist()
+    text = job.prompter.text(tokens)
+    end = job.prompter.end(tokens, text)
+    return (cut(candidate, end.length, policy.evaluator.name), end.text) if end else (candidate, text)
 
 
 def _frame(found: Sequence[_Sample]) -> pl.DataFrame:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from heapq import heappop, heappush
 
 from searchlens.engines.base import Completion, Engine, Request, RequestError
 
@@ -87,16 +86,17 @@ class Admission:
 
     def hold(self, request_id: int, request: Request) -> None:
         """Take a request in; ids grow."""
-        heappush(self._held, (request.priority, request_id, request))
+        self._held.append((request.priority, request_id, request))
 
     def admit(self) -> None:
         """Give the engine the requests that need not wait any longer."""
         ready = len(self._held) if self._most is None else min(len(self._held), self._most - self.running)
         if ready < min(self._trials.size, 1 + self.running // HELD_SHARE):
             return
-        for _ in range(ready):
-            _, request_id, request = heappop(self._held)
+        self._held.sort()
+        for _, request_id, request in self._held[:ready]:
             self._engine.add(request_id, request)
+        del self._held[:ready]
         self.running += ready
 
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:

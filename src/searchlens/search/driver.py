@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.errors import InputError
@@ -45,8 +45,7 @@ class Limits:
     generated: int = 2_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What one search has cost.
 
     Attributes
@@ -63,7 +62,7 @@ class Usage:
     prefilled: int = 0
     reused: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
         return Usage(
             self.requests + other.requests,
             self.generated + other.generated,
@@ -72,8 +71,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A search that ended.
 
     Attributes
@@ -87,8 +85,7 @@ class Result:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A search that raised an exception or exceeded a limit; the run goes on without its sample.
 
     Attributes
@@ -123,6 +120,8 @@ class _Live:
         Replies to the present asks, in their order.
     asks : int
         Asks so far, for ``Limits``.
+    failed : bool
+        Whether one of the replies is an exception.
     requests, generated, prefilled, reused : int
         As in ``Usage``.
     """
@@ -131,8 +130,9 @@ class _Live:
     search: Search
     order: int
     waiting: int = 0
-    replies: list[Any] = field(default_factory=list)
+    replies: list[Any] | None = None
     asks: int = 0
+    failed: bool = False
     requests: int = 0
     generated: int = 0
     prefilled: int = 0
@@ -197,8 +197,8 @@ def run(
             while driver.alive < most and not is_exhausted:
                 item = next(source, None)
                 is_exhausted = item is None
-                if item is not None:
-                    yield from driver.start(*item)  # type: ignore[misc]
+                if item is not None and (ended := driver.start(*item)):
+                    yield ended  # type: ignore[misc]
             yield from driver.advance()  # type: ignore[misc]
 
 
@@ -213,64 +213,65 @@ class _Driver:
         self._requests: dict[int, tuple[_Live, int, Request]] = {}
         self._calls: dict[Future[Any], tuple[_Live, int]] = {}
 
-    def start(self, key: Hashable, search: Search) -> Iterator[tuple[Hashable, Outcome]]:
-        """Let a search ask for the first time."""
+    def start(self, key: Hashable, search: Search) -> tuple[Hashable, Outcome] | None:
+        """Let a search ask for the first time; return it if it ended at once."""
         self.alive += 1
         self._starts += 1
-        yield from self._resume(_Live(key, search, self._starts), None)
+        return self._resume(_Live(key, search, self._starts))
 
     def advance(self) -> Iterator[tuple[Hashable, Outcome]]:
-        """Let the engine and the calls go on until one finishes, and deliver its reply."""
+        """Let the engine and the calls go on until one finishes, deliver its reply, and yield the searches that end."""
         self._admission.admit()
         if self._admission.running:
             for request_id, reply in self._admission.step():
                 owner, place, request = self._requests.pop(request_id)
                 if isinstance(reply, Completion):
                     owner.pay(request, reply)
-                yield from self._deliver(owner, place, reply)
+                if ended := self._deliver(owner, place, reply):
+                    yield ended
         elif self._calls:
             wait(self._calls, return_when=FIRST_COMPLETED)
         for future in [future for future in self._calls if future.done()]:
-            yield from self._return(future)
+            owner, place = self._calls.pop(future)
+            error = future.exception()
+            if ended := self._deliver(owner, place, future.result() if error is None else error):
+                yield ended
 
-    def _return(self, future: Future[Any]) -> Iterator[tuple[Hashable, Outcome]]:
-        owner, place = self._calls.pop(future)
-        error = future.exception()
-        yield from self._deliver(owner, place, future.result() if error is None else error)
-
-    def _deliver(self, owner: _Live, place: int, reply: Any) -> Iterator[tuple[Hashable, Outcome]]:
-        """Hand a reply to its search; resume the search once it has all replies."""
+    def _deliver(self, owner: _Live, place: int, reply: Any) -> tuple[Hashable, Outcome] | None:
+        """Hand a reply to its search, which goes on once it has all replies; return it if it ended."""
+        assert owner.replies is not None, "it has asked for something"
         owner.replies[place] = reply
         owner.waiting -= 1
-        if not owner.waiting:
-            yield from self._resume(owner, owner.replies)
+        owner.failed |= isinstance(reply, BaseException)
+        return None if owner.waiting else self._resume(owner)
 
-    def _resume(self, owner: _Live, replies: list[Any] | None) -> Iterator[tuple[Hashable, Outcome]]:
-        """Let a search go on until it asks for something, returns or fails."""
+    def _resume(self, owner: _Live) -> tuple[Hashable, Outcome] | None:
+        """Let a search go on until it asks for something, returns or fails; return it if it ended."""
         try:
-            asks = self._within_limits(owner, self._send(owner.search, replies))
+            asks = self._within_limits(owner, self._send(owner))
             while not asks:
                 asks = self._within_limits(owner, owner.search.send([]))
         except StopIteration as end:
             self.alive -= 1
-            yield owner.key, Result(end.value, owner.usage)
-            return
+            return owner.key, Result(end.value, owner.usage)
         except InputError:
             raise
         except Exception as error:
             self.alive -= 1
             owner.search.close()
-            yield owner.key, Failure(f"{type(error).__name__}: {error}", owner.usage)
-            return
+            return owner.key, Failure(f"{type(error).__name__}: {error}", owner.usage)
         self._submit(owner, asks)
+        return None
 
     @staticmethod
-    def _send(search: Search, replies: list[Any] | None) -> list[Ask]:
+    def _send(owner: _Live) -> list[Ask]:
         """The next asks of a search; an exception among the replies is raised in it."""
-        if replies is None:
-            return next(search)
-        error = next((reply for reply in replies if isinstance(reply, BaseException)), None)
-        return search.throw(error) if error is not None else search.send(replies)
+        if owner.replies is None:
+            return next(owner.search)
+        if not owner.failed:
+            return owner.search.send(owner.replies)
+        owner.failed = False
+        return owner.search.throw(next(reply for reply in owner.replies if isinstance(reply, BaseException)))
 
     def _within_limits(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
         owner.asks += max(1, len(asks))

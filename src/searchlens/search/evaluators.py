@@ -33,7 +33,7 @@ _RAW = Sampling(temperature=1.0)
 
 def sequence_logprob(trace: Trace) -> float:
     """Natural log-probability of a path under the raw model; 0 for the empty path."""
-    return float(trace.logprobs.sum(dtype=np.float64))
+    return float(np.add.reduce(trace.logprobs, dtype=np.float64))
 
 
 def mean_logprob(trace: Trace) -> float:
@@ -394,11 +394,7 @@ _EVALUATORS: Mapping[str, Callable[..., Evaluator]] = {
 }
 
 
+@cache  # every search asks for one, and none has a state
 def evaluator(component: Component) -> Evaluator:
     """The evaluator that a policy names, with its parameters."""
-    return _EVALUATORS[component.name](**_parameters(component))
-
-
-@cache  # every search makes an evaluator
-def _parameters(component: Component) -> Mapping[str, Any]:
-    return component.parameters
+    return _EVALUATORS[component.name](**component.parameters)

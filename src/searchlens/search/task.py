@@ -26,8 +26,7 @@ def unrecorded(kind: str, **values: Any) -> None:
     """Forget a note: the searches of most runs are not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """What a policy may know of one run: the question and limits, never the gold answer.
 
     Attributes
@@ -94,20 +93,24 @@ class Task:
 
     def finish(self, tokens: Sequence[int]) -> FinishReason | None:
         """How a text has ended, at a stop token, a stop text or the limit; None if it can go on."""
-        return "stop" if self.length(tokens) is not None else self._finish_by_token(tokens)
-
-    def _finish_by_token(self, tokens: Sequence[int]) -> FinishReason | None:
-        if tokens and tokens[-1] in self.stop_ids:
+        if self.length(tokens) is not None:
             return "stop"
-        return "length" if len(tokens) == self.max_tokens else None
+        return self._finish_by_token(tokens[-1], len(tokens)) if tokens else None
+
+    def _finish_by_token(self, newest: int, count: int) -> FinishReason | None:
+        if newest in self.stop_ids:
+            return "stop"
+        return "length" if count == self.max_tokens else None
 
     def extend(self, path: Trace, completion: Completion) -> Trace:
         """A path followed by what was drawn for it, cut where a stop text ends it; ``finish`` says how it has ended."""
-        longer = path.extend(completion, None)
-        tokens = longer.prefix
-        if (length := self.length(tokens)) is not None:
-            return longer.cut(length)._replace(finish="stop")
-        return longer._replace(finish=self._finish_by_token(tokens))
+        if self.stop_texts:
+            longer = path.extend(completion, None)
+            if (length := self.length(longer.prefix)) is not None:
+                return longer.cut(length)._replace(finish="stop")
+        tokens = completion.tokens if len(completion.tokens) else path.tokens
+        count = len(path.tokens) + len(completion.tokens)
+        return path.extend(completion, self._finish_by_token(tokens.item(-1), count) if count else None)
 
     def force(self, path: Trace, reply: Completion, position: int, rank: int) -> Trace:
         """A path followed by one of the most likely tokens at a position of a reply, which was not drawn."""
