@@ -22,6 +22,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from searchlens import policies, seeds
@@ -54,6 +55,11 @@ class Bench:
     prompter: Prompter
     questions: list[Question]
 
+    @cached_property
+    def prompts(self) -> list[tuple[int, ...]]:
+        """Token ids of the questions, which a job computes once."""
+        return [self.prompter.encode(question) for question in self.questions]
+
     def searches(
         self, policy: policies.Policy, runs: int, questions: int, max_tokens: int
     ) -> Iterator[tuple[tuple[int, int], Search]]:
@@ -65,7 +71,7 @@ class Bench:
             return grade.extract(self.prompter.text(tokens), True).answer  # type: ignore[arg-type]
 
         for q, question in enumerate(self.questions[:questions]):
-            prompt = self.prompter.encode(question)
+            prompt = self.prompts[q]
             for i in range(runs):
                 seed = seeds.sample_seed("perf", question.id, i)
                 task = Task(prompt, seed, max_tokens, self.prompter.stop_ids, step_ids, self.prompter.text, answer)

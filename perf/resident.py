@@ -49,7 +49,7 @@ FILTERS = {"plain": (False,) * 4, "top-p": (False, False, False, True), "four fi
 
 def requests_of(bench: Bench, questions: int, draws: range, sampling: Sampling, **wanted: int) -> list[Request]:
     """Return requests for the first questions."""
-    prompts = [bench.prompter.encode(question) for question in bench.questions[:questions]]
+    prompts = bench.prompts[:questions]
     return [
         Request(
             prompt,

@@ -391,6 +391,9 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
         quantization=args.quantization,
         max_model_len=PROMPT + args.cap + 8,
         max_cudagraph_capture_size=args.graph,
+        tensor_parallel=args.gpus,
+        enforce_eager=args.eager,
+        fuse_allreduce_rms=None if args.gpus == 1 else args.fuse,
         load_format="dummy",
         **share(together, args.processes),
     )
@@ -475,7 +478,7 @@ def most(args: argparse.Namespace) -> Limit:
     assert shape is not None, "the architecture is a known one"
     context = PROMPT + Texts.of(lengths(args.requests, args.mean, args.cap), args.cap).running
     options = {"utilization": args.memory, "processes": args.processes}
-    return limit(shape, GPUS[args.gpu], args.rows, context, dtype=args.dtype, **options)
+    return limit(shape, GPUS[args.gpu].times(args.gpus), args.rows, context, dtype=args.dtype, **options)
 
 
 def anchor_tokens() -> dict[str, float]:
@@ -524,9 +527,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quantization", help="of the weights, such as fp8; the limit stays that of --dtype")
     parser.add_argument("--rows", type=int, help=f"of all processes together; default: {ROWS} for each")
     parser.add_argument("--processes", type=int, default=1, help="engines that share the GPU, each with the weights")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs that share the weights (tensor parallel)")
+    parser.add_argument("--fuse", action="store_true", help="with --gpus: fuse their sum with what follows")
+    parser.add_argument("--eager", action="store_true", help="without CUDA graphs and compilation")
     parser.add_argument("--memory", type=float, default=0.9, help="share of the GPU's memory")
     parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")
-    parser.add_argument("--gpu", choices=GPUS, default="H200", help="the one that this runs on, for its limit")
+    parser.add_argument("--gpu", choices=GPUS, default="H200", help="the kind that this runs on, for its limit")
     parser.add_argument("--requests", type=int, help=f"of the pool; default and least: {REQUESTS_A_ROW} x rows")
     parser.add_argument(
         "--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows; wider searches are fewer"
@@ -580,7 +586,7 @@ def main() -> None:
                 measured = conditions(args, bound) | {"lines": [asdict(each) for each in lines]}
                 args.json.write_text(json.dumps(measured, indent=1))
     print(
-        f"limit: {bound.tokens_per_second:,.0f} tokens/s of one {args.gpu}: {bound.rows} rows (bound by"
+        f"limit: {bound.tokens_per_second:,.0f} tokens/s of {args.gpus} {args.gpu}: {bound.rows} rows (bound by"
         f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"
     )
     if not args.seconds:

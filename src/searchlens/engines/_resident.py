@@ -11,7 +11,6 @@ of searches, which are short and continue earlier texts: the other path was meas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +68,9 @@ class Resident:
 
     def reset(self) -> None:
         """Forget all requests."""
-        self._waiting: list[tuple[int, int, int, Request]] = []  # a heap of (priority, arrival, id, request)
+        self._waiting: list[tuple[int, int, int, Request]] = []  # (priority, arrival, id, request)
         self._arrivals = 0
+        self._is_sorted = True  # whether they wait in the order in which they are admitted
         self._unpaid: set[Tokens] = set()  # prompts that were computed before a request with them was admitted
         self._features = Features()
         self._runs_chunk = False
@@ -92,7 +92,9 @@ class Resident:
 
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request."""
-        heappush(self._waiting, (request.priority, self._arrivals, request_id, request))
+        entry = request.priority, self._arrivals, request_id, request
+        self._is_sorted &= not self._waiting or self._waiting[-1] < entry
+        self._waiting.append(entry)
         self._arrivals += 1
 
     # ---- collect
@@ -163,7 +165,7 @@ class Resident:
         waiting = len(self._waiting)
         if not waiting or free * _ADMIT < self._rows or waiting * _ADMIT < running:
             return
-        entries = [heappop(self._waiting)[2:] for _ in range(min(free, waiting))]
+        entries = self._take(free)
         rows = np.flatnonzero(~self._busy)[: len(entries)]
         requests = [request for _, request in entries]
         prompts = [request.prompt for request in requests]
@@ -176,6 +178,15 @@ class Resident:
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
         self._begin(rows, requests, is_first=not running)
         self._reused[rows] = self._fill_prompts(rows, prompts, lengths)
+
+    def _take(self, most: int) -> list[tuple[int, Request]]:
+        """Remove and return the requests that are to be admitted next."""
+        if not self._is_sorted:
+            self._waiting.sort()
+            self._is_sorted = True
+        taken = [(request_id, request) for *_, request_id, request in self._waiting[:most]]
+        del self._waiting[:most]
+        return taken
 
     def _begin(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], *, is_first: bool) -> None:
         """Send what the device must know of requests, and note what their rows need."""
@@ -244,7 +255,7 @@ class Resident:
     def _prompts_ahead(self, computed: Sequence[Tokens]) -> list[Tokens]:
         """Return prompts of waiting requests that are not cached, as many as fit into a pass with those given.
 
-        About in the order in which they will be admitted: that of a heap.
+        About in the order in which they will be admitted.
         """
         room = self._prefill_tokens - sum(map(len, computed))
         seen, known = set[int](), set(computed)

@@ -215,7 +215,7 @@ def start_engine(
         return _start_vllm(folder, spec, shared)
     from searchlens.engines.transformers import TransformersEngine
 
-    return TransformersEngine(str(folder), **shared)
+    return TransformersEngine(str(folder), **shared, resident=spec["resident"])
 
 
 def _start_vllm(folder: Path, spec: Mapping[str, Any], shared: Mapping[str, Any]) -> Engine:
