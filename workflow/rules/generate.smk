@@ -20,8 +20,7 @@ rule generate:
         layout.log("generate", "{checkpoint}", "{benchmark}", "{pool}"),
     benchmark:
         OUT.timing("generate", "{checkpoint}", "{benchmark}", "{pool}")
-    # The longest jobs first, so that they run in parallel.
-    priority: 10
+    priority: lambda wildcards: resources.priority(GRID, get_pool(wildcards))
     conda:
         "../envs/generate.yaml"
     threads: lambda wildcards: get_sampling_threads(wildcards)

@@ -210,19 +210,24 @@ class Jobs(Inputs):
         for start, stop in pairwise(edges):
             yield replace(generation, start=start, samples=stop)
 
-    def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
-        """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
+    def tokens(self, checkpoint: str, benchmark: str, generation: Generation) -> float:
+        """Tokens that a range of samples is expected to draw, by ``cost``."""
         name = generation.policies[0]
-        texts, pace = self._pace(checkpoint, benchmark, of_searches=cost.is_search(self._policies[name]))
-        if pace is None:
-            return None
         if (name, benchmark) not in self._tokens:
             policy = self._policies[name]
+            texts, _ = self._pace(checkpoint, benchmark, of_searches=cost.is_search(policy))
             self._tokens[name, benchmark] = cost.tokens_per_run(policy, texts) / policy.width
-        each = self._tokens[name, benchmark]
-        tokens = (generation.samples - generation.start) * self.count(benchmark) * each
+        samples = (generation.samples - generation.start) * self.count(benchmark)
+        return samples * self._tokens[name, benchmark]
+
+    def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
+        """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
+        of_searches = cost.is_search(self._policies[generation.policies[0]])
+        _, pace = self._pace(checkpoint, benchmark, of_searches=of_searches)
+        if pace is None:
+            return None
         gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
-        return float(tokens / (pace.tokens_per_second * gpus) / 60)
+        return float(self.tokens(checkpoint, benchmark, generation) / (pace.tokens_per_second * gpus) / 60)
 
     def _pace(self, checkpoint: str, benchmark: str, *, of_searches: bool) -> tuple[Texts, cost.Speed | None]:
         """The texts of a cell and the speed of its checkpoint on them, both assumed."""

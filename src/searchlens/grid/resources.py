@@ -73,6 +73,15 @@ def minutes(grid: Grid, pool: JobPool) -> int:
     return math.ceil(STARTUP_MINUTES + reading + MARGIN * expected)
 
 
+def priority(grid: Grid, pool: JobPool) -> float:
+    """Rank of a sampling job among those that could start, in [10, 11): the more tokens it is expected to draw, the higher.
+
+    The longest job of a study may take longer than half of all others side by side; it must not begin last.
+    """
+    tokens = sum(grid.tokens(*pool.key[:2], generation) for generation in pool.generations)
+    return 10 + tokens / (tokens + 1e9)
+
+
 # ---- stages that read a cell
 
 BASE_MB = 400
