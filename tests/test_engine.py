@@ -18,6 +18,7 @@ transformers = pytest.importorskip("transformers")
 
 from safetensors import torch as safetensors  # noqa: E402
 
+from searchlens.engines import _llama as llama  # noqa: E402
 from searchlens.engines import _prompts as prompts_module  # noqa: E402
 from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines import vllm as vllm_module  # noqa: E402
@@ -273,12 +274,30 @@ def test_what_is_kept_of_prompts_is_bounded(checkpoints: dict[str, Path]) -> Non
 
 @pytest.mark.parametrize("rows", [32, 96, 512, 768])
 @pytest.mark.parametrize("bias", [False, True])
-def test_packed_weights_give_the_same_bits(rows: int, bias: bool) -> None:
+@pytest.mark.parametrize("intel", [False, True])
+@pytest.mark.parametrize("terms", [96, 384, 640])
+def test_libraries_and_packed_weights_give_the_same_bits(
+    rows: int, bias: bool, intel: bool, terms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stored samples were drawn with weights as they are: another last digit of a logit could change a text."""
+    monkeypatch.setattr(llama, "_is_intel", lambda: intel)
     torch.manual_seed(0)
-    weight, x = torch.randn(48, 96), torch.randn(rows, 96)
+    weight, x = torch.randn(48, terms), torch.randn(rows, terms)
     arguments = weight, torch.randn(48) if bias else None
-    assert torch.equal(_Linear(*arguments)(x), _Linear(*arguments, shared=True)(x))
+    by_onednn = torch.ops.mkldnn._linear_pointwise(x, *arguments, "none", [], "")
+    for shared in (False, True):
+        assert torch.equal(_Linear(*arguments, shared=shared)(x), by_onednn)
+
+
+def test_mkl_multiplies_where_it_has_the_bits_of_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more terms than a block of MKL's kernels has, its sums are others."""
+    monkeypatch.setattr(llama, "_is_intel", lambda: True)
+    monkeypatch.setattr(llama, "_same_bits", lambda *_: True)
+    assert llama._takes_mkl(torch.zeros(8, 384), None)
+    assert not llama._takes_mkl(torch.zeros(8, 385), None)
+    assert not llama._takes_mkl(torch.zeros(8, 384, dtype=torch.bfloat16), None)
+    monkeypatch.setattr(llama, "_same_bits", lambda *_: False)
+    assert not llama._takes_mkl(torch.zeros(8, 384), None)
 
 
 def test_requests_added_while_running(engine: TransformersEngine) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -25,6 +27,10 @@ _CPU_ROWS = 32
 _CPU_MANY_ROWS = 256  # for more than 512 rows
 # Rows of a usual matrix product, for which oneDNN chooses the layout of weights. Any number is right.
 _PACKED_ROWS = 256
+# Most terms of a sum that MKL adds up in the order of oneDNN: with more it adds them in blocks, in another order.
+_MKL_TERMS = 384
+# Numbers of rows for which the two are compared: those of decode steps, and some of prefills.
+_COMPARED_ROWS = (*range(_CPU_ROWS, 2 * _CPU_MANY_ROWS + 1, _CPU_ROWS), 3 * _CPU_MANY_ROWS, 8 * _CPU_MANY_ROWS)
 
 
 class Attend(Protocol):
@@ -42,6 +48,7 @@ class _Linear:
     """``x @ weight.T + bias``, on a CPU by oneDNN if this build of torch has it.
 
     torch itself sends float32 matrix products to MKL, which uses half of the vector width on CPUs not made by Intel.
+    On those of Intel it is the faster one, mostly with few rows, and multiplies where its bits are those of oneDNN.
     oneDNN keeps weights in the layout that its kernels read. Otherwise it would bring them into it in every call, which
     takes a tenth of the time with few rows; the bits of the result are the same. Weights that are ``shared`` with
     another use stay as they are.
@@ -51,7 +58,7 @@ class _Linear:
         self.weight = weight.contiguous()
         self.bias = bias
         self._onednn: Callable[..., Tensor] | None = None
-        if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+        if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and not _takes_mkl(weight, bias):
             self._onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
             pack = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
             if self._onednn and pack and weight.dtype == torch.float32 and not shared:
@@ -68,6 +75,37 @@ class _Linear:
         if self.bias is None and x.device.type == "cuda":
             return torch.addmm(residual, x, self.weight.t())
         return residual.add_(self(x))
+
+
+def _takes_mkl(weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether MKL multiplies with a weight at the full speed of the CPU, and gives the bits of oneDNN."""
+    outputs, terms = weight.shape
+    if weight.dtype != torch.float32 or terms > _MKL_TERMS or not _is_intel():
+        return False
+    return _same_bits(outputs, terms, bias is not None, torch.get_num_threads())
+
+
+@cache
+def _is_intel() -> bool:
+    """Whether Intel made the CPU."""
+    file = Path("/proc/cpuinfo")
+    return file.exists() and "GenuineIntel" in file.read_text()
+
+
+@cache
+def _same_bits(outputs: int, terms: int, biased: bool, threads: int) -> bool:
+    """Whether MKL and oneDNN add up the terms of products in the same order, by trial on random numbers."""
+    del threads  # but MKL may share out a product among them
+    by_onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    if by_onednn is None or not torch.backends.mkl.is_available():
+        return False
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(rows, terms, generator=generator) for rows in (_COMPARED_ROWS[-1], outputs))
+    bias = weight[:, 0].contiguous() if biased else None
+    return all(
+        torch.equal(functional.linear(x[:rows], weight, bias), by_onednn(x[:rows], weight, bias, "none", [], ""))
+        for rows in _COMPARED_ROWS
+    )
 
 
 @dataclass(frozen=True, slots=True)
