@@ -135,8 +135,7 @@ class Prompts:
         -------
         tensor, shape (rows * kv_heads, repeat, longest prompt)
         """
-        keys = self._copies[layer].flatten(0, 1)[:, 0]
-        scores = torch.bmm(self._by_prompt(queries), keys.transpose(1, 2))
+        scores = torch.bmm(self._by_prompt(queries), self._keys[layer])
         if self._bias is not None:
             scores += self._bias
         return self._by_row(scores)
@@ -153,7 +152,7 @@ class Prompts:
         -------
         tensor, shape (rows * kv_heads, repeat, head_dim)
         """
-        return self._by_row(torch.bmm(self._by_prompt(weights), self._copies[layer].flatten(0, 1)[:, 1]))
+        return self._by_row(torch.bmm(self._by_prompt(weights), self._values[layer]))
 
     def _arrange(self) -> None:
         """Give each row a place at its prompt, or at a copy of a prompt with far more rows than the mean."""
@@ -162,12 +161,14 @@ class Prompts:
         rows, prompts, kv_heads = len(self._prompt_of_row), len(self._lengths), self._shape.kv_heads
         limit = -(-_UNEVEN * rows // prompts)
         copy, place = np.divmod(occurrence(self._prompt_of_row), limit)
-        copies, copy_of_row = np.unique(copy * prompts + self._prompt_of_row, return_inverse=True)
+        numbers, copy_of_row = np.unique(copy * prompts + self._prompt_of_row, return_inverse=True)
         if copy.any():
-            prompt_of_copy = copies % prompts
-            self._copies = self._cache.index_select(1, self._tensor(prompt_of_copy))
+            prompt_of_copy = numbers % prompts
+            copies = self._cache.index_select(1, self._tensor(prompt_of_copy))
         else:
-            prompt_of_copy, copy_of_row, self._copies = np.arange(prompts), self._prompt_of_row, self._cache
+            prompt_of_copy, copy_of_row, copies = np.arange(prompts), self._prompt_of_row, self._cache
+        keys, values = copies.flatten(1, 2).unbind(2)  # of each layer, shape (prompts * kv_heads, longest, head_dim)
+        self._keys, self._values = keys.transpose(2, 3).unbind(), values.unbind()
         self._places = int(place.max()) + 1
         row_of_place = np.zeros((len(prompt_of_copy), self._places), np.int64)
         row_of_place[copy_of_row, place] = np.arange(rows)

@@ -11,7 +11,7 @@ Between caches, keys and values travel as a flat list of tokens, shape (tokens, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -67,14 +67,21 @@ class RowGroup:
         return self.columns - int(self._start.min())
 
     def begin_step(self) -> None:
-        """Make room for one more column; call once before the layers of a decode step."""
-        if self.columns < self._cache.shape[4]:
-            return
-        self._reallocate(self.rows, self.longest)
-        self._mask()
+        """Make room for one more column; call once before the layers of a decode step.
+
+        What the layers write and read is cut out of the cache for all of them together, because that takes a while.
+        """
+        if self.columns == self._cache.shape[4]:
+            self._reallocate(self.rows, self.longest)
+            self._mask()
+        used = self._cache[:, :, : self.rows, :, : self.columns + 1]
+        keys, values = used.flatten(2, 3).unbind(1)
+        self._layers = list(zip(used[..., -1, :].transpose(1, 2), keys.transpose(2, 3), values, strict=True))
+        self._column_bias = None if self._bias is None else self._bias[:, :, : self.columns + 1]
 
     def end_step(self) -> None:
         """Count the new column; call once after the layers of a decode step."""
+        self._layers.clear()
         self.columns += 1
 
     def attend(self, layer: int, queries: Tensor, keys_values: Tensor, prompt_scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,13 +102,11 @@ class RowGroup:
             The attention weights of the prompts, shape (rows * kv_heads, repeat, n), and the weighted values of the
             private tokens, shape (rows * kv_heads, repeat, head_dim).
         """
-        column = self.columns
-        cache = self._cache[layer, :, : self.rows]
-        cache[:, :, :, column] = keys_values.transpose(0, 1)
-        keys, values = cache.flatten(1, 2)[:, :, : column + 1]
-        private_scores = torch.bmm(queries, keys.transpose(1, 2))
-        if self._bias is not None:
-            private_scores += self._bias[:, :, : column + 1]
+        new_column, keys, values = self._layers[layer]
+        new_column.copy_(keys_values)
+        private_scores = torch.bmm(queries, keys)
+        if self._column_bias is not None:
+            private_scores += self._column_bias
         prompt_length = prompt_scores.shape[2]
         scores = torch.cat((prompt_scores, private_scores), -1)
         weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
@@ -288,7 +293,7 @@ def attend(prompts: Prompts, groups: Sequence[RowGroup], layer: int, queries: Te
 
     The last three parameters and the result are those of :class:`searchlens.engines._llama.Attend`.
     """
-    edges = np.cumsum([0, *(group.rows for group in groups)]).tolist()
+    edges = list(accumulate((group.rows for group in groups), initial=0))
     rows, (kv_heads, head_dim) = edges[-1], keys_values.shape[2:]
     queries = queries[:rows].reshape(rows * kv_heads, -1, head_dim)
     scores = prompts.scores(layer, queries)
