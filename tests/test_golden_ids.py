@@ -12,7 +12,7 @@ from searchlens import config
 from searchlens.grid import Grid
 
 GOLDEN = {
-    "demo": ("a482b4c71fdf", "17354bfbe93e"),
+    "demo": ("a482b4c71fdf", "9757b53735cc"),
     "recorded": ("767ed3480769", "44136fa355b3"),
     "zoo": ("1e422dacb0d5", "19b2ca59efc9"),
     "vllm": ("07597064eca2", "975f7ceec65a"),
