@@ -22,7 +22,7 @@ from searchlens.engines._device_rows import RUNNING, DeviceRows, Features  # noq
 from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines._prompts import prefill  # noqa: E402
 from searchlens.engines._weights import Weights  # noqa: E402
-from searchlens.engines.base import Completion, Floor, Request, Sampling  # noqa: E402
+from searchlens.engines.base import Completion, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.policies import from_spec  # noqa: E402
 from searchlens.search.driver import Result, run, start  # noqa: E402
@@ -127,9 +127,8 @@ def test_prompts_are_computed_ahead(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 SEARCHING: dict[str, dict[str, Any]] = {
-    "prefix": {"prefix": (30,)},
     "top": {"top": 2},
-    "floor": {"floor": Floor(4, -9)},
+    "prefix and penalty": {"prefix": (30,), "sampling": Sampling(1.0, presence_penalty=0.5)},
 }
 
 
@@ -137,7 +136,7 @@ SEARCHING: dict[str, dict[str, Any]] = {
 def test_searches_go_the_other_way(
     engines: tuple[TransformersEngine, TransformersEngine], monkeypatch: pytest.MonkeyPatch, asks: dict[str, Any]
 ) -> None:
-    """From the first request that only a search makes until the engine is cleared; earlier ones end where they are."""
+    """From the first request that rows do not take until the engine is cleared; earlier ones end where they are."""
     taken: list[int] = []
     add = _resident.Resident.add
 
@@ -146,7 +145,7 @@ def test_searches_go_the_other_way(
         add(self, request_id, request)
 
     monkeypatch.setattr(_resident.Resident, "add", noted)
-    requests = [Request((1, 20 + i), TEMPERATURE, i, 8, (), **(asks if i == 7 else {})) for i in range(40)]
+    requests = [Request((1, 20 + i), TEMPERATURE, i, 8, ())._replace(**(asks if i == 7 else {})) for i in range(40)]
     for _ in range(2):
         taken.clear()
         assert_equal(*(finish(engine, requests) for engine in engines))

@@ -319,12 +319,14 @@ def test_memory_that_is_short_again_is_an_error_that_says_what_to_set(
     assert rows == [None, 32] and len(chunks(make_grid(study))) == 2
 
 
-def test_the_embedded_engine_says_that_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["OutOfMemoryError", "RuntimeError"])
+def test_the_embedded_engine_says_that_memory_ran_out(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """CUDA and its libraries have no error of their own for it."""
     torch = pytest.importorskip("torch")
     from searchlens.engines.transformers import TransformersEngine
 
     def full(engine: TransformersEngine) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+        raise getattr(torch, kind, RuntimeError)("CUDA out of memory.\nTried to allocate 2 GiB")
 
     engine = TransformersEngine(MODEL, max_rows=64, threads=1)
     monkeypatch.setattr(TransformersEngine, "_decode", full)

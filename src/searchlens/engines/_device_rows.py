@@ -150,6 +150,23 @@ class DeviceRows:
         cache, values = _wide(self._cache), _wide(keys_values)
         cache.permute(2, 4, 0, 1, 3, 5)[targets] = values.index_select(0, self._tensor(source))
 
+    def copy_rows(
+        self, sources: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> None:
+        """Give rows the first keys and values of other rows.
+
+        Parameters
+        ----------
+        sources, rows : int64 arrays, shape (n,)
+            No row is in both.
+        lengths : int64 array, shape (n,)
+            How many tokens each row gets.
+        """
+        place, column = token_index(lengths)
+        columns = self._tensor(column)
+        cache = _wide(self._cache).permute(2, 4, 0, 1, 3, 5)
+        cache[self._tensor(rows[place]), columns] = cache[self._tensor(sources[place]), columns]
+
     def progress(self, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Wait for the device; return how many tokens the first rows have drawn, and how they have finished."""
         drawn, finish = self._numbers[2:4, :rows].cpu().numpy()

@@ -4,8 +4,9 @@ With a small model a GPU waits for the host, which launches every kernel of a st
 launches a whole step at once (``_device_rows.py``) and looks at what has finished after ``_STEPS`` steps. Between two
 visits it is free: a chunk of steps runs while the caller handles what finished in the chunk before.
 
-Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF. It takes no requests
-of searches, which are short and continue earlier texts: the other path was measured to be faster for them.
+Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF. A finished row keeps
+its text until its place is needed (``_kept_texts.py``), so that a request which continues the text begins with a copy
+of keys and values, from row to row.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from torch import Tensor
 
 from searchlens.engines import sampler
 from searchlens.engines._device_rows import COLUMNS, MEASURES, RUNNING, STOP, DeviceRows, Features
+from searchlens.engines._kept_texts import KeptTexts
 from searchlens.engines._llama import Llama
 from searchlens.engines._prefix_cache import PrefixCache
 from searchlens.engines._prompts import prefill
 from searchlens.engines._ragged import Tokens, parts
-from searchlens.engines.base import Completion, FinishReason, Request
+from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.seeds import uniform
 
 _STEPS = 8  # between two visits: more cost the host less, and leave rows idle longer after they have finished
 _WINDOW = 64  # columns; a graph is captured for every number of windows
-_FEWER = (64, 8, 1)  # a step computes 1/64, 1/8 or all of the rows; a graph is captured for each
+_FEWER = (64, 8, 2, 1)  # a step computes 1/64, 1/8, 1/2 or all of the rows; a graph is captured for each
+_KEPT = 2  # rows in use, as a multiple of those that run: more keep finished texts for longer, fewer make faster steps
 _ADMIT = 16  # admit once 1/16 as many requests wait as run, and 1/16 of the rows are free: admitting costs some steps
 _PLAIN = (1.0, 0.0, 0.0)  # penalties of a request that has none
 
@@ -76,14 +79,21 @@ class Resident:
         self._runs_chunk = False
         rows = self._rows
         self._request: list[tuple[int, Request] | None] = [None] * rows
+        self._kept = KeptTexts(rows)
+        self._keeps = False  # whether finished texts are kept: once a request has continued one
+        self._visits = 0
         self._busy = np.zeros(rows, np.bool_)
         self._seed = np.zeros(rows, np.uint64)
         self._length, self._drawn, self._limit, self._reused = (np.zeros(rows, np.int64) for _ in range(4))
+        self._used = np.zeros(rows, np.int64)  # the visit at which a row was last in use, or copied
 
     @staticmethod
     def takes(request: Request) -> bool:
-        """Whether a request can be run here: one that a search does not make."""
-        return not request.prefix and not request.top and request.floor is None
+        """Whether a request can be run here: one that wants no likely tokens, nor penalties on what it continues.
+
+        Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end, which costs a device little.
+        """
+        return not request.top and not (request.prefix and _is_penalised(request.sampling))
 
     @property
     def is_idle(self) -> bool:
@@ -92,6 +102,7 @@ class Resident:
 
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request."""
+        self._keeps |= bool(request.prefix)
         entry = request.priority, self._arrivals, request_id, request
         self._is_sorted &= not self._waiting or self._waiting[-1] < entry
         self._waiting.append(entry)
@@ -110,13 +121,14 @@ class Resident:
         if not self._runs_chunk:
             return []
         self._runs_chunk = False
+        self._visits += 1
         end = self._end()
         drawn, finish = self._device.progress(end)
         self._drawn[:end] = drawn
         rows = np.flatnonzero(self._busy[:end] & (finish != RUNNING))
         if not rows.size:
             return []
-        self._busy[rows] = False
+        self._busy[rows], self._used[rows] = False, self._visits
         lengths, finish = drawn[rows], finish[rows]
         block = self._device.drawn(rows, int(lengths.max()), self._features)
         flat = block[np.arange(block.shape[1]) < lengths[:, None]]
@@ -154,6 +166,8 @@ class Resident:
                 reused=reused,
             )
             completions.append((request_id, completion))
+            if self._keeps:
+                self._kept.keep(row, request.prompt, request.prefix + tuple(completion.tokens.tolist()))
         return completions
 
     # ---- admit
@@ -166,18 +180,55 @@ class Resident:
         if not waiting or free * _ADMIT < self._rows or waiting * _ADMIT < running:
             return
         entries = self._take(free)
-        rows = np.flatnonzero(~self._busy)[: len(entries)]
         requests = [request for _, request in entries]
-        prompts = [request.prompt for request in requests]
-        lengths = np.array([len(prompt) for prompt in prompts])
+        sources = np.array([self._source(request) for request in requests])
+        self._used[sources[sources >= 0]] = self._visits
+        rows = self._places(len(entries))
         for row, entry in zip(rows.tolist(), entries, strict=True):
             self._request[row] = entry
+            self._kept.drop(row)
         self._busy[rows], self._drawn[rows] = True, 0
-        self._length[rows] = lengths
+        self._length[rows] = [len(request.prompt) + len(request.prefix) for request in requests]
         self._limit[rows] = [request.max_tokens for request in requests]
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
         self._begin(rows, requests, is_first=not running)
-        self._reused[rows] = self._fill_prompts(rows, prompts, lengths)
+        self._fill(rows, requests, np.where(np.isin(sources, rows), -1, sources))
+
+    def _source(self, request: Request) -> int:
+        """Return a row that has keys and values of prompt and prefix but for the last token, -1 if there is none."""
+        row = self._kept.find(request.prompt, request.prefix[:-1]) if len(request.prefix) > 1 else None
+        return -1 if row is None else row
+
+    def _places(self, count: int) -> npt.NDArray[np.int64]:
+        """Return free rows, those that have been free for the longest; if few rows run, some of the first."""
+        free = np.flatnonzero(~self._busy)
+        near = self._size_of(_KEPT * (self._rows - len(free) + count))
+        if np.searchsorted(free, near) >= count:
+            free = free[free < near]
+        return free[np.argsort(self._used[free], kind="stable")[:count]]
+
+    def _fill(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], sources: npt.NDArray[np.int64]) -> None:
+        """Give rows the keys and values of their prompts and prefixes, and note how many they did not compute."""
+        known = self._length[rows] - np.array([bool(request.prefix) for request in requests])  # the last is fed first
+        continued = np.array([len(request.prefix) > 1 for request in requests])
+        copied = np.flatnonzero(sources >= 0)
+        for part in parts(copied.tolist(), known[copied].tolist(), self._prefill_tokens):
+            self._device.copy_rows(sources[part], rows[part], known[part])
+        self._reused[rows] = np.where(sources >= 0, known, 0)
+        self._compute(rows, requests, np.flatnonzero(continued & (sources < 0)))
+        plain = np.flatnonzero(~continued)
+        if plain.size:
+            prompts = [requests[place].prompt for place in plain.tolist()]
+            lengths = np.array([len(prompt) for prompt in prompts])
+            self._reused[rows[plain]] = self._fill_prompts(rows[plain], prompts, lengths)
+
+    def _compute(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], places: npt.NDArray[np.int64]) -> None:
+        """Compute the prompts and prefixes of some rows, whose texts are kept nowhere."""
+        texts = {place: requests[place].prompt + requests[place].prefix[:-1] for place in places.tolist()}
+        for part in parts(list(texts), [len(text) for text in texts.values()], self._prefill_tokens):
+            own = [texts[place] for place in part]
+            keys_values, _ = prefill(self._model, own)
+            self._device.copy(keys_values, np.array([len(text) for text in own]), rows[part], np.arange(len(own)))
 
     def _take(self, most: int) -> list[tuple[int, Request]]:
         """Remove and return the requests that are to be admitted next."""
@@ -194,7 +245,7 @@ class Resident:
         place = {key: number for number, key in enumerate(policies)}
         kind = np.array([place[id(request.sampling)] for request in requests])
         table = sampler.parameters(list(policies.values()))
-        newest = [request.prompt[-1] for request in requests]
+        newest = [(request.prefix or request.prompt)[-1] for request in requests]
         nothing = np.zeros_like(rows)
         numbers = np.stack((newest, self._length[rows] - 1, nothing, nothing, self._limit[rows]))
         stop_ids = [request.stop_ids for request in requests]
@@ -292,9 +343,16 @@ class Resident:
 
     def _end(self) -> int:
         """Return how many first rows have to be computed: a part of all that has all busy rows."""
-        needed = self._rows - int(self._busy[::-1].argmax())
+        return self._size_of(self._rows - int(self._busy[::-1].argmax()))
+
+    def _size_of(self, needed: int) -> int:
+        """Return the smallest number of rows for which a step is captured and that is enough, or all rows."""
         sizes = (-(-self._rows // share) for share in _FEWER)
-        return next(size for size in sizes if size >= needed)
+        return next((size for size in sizes if size >= needed), self._rows)
+
+
+def _is_penalised(sampling: Sampling) -> bool:
+    return (sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty) != _PLAIN
 
 
 def _rows_of(

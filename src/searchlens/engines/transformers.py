@@ -69,6 +69,9 @@ _CPU_MASKED = 1000
 _CUDA_MASKED = 200_000
 
 
+_MEMORY_SIGNS = ("out of memory", "ALLOC_FAILED")  # of CUDA and its libraries, which have no error of their own for it
+
+
 class TransformersEngine:
     """Samples from a causal language model of the Llama family.
 
@@ -221,7 +224,9 @@ class TransformersEngine:
                     finished += self._admit(requests)
                 if self._rows.alive.any():
                     finished += self._decode()
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not _says_memory(error):
+                raise
             raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
         return finished
 
@@ -258,7 +263,9 @@ class TransformersEngine:
         try:
             for part in parts(order, [lengths[number] for number in order], self._prefill_tokens):
                 scores.update(zip(part, self._score([texts[number] for number in part]), strict=True))
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not _says_memory(error):
+                raise
             raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
         finally:
             self._drop_rows()
@@ -557,6 +564,11 @@ def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int
             yield begin, row
             begin, masked = row, 0
     yield begin, len(lengths)
+
+
+def _says_memory(error: RuntimeError) -> bool:
+    """Whether an error means that the device is out of memory; what else runs on it may have taken the memory."""
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _MEMORY_SIGNS)
 
 
 def _device(name: str) -> torch.device:

@@ -74,7 +74,7 @@ def minutes(grid: Grid, pool: JobPool) -> int:
 
 
 def priority(grid: Grid, pool: JobPool) -> float:
-    """Rank of a sampling job among those that could start, in [10, 11): the more tokens it is expected to draw, the higher.
+    """Rank of a sampling job among those that could start, in [10, 11): higher the more tokens it is expected to draw.
 
     The longest job of a study may take longer than half of all others side by side; it must not begin last.
     """
