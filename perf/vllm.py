@@ -569,6 +569,8 @@ def main() -> None:
     print(f"{'running':>7} {'prefilled':>9} {'reused':>6} {'full t/s':>9} {'share':>6} {'ms/step':>7}", end=" ")
     print(f"{'host':>6} {'of pool':>7} {'of raw':>6} {'of limit':>8}", flush=True)
     bound = most(args)
+    if args.device == "cuda" and bound.rows < args.rows:  # requests that wait would be counted as rows that draw
+        raise SystemExit(f"--rows {args.rows}: the memory has room for {bound.rows}, by the limit of {args.gpu}")
     lines: list[Line] = []
     with tempfile.TemporaryDirectory() as folder:
         shape = ARCHITECTURE | SHAPES[args.shape] | {"torch_dtype": args.dtype}

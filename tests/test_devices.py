@@ -108,13 +108,15 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     """An engine over several GPUs uses all visible ones, and one on a CPU none."""
     calls: list[str] = []
 
-    def engine(*_: Any, **__: Any) -> SimpleNamespace:
+    def engine(*_: Any, resident: bool, **__: Any) -> SimpleNamespace:
+        assert resident is True
         calls.append("engine")
         return SimpleNamespace()
 
     monkeypatch.setattr("searchlens.engines.transformers.TransformersEngine", engine)
     monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
     spec = {"device": device, "dtype": "float32", "engine": "transformers", "vllm": {"tensor_parallel": parallel}}
+    spec["resident"] = True
     _job.start_engine(Path("somewhere"), spec, None, 1)
     assert calls == (["take", "engine"] if takes else ["engine"])
 

@@ -126,6 +126,53 @@ def test_prompts_are_computed_ahead(folder: Path, monkeypatch: pytest.MonkeyPatc
         assert sum(3 - completion.reused for completion in completions) == 60
 
 
+def continued(count: int) -> list[Request]:
+    """Every filter, stop tokens, limits and measures; most continue a text, some of these one of a single token."""
+    requests = [
+        request._replace(top=0) for request in various((Sampling(0.0), TEMPERATURE, Sampling(0.9, top_p=0.8)), count)
+    ]
+    assert {0, 1} < {len(request.prefix) for request in requests}
+    return requests
+
+
+def test_texts_that_nobody_has_are_computed(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+    requests = continued(200)
+    assert_equal(*(finish(engine, requests) for engine in engines))
+
+
+@pytest.mark.parametrize("max_rows", [4, 24, 128])
+def test_continuations_begin_with_what_finished_rows_have(
+    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, max_rows: int
+) -> None:
+    """With few rows most texts have lost their places by then; the numbers are the same."""
+    resident = TransformersEngine(folder, max_rows=max_rows, threads=1, resident=True)
+    begun = [Request((1, 20 + i % 5), TEMPERATURE, i, 9, ()) for i in range(40)]
+    results, reused = [], []
+    for engine in (engines[0], resident):
+        engine.clear()
+        texts = dict(_all(engine, dict(enumerate([begun[0]._replace(prefix=(30,)), *begun]))))
+        longer = {
+            i: request._replace(seed=99 + i, prefix=tuple(texts[i + 1].tokens.tolist())[: 2 + i % 7])
+            for i, request in enumerate(begun)
+        }
+        done = dict(_all(engine, longer))
+        results.append([texts[i] for i in sorted(texts)] + [done[i] for i in sorted(done)])
+        reused.append(sum(done[i].reused for i in done))
+    assert_equal(*results)
+    whole = sum(1 + len(request.prefix) for request in longer.values())
+    assert reused[1] == whole if max_rows == 128 else reused[1] < whole
+
+
+def _all(engine: TransformersEngine, requests: dict[int, Request]) -> list[tuple[int, Completion]]:
+    """Run requests on an engine as it is, without clearing it."""
+    for number, request in requests.items():
+        engine.add(number, request)
+    done: list[tuple[int, Completion]] = []
+    while len(done) < len(requests):
+        done += engine.step()  # type: ignore[arg-type]
+    return done
+
+
 SEARCHING: dict[str, dict[str, Any]] = {
     "top": {"top": 2},
     "prefix and penalty": {"prefix": (30,), "sampling": Sampling(1.0, presence_penalty=0.5)},

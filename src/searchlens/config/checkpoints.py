@@ -109,7 +109,7 @@ class CheckpointSpec(Section):
     """Largest number of samples decoded at once, by all processes of a job; null: what suits the device."""
     resident: bool | None = None
     """Whether the embedded engine keeps the rows of a small model on a CUDA device, where the host looks at them every
-    few steps; null: in float32 alone, where the texts were the same. In bfloat16 3% of them differ from those of the
+    few steps; null: in float32 alone, where the texts were the same. In bfloat16 3% of them differed from those of the
     other way; their law does not, and ids do not depend on it."""
     vllm: VllmSpec = VllmSpec()
     shape: ShapeSpec | None = None
@@ -137,6 +137,8 @@ def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:
     if checkpoint.engine == "transformers":
         for key, value in _needs_vllm(checkpoint):
             yield f"{where}.{key}: {value} needs engine: vllm"
+    elif checkpoint.resident is not None:
+        yield f"{where}.resident: {str(checkpoint.resident).lower()} needs engine: transformers"
     elif parallel > 1 and checkpoint.device != "cuda":
         yield f"{where}.vllm.tensor_parallel: {parallel} needs device: cuda (found {checkpoint.device})"
     elif parallel > 1 and checkpoint.vllm.processes > 1:
