@@ -79,7 +79,7 @@ def priority(grid: Grid, pool: JobPool) -> float:
     The longest job of a study may take longer than half of all others side by side; it must not begin last.
     """
     tokens = sum(grid.tokens(*pool.key[:2], generation) for generation in pool.generations)
-    return 10 + tokens / (tokens + 1e9)
+    return round(10 + tokens / (tokens + 1e9), 6)  # of a length that logs can show
 
 
 # ---- stages that read a cell
