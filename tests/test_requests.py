@@ -55,13 +55,13 @@ def test_time_is_twice_the_planned_tokens_and_a_start(weighed: dict[str, Any], m
     assert requests.minutes(grid, pool) == -int(-(30 + 0.4 + 2 * expected) // 1)
 
 
-def test_jobs_with_more_to_draw_come_first(weighed: dict[str, Any], make_grid: Make) -> None:
+def test_jobs_with_more_to_draw_come_first(raw: dict[str, Any], make_grid: Make) -> None:
     """Between the comparison of engines (15) and what reads samples (5); the order is that of the planned tokens."""
     ranks = []
     for samples in (400, 4_000, 40_000_000):
-        weighed["samples"] = samples
-        grid = make_grid(weighed)
-        (pool,) = grid.pools("toy-base", "sums")[:1]
+        raw["samples"] = samples
+        grid = make_grid(raw)
+        (pool,) = grid.pools("toy-base", "sums")
         tokens = sum(grid.tokens("toy-base", "sums", generation) for generation in pool.generations)
         ranks.append(requests.priority(grid, pool))
         assert ranks[-1] == pytest.approx(10 + tokens / (tokens + 1e9), abs=1e-6)
