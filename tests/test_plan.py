@@ -385,5 +385,7 @@ def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:
     lines = [line for line in plan(Grid(paper, ROOT)) if (line.checkpoint, line.benchmark) in cells]
     assert sum(perf.anchor_tokens().values()) == pytest.approx(sum(line.tokens for line in lines))
     args = argparse.Namespace(shape="7b", gpu="H200", rows=1024, requests=8192, dtype="bfloat16", mean=645, cap=2048)
-    args.memory, args.processes = 0.9, 1
+    args.memory, args.processes, args.gpus = 0.9, 1, 1
     assert perf.most(args).tokens_per_second == pytest.approx(44_300, rel=0.01)
+    args.gpus = 2
+    assert perf.most(args).tokens_per_second == pytest.approx(88_600, rel=0.01)
