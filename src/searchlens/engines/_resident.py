@@ -91,7 +91,7 @@ class Resident:
     def takes(request: Request) -> bool:
         """Whether a request can be run here: one that wants no likely tokens, nor penalties on what it continues.
 
-        Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end, which costs a device little.
+        Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end.
         """
         return not request.top and not (request.prefix and _is_penalised(request.sampling))
 

@@ -215,7 +215,8 @@ def start_engine(
         return _start_vllm(folder, spec, shared)
     from searchlens.engines.transformers import TransformersEngine
 
-    return TransformersEngine(str(folder), **shared, resident=spec["resident"])
+    resident = None if device == "cpu" else spec["resident"]  # on a CPU it would only change batches
+    return TransformersEngine(str(folder), **shared, resident=resident)
 
 
 def _start_vllm(folder: Path, spec: Mapping[str, Any], shared: Mapping[str, Any]) -> Engine:

@@ -76,7 +76,7 @@ def minutes(grid: Grid, pool: JobPool) -> int:
 def priority(grid: Grid, pool: JobPool) -> float:
     """Rank of a sampling job among those that could start, in [10, 11): higher the more tokens it is expected to draw.
 
-    The longest job of a study may take longer than half of all others side by side; it must not begin last.
+    The longest job of a study may take most of its time, so it must not begin last.
     """
     tokens = sum(grid.tokens(*pool.key[:2], generation) for generation in pool.generations)
     return round(10 + tokens / (tokens + 1e9), 6)  # of a length that logs can show
