@@ -25,12 +25,14 @@ from searchlens.engines.sampler import padded_vocab
 # of rows. Padding costs computation, so small batches have the finer steps.
 _CPU_ROWS = 32
 _CPU_MANY_ROWS = 256  # for more than 512 rows
+# MKL has its kernels ready, but with fewer rows than these it takes others, which add up in another order.
+_MKL_ROWS = 16
 # Rows of a usual matrix product, for which oneDNN chooses the layout of weights. Any number is right.
 _PACKED_ROWS = 256
 # Most terms of a sum that MKL adds up in the order of oneDNN: with more it adds them in blocks, in another order.
 _MKL_TERMS = 384
-# Numbers of rows for which the two are compared: those of decode steps, and some of prefills.
-_COMPARED_ROWS = (*range(_CPU_ROWS, 2 * _CPU_MANY_ROWS + 1, _CPU_ROWS), 3 * _CPU_MANY_ROWS, 8 * _CPU_MANY_ROWS)
+# Numbers of rows for which the two are compared: some of decode steps, and of prefills.
+_COMPARED_ROWS = (*range(_MKL_ROWS, 64), *range(64, 512, 19), 512, 777, 2048)
 
 
 class Attend(Protocol):
@@ -58,7 +60,9 @@ class _Linear:
         self.weight = weight.contiguous()
         self.bias = bias
         self._onednn: Callable[..., Tensor] | None = None
-        if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and not _takes_mkl(weight, bias):
+        on_cpu = weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        self.takes_mkl = on_cpu and _takes_mkl(weight, bias)
+        if on_cpu and not self.takes_mkl:
             self._onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
             pack = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
             if self._onednn and pack and weight.dtype == torch.float32 and not shared:
@@ -94,7 +98,7 @@ def _is_intel() -> bool:
 
 @cache
 def _same_bits(outputs: int, terms: int, biased: bool, threads: int) -> bool:
-    """Whether MKL and oneDNN add up the terms of products in the same order, by trial on random numbers."""
+    """Whether MKL, with any number of rows, and oneDNN add up terms in the same order, by trial on random numbers."""
     del threads  # but MKL may share out a product among them
     by_onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if by_onednn is None or not torch.backends.mkl.is_available():
@@ -102,10 +106,8 @@ def _same_bits(outputs: int, terms: int, biased: bool, threads: int) -> bool:
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(rows, terms, generator=generator) for rows in (_COMPARED_ROWS[-1], outputs))
     bias = weight[:, 0].contiguous() if biased else None
-    return all(
-        torch.equal(functional.linear(x[:rows], weight, bias), by_onednn(x[:rows], weight, bias, "none", [], ""))
-        for rows in _COMPARED_ROWS
-    )
+    product = by_onednn(x, weight, bias, "none", [], "")
+    return all(torch.equal(functional.linear(x[:rows], weight, bias), product[:rows]) for rows in _COMPARED_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,11 @@ class _Layer:
     mlp_norm: Tensor
     gate_up: _Linear
     down: _Linear
+
+    @property
+    def products(self) -> tuple[_Linear, ...]:
+        """All products with weights."""
+        return self.qkv, self.out, self.gate_up, self.down
 
 
 class Llama:
@@ -140,6 +147,8 @@ class Llama:
         self._embedding = embedding.to(device)
         self._head = self._load_head(embedding)
         self._layers = [self._load(f"model.layers.{layer}") for layer in range(self.shape.layers)]
+        products = [self._head, *(product for layer in self._layers for product in layer.products)]
+        self._takes_mkl = all(product.takes_mkl for product in products)
         self._norm = self._take("model.norm")
         self._rotations = _rotations(weights, device)
 
@@ -175,6 +184,8 @@ class Llama:
         """Return how many rows of padding the matrix products need."""
         if self.device.type != "cpu":
             return 0
+        if self._takes_mkl:
+            return max(0, _MKL_ROWS - rows)
         return -rows % (_CPU_ROWS if rows <= 2 * _CPU_MANY_ROWS else _CPU_MANY_ROWS)
 
     def _project(self, layer: _Layer, x: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor]:

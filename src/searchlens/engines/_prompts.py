@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from searchlens.engines._keys_values import KeysValues
 from searchlens.engines._llama import Llama
 from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias, occurrence, token_index
 from searchlens.engines._weights import Shape
@@ -37,8 +38,7 @@ class Prompts:
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         self._shape = shape
-        # Keys and values, (layers, prompts, kv_heads, 2, longest prompt, head_dim), zero after the end of a prompt.
-        self._cache = torch.zeros(shape.layers, 0, shape.kv_heads, 2, 0, shape.head_dim, device=device, dtype=dtype)
+        self._cache = KeysValues.empty(shape, 0, 0, device, dtype)  # zero after the end of a prompt
         self._hidden = torch.zeros(0, shape.hidden, device=device, dtype=dtype)
         self._lengths = np.zeros(0, np.int64)
         self._number: dict[Tokens, int] = {}
@@ -50,7 +50,7 @@ class Prompts:
     @property
     def longest(self) -> int:
         """Tokens of the longest prompt."""
-        return self._cache.shape[4]
+        return self._cache.values.shape[3]
 
     def add(self, prompts: Sequence[Tokens], keys_values: Tensor, hidden: Tensor) -> None:
         """Add prompts that the batch does not have yet.
@@ -63,13 +63,15 @@ class Prompts:
         hidden : tensor, shape (prompts, hidden)
             Final hidden state of the last token of each prompt.
         """
-        lengths = np.array([len(prompt) for prompt in prompts])
+        lengths, before = np.array([len(prompt) for prompt in prompts]), len(self._lengths)
         longest = max(int(lengths.max()), self.longest)
-        size = (self._shape.layers, len(prompts), self._shape.kv_heads, 2, longest, self._shape.head_dim)
-        cache = self._cache.new_zeros(size)
+        values = self._cache.values
+        cache = KeysValues.empty(self._shape, before + len(prompts), longest, values.device, values.dtype)
+        cache.zero_()
+        cache.part(slice(before), slice(self.longest)).copy_(self._cache)
         prompt, position = token_index(lengths)
-        cache.permute(1, 4, 0, 3, 2, 5)[self._tensor(prompt), self._tensor(position)] = keys_values
-        self._cache = torch.cat((functional.pad(self._cache, (0, 0, 0, longest - self.longest)), cache), 1)
+        cache.write(self._tensor(before + prompt), self._tensor(position), keys_values)
+        self._cache = cache
         self._hidden = torch.cat((self._hidden, hidden))
         self._number.update({tokens: len(self._lengths) + i for i, tokens in enumerate(prompts)})
         self._lengths = np.concatenate((self._lengths, lengths))
@@ -82,9 +84,9 @@ class Prompts:
         """Return the final hidden states of the last tokens of prompts, shape (prompts, hidden)."""
         return self._hidden.index_select(0, self._tensor(numbers))
 
-    def keys_values(self, layer: int, numbers: npt.NDArray[np.int64]) -> Tensor:
-        """Return keys and values of prompts, shape (prompts, kv_heads, 2, longest prompt, head_dim)."""
-        return self._cache[layer].index_select(0, self._tensor(numbers))
+    def keys_values(self, layer: int, numbers: npt.NDArray[np.int64]) -> KeysValues:
+        """Return keys and values of prompts in one layer."""
+        return self._cache.layer(layer).select(self._tensor(numbers))
 
     def lengths(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return how many tokens prompts have."""
@@ -116,7 +118,7 @@ class Prompts:
         """Drop all prompts but some, given in ascending order."""
         longest = int(self._lengths[numbers].max(initial=0))
         index = self._tensor(numbers)
-        self._cache = self._cache.index_select(1, index)[:, :, :, :, :longest].contiguous()
+        self._cache = self._cache.part(slice(None), slice(longest)).select(index)
         self._hidden = self._hidden.index_select(0, index)
         self._lengths = self._lengths[numbers]
         new = dict(zip(numbers.tolist(), range(len(numbers)), strict=True))
@@ -164,11 +166,11 @@ class Prompts:
         numbers, copy_of_row = np.unique(copy * prompts + self._prompt_of_row, return_inverse=True)
         if copy.any():
             prompt_of_copy = numbers % prompts
-            copies = self._cache.index_select(1, self._tensor(prompt_of_copy))
+            copies = self._cache.select(self._tensor(prompt_of_copy))
         else:
             prompt_of_copy, copy_of_row, copies = np.arange(prompts), self._prompt_of_row, self._cache
-        keys, values = copies.flatten(1, 2).unbind(2)  # of each layer, shape (prompts * kv_heads, longest, head_dim)
-        self._keys, self._values = keys.transpose(2, 3).unbind(), values.unbind()
+        keys, values = (tensor.flatten(1, 2) for tensor in copies)  # (layers, prompts * kv_heads, longest, head_dim)
+        self._keys, self._values = keys.mT.unbind(), values.unbind()
         self._places = int(place.max()) + 1
         row_of_place = np.zeros((len(prompt_of_copy), self._places), np.int64)
         row_of_place[copy_of_row, place] = np.arange(rows)
@@ -182,7 +184,7 @@ class Prompts:
         if (self._lengths[prompt_of_copy] < self.longest).any():
             lengths = self._tensor(self._lengths[prompt_of_copy])
             masked = torch.arange(self.longest, device=lengths.device) >= lengths[:, None]
-            self._bias = mask_bias(masked, kv_heads, self._cache.dtype)
+            self._bias = mask_bias(masked, kv_heads, self._cache.values.dtype)
 
     def _by_prompt(self, rows: Tensor) -> Tensor:
         """Gather rows by prompt: (rows * kv_heads, repeat, n) becomes (prompts * kv_heads, places * repeat, n)."""
@@ -199,7 +201,7 @@ class Prompts:
         return flat.index_select(0, self._place_index).view(-1, self._shape.repeat, prompts.shape[2])
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self._cache.device)
+        return torch.from_numpy(values).to(self._cache.values.device)
 
 
 class Prefills:
