@@ -11,7 +11,7 @@ of keys and values, from row to row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from searchlens.engines._llama import Llama
 from searchlens.engines._prefix_cache import PrefixCache
 from searchlens.engines._prompts import prefill
 from searchlens.engines._ragged import Tokens, parts
-from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.seeds import uniform
 
 _STEPS = 8  # between two visits: more cost the host less, and leave rows idle longer after they have finished
@@ -84,16 +84,8 @@ class Resident:
         self._visits = 0
         self._busy = np.zeros(rows, np.bool_)
         self._seed = np.zeros(rows, np.uint64)
-        self._length, self._drawn, self._limit, self._reused = (np.zeros(rows, np.int64) for _ in range(4))
+        self._length, self._drawn, self._limit, self._reused, self._top = (np.zeros(rows, np.int64) for _ in range(5))
         self._used = np.zeros(rows, np.int64)  # the visit at which a row was last in use, or copied
-
-    @staticmethod
-    def takes(request: Request) -> bool:
-        """Whether a request can be run here: one that wants no likely tokens, nor penalties on what it continues.
-
-        Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end.
-        """
-        return not request.top and not (request.prefix and _is_penalised(request.sampling))
 
     @property
     def is_idle(self) -> bool:
@@ -101,7 +93,7 @@ class Resident:
         return not self._waiting and not self._busy.any()
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request."""
+        """Queue a request. Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end."""
         self._keeps |= bool(request.prefix)
         entry = request.priority, self._arrivals, request_id, request
         self._is_sorted &= not self._waiting or self._waiting[-1] < entry
@@ -134,7 +126,25 @@ class Resident:
         flat = block[np.arange(block.shape[1]) < lengths[:, None]]
         if np.isnan(flat[:, 1:3]).any():
             raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
-        return self._completions(rows, finish, lengths, flat)
+        return self._completions(rows, finish, lengths, flat, self._likely(rows, lengths))
+
+    def _likely(
+        self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]]:
+        """Return likely tokens and their log p, each of shape (draws, top), of the finished rows that want any."""
+        wanted = self._top[rows] > 0
+        rows, lengths = rows[wanted], lengths[wanted]
+        if not rows.size:
+            return {}
+        block = self._device.top(rows, int(lengths.max()), int(self._top[rows].max()))
+        flat = block[np.arange(block.shape[1]) < lengths[:, None]]
+        tokens, logprobs = flat[:, 0].astype(np.int32), flat[:, 1].copy()
+        ends = lengths.cumsum()
+        columns = (values.tolist() for values in (rows, ends - lengths, ends, self._top[rows]))
+        return {
+            row: (tokens[begin:end, :top], logprobs[begin:end, :top])
+            for row, begin, end, top in zip(*columns, strict=True)
+        }
 
     def _completions(
         self,
@@ -142,8 +152,9 @@ class Resident:
         finish: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
         flat: npt.NDArray[np.float32],
+        likely: Mapping[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]],
     ) -> list[tuple[int, Completion]]:
-        """Cut what was drawn, shape (tokens of all rows, columns), by rows."""
+        """Cut what was drawn, shape (tokens of all rows, columns), by rows, and add likely tokens."""
         names: tuple[FinishReason, ...] = ("stop", "length")
         tokens = flat[:, 0].astype(np.int32)
         logprobs, sampling_logprobs = np.ascontiguousarray(flat[:, 1:3].T)
@@ -156,6 +167,7 @@ class Resident:
             request_id, request = entry
             self._request[row] = None
             entropies, certainties = flat[own, MEASURES:COLUMNS].T.copy() if request.measures else (None, None)
+            top_tokens, top_logprobs = likely.get(row, (None, None))
             completion = Completion(
                 tokens[own],
                 logprobs[own],
@@ -163,7 +175,9 @@ class Resident:
                 names[code - STOP],
                 entropies,
                 certainties,
-                reused=reused,
+                top_tokens,
+                top_logprobs,
+                reused,
             )
             completions.append((request_id, completion))
             if self._keeps:
@@ -190,6 +204,7 @@ class Resident:
         self._busy[rows], self._drawn[rows] = True, 0
         self._length[rows] = [len(request.prompt) + len(request.prefix) for request in requests]
         self._limit[rows] = [request.max_tokens for request in requests]
+        self._top[rows] = [request.top for request in requests]
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
         self._begin(rows, requests, is_first=not running)
         self._fill(rows, requests, np.where(np.isin(sources, rows), -1, sources))
@@ -255,11 +270,25 @@ class Resident:
             filters=sampler.used_filters(table),
             penalties=bool(penalised.any()),
             measures=any(request.measures for request in requests),
+            top=self._room_for_top(rows),
         )
         self._features = needs if is_first else needs.union(self._features)
         if needs.penalties:
             places = np.flatnonzero(penalised[kind])
-            self._device.count(rows[places], [requests[place].prompt for place in places.tolist()])
+            own = [requests[place] for place in places.tolist()]
+            self._device.count(rows[places], [request.prompt for request in own], [request.prefix for request in own])
+
+    def _room_for_top(self, rows: npt.NDArray[np.int64]) -> int:
+        """Have memory for the likely tokens of rows; return how many a draw has to give, 0 if no row wants any.
+
+        Numbers are rounded up, so that few steps are captured.
+        """
+        wanting = rows[self._top[rows] > 0]
+        if not wanting.size:
+            return 0
+        top = min(_rounded_up(int(self._top[wanting].max())), self._model.shape.vocab)
+        self._device.make_room(_rounded_up(int(self._limit[wanting].max())), top)
+        return top
 
     def _fill_prompts(
         self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], lengths: npt.NDArray[np.int64]
@@ -351,8 +380,9 @@ class Resident:
         return next((size for size in sizes if size >= needed), self._rows)
 
 
-def _is_penalised(sampling: Sampling) -> bool:
-    return (sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty) != _PLAIN
+def _rounded_up(number: int) -> int:
+    """Return the smallest power of two that is at least a number, >= 1."""
+    return 1 << (number - 1).bit_length()
 
 
 def _rows_of(
