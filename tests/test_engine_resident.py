@@ -163,6 +163,31 @@ def test_continuations_begin_with_what_finished_rows_have(
     assert reused[1] == whole if max_rows == 128 else reused[1] < whole
 
 
+@pytest.mark.parametrize("max_rows", [8, 33, 128])
+def test_a_token_beam_computes_no_text_again(folder: Path, max_rows: int) -> None:
+    """However few rows there are: a path goes on in the row of its parent, and its siblings copy from there."""
+    engine = TransformersEngine(folder, max_rows=max_rows, threads=1, resident=True)
+    tasks = [Task((1, 20 + i), 7 + i, 24, (2,), (10, 11), str, tuple) for i in range(8)]
+    policy = from_spec("beam", {"controller": "beam"})
+    outcomes = [done for _, done in run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine)]
+    requests, prefilled = (sum(getattr(done.usage, name) for done in outcomes) for name in ("requests", "prefilled"))
+    prompts = sum(len(task.prompt) for task in tasks)
+    assert prefilled == prompts + requests - len(tasks), "of a path its last token alone, which a step feeds"
+
+
+def test_no_row_is_overwritten_that_others_copy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        count = int(rng.integers(1, 12))
+        rows = rng.permutation(16)[:count]
+        sources = rng.integers(-1, 16, count)
+        places = _resident._own_first(rows, sources)
+        assert sorted(places) == sorted(rows)
+        for row in set(sources) & set(rows):
+            (request,) = np.flatnonzero(places == row)
+            assert sources[request] == row
+
+
 def _all(engine: TransformersEngine, requests: dict[int, Request]) -> list[tuple[int, Completion]]:
     """Run requests on an engine as it is, without clearing it."""
     for number, request in requests.items():

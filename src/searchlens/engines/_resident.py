@@ -5,8 +5,8 @@ launches a whole step at once (``_device_rows.py``) and looks at what has finish
 visits it is free: a chunk of steps runs while the caller handles what finished in the chunk before.
 
 Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF. A finished row keeps
-its text until its place is needed (``_kept_texts.py``), so that a request which continues the text begins with a copy
-of keys and values, from row to row.
+its text until its place is needed (``_kept_texts.py``), so that a request which continues the text goes on in its row,
+or begins with a copy of keys and values, from row to row.
 """
 
 from __future__ import annotations
@@ -189,15 +189,15 @@ class Resident:
     def admit(self) -> None:
         """Put waiting requests into free rows, if it is time to."""
         running = int(self._busy.sum())
-        free = self._rows - running
+        most = max(1, self._rows // _KEPT) if self._keeps else self._rows  # the others keep what these will continue
+        free = most - running
         waiting = len(self._waiting)
-        if not waiting or free * _ADMIT < self._rows or waiting * _ADMIT < running:
+        if not waiting or free * _ADMIT < most or waiting * _ADMIT < running:
             return
         entries = self._take(free)
         requests = [request for _, request in entries]
         sources = np.array([self._source(request) for request in requests])
-        self._used[sources[sources >= 0]] = self._visits
-        rows = self._places(len(entries))
+        rows = self._places(requests, sources)
         for row, entry in zip(rows.tolist(), entries, strict=True):
             self._request[row] = entry
             self._kept.drop(row)
@@ -207,26 +207,35 @@ class Resident:
         self._top[rows] = [request.top for request in requests]
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
         self._begin(rows, requests, is_first=not running)
-        self._fill(rows, requests, np.where(np.isin(sources, rows), -1, sources))
+        self._fill(rows, requests, sources)
 
     def _source(self, request: Request) -> int:
         """Return a row that has keys and values of prompt and prefix but for the last token, -1 if there is none."""
         row = self._kept.find(request.prompt, request.prefix[:-1]) if len(request.prefix) > 1 else None
         return -1 if row is None else row
 
-    def _places(self, count: int) -> npt.NDArray[np.int64]:
-        """Return free rows, those that have been free for the longest; if few rows run, some of the first."""
-        free = np.flatnonzero(~self._busy)
+    def _places(self, requests: Sequence[Request], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return a free row for each request.
+
+        Rows whose whole texts are continued come first, because they lose nothing by it; then those that have been free
+        for the longest; if few rows run, some of the first.
+        """
+        lengths = np.array([len(request.prompt) + len(request.prefix) for request in requests])
+        is_whole = (sources >= 0) & (lengths == (self._length + self._drawn)[sources])
+        self._used[sources[sources >= 0]] = self._visits
+        used = self._used.copy()
+        used[sources[is_whole]] = -1
+        free, count = np.flatnonzero(~self._busy), len(requests)
         near = self._size_of(_KEPT * (self._rows - len(free) + count))
         if np.searchsorted(free, near) >= count:
             free = free[free < near]
-        return free[np.argsort(self._used[free], kind="stable")[:count]]
+        return _own_first(free[np.argsort(used[free], kind="stable")[:count]], sources)
 
     def _fill(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], sources: npt.NDArray[np.int64]) -> None:
         """Give rows the keys and values of their prompts and prefixes, and note how many they did not compute."""
         known = self._length[rows] - np.array([bool(request.prefix) for request in requests])  # the last is fed first
         continued = np.array([len(request.prefix) > 1 for request in requests])
-        copied = np.flatnonzero(sources >= 0)
+        copied = np.flatnonzero((sources >= 0) & (sources != rows))
         for part in parts(copied.tolist(), known[copied].tolist(), self._prefill_tokens):
             self._device.copy_rows(sources[part], rows[part], known[part])
         self._reused[rows] = np.where(sources >= 0, known, 0)
@@ -383,6 +392,20 @@ class Resident:
 def _rounded_up(number: int) -> int:
     """Return the smallest power of two that is at least a number, >= 1."""
     return 1 << (number - 1).bit_length()
+
+
+def _own_first(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return rows in an order in which each that is a source goes to the first request that continues its text.
+
+    So no row that others copy is overwritten.
+    """
+    own, first = np.unique(sources, return_index=True)
+    is_given = np.isin(own, rows)
+    own, first = own[is_given], first[is_given]
+    places = np.empty_like(rows)
+    places[first] = own
+    places[np.setdiff1d(np.arange(len(rows)), first)] = np.setdiff1d(rows, own)
+    return places
 
 
 def _rows_of(
