@@ -136,7 +136,8 @@ class DeviceRows:
     def make_room(self, draws: int, top: int) -> None:
         """Have memory for ``top`` likely tokens of each of the first draws of every row; keep what is there.
 
-        Its place changes when it grows, so the steps that write it are captured again.
+        Its place changes when it grows, so the steps that write it are captured again. The others stay, that of
+        ``check`` at least: graphs share memory, which CUDA's allocator gives to no new one once all are gone.
 
         Raises
         ------
@@ -216,7 +217,7 @@ class DeviceRows:
     def check(self) -> None:
         """Run the step that takes the most, while no row runs: all rows, all columns and every feature.
 
-        But for likely tokens, of which there is one: memory for more is allocated once a request wants them.
+        Then with a likely token, too: memory for more is allocated once requests want them.
 
         Raises
         ------
@@ -224,7 +225,8 @@ class DeviceRows:
             The device cannot capture a step, or is out of memory.
         """
         rows, columns = self._out.shape[:2]
-        self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True, 1))
+        for top in (0, 1):
+            self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True, top))
         self.progress(rows)
 
     def advance(self, uniforms: npt.NDArray[np.float64], window: int, features: Features) -> None:
