@@ -197,12 +197,13 @@ class Resident:
         entries = self._take(free)
         requests = [request for _, request in entries]
         sources = np.array([self._source(request) for request in requests])
-        rows = self._places(requests, sources)
+        lengths = np.array([len(request.prompt) + len(request.prefix) for request in requests])
+        rows = self._places(lengths, sources)
         for row, entry in zip(rows.tolist(), entries, strict=True):
             self._request[row] = entry
             self._kept.drop(row)
         self._busy[rows], self._drawn[rows] = True, 0
-        self._length[rows] = [len(request.prompt) + len(request.prefix) for request in requests]
+        self._length[rows] = lengths
         self._limit[rows] = [request.max_tokens for request in requests]
         self._top[rows] = [request.top for request in requests]
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
@@ -214,18 +215,17 @@ class Resident:
         row = self._kept.find(request.prompt, request.prefix[:-1]) if len(request.prefix) > 1 else None
         return -1 if row is None else row
 
-    def _places(self, requests: Sequence[Request], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return a free row for each request.
+    def _places(self, lengths: npt.NDArray[np.int64], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return a free row for each request, given as the length of prompt and prefix and its source.
 
         Rows whose whole texts are continued come first, because they lose nothing by it; then those that have been free
         for the longest; if few rows run, some of the first.
         """
-        lengths = np.array([len(request.prompt) + len(request.prefix) for request in requests])
         is_whole = (sources >= 0) & (lengths == (self._length + self._drawn)[sources])
         self._used[sources[sources >= 0]] = self._visits
         used = self._used.copy()
         used[sources[is_whole]] = -1
-        free, count = np.flatnonzero(~self._busy), len(requests)
+        free, count = np.flatnonzero(~self._busy), len(lengths)
         near = self._size_of(_KEPT * (self._rows - len(free) + count))
         if np.searchsorted(free, near) >= count:
             free = free[free < near]
