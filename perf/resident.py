@@ -5,8 +5,8 @@
 The 1M Base answers micro math questions on two engines of one process. Three parts:
 
 1. The same requests under every filter and penalty, one by one and mixed: how many texts and ends are equal, and the
-   largest differences of log p and of log q. At the end the other path against itself with half the rows, which shows
-   what a batch of another size changes (see ``--dtype``).
+   largest differences of log p and of log q; then how many likely tokens are. At the end the other path against itself
+   with half the rows, which shows what a batch of another size changes (see ``--dtype``).
 2. The sweep of ``perf/controllers.py`` with ``--samples`` draws of each question, in turns; then with four times as
    many, and without the driver of searches, where rows stay on the device.
 3. The time that the device takes for a step, by rows, columns and filters.
@@ -28,7 +28,7 @@ from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
 from searchlens import policies
 from searchlens.benchmarks import Question, prompts
 from searchlens.engines._device_rows import NUMBERS, RUNNING, STOP, Features
-from searchlens.engines.base import Request, Sampling, complete
+from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.generate import Prompter
 from searchlens.seeds import sample_seed
@@ -78,7 +78,17 @@ def compare(name: str, engines: Sequence[TransformersEngine], requests: Sequence
         max(float(np.abs(getattr(one, key) - getattr(other, key)).max()) for one, other in pairs)
         for key in ("logprobs", "sampling_logprobs")
     )
-    print(f"{name:22} {len(pairs)} of {len(plain)} equal; log p {p:.1e}, log q {q:.1e}")
+    print(f"{name:22} {len(pairs)} of {len(plain)} equal; log p {p:.1e}, log q {q:.1e}{_likely(pairs)}")
+
+
+def _likely(pairs: Sequence[tuple[Completion, Completion]]) -> str:
+    """Say how many likely tokens are equal, and how far their log p are apart; nothing if none were wanted."""
+    wanted = [(one, other) for one, other in pairs if one.top_tokens is not None]
+    if not wanted:
+        return ""
+    equal = np.concatenate([(one.top_tokens == other.top_tokens).ravel() for one, other in wanted])
+    apart = max(float(np.abs(one.top_logprobs - other.top_logprobs).max()) for one, other in wanted)
+    return f"; likely tokens {equal.sum()} of {equal.size} equal, log p {apart:.1e}"
 
 
 def compare_all(
@@ -91,6 +101,7 @@ def compare_all(
         draws = range(100 * number, 100 * number + 8)
         mixed += requests_of(bench, questions, draws, sampling, measures=number % 2 == 0)
     compare("mixed", engines, mixed)
+    compare("with likely tokens", engines, requests_of(bench, questions, range(1000, 1008), Sampling(1.0), top=5))
     compare("other, half the rows", (engines[0], smaller), mixed)
 
 

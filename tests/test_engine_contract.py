@@ -306,8 +306,11 @@ def test_a_floor_ends_a_continuation_where_its_weight_reaches_it(engine: Engine,
     floors[1] = Floor(3.0, -np.inf, starts[1])
     bounded = [request._replace(floor=floor) for request, floor in zip(plain, floors, strict=True)]
     ends = dict.fromkeys(("stop", "length", "rejected"), 0)
-    wholes = finish(engine, plain)
-    for request, whole, early, floor in zip(plain, wholes, finish(engine, bounded), floors, strict=True):
+    wholes, earlies = finish(engine, plain), finish(engine, bounded)
+    if getattr(engine, "_resident", None):  # rows that stay on the device are drawn to their end
+        assert [early.tokens.tolist() for early in earlies] == [whole.tokens.tolist() for whole in wholes]
+        return
+    for request, whole, early, floor in zip(plain, wholes, earlies, floors, strict=True):
         n = len(early.tokens)
         assert early.tokens.tolist() == whole.tokens[:n].tolist()
         np.testing.assert_allclose(early.logprobs, whole.logprobs[:n], atol=1e-4)

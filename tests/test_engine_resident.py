@@ -22,12 +22,12 @@ from searchlens.engines._device_rows import RUNNING, DeviceRows, Features  # noq
 from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines._prompts import prefill  # noqa: E402
 from searchlens.engines._weights import Weights  # noqa: E402
-from searchlens.engines.base import Completion, Request, Sampling  # noqa: E402
+from searchlens.engines.base import Completion, EngineMemoryError, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.policies import from_spec  # noqa: E402
 from searchlens.search.driver import Result, run, start  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
-from test_engine_contract import FILTERS, TEMPERATURE, finish, save, various  # noqa: E402
+from test_engine_contract import FILTERS, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
 
 SAMPLINGS = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
 
@@ -163,6 +163,31 @@ def test_continuations_begin_with_what_finished_rows_have(
     assert reused[1] == whole if max_rows == 128 else reused[1] < whole
 
 
+@pytest.mark.parametrize("max_rows", [8, 33, 128])
+def test_a_token_beam_computes_no_text_again(folder: Path, max_rows: int) -> None:
+    """However few rows there are: a path goes on in the row of its parent, and its siblings copy from there."""
+    engine = TransformersEngine(folder, max_rows=max_rows, threads=1, resident=True)
+    tasks = [Task((1, 20 + i), 7 + i, 24, (2,), (10, 11), str, tuple) for i in range(8)]
+    policy = from_spec("beam", {"controller": "beam"})
+    outcomes = [done for _, done in run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine)]
+    requests, prefilled = (sum(getattr(done.usage, name) for done in outcomes) for name in ("requests", "prefilled"))
+    prompts = sum(len(task.prompt) for task in tasks)
+    assert prefilled == prompts + requests - len(tasks), "of a path its last token alone, which a step feeds"
+
+
+def test_no_row_is_overwritten_that_others_copy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        count = int(rng.integers(1, 12))
+        rows = rng.permutation(16)[:count]
+        sources = rng.integers(-1, 16, count)
+        places = _resident._own_first(rows, sources)
+        assert sorted(places) == sorted(rows)
+        for row in set(sources) & set(rows):
+            (request,) = np.flatnonzero(places == row)
+            assert sources[request] == row
+
+
 def _all(engine: TransformersEngine, requests: dict[int, Request]) -> list[tuple[int, Completion]]:
     """Run requests on an engine as it is, without clearing it."""
     for number, request in requests.items():
@@ -173,35 +198,88 @@ def _all(engine: TransformersEngine, requests: dict[int, Request]) -> list[tuple
     return done
 
 
-SEARCHING: dict[str, dict[str, Any]] = {
-    "top": {"top": 2},
-    "prefix and penalty": {"prefix": (30,), "sampling": Sampling(1.0, presence_penalty=0.5)},
-}
+def searching(count: int) -> list[Request]:
+    """Everything that a request can ask for, mixed: continuations under penalties and likely tokens, too."""
+    requests = various(SAMPLINGS, count)
+    assert {request.top for request in requests} == {0, 2, 5}
+    assert any(request.prefix and request.sampling == SAMPLINGS[-1] for request in requests)
+    return requests
 
 
-@pytest.mark.parametrize("asks", SEARCHING.values(), ids=SEARCHING)
-def test_searches_go_the_other_way(
-    engines: tuple[TransformersEngine, TransformersEngine], monkeypatch: pytest.MonkeyPatch, asks: dict[str, Any]
+def test_whatever_is_asked_for(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+    requests = searching(300)
+    assert_equal(*(finish(engine, requests) for engine in engines))
+
+
+def test_no_request_leaves_the_rows(
+    engines: tuple[TransformersEngine, TransformersEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first request that rows do not take until the engine is cleared; earlier ones end where they are."""
-    taken: list[int] = []
-    add = _resident.Resident.add
+    def fails(*_: object) -> None:
+        raise AssertionError("the other path")
 
-    def noted(self: _resident.Resident, request_id: int, request: Request) -> None:
-        taken.append(request_id)
-        add(self, request_id, request)
-
-    monkeypatch.setattr(_resident.Resident, "add", noted)
-    requests = [Request((1, 20 + i), TEMPERATURE, i, 8, ())._replace(**(asks if i == 7 else {})) for i in range(40)]
-    for _ in range(2):
-        taken.clear()
-        assert_equal(*(finish(engine, requests) for engine in engines))
-        assert taken == list(range(7))
+    monkeypatch.setattr(TransformersEngine, "_admit", fails)
+    assert len(finish(engines[1], searching(60))) == 60
 
 
-@pytest.mark.parametrize("controller", ["power", "entropy_tree", "beam", "step_beam"])
+def test_likely_tokens(
+    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
+) -> None:
+    """The steps that write them go to where memory has grown. Rows that want none are longer than those that do."""
+    requests = [
+        Request((1, 20 + i % 7), TEMPERATURE, i, 1 + i, (), measures=i % 2 == 0, top=(0, 1, 3, 5)[i % 4])
+        for i in range(60)
+    ]
+    few = [request._replace(max_tokens=2, top=VOCAB - 1) for request in requests[:5]]
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    for part in (requests, few, requests):
+        assert_equal(finish(engines[0], part), finish(engine, part))
+    assert engine._resident is not None
+    device = engine._resident._device
+    assert device._top.shape == (8, 65, 2, VOCAB)
+    assert {features.top for *_, features in device._graphs} == {0, 8, VOCAB}, "of both trials at the start one stays"
+
+
+def test_rows_without_likely_tokens_take_the_step_that_they_took(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once no row that wants any is left; until then all rows take the step that has them."""
+    steps: list[int] = []
+    step = DeviceRows._step
+
+    def noted(self: DeviceRows, rows: int, window: int, features: Features) -> None:
+        steps.append(features.top)
+        step(self, rows, window, features)
+
+    monkeypatch.setattr(DeviceRows, "_step", noted)
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    for top, expected in ((0, 0), (5, 8), (0, 0)):
+        steps.clear()
+        _all(engine, {0: Request((1, 20), TEMPERATURE, 1, 12, ()), 1: Request((1, 21), TEMPERATURE, 2, 3, (), top=top)})
+        assert steps == [expected] * 12
+
+
+def test_one_token_takes_one_step(folder: Path) -> None:
+    """No row waits for steps that no row needs."""
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    _all(engine, {i: Request((1, 20 + i), TEMPERATURE, i, 1, (), top=4) for i in range(8)})
+    assert engine.steps == 1
+
+
+def test_no_memory_for_likely_tokens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so, and with how many rows, as for other memory that runs out in a step."""
+    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+
+    def fails(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(DeviceRows, "make_room", fails)
+    engine.add(0, Request((1, 20), TEMPERATURE, 1, 12, (), top=50))
+    with pytest.raises(EngineMemoryError, match="out of memory") as caught:
+        engine.step()
+    assert caught.value.max_rows == 8
+
+
+@pytest.mark.parametrize("controller", ["power", "entropy_tree", "beam", "lookahead", "step_beam"])
 def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], controller: str) -> None:
-    """A search may begin with a request like any other."""
+    """Texts and, up to rounding, scores."""
     local = {} if controller == "beam" else {"local": {"temperature": 0.8}}
     policy = from_spec(controller, {**local, "controller": controller})
     answers = []
@@ -209,8 +287,10 @@ def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], c
         tasks = [Task((1, 20 + i), 7 + i, 24, (2,), (10, 11), str, tuple) for i in range(6)]
         done = dict(run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine))
         assert all(isinstance(outcome, Result) for outcome in done.values()), done
-        answers.append([[tuple(c.tokens) for c in done[i].candidates] for i in range(6)])  # type: ignore[union-attr]
-    assert answers[0] == answers[1]
+        answers.append([candidate for i in range(6) for candidate in done[i].candidates])  # type: ignore[union-attr]
+    for one, other in zip(*answers, strict=True):
+        assert tuple(one.tokens) == tuple(other.tokens)
+        assert one.score == pytest.approx(other.score, rel=1e-4)
 
 
 class Graph:
@@ -311,13 +391,14 @@ def test_without_the_kernel(
     assert [record.getMessage()[:24] for record in caplog.records] == ["attention without Triton"]
 
 
-@pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True)])
+@pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, 8)])
 def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> None:
     """As a CUDA graph requires. The meta device has no values, so what depends on one raises; it is no CPU either."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.inference_mode():
         on_meta = Llama(Weights.of(model), torch.device("meta"))
         rows = DeviceRows(on_meta, on_meta.logits, rows=8, columns=128, steps=2)
+        rows.make_room(16, features.top)
         rows._step(8, 64, features)
         with pytest.raises((NotImplementedError, RuntimeError)):
             rows.progress(8)

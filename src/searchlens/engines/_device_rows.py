@@ -43,6 +43,7 @@ class Features(NamedTuple):
     filters: tuple[bool, bool, bool, bool] = (False,) * 4  # in the order of `sampler.FILTERS`
     penalties: bool = False
     measures: bool = False
+    top: int = 0  # likely tokens of each draw
 
     def union(self, other: Features) -> Features:
         """What the rows of either need."""
@@ -51,6 +52,7 @@ class Features(NamedTuple):
             filters,  # type: ignore[arg-type]
             self.penalties or other.penalties,
             self.measures or other.measures,
+            max(self.top, other.top),
         )
 
 
@@ -82,6 +84,7 @@ class DeviceRows:
         self._seen = torch.zeros(rows, width, dtype=torch.bool, device=device)
         self._counts = torch.zeros(rows, width, device=device)
         self._out = torch.zeros(rows, columns, COLUMNS, device=device)
+        self._top = torch.zeros(rows, 2, 2, 1, device=device)  # (row, draw, token or log p, rank); grows in `make_room`
         self._uniforms = torch.zeros(steps, rows, dtype=torch.float64, device=device)
         self._turn = torch.zeros(1, dtype=torch.int64, device=device)
         self._index = torch.arange(max(rows, columns), device=device)
@@ -120,12 +123,34 @@ class DeviceRows:
         kind_of_row = self._tensor(np.array([kinds[ids] for ids in stop_ids]))
         self._stops.index_copy_(0, index, self._tensor(table).index_select(0, kind_of_row))
 
-    def count(self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens]) -> None:
-        """Note the prompts of rows with penalties."""
-        index, width = self._tensor(rows), self._counts.shape[1]
-        tokens = [np.array(prompt, np.int64) for prompt in prompts]
-        self._seen.index_copy_(0, index, sampler.count(tokens, width, self._seen.device) > 0)
-        self._counts.index_fill_(0, index, 0.0)
+    def count(self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], prefixes: Sequence[Tokens]) -> None:
+        """Note the prompts of rows with penalties, and their prefixes, which count as drawn."""
+        index, (_, width), device = self._tensor(rows), self._counts.shape, self._counts.device
+        seen, counts = (
+            sampler.count([np.array(tokens, np.int64) for tokens in texts], width, device)
+            for texts in (prompts, prefixes)
+        )
+        self._seen.index_copy_(0, index, seen > 0)
+        self._counts.index_copy_(0, index, counts)
+
+    def make_room(self, draws: int, top: int) -> None:
+        """Have memory for ``top`` likely tokens of each of the first draws of every row; keep what is there.
+
+        Its place changes when it grows, so the steps that write it are captured again. The others stay, that of
+        ``check`` at least: graphs share memory, which CUDA's allocator gives to no new one once all are gone.
+
+        Raises
+        ------
+        RuntimeError
+            The device is out of memory.
+        """
+        rows, places, _, width = self._top.shape
+        if draws < places and top <= width:
+            return
+        wider = self._top.new_zeros(rows, max(places, draws + 1), 2, max(width, top))
+        wider[:, :places, :, :width] = self._top
+        self._top = wider
+        self._graphs = {key: graph for key, graph in self._graphs.items() if not key[2].top}
 
     def copy(
         self,
@@ -181,10 +206,18 @@ class DeviceRows:
         result: npt.NDArray[np.float32] = out.cpu().numpy()
         return result
 
+    def top(self, rows: npt.NDArray[np.int64], longest: int, most: int) -> npt.NDArray[np.float32]:
+        """Return likely tokens of some rows and their log p, shape (rows, longest, 2, most)."""
+        top = self._top[:, :longest, :, :most].index_select(0, self._tensor(rows))
+        result: npt.NDArray[np.float32] = top.cpu().numpy()
+        return result
+
     # ---- steps
 
     def check(self) -> None:
         """Run the step that takes the most, while no row runs: all rows, all columns and every feature.
+
+        Then with a likely token, too: memory for more is allocated once requests want them.
 
         Raises
         ------
@@ -192,7 +225,8 @@ class DeviceRows:
             The device cannot capture a step, or is out of memory.
         """
         rows, columns = self._out.shape[:2]
-        self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True))
+        for top in (0, 1):
+            self.advance(np.zeros((1, rows)), columns, Features((True,) * 4, True, True, top))
         self.progress(rows)
 
     def advance(self, uniforms: npt.NDArray[np.float64], window: int, features: Features) -> None:
@@ -264,6 +298,8 @@ class DeviceRows:
             features.filters,
             penalties,
             measure_rows=index if features.measures else None,
+            top_rows=index if features.top else None,
+            largest_top=features.top,
         )
 
     def _record(self, draw: sampler.Draw, rows: int, features: Features) -> None:
@@ -274,6 +310,10 @@ class DeviceRows:
         if draw.measures is not None:
             parts.append(draw.measures)
         self._out[:rows, :, : _width(features)][index, drawn] = torch.cat(parts).t()  # unread beyond the end of a row
+        if draw.top_tokens is not None and draw.top_logprobs is not None:
+            top = torch.stack((draw.top_tokens.float(), draw.top_logprobs)).permute(2, 0, 1)
+            place = drawn.clamp(max=self._top.shape[1] - 1)  # rows that want none may draw more; nobody reads theirs
+            self._top[:rows, :, :, : features.top][index, place] = top
         running = finish == RUNNING
         token.copy_(torch.where(running, draw.tokens, token))
         position.add_(running)

@@ -5,13 +5,13 @@ launches a whole step at once (``_device_rows.py``) and looks at what has finish
 visits it is free: a chunk of steps runs while the caller handles what finished in the chunk before.
 
 Draws are those of the other path of the engine: the same uniform numbers, filters and inverse CDF. A finished row keeps
-its text until its place is needed (``_kept_texts.py``), so that a request which continues the text begins with a copy
-of keys and values, from row to row.
+its text until its place is needed (``_kept_texts.py``), so that a request which continues the text goes on in its row,
+or begins with a copy of keys and values, from row to row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from searchlens.engines._llama import Llama
 from searchlens.engines._prefix_cache import PrefixCache
 from searchlens.engines._prompts import prefill
 from searchlens.engines._ragged import Tokens, parts
-from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.seeds import uniform
 
 _STEPS = 8  # between two visits: more cost the host less, and leave rows idle longer after they have finished
@@ -84,16 +84,8 @@ class Resident:
         self._visits = 0
         self._busy = np.zeros(rows, np.bool_)
         self._seed = np.zeros(rows, np.uint64)
-        self._length, self._drawn, self._limit, self._reused = (np.zeros(rows, np.int64) for _ in range(4))
+        self._length, self._drawn, self._limit, self._reused, self._top = (np.zeros(rows, np.int64) for _ in range(5))
         self._used = np.zeros(rows, np.int64)  # the visit at which a row was last in use, or copied
-
-    @staticmethod
-    def takes(request: Request) -> bool:
-        """Whether a request can be run here: one that wants no likely tokens, nor penalties on what it continues.
-
-        Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end.
-        """
-        return not request.top and not (request.prefix and _is_penalised(request.sampling))
 
     @property
     def is_idle(self) -> bool:
@@ -101,7 +93,7 @@ class Resident:
         return not self._waiting and not self._busy.any()
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request."""
+        """Queue a request. Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end."""
         self._keeps |= bool(request.prefix)
         entry = request.priority, self._arrivals, request_id, request
         self._is_sorted &= not self._waiting or self._waiting[-1] < entry
@@ -134,7 +126,25 @@ class Resident:
         flat = block[np.arange(block.shape[1]) < lengths[:, None]]
         if np.isnan(flat[:, 1:3]).any():
             raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
-        return self._completions(rows, finish, lengths, flat)
+        return self._completions(rows, finish, lengths, flat, self._likely(rows, lengths))
+
+    def _likely(
+        self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]]:
+        """Return likely tokens and their log p, each of shape (draws, top), of the finished rows that want any."""
+        wanted = self._top[rows] > 0
+        rows, lengths = rows[wanted], lengths[wanted]
+        if not rows.size:
+            return {}
+        block = self._device.top(rows, int(lengths.max()), int(self._top[rows].max()))
+        flat = block[np.arange(block.shape[1]) < lengths[:, None]]
+        tokens, logprobs = flat[:, 0].astype(np.int32), flat[:, 1].copy()
+        ends = lengths.cumsum()
+        columns = (values.tolist() for values in (rows, ends - lengths, ends, self._top[rows]))
+        return {
+            row: (tokens[begin:end, :top], logprobs[begin:end, :top])
+            for row, begin, end, top in zip(*columns, strict=True)
+        }
 
     def _completions(
         self,
@@ -142,8 +152,9 @@ class Resident:
         finish: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
         flat: npt.NDArray[np.float32],
+        likely: Mapping[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]],
     ) -> list[tuple[int, Completion]]:
-        """Cut what was drawn, shape (tokens of all rows, columns), by rows."""
+        """Cut what was drawn, shape (tokens of all rows, columns), by rows, and add likely tokens."""
         names: tuple[FinishReason, ...] = ("stop", "length")
         tokens = flat[:, 0].astype(np.int32)
         logprobs, sampling_logprobs = np.ascontiguousarray(flat[:, 1:3].T)
@@ -156,6 +167,7 @@ class Resident:
             request_id, request = entry
             self._request[row] = None
             entropies, certainties = flat[own, MEASURES:COLUMNS].T.copy() if request.measures else (None, None)
+            top_tokens, top_logprobs = likely.get(row, (None, None))
             completion = Completion(
                 tokens[own],
                 logprobs[own],
@@ -163,7 +175,9 @@ class Resident:
                 names[code - STOP],
                 entropies,
                 certainties,
-                reused=reused,
+                top_tokens,
+                top_logprobs,
+                reused,
             )
             completions.append((request_id, completion))
             if self._keeps:
@@ -175,43 +189,53 @@ class Resident:
     def admit(self) -> None:
         """Put waiting requests into free rows, if it is time to."""
         running = int(self._busy.sum())
-        free = self._rows - running
+        most = max(1, self._rows // _KEPT) if self._keeps else self._rows  # the others keep what these will continue
+        free = most - running
         waiting = len(self._waiting)
-        if not waiting or free * _ADMIT < self._rows or waiting * _ADMIT < running:
+        if not waiting or free * _ADMIT < most or waiting * _ADMIT < running:
             return
         entries = self._take(free)
         requests = [request for _, request in entries]
         sources = np.array([self._source(request) for request in requests])
-        self._used[sources[sources >= 0]] = self._visits
-        rows = self._places(len(entries))
+        lengths = np.array([len(request.prompt) + len(request.prefix) for request in requests])
+        rows = self._places(lengths, sources)
         for row, entry in zip(rows.tolist(), entries, strict=True):
             self._request[row] = entry
             self._kept.drop(row)
         self._busy[rows], self._drawn[rows] = True, 0
-        self._length[rows] = [len(request.prompt) + len(request.prefix) for request in requests]
+        self._length[rows] = lengths
         self._limit[rows] = [request.max_tokens for request in requests]
+        self._top[rows] = [request.top for request in requests]
         self._seed[rows] = np.array([request.seed for request in requests], np.uint64)
         self._begin(rows, requests, is_first=not running)
-        self._fill(rows, requests, np.where(np.isin(sources, rows), -1, sources))
+        self._fill(rows, requests, sources)
 
     def _source(self, request: Request) -> int:
         """Return a row that has keys and values of prompt and prefix but for the last token, -1 if there is none."""
         row = self._kept.find(request.prompt, request.prefix[:-1]) if len(request.prefix) > 1 else None
         return -1 if row is None else row
 
-    def _places(self, count: int) -> npt.NDArray[np.int64]:
-        """Return free rows, those that have been free for the longest; if few rows run, some of the first."""
-        free = np.flatnonzero(~self._busy)
+    def _places(self, lengths: npt.NDArray[np.int64], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return a free row for each request, given as the length of prompt and prefix and its source.
+
+        Rows whose whole texts are continued come first, because they lose nothing by it; then those that have been free
+        for the longest; if few rows run, some of the first.
+        """
+        is_whole = (sources >= 0) & (lengths == (self._length + self._drawn)[sources])
+        self._used[sources[sources >= 0]] = self._visits
+        used = self._used.copy()
+        used[sources[is_whole]] = -1
+        free, count = np.flatnonzero(~self._busy), len(lengths)
         near = self._size_of(_KEPT * (self._rows - len(free) + count))
         if np.searchsorted(free, near) >= count:
             free = free[free < near]
-        return free[np.argsort(self._used[free], kind="stable")[:count]]
+        return _own_first(free[np.argsort(used[free], kind="stable")[:count]], sources)
 
     def _fill(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], sources: npt.NDArray[np.int64]) -> None:
         """Give rows the keys and values of their prompts and prefixes, and note how many they did not compute."""
         known = self._length[rows] - np.array([bool(request.prefix) for request in requests])  # the last is fed first
         continued = np.array([len(request.prefix) > 1 for request in requests])
-        copied = np.flatnonzero(sources >= 0)
+        copied = np.flatnonzero((sources >= 0) & (sources != rows))
         for part in parts(copied.tolist(), known[copied].tolist(), self._prefill_tokens):
             self._device.copy_rows(sources[part], rows[part], known[part])
         self._reused[rows] = np.where(sources >= 0, known, 0)
@@ -255,11 +279,25 @@ class Resident:
             filters=sampler.used_filters(table),
             penalties=bool(penalised.any()),
             measures=any(request.measures for request in requests),
+            top=self._room_for_top(rows),
         )
         self._features = needs if is_first else needs.union(self._features)
         if needs.penalties:
             places = np.flatnonzero(penalised[kind])
-            self._device.count(rows[places], [requests[place].prompt for place in places.tolist()])
+            own = [requests[place] for place in places.tolist()]
+            self._device.count(rows[places], [request.prompt for request in own], [request.prefix for request in own])
+
+    def _room_for_top(self, rows: npt.NDArray[np.int64]) -> int:
+        """Have memory for the likely tokens of rows; return how many a draw has to give, 0 if no row wants any.
+
+        Numbers are rounded up, so that few steps are captured.
+        """
+        wanting = rows[self._top[rows] > 0]
+        if not wanting.size:
+            return 0
+        top = min(_rounded_up(int(self._top[wanting].max())), self._model.shape.vocab)
+        self._device.make_room(_rounded_up(int(self._limit[wanting].max())), top)
+        return top
 
     def _fill_prompts(
         self, rows: npt.NDArray[np.int64], prompts: Sequence[Tokens], lengths: npt.NDArray[np.int64]
@@ -351,8 +389,23 @@ class Resident:
         return next((size for size in sizes if size >= needed), self._rows)
 
 
-def _is_penalised(sampling: Sampling) -> bool:
-    return (sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty) != _PLAIN
+def _rounded_up(number: int) -> int:
+    """Return the smallest power of two that is at least a number, >= 1."""
+    return 1 << (number - 1).bit_length()
+
+
+def _own_first(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return rows in an order in which each that is a source goes to the first request that continues its text.
+
+    So no row that others copy is overwritten.
+    """
+    own, first = np.unique(sources, return_index=True)
+    is_given = np.isin(own, rows)
+    own, first = own[is_given], first[is_given]
+    places = np.empty_like(rows)
+    places[first] = own
+    places[np.setdiff1d(np.arange(len(rows)), first)] = np.setdiff1d(rows, own)
+    return places
 
 
 def _rows_of(

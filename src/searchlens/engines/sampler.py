@@ -239,6 +239,8 @@ def prepare_all(
     penalties: Penalties | None,
     *,
     measure_rows: Tensor | None,
+    top_rows: Tensor | None,
+    largest_top: int,
 ) -> SamplingBatch:
     """Prepare a batch whose parameters are on the device, without asking it anything.
 
@@ -251,7 +253,7 @@ def prepare_all(
     filters : sequence of bool
         Which of ``FILTERS`` a row may use; the others are left out.
     penalties : Penalties or None
-    measure_rows : Tensor or None
+    measure_rows, top_rows, largest_top
         As in :class:`SamplingBatch`.
     """
     temperature, top_p, top_k, min_p, typical_p = parameters[:5]
@@ -270,8 +272,8 @@ def prepare_all(
         filters=tuple(bound for bound, used in zip(possible, filters, strict=True) if used),
         penalties=penalties,
         measure_rows=measure_rows,
-        top_rows=None,
-        largest_top=0,
+        top_rows=top_rows,
+        largest_top=largest_top,
     )
 
 

@@ -98,10 +98,9 @@ class TransformersEngine:
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
     resident : bool, optional
-        Whether rows stay on the device between visits of the host (``_resident.py``), until the first request that they
-        do not take. By default they do on CUDA in float32, where the draws are the same; in bfloat16 3% of texts
-        differ. Models that are too large for it do without either way, and so do devices that cannot capture a step or
-        lack the memory, which is logged.
+        Whether rows stay on the device between visits of the host (``_resident.py``). By default they do on CUDA in
+        float32, where the draws are the same; in bfloat16 3% of texts differ. Models that are too large for it do
+        without either way, and so do devices that cannot capture a step or lack the memory, which is logged.
 
     Attributes
     ----------
@@ -194,8 +193,7 @@ class TransformersEngine:
         """
         self.bounds.check(request_id, request)
         self._caches_rows |= bool(request.prefix)
-        self._stays &= Resident.takes(request)
-        if self._resident and self._stays:
+        if self._resident:
             self._resident.add(request_id, request)
         else:
             self._queue.add(request_id, request)
@@ -287,7 +285,6 @@ class TransformersEngine:
     def _reset(self) -> None:
         self._queue = Queue()
         self._caches_rows = False  # whether finished rows are cached: once a request has continued an earlier text
-        self._stays = True  # whether rows may stay on the device: until a request that they do not take
         self._cache.clear()
         if self._resident:
             self._resident.reset()
