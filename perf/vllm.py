@@ -533,7 +533,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help=f"of all processes together; default: {ROWS} for each")
     parser.add_argument("--processes", type=int, default=1, help="engines that share the GPU, each with the weights")
     parser.add_argument("--gpus", type=int, default=1, help="with --seconds: GPUs that share the weights")
-    parser.add_argument("--worker-process", action="store_true", help="with --seconds: feed the GPU from another process")
+    parser.add_argument("--worker-process", action="store_true", help="with --seconds: another process feeds the GPU")
     parser.add_argument("--eager", action="store_true", help="with --seconds: without CUDA graphs and compilation")
     parser.add_argument("--memory", type=float, default=0.9, help="share of the GPU's memory")
     parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")

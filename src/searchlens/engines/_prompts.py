@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from searchlens.engines._keys_values import KeysValues
 from searchlens.engines._llama import Llama

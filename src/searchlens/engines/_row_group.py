@@ -198,7 +198,7 @@ class RowGroup:
         tensor, shape (tokens, hidden)
             Final hidden states of these tokens, one row after the other.
         """
-        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._device)
+        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.values.device)
         position = lengths[batch.sequence] + batch.position
         row = self._tensor(rows[batch.sequence])
         column = self._tensor(self._start[rows[batch.sequence]] + position)
