@@ -12,18 +12,25 @@ The 1M Base model searches micro math questions. The baselines are in generated 
 
 ``running`` is the mean number of rows that are decoded together, ``reused`` the share of prompt and prefix tokens that
 were not computed again, ``kB each`` the growth of Python's memory per running search, without tensors.
+
+With ``--processes`` as many processes share the device, as jobs of a study do, and each does all of that at the same
+time as the others. Tokens are theirs together, in the time of the slowest.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
+from threading import Barrier
+from typing import Any, NamedTuple
 
 from searchlens import policies, seeds
 from searchlens.benchmarks import Question, prompts
@@ -47,13 +54,47 @@ SWEEP = "topp0.95_t1.0"
 MAX_TOKENS = 128
 
 
+class Timed(NamedTuple):
+    """What searches cost, the seconds that took, and the mean number of rows that were decoded together."""
+
+    usage: Usage
+    seconds: float
+    running: float
+
+    @property
+    def rate(self) -> float:
+        """Generated tokens per second."""
+        return self.usage.generated / self.seconds
+
+    @classmethod
+    def together(cls, of_processes: Sequence[Timed]) -> Timed:
+        """The same of processes that began at the same time."""
+        usages, seconds, running = zip(*of_processes, strict=True)
+        return cls(reduce(add, usages), max(seconds), sum(running))
+
+
+class Line(NamedTuple):
+    """A controller: all searches at once, the sweep with texts as short as its requests, one search after the other.
+
+    ``memory`` is in bytes of Python objects per live search.
+    """
+
+    name: str
+    all: Timed
+    short: Timed
+    alone: Timed
+    memory: float
+
+
 @dataclass(frozen=True)
 class Bench:
-    """An engine, and the questions to search."""
+    """An engine, and the questions to search; ``begin`` waits for other processes, whose runs have other numbers."""
 
     engine: TransformersEngine
     prompter: Prompter
     questions: list[Question]
+    process: int = 0
+    begin: Callable[[], Any] = int
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -73,20 +114,21 @@ class Bench:
         for q, question in enumerate(self.questions[:questions]):
             prompt = self.prompts[q]
             for i in range(runs):
-                seed = seeds.sample_seed("perf", question.id, i)
+                seed = seeds.sample_seed("perf", question.id, i + self.process * runs)
                 task = Task(prompt, seed, max_tokens, self.prompter.stop_ids, step_ids, self.prompter.text, answer)
                 yield (q, i), start(task, policy)
 
     def timed(
         self, policy: policies.Policy, runs: int, questions: int, live: int, max_tokens: int = MAX_TOKENS
-    ) -> tuple[Usage, float, int]:
-        """What the searches cost, the seconds that took, and the engine's steps."""
+    ) -> Timed:
+        """Run the searches."""
+        self.begin()
         started, steps, usage = time.perf_counter(), self.engine.steps, Usage()
         for _, outcome in run(self.searches(policy, runs, questions, max_tokens), self.engine, live=live):
             if isinstance(outcome, Failure):
                 raise RuntimeError(outcome.reason)
             usage += outcome.usage
-        return usage, time.perf_counter() - started, self.engine.steps - steps
+        return Timed(usage, time.perf_counter() - started, usage.generated / max(self.engine.steps - steps, 1))
 
     def memory(self, policy: policies.Policy, few: int) -> float:
         """Bytes of Python objects per live controller."""
@@ -99,6 +141,54 @@ class Bench:
         return (peaks[1] - peaks[0]) / few
 
 
+def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any] = int) -> Iterator[Timed | Line]:
+    """The sweep, and a line of each controller."""
+    model = ZOO / "micro-1m-base"
+    rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
+    questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
+    engine = TransformersEngine(model, device=args.device, threads=args.threads)
+    bench = Bench(engine, Prompter(model, prompts.template("zoo")), questions, process, begin)
+    sweep = policies.parse(SWEEP)
+    bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
+    yield bench.timed(sweep, args.samples, len(questions), live=100_000)
+    for name in args.controllers:
+        policy = policies.from_spec(name, SPECS[name])
+        searches = bench.timed(policy, args.runs, len(questions), live=100_000)
+        per_request = max(round(searches.usage.generated / searches.usage.requests), 1)
+        yield Line(
+            name,
+            searches,
+            bench.timed(sweep, args.samples, len(questions), live=100_000, max_tokens=per_request),
+            bench.timed(policy, args.runs, min(args.alone, len(questions)), live=1),
+            bench.memory(policy, args.memory) if args.memory else 0.0,
+        )
+
+
+def together(args: argparse.Namespace) -> Iterator[Timed | Line]:
+    """The same of several processes."""
+    context = multiprocessing.get_context("spawn")
+    barrier, pipes = context.Barrier(args.processes), [context.Pipe(duplex=False) for _ in range(args.processes)]
+    for number, (_, pipe) in enumerate(pipes):
+        context.Process(target=_send, args=(args, number, barrier, pipe), daemon=True).start()
+        pipe.close()  # a process that fails ends what the other end reads
+    for _ in range(1 + len(args.controllers)):
+        of_processes = [pipe.recv() for pipe, _ in pipes]
+        if isinstance(of_processes[0], Timed):
+            yield Timed.together(of_processes)
+            continue
+        names, *timed, memory = zip(*of_processes, strict=True)
+        yield Line(names[0], *map(Timed.together, timed), max(memory))
+
+
+def _send(args: argparse.Namespace, process: int, barrier: Barrier, pipe: Any) -> None:
+    try:
+        for result in measured(args, process, barrier.wait):
+            pipe.send(result)
+    except BaseException:
+        barrier.abort()  # or the others would wait for ever
+        raise
+
+
 def main() -> None:
     """Measure and print one line per controller."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -109,41 +199,29 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=32, help="controllers of the smaller run for (c); 0 skips it")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--controllers", nargs="+", choices=SPECS, default=list(SPECS))
     args = parser.parse_args()
-    model = ZOO / "micro-1m-base"
-    rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
-    questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
-    bench = Bench(
-        TransformersEngine(model, device=args.device, threads=args.threads),
-        Prompter(model, prompts.template("zoo")),
-        questions,
-    )
-    sweep = policies.parse(SWEEP)
-    bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
-
-    usage, seconds, steps = bench.timed(sweep, args.samples, len(questions), live=100_000)
-    plain = usage.generated / seconds
-    print(f"{len(questions)} questions on {args.device}; sweep: {usage.generated} tokens, {plain:,.0f} tok/s,", end=" ")
-    print(f"running {usage.generated / max(steps, 1):.0f}")
+    lines = measured(args) if args.processes == 1 else together(args)
+    sweep = next(lines)
+    assert isinstance(sweep, Timed)
+    where = f"{args.device}, {args.processes} at a time" if args.processes > 1 else args.device
     print(
-        f"{'controller':13} {'tokens':>9} {'requests':>8} {'running':>7} {'reused':>6} {'tok/s':>8} {'of sweep':>8}",
-        end="",
+        f"{args.questions} questions on {where}; sweep: {sweep.usage.generated} tokens, {sweep.rate:,.0f} tok/s,",
+        end=" ",
     )
-    print(f" {'of short':>8} {'alone':>7} {'ratio':>6} {'kB each':>7}")
-    for name in args.controllers:
-        policy = policies.from_spec(name, SPECS[name])
-        usage, seconds, steps = bench.timed(policy, args.runs, len(questions), live=100_000)
-        per_request = max(round(usage.generated / usage.requests), 1)
-        short, short_seconds, _ = bench.timed(sweep, args.samples, len(questions), live=100_000, max_tokens=per_request)
-        alone, alone_seconds, _ = bench.timed(policy, args.runs, min(args.alone, len(questions)), live=1)
-        speed, slow = usage.generated / seconds, alone.generated / alone_seconds
-        reused, running = usage.reused / (usage.prefilled + usage.reused), usage.generated / max(steps, 1)
-        memory = f"{bench.memory(policy, args.memory) / 1e3:7.0f}" if args.memory else f"{'-':>7}"
+    print(f"running {sweep.running:.0f}")
+    print(f"{'controller':13} {'tokens':>9} {'requests':>8} {'running':>7} {'reused':>6} {'tok/s':>9}", end=" ")
+    print(f"{'us each':>7} {'of sweep':>8} {'of short':>8} {'alone':>7} {'ratio':>6} {'kB each':>7}")
+    for line in lines:
+        assert isinstance(line, Line)
+        usage, searches = line.all.usage, line.all
         print(
-            f"{name:13} {usage.generated:9} {usage.requests:8} {running:7.0f} {reused:6.2f} {speed:8,.0f}"
-            f" {speed / plain:8.2f} {speed * short_seconds / short.generated:8.2f} {slow:7,.0f} {speed / slow:6.1f}"
-            f" {memory}",
+            f"{line.name:13} {usage.generated:9} {usage.requests:8} {searches.running:7.0f} "
+            f"{usage.reused / (usage.prefilled + usage.reused):6.2f} {searches.rate:9,.0f} "
+            f"{1e6 * searches.seconds / usage.requests:7.1f} {searches.rate / sweep.rate:8.2f} "
+            f"{searches.rate / line.short.rate:8.2f} {line.alone.rate:7,.0f} {searches.rate / line.alone.rate:6.1f} "
+            f"{line.memory / 1e3:7.0f}",
             flush=True,
         )
 

@@ -113,9 +113,9 @@ def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
 
     def timed(name: str, draws: int) -> None:
         bench = benches[name]
-        usage, seconds, steps = bench.timed(sweep, draws, len(bench.questions), live=100_000)
-        each = f"{1e6 * seconds / usage.requests:.1f} us a request, running {usage.generated / steps:.0f}"
-        print(f"sweep of {draws}, {name:8} {usage.generated} tokens, {usage.generated / seconds:9,.0f} tok/s, {each}")
+        drawn = bench.timed(sweep, draws, len(bench.questions), live=100_000)
+        each = f"{1e6 * drawn.seconds / drawn.usage.requests:.1f} us a request, running {drawn.running:.0f}"
+        print(f"sweep of {draws}, {name:8} {drawn.usage.generated} tokens, {drawn.rate:9,.0f} tok/s, {each}")
 
     for _ in range(turns):
         for name in benches:
