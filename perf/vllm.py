@@ -392,7 +392,6 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
         max_model_len=PROMPT + args.cap + 8,
         max_cudagraph_capture_size=args.graph,
         tensor_parallel=args.gpus,
-        worker_process=args.worker_process,
         enforce_eager=args.eager,
         fuse_allreduce_rms=None if args.gpus == 1 else False,
         load_format="dummy",
@@ -517,10 +516,10 @@ def _mistake(args: argparse.Namespace) -> str | None:
         return f"--requests {args.requests}: {args.rows} rows need at least {REQUESTS_A_ROW * args.rows}"
     if args.seconds and not {*(args.only or ENDLESS)} <= {*ENDLESS}:
         return f"--only {' '.join(args.only)}: with --seconds some of {', '.join(ENDLESS)}"
-    if (args.gpus > 1 or args.eager or args.worker_process) and not args.seconds:
-        return "--gpus, --eager and --worker-process: with --seconds, because raw vLLM runs without them"
-    if (args.gpus > 1 or args.worker_process) and args.processes > 1:
-        return "--gpus and --worker-process: with --processes 1"
+    if (args.gpus > 1 or args.eager) and not args.seconds:
+        return "--gpus and --eager: with --seconds, because raw vLLM runs on one GPU, with graphs"
+    if args.gpus > 1 and args.processes > 1:
+        return f"--gpus {args.gpus}: with --processes 1"
     return None
 
 
@@ -533,7 +532,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help=f"of all processes together; default: {ROWS} for each")
     parser.add_argument("--processes", type=int, default=1, help="engines that share the GPU, each with the weights")
     parser.add_argument("--gpus", type=int, default=1, help="with --seconds: GPUs that share the weights")
-    parser.add_argument("--worker-process", action="store_true", help="with --seconds: another process feeds the GPU")
     parser.add_argument("--eager", action="store_true", help="with --seconds: without CUDA graphs and compilation")
     parser.add_argument("--memory", type=float, default=0.9, help="share of the GPU's memory")
     parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")

@@ -233,11 +233,6 @@ def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
             "vllm.processes: 2 needs tensor_parallel: 1 (found 2)",
         ),
         (
-            {"worker_process": True, "processes": 2},
-            "cuda",
-            "vllm.worker_process: true needs processes: 1 (found 2)",
-        ),
-        (
             {"max_model_len": 128},
             "cuda",
             "max_model_len: 128 leaves no room for a prompt: benchmarks.math.max_tokens is",

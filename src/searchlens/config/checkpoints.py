@@ -20,9 +20,6 @@ class VllmSpec(Section):
 
     tensor_parallel: Positive = 1
     """Number of GPUs that share the weights; the job requests as many."""
-    worker_process: bool = False
-    """Run the worker of a single GPU in a process of its own, as those of several GPUs: while vLLM schedules a step,
-    the worker prepares another."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of engines that share the GPU, each in a process with its own weights: while the host of one schedules,
     the steps of the others run."""
@@ -146,8 +143,6 @@ def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:
         yield f"{where}.vllm.tensor_parallel: {parallel} needs device: cuda (found {checkpoint.device})"
     elif parallel > 1 and checkpoint.vllm.processes > 1:
         yield f"{where}.vllm.processes: {checkpoint.vllm.processes} needs tensor_parallel: 1 (found {parallel})"
-    elif checkpoint.vllm.worker_process and checkpoint.vllm.processes > 1:
-        yield f"{where}.vllm.worker_process: true needs processes: 1 (found {checkpoint.vllm.processes})"
 
 
 def _needs_vllm(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any]]:

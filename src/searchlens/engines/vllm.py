@@ -96,8 +96,6 @@ class VllmEngine:
         Most tokens of prompt and completion together; by default, and at most, the model's limit.
     tensor_parallel : int
         Devices that share the weights, each with its own worker process.
-    worker_process : bool
-        Give a single device a worker process, too, so that vLLM schedules a step while the worker prepares another.
     gpu_memory_utilization : float
         In (0, 1]: fraction of a CUDA device for weights, activations, keys and values.
     kv_cache_memory_bytes : int, optional
@@ -167,7 +165,6 @@ class VllmEngine:
         max_rows: int | None = None,
         max_model_len: int | None = None,
         tensor_parallel: int = 1,
-        worker_process: bool = False,
         gpu_memory_utilization: float = 0.9,
         kv_cache_memory_bytes: int | None = None,
         quantization: str | None = None,
@@ -201,7 +198,6 @@ class VllmEngine:
             max_num_seqs=self.max_rows,
             max_model_len=self.max_model_len,
             tensor_parallel_size=tensor_parallel,
-            distributed_executor_backend="mp" if worker_process else None,
             gpu_memory_utilization=gpu_memory_utilization,
             quantization=quantization,
             load_format=load_format,

@@ -1,7 +1,4 @@
-"""A process that draws by workers in processes of their own: two that split a model, or a single one.
-
-Arguments: checkpoint folder, device, output file, number of workers.
-"""
+"""A process that splits a model over two devices, and draws. Arguments: checkpoint folder, device, output file."""
 
 from __future__ import annotations
 
@@ -12,15 +9,14 @@ import sys
 from pathlib import Path
 
 
-def main(folder: str, device: str, into: str, workers: str) -> None:
+def main(folder: str, device: str, into: str) -> None:
     """Write the drawn tokens, how many zmq contexts the engine had, and how many of them it left open."""
-    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, range(int(workers))))  # cores; vLLM requires them
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"  # the core of each worker; vLLM requires it
     from searchlens.engines.base import complete
     from searchlens.engines.vllm import VllmEngine
     from test_engine_contract import FILTERS, various
 
-    parallel = {"tensor_parallel": 2} if workers == "2" else {"worker_process": True}
-    engine = VllmEngine(folder, device=device, dtype="float32", max_rows=8, enforce_eager=True, **parallel)
+    engine = VllmEngine(folder, device=device, dtype="float32", max_rows=8, tensor_parallel=2, enforce_eager=True)
     done = dict(complete(engine, various([*FILTERS.values()], 24)))
     import zmq
 
