@@ -26,8 +26,8 @@ def _digest(key: tuple[str | int, ...]) -> bytes:
 
     Spelled out, because a search hashes a key for every request, and ``json.dumps`` takes twice as long.
     """
-    parts = [encode_basestring_ascii(part) if isinstance(part, str) else int.__repr__(part) for part in key]
-    return hashlib.sha256(f"[{','.join(parts)}]".encode("ascii")).digest()
+    parts = [repr(part) if type(part) is int else encode_basestring_ascii(part) for part in key]
+    return hashlib.sha256(f"[{','.join(parts)}]".encode()).digest()
 
 
 def sample_seed(generation_id: str, question_id: str, sample: int) -> int:

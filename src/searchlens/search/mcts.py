@@ -195,7 +195,7 @@ class Rule:
 
     def best_child(self, node: Node) -> Node:
         """The open child that is most worth a visit."""
-        children = (child for child in node.children if child.is_open)
+        children = [child for child in node.children if child.is_open]
         return max(children, key=lambda child: (self(node, child), child.prior))
 
 
@@ -214,7 +214,7 @@ def descend(root: Node, rule: Rule) -> Descent:
         nodes.append(rule.best_child(nodes[-1]))
     for node in reversed(nodes):
         node.visits += 1
-        node.is_open = any(child.is_open for child in node.children)
+        node.is_open = any([child.is_open for child in node.children])
     return nodes
 
 
@@ -277,7 +277,8 @@ def back_propagate(descents: Sequence[Descent], values: Sequence[float], known: 
     for nodes, value in zip(descents[known:], values[known:], strict=True):
         for node in reversed(nodes):
             node.values.append(value)
-            node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
+            children = node.children
+            node.is_open = any([child.is_open for child in children]) if children else not node.path.is_finished
 
 
 def note_visits(root: Node, task: Task) -> None:

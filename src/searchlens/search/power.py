@@ -124,7 +124,6 @@ class PowerSampling(Controller):
         schedule, exact = policy.component(Blocks), self.mode == "exact"
         length = -(-task.max_tokens // schedule.blocks)
         can_reject = self.weights_fall(policy.local)
-
         measures = evaluator.measures or self.cut == "entropy"
 
         def ask(start: Trace, limit: int, *key: str | int, floor: Floor | None = None) -> Request:
@@ -226,13 +225,14 @@ class PowerSampling(Controller):
         ValueError
             The ratio is not a number.
         """
-        drawn = float(new.weights[cut:].sum())
+        odds = 0.0
         if self.mode == "reference":
-            ratio = drawn - (float(old.weights[cut : len(new.weights)].sum()) if is_whole else replaced)
+            replaced = float(old.weights[cut : len(new.weights)].sum()) if is_whole else replaced
         elif self.cut == "uniform":
-            ratio = drawn - replaced + math.log(len(old.weights) / len(new.weights))
+            odds = math.log(len(old.weights) / len(new.weights))
         else:
-            ratio = drawn - replaced + (old.log_odds - new.log_odds)
+            odds = old.log_odds - new.log_odds
+        ratio = float(new.weights[cut:].sum()) - replaced + odds
         if math.isnan(ratio):
             raise ValueError("the acceptance ratio of a proposal is not a number")
         return ratio

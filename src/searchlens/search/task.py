@@ -171,7 +171,8 @@ class Task(NamedTuple):
             path.prefix,
             measures,
             top,
-            floor=floor,
+            0,
+            floor,
         )
 
 

@@ -140,6 +140,8 @@ class Thoughts:
     ) -> Growth:
         task, local, measures = self.task, self.policy.local, self.evaluator.measures
         places = _new_places(parents)
+        if not parents:
+            return []
         replies = yield [
             task.request(parent.trace, local, task.seed_of(stage, *place), limit, step_ids=step_ids, measures=measures)
             for parent, place in zip(parents, places, strict=True)
