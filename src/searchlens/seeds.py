@@ -81,7 +81,9 @@ def generator(*key: str | int) -> np.random.Generator:
     numpy.random.Generator
         Philox, a counter-based generator, with a 128-bit key.
     """
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key)[:16], "big")))
+    from searchlens._philox import PhiloxKey  # not above: planning imports this file, and needs no random numbers
+
+    return np.random.Generator(np.random.Philox(PhiloxKey(_digest(key)[:16])))
 
 
 def resampler(*key: int) -> np.random.Generator:

@@ -163,7 +163,9 @@ class Resident:
                 names[code - STOP],
                 entropies,
                 certainties,
-                reused=reused,
+                None,
+                None,
+                reused,
             )
             completions.append((request_id, completion))
             if self._keeps:

@@ -242,8 +242,9 @@ def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
 
     before = len(parent.trace.tokens)
     own = [child.trace.logprobs[before:] for child in children]
-    means = np.array([np.add.reduce(logprobs, dtype=np.float64) / len(logprobs) for logprobs in own])
-    weights = np.exp(means - np.maximum.reduce(means))
+    means = [float(np.add.reduce(logprobs, dtype=np.float64)) / len(logprobs) for logprobs in own]
+    highest = max(means)
+    weights = np.exp([mean - highest for mean in means])
     shares: list[float] = (weights / np.add.reduce(weights)).tolist()
     return shares
 
