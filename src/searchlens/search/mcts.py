@@ -196,7 +196,7 @@ class Rule:
     def best_child(self, node: Node) -> Node:
         """The open child that is most worth a visit."""
         children = [child for child in node.children if child.is_open]
-        return max(children, key=lambda child: (self(node, child), child.prior))
+        return children[0] if len(children) == 1 else max(children, key=lambda child: (self(node, child), child.prior))
 
 
 def select(root: Node, rule: Rule, most: int) -> list[Descent]:
@@ -238,6 +238,8 @@ def expand(
 
 def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
     """Geometric mean probability of the tokens of each last thought, as shares."""
+    if len(children) == 1:
+        return [1.0]
     import numpy as np  # not above: the planner imports this file
 
     before = len(parent.trace.tokens)
