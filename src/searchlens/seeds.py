@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from json.encoder import encode_basestring_ascii
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -26,7 +28,10 @@ def _digest(key: tuple[str | int, ...]) -> bytes:
 
     Spelled out, because a search hashes a key for every request, and ``json.dumps`` takes twice as long.
     """
-    parts = [repr(part) if type(part) is int else encode_basestring_ascii(part) for part in key]
+    parts = [
+        repr(part) if type(part) is int else encode_basestring_ascii(part)  # type: ignore[arg-type]  # refuses others
+        for part in key
+    ]
     return hashlib.sha256(f"[{','.join(parts)}]".encode()).digest()
 
 
@@ -81,9 +86,29 @@ def generator(*key: str | int) -> np.random.Generator:
     numpy.random.Generator
         Philox, a counter-based generator, with a 128-bit key.
     """
-    from searchlens._philox import PhiloxKey  # not above: planning imports this file, and needs no random numbers
+    words = _Key(_digest(key)[:16])
+    return np.random.Generator(np.random.Philox(words))  # type: ignore[arg-type]  # typed too narrowly by numpy
 
-    return np.random.Generator(np.random.Philox(PhiloxKey(_digest(key)[:16])))
+
+class _Key(ISeedSequence):
+    """The words that a Philox takes as its key, given as its ``seed``.
+
+    Given as ``key``, they make the same stream, but numpy first asks the system for a seed that it does not use, which
+    takes longer than all the rest.
+
+    Parameters
+    ----------
+    digest : bytes
+        A big-endian integer of 128 bits.
+    """
+
+    def __init__(self, digest: bytes) -> None:
+        self._digest = digest
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[Any]:
+        """Return the key, the lower word first."""
+        assert (n_words, dtype) == (2, np.uint64), "the size of the key of a Philox"
+        return np.frombuffer(self._digest, ">u8")[::-1].astype(np.uint64)
 
 
 def resampler(*key: int) -> np.random.Generator:

@@ -214,7 +214,7 @@ def descend(root: Node, rule: Rule) -> Descent:
         nodes.append(rule.best_child(nodes[-1]))
     for node in reversed(nodes):
         node.visits += 1
-        node.is_open = any([child.is_open for child in node.children])
+        node.is_open = any(child.is_open for child in node.children)
     return nodes
 
 
@@ -280,8 +280,7 @@ def back_propagate(descents: Sequence[Descent], values: Sequence[float], known: 
     for nodes, value in zip(descents[known:], values[known:], strict=True):
         for node in reversed(nodes):
             node.values.append(value)
-            children = node.children
-            node.is_open = any([child.is_open for child in children]) if children else not node.path.is_finished
+            node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
 
 
 def note_visits(root: Node, task: Task) -> None:

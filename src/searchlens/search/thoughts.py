@@ -138,10 +138,10 @@ class Thoughts:
     def _grow(
         self, stage: str, parents: Sequence[Path], limit: int, step: int, step_ids: tuple[int, ...] = ()
     ) -> Growth:
-        task, local, measures = self.task, self.policy.local, self.evaluator.measures
-        places = _new_places(parents)
         if not parents:
             return []
+        task, local, measures = self.task, self.policy.local, self.evaluator.measures
+        places = _new_places(parents)
         replies = yield [
             task.request(parent.trace, local, task.seed_of(stage, *place), limit, step_ids=step_ids, measures=measures)
             for parent, place in zip(parents, places, strict=True)
