@@ -299,6 +299,17 @@ def test_a_leaf_under_way_is_not_chosen_again_until_it_returns() -> None:
     assert root.is_open and (better.values, worse.values, root.values) == ([1.0], [0.0], [1.0, 0.0])
 
 
+def test_values_that_are_known_are_not_given_again() -> None:
+    root, better, worse = hand_tree()
+    descents = [[root, better], [root, worse]]
+    back_propagate(descents, [1.0, 0.0])
+    descents.append([root, better])
+    back_propagate(descents, [1.0, 0.0, 0.5], known=2)
+    assert (better.values, worse.values, root.values) == ([1.0, 0.5], [0.0], [1.0, 0.0, 0.5])
+    back_propagate(descents, [0.5, 0.0, 1.0])
+    assert (better.values, worse.values, root.values) == ([0.5, 1.0], [0.0], [0.5, 0.0, 1.0])
+
+
 def test_a_fully_explored_tree_ends_early_and_each_end_counts_once() -> None:
     """Texts of one token among five: as many candidates as there are different thoughts, from one node's draws."""
     policy = make_policy(children=8, iterations=16)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from json.encoder import encode_basestring_ascii
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -26,8 +28,11 @@ def _digest(key: tuple[str | int, ...]) -> bytes:
 
     Spelled out, because a search hashes a key for every request, and ``json.dumps`` takes twice as long.
     """
-    parts = [encode_basestring_ascii(part) if isinstance(part, str) else int.__repr__(part) for part in key]
-    return hashlib.sha256(f"[{','.join(parts)}]".encode("ascii")).digest()
+    parts = [
+        repr(part) if type(part) is int else encode_basestring_ascii(part)  # type: ignore[arg-type]  # refuses others
+        for part in key
+    ]
+    return hashlib.sha256(f"[{','.join(parts)}]".encode()).digest()
 
 
 def sample_seed(generation_id: str, question_id: str, sample: int) -> int:
@@ -81,7 +86,29 @@ def generator(*key: str | int) -> np.random.Generator:
     numpy.random.Generator
         Philox, a counter-based generator, with a 128-bit key.
     """
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key)[:16], "big")))
+    words = _Key(_digest(key)[:16])
+    return np.random.Generator(np.random.Philox(words))  # type: ignore[arg-type]  # typed too narrowly by numpy
+
+
+class _Key(ISeedSequence):
+    """The words that a Philox takes as its key, given as its ``seed``.
+
+    Given as ``key``, they make the same stream, but numpy first asks the system for a seed that it does not use, which
+    takes longer than all the rest.
+
+    Parameters
+    ----------
+    digest : bytes
+        A big-endian integer of 128 bits.
+    """
+
+    def __init__(self, digest: bytes) -> None:
+        self._digest = digest
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[Any]:
+        """Return the key, the lower word first."""
+        assert (n_words, dtype) == (2, np.uint64), "the size of the key of a Philox"
+        return np.frombuffer(self._digest, ">u8")[::-1].astype(np.uint64)
 
 
 def resampler(*key: int) -> np.random.Generator:

@@ -157,6 +157,7 @@ class Resident:
         """Cut what was drawn, shape (tokens of all rows, columns), by rows, and add likely tokens."""
         names: tuple[FinishReason, ...] = ("stop", "length")
         tokens = flat[:, 0].astype(np.int32)
+        token_ids = tokens.tolist() if self._keeps else []
         logprobs, sampling_logprobs = np.ascontiguousarray(flat[:, 1:3].T)
         completions, end = [], 0
         columns = (values.tolist() for values in (rows, finish, lengths, self._reused[rows]))
@@ -181,7 +182,7 @@ class Resident:
             )
             completions.append((request_id, completion))
             if self._keeps:
-                self._kept.keep(row, request.prompt, request.prefix + tuple(completion.tokens.tolist()))
+                self._kept.keep(row, request.prompt, request.prefix + tuple(token_ids[own]))
         return completions
 
     # ---- admit

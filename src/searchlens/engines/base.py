@@ -63,8 +63,7 @@ class Sampling:
     """0 is none. Subtracted once for a generated token."""
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
+class Floor(NamedTuple):
     """When a continuation is no longer wanted: as soon as its log weight is as low as ``bound``, in nats.
 
     After t tokens the log weight is the sum of ``alpha log p - log q`` over them, minus ``log(start + t)``. Whoever

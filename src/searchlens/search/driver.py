@@ -294,15 +294,5 @@ class _Driver:
 
 def _with_priority(request: Request, priority: int) -> Request:
     """The request with a priority; spelled out, because ``_replace`` takes three times as long."""
-    return Request(
-        request.prompt,
-        request.sampling,
-        request.seed,
-        request.max_tokens,
-        request.stop_ids,
-        request.prefix,
-        request.measures,
-        request.top,
-        priority,
-        request.floor,
-    )
+    prompt, sampling, seed, max_tokens, stop_ids, prefix, measures, top, _, floor = request
+    return Request(prompt, sampling, seed, max_tokens, stop_ids, prefix, measures, top, priority, floor)

@@ -109,6 +109,7 @@ class MonteCarloTreeSearch(Controller):
         ends: list[Path] = []
         rollouts: list[Trace] = []
         scores: list[float] = []
+        values: list[float] = []
         waves = 0
         while len(rollouts) < iterations and root.is_open:
             waves += 1
@@ -119,12 +120,15 @@ class MonteCarloTreeSearch(Controller):
             rollouts += [path.trace for path in new]
             descents += wave
             scores = yield from evaluate(rollouts, scores, thoughts)
-            back_propagate(descents, scaled(scores))
-            for nodes, path in zip(wave, new, strict=True):
-                task.note("iteration", node=path.name, nodes=[node.path.name for node in nodes], step=waves)
-            first = 0 if evaluator.compares else len(ends) - len(new)
-            task.note("scored", nodes=[path.name for path in ends[first:]], scores=scores[first:], step=waves)
-        note_visits(root, task)
+            before, values = values, scaled(scores)
+            back_propagate(descents, values, len(before) if values[: len(before)] == before else 0)
+            if task.is_recorded:
+                for nodes, path in zip(wave, new, strict=True):
+                    task.note("iteration", node=path.name, nodes=[node.path.name for node in nodes], step=waves)
+                first = 0 if evaluator.compares else len(ends) - len(new)
+                task.note("scored", nodes=[path.name for path in ends[first:]], scores=scores[first:], step=waves)
+        if task.is_recorded:
+            note_visits(root, task)
         candidates = [rollout.candidate(score) for rollout, score in zip(rollouts, scores, strict=True)]
         candidates.sort(key=lambda candidate: -candidate.score)
         best, *others = islice(cycle(candidates), iterations)
@@ -191,8 +195,8 @@ class Rule:
 
     def best_child(self, node: Node) -> Node:
         """The open child that is most worth a visit."""
-        children = (child for child in node.children if child.is_open)
-        return max(children, key=lambda child: (self(node, child), child.prior))
+        children = [child for child in node.children if child.is_open]
+        return children[0] if len(children) == 1 else max(children, key=lambda child: (self(node, child), child.prior))
 
 
 def select(root: Node, rule: Rule, most: int) -> list[Descent]:
@@ -223,8 +227,9 @@ def expand(
     for leaf in leaves:
         paths = thoughts.distinct(list(islice(drawn, children)))
         leaf.children = [Node(path, prior) for path, prior in zip(paths, _priors(leaf.path, paths), strict=True)]
-        for child in leaf.children:
-            thoughts.task.note("node", node=child.path.name, prior=child.prior)
+        if thoughts.task.is_recorded:
+            for child in leaf.children:
+                thoughts.task.note("node", node=child.path.name, prior=child.prior)
     for nodes in descents:
         if nodes[-1].children:
             nodes.append(rule.best_child(nodes[-1]))
@@ -233,12 +238,17 @@ def expand(
 
 def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
     """Geometric mean probability of the tokens of each last thought, as shares."""
+    if len(children) == 1:
+        return [1.0]
     import numpy as np  # not above: the planner imports this file
 
     before = len(parent.trace.tokens)
-    means = np.array([child.trace.logprobs[before:].mean(dtype=np.float64) for child in children])
-    weights = np.exp(means - means.max())
-    return [float(weight) for weight in weights / weights.sum()]
+    own = [child.trace.logprobs[before:] for child in children]
+    means = [float(np.add.reduce(logprobs, dtype=np.float64)) / len(logprobs) for logprobs in own]
+    highest = max(means)
+    weights = np.exp([mean - highest for mean in means])
+    shares: list[float] = (weights / np.add.reduce(weights)).tolist()
+    return shares
 
 
 def simulate(descents: Sequence[Descent], thoughts: Thoughts, step: int = 0) -> Growth:
@@ -258,12 +268,16 @@ def evaluate(
     return [first.setdefault(rollout.tokens.tobytes(), score) for rollout, score in given]
 
 
-def back_propagate(descents: Sequence[Descent], values: Sequence[float]) -> None:
-    """Give every node the values of all descents through it; no descent is under way after that."""
-    for nodes in descents:
-        for node in nodes:
-            node.values = []
-    for nodes, value in zip(descents, values, strict=True):
+def back_propagate(descents: Sequence[Descent], values: Sequence[float], known: int = 0) -> None:
+    """Give every node the values of all descents through it; no descent is under way after that.
+
+    The nodes have the values of the ``known`` first descents already, or are given all of them anew if it is 0.
+    """
+    if not known:
+        for nodes in descents:
+            for node in nodes:
+                node.values = []
+    for nodes, value in zip(descents[known:], values[known:], strict=True):
         for node in reversed(nodes):
             node.values.append(value)
             node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished

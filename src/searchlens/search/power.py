@@ -39,10 +39,9 @@ draws at most ``T + N (T (K + 1) / 4 + K / 2)`` tokens on average, the paper's `
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from statistics import fmean, variance
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from searchlens.catalogue import controller
 from searchlens.engines.base import Floor
@@ -54,9 +53,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from searchlens.engines.base import Completion, Sampling
+    from searchlens.engines.base import Request, Sampling
     from searchlens.policies.texts import Texts
-    from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+    from searchlens.search.task import Evaluator, Search, Task, Trace
 
 _LEAST = 0.1  # nats, added to every rise of the entropy, so that every position may be cut
 _ROUNDING = 1e-6  # nats by which float32 may lift the weight of a token above 0, for each unit of alpha
@@ -125,89 +124,140 @@ class PowerSampling(Controller):
         schedule, exact = policy.component(Blocks), self.mode == "exact"
         length = -(-task.max_tokens // schedule.blocks)
         can_reject = self.weights_fall(policy.local)
+        measures = evaluator.measures or self.cut == "entropy"
 
-        def draw(
-            start: Trace, limit: int, *key: str | int, floor: Floor | None = None
-        ) -> Generator[list[Ask], list[Completion], tuple[Trace, bool]]:
-            """A longer text, and whether it is whole."""
+        def ask(start: Trace, limit: int, *key: str | int, floor: Floor | None = None) -> Request:
+            """A request that goes on with a text up to a limit of tokens."""
             tokens, seed = limit - len(start.tokens), task.seed_of(*key)
-            measures = evaluator.measures or self.cut == "entropy"
-            (done,) = yield [task.request(start, policy.local, seed, tokens, measures=measures, floor=floor)]
-            if done.finish == "rejected":
-                return start.extend(done, None), False
-            return task.extend(start, done), True
+            return task.request(start, policy.local, seed, tokens, measures=measures, floor=floor)
 
-        text, moves = task.empty, _Moves(self.alpha)
-        node: tuple[int, ...] | None = None  # of the recorded chain, whose end is ``text``
+        path, moves = task.empty, _Moves(self.alpha)
+        node: tuple[int, ...] | None = None  # of the recorded chain, whose end is ``path``
         events = 0
         for block, limit in enumerate([*range(length, task.max_tokens, length), task.max_tokens]):
-            if text.finish and not (exact and limit == task.max_tokens):
+            if path.finish and not (exact and limit == task.max_tokens):
                 continue
-            if not text.finish:
-                start = len(text.tokens)
-                text, _ = yield from draw(text, min(start + length, task.max_tokens), "extend", block)
-                task.note(
-                    "node", node=(block,), parent=node, start=start, step=events, block=block, **text.after(start)
-                )
+            if not path.finish:
+                start = path
+                (reply,) = yield [ask(start, min(len(start.tokens) + length, task.max_tokens), "extend", block)]
+                path = task.extend(start, reply)
+                if task.is_recorded:
+                    cut = len(start.tokens)
+                    task.note(
+                        "node", node=(block,), parent=node, start=cut, step=events, block=block, **path.after(cut)
+                    )
                 node, events = (block,), events + 1
-            moves.begin(text, schedule.steps)
+            text = self._state(path)
+            moves.begin(path, schedule.steps)
             chances = task.generator("power", block).random((schedule.steps, 2)).tolist()
             for step, (place, level) in enumerate(chances):
                 cut = self._cut(text, place)
-                longest = limit if exact else len(text.tokens)
-                floor = self._floor(text, cut, longest, level) if can_reject else None
-                rival, is_whole = yield from draw(text.cut(cut), longest, "propose", block, step, floor=floor)
-                odds = None if self.cut == "uniform" else self._log_odds(text) - self._log_odds(rival)
-                ratio = log_ratio(text, rival, cut, self.alpha, exact, is_whole, odds)
+                longest = limit if exact else len(text.weights)
+                replaced = float(text.weights[cut:].sum())
+                floor = self._floor(text, cut, replaced, longest, level) if can_reject else None
+                start = text.trace.cut(cut)
+                (reply,) = yield [ask(start, longest, "propose", block, step, floor=floor)]
+                is_whole = reply.finish != "rejected"
+                rival = self._state(task.extend(start, reply) if is_whole else start.extend(reply, None))
+                ratio = self._log_ratio(text, rival, cut, replaced, is_whole)
                 is_accepted = is_whole and level < math.exp(min(0.0, ratio))
-                moves.add(text, rival, is_accepted, is_whole)
-                task.note(
-                    "node",
-                    node=(block, step),
-                    parent=node,
-                    start=cut,
-                    step=events,
-                    accepted=is_accepted,
-                    log_ratio=ratio,
-                    uniform=level,
-                    block=block,
-                    **rival.after(cut) | ({} if is_whole else {"finish": "rejected"}),
-                )
+                moves.add(text.trace, rival.trace, is_accepted, is_whole)
+                if task.is_recorded:
+                    task.note(
+                        "node",
+                        node=(block, step),
+                        parent=node,
+                        start=cut,
+                        step=events,
+                        accepted=is_accepted,
+                        log_ratio=ratio,
+                        uniform=level,
+                        block=block,
+                        **rival.trace.after(cut) | ({} if is_whole else {"finish": "rejected"}),
+                    )
                 events += 1
                 text, node = (rival, (block, step)) if is_accepted else (text, node)
-        text = text._replace(finish=text.finish or "length")
-        (score,) = yield from evaluator(task, [text], policy.local, ("score",))
+            path = text.trace
+        end = path._replace(finish=path.finish or "length")
+        (score,) = yield from evaluator(task, [end], policy.local, ("score",))
         task.note("scored", nodes=[node], scores=[score], step=max(0, events - 1))
-        return [text.candidate(score, moves.details(text))]
+        return [end.candidate(score, moves.details(end))]
 
     def weights_fall(self, local: Sampling) -> bool:
         """Whether no token has a weight above 0, so that the log weight of a text only falls as it grows."""
         penalties = local.repetition_penalty, local.frequency_penalty, local.presence_penalty
         return penalties == (1, 0, 0) and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
 
-    def _cut(self, text: Trace, place: float) -> int:
+    def _state(self, trace: Trace) -> _State:
+        """A text with what its steps look at."""
+        return _State(trace, log_weights(trace, self.alpha), None if self.cut == "uniform" else _rises(trace))
+
+    def _cut(self, text: _State, place: float) -> int:
         """The position at a place, from 0 to 1, of the distribution function of cuts."""
-        if self.cut == "uniform":
-            return int(place * len(text.tokens))
-        chances = _rises(text).cumsum()
+        if text.rises is None:
+            return int(place * len(text.weights))
+        chances = text.rises.cumsum()
         return min(int(chances.searchsorted(place * chances[-1], "right")), len(chances) - 1)
 
-    def _log_odds(self, text: Trace) -> float:
-        """Log of the sum of the chances of all cuts of a text; the chance of a cut is its own share."""
-        return math.log(len(text.tokens) if self.cut == "uniform" else _rises(text).sum())
+    def _floor(self, text: _State, cut: int, replaced: float, longest: int, level: float) -> Floor:
+        """The log weight at which a proposal for the text after the cut is rejected, whatever follows.
 
-    def _floor(self, text: Trace, cut: int, longest: int, level: float) -> Floor:
-        """The log weight at which a proposal for the text after the cut is rejected, whatever follows."""
-        exact = self.mode == "exact"
+        ``replaced`` is the log weight of the text after the cut.
+        """
         bound = math.log(level) if level else -math.inf
-        bound += float(log_weights(text, self.alpha)[cut:].sum()) - _ROUNDING * self.alpha * (longest - cut)
-        if not exact:
+        bound += replaced - _ROUNDING * self.alpha * (longest - cut)
+        if self.mode == "reference":
             return Floor(self.alpha, bound)
-        bound -= self._log_odds(text)
-        if self.cut == "uniform":
+        bound -= text.log_odds
+        if text.rises is None:
             return Floor(self.alpha, bound, cut)
-        kept = float(_rises(text)[: cut + 1].sum())  # of the proposal, too: a rise depends on what stands before it
+        kept = float(text.rises[: cut + 1].sum())  # of the proposal, too: a rise depends on what stands before it
         return Floor(self.alpha, bound + math.log(kept))
+
+    def _log_ratio(self, old: _State, new: _State, cut: int, replaced: float, is_whole: bool) -> float:
+        """Metropolis-Hastings ratio of changing from ``old`` to ``new``, which agree up to ``cut``, in nats.
+
+        The change is accepted with probability ``min(1, exp(log_ratio))``. If ``new`` is not whole, the ratio is the
+        most that it could have become. ``replaced`` is as in ``_floor``.
+
+        Raises
+        ------
+        ValueError
+            The ratio is not a number.
+        """
+        odds = 0.0
+        if self.mode == "reference":
+            replaced = float(old.weights[cut : len(new.weights)].sum()) if is_whole else replaced
+        elif self.cut == "uniform":
+            odds = math.log(len(old.weights) / len(new.weights))
+        else:
+            odds = old.log_odds - new.log_odds
+        ratio = float(new.weights[cut:].sum()) - replaced + odds
+        if math.isnan(ratio):
+            raise ValueError("the acceptance ratio of a proposal is not a number")
+        return ratio
+
+
+class _State(NamedTuple):
+    """A text of the chain.
+
+    Attributes
+    ----------
+    trace : Trace
+    weights : float64 array, shape (n,)
+        As ``log_weights`` returns them.
+    rises : float64 array, shape (n,), or None
+        Chances of the cuts, not normalised; None if they are equal.
+    """
+
+    trace: Trace
+    weights: npt.NDArray[np.float64]
+    rises: npt.NDArray[np.float64] | None
+
+    @property
+    def log_odds(self) -> float:
+        """Log of the sum of the chances of all cuts; the chance of a cut is its own share."""
+        return math.log(len(self.weights) if self.rises is None else self.rises.sum())
 
 
 @dataclass(slots=True)
@@ -239,7 +289,7 @@ class _Moves:
         self.tokens += len(rival.tokens)
         self.accepted += is_accepted
         self.early += not is_whole
-        self.changed += is_accepted and text.prefix != rival.prefix
+        self.changed += is_accepted and text.tokens.tobytes() != rival.tokens.tobytes()
 
     def details(self, text: Trace) -> dict[str, float]:
         """The chain ended with ``text``."""
@@ -273,29 +323,6 @@ def _rises(text: Trace) -> npt.NDArray[np.float64]:
     rises = entropy.copy()
     rises[1:] -= entropy[:-1]
     return rises.clip(0.0) + _LEAST
-
-
-def log_ratio(
-    old: Trace, new: Trace, cut: int, alpha: float, exact: bool, is_whole: bool = True, odds: float | None = None
-) -> float:
-    """Metropolis-Hastings ratio of changing from ``old`` to ``new``, which agree up to ``cut``, in nats.
-
-    The change is accepted with probability ``min(1, exp(log_ratio))``. If ``new`` is not whole, the ratio is the most
-    that it could have become. ``odds`` are the log odds of the cut, by default those of a cut with equal chances.
-
-    Raises
-    ------
-    ValueError
-        The ratio is not a number.
-    """
-    n_old, n_new = len(old.tokens), len(new.tokens)
-    end = n_old if exact or not is_whole else n_new
-    gained = log_weights(new, alpha)[cut:].sum() - log_weights(old, alpha)[cut:end].sum()
-    odds = math.log(n_old / n_new) if odds is None else odds
-    ratio = float(gained) + (odds if exact else 0.0)
-    if math.isnan(ratio):
-        raise ValueError("the acceptance ratio of a proposal is not a number")
-    return ratio
 
 
 def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:

@@ -68,6 +68,11 @@ class Task(NamedTuple):
     encode: Callable[[str], tuple[int, ...]] = lambda _: ()
     note: Callable[..., None] = unrecorded
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether anyone reads the notes; a note that costs time to make need not be made otherwise."""
+        return self.note is not unrecorded
+
     def seed_of(self, *key: str | int) -> int:
         """Seed of the request at a place in the search, such as ``("thought", 0, 2)``."""
         return seeds.child(self.seed, *key)
@@ -163,10 +168,11 @@ class Task(NamedTuple):
             seed,
             room if tokens is None else min(tokens, room),
             step_ids + self.stop_ids,
-            prefix=path.prefix,
-            measures=measures,
-            top=top,
-            floor=floor,
+            path.prefix,
+            measures,
+            top,
+            0,
+            floor,
         )
 
 
@@ -198,10 +204,14 @@ class Trace(NamedTuple):
 
     def cut(self, length: int) -> Trace:
         """The first ``length`` tokens, as a path that can go on."""
-        certainties = None if self.certainties is None else self.certainties[:length]
-        entropies = None if self.entropies is None else self.entropies[:length]
-        arrays = self.tokens[:length], self.logprobs[:length], self.sampling_logprobs[:length]
-        return Trace(*arrays, certainties, entropies=entropies)
+        return Trace(
+            self.tokens[:length],
+            self.logprobs[:length],
+            self.sampling_logprobs[:length],
+            None if self.certainties is None else self.certainties[:length],
+            None,
+            None if self.entropies is None else self.entropies[:length],
+        )
 
     def after(self, start: int) -> dict[str, Any]:
         """The path without its first ``start`` tokens, as ``Task.note`` takes it."""

@@ -7,10 +7,9 @@ ends with a token that ends a text, a stop text, or the last token that a candid
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchlens.policies import Policy
 from searchlens.policies.components import Thought
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """A node of a tree of thoughts.
 
     Attributes
@@ -93,7 +91,7 @@ class Thoughts:
         first: dict[bytes, Path] = {}
         for path in paths:
             same = first.setdefault(path.trace.tokens.tobytes(), path)
-            if same is not path:
+            if same is not path and self.task.is_recorded:
                 self.task.note("node", node=path.name, same_as=same.name, chosen=False)
         return list(first.values())
 
@@ -110,6 +108,8 @@ class Thoughts:
 
     def note_chosen(self, ranked: Sequence[Path], chosen: Sequence[Path], step: int) -> None:
         """Note which of the ranked paths are kept."""
+        if not self.task.is_recorded:
+            return
         names = {path.name for path in chosen}
         for path in ranked:
             self.task.note("node", node=path.name, chosen=path.name in names)
@@ -125,7 +125,8 @@ class Thoughts:
         self, paths: Sequence[Path], key: tuple[str | int, ...], step: int
     ) -> Generator[list[Ask], list[Any], list[tuple[Path, float]]]:
         scores = yield from self.evaluator(self.task, [path.trace for path in paths], self.policy.local, key)
-        self.task.note("scored", nodes=[path.name for path in paths], scores=scores, step=step)
+        if self.task.is_recorded:
+            self.task.note("scored", nodes=[path.name for path in paths], scores=scores, step=step)
         return sorted(zip(paths, self.finite(scores), strict=True), key=lambda pair: -pair[1])
 
     def finite(self, scores: list[float]) -> list[float]:
@@ -137,34 +138,32 @@ class Thoughts:
     def _grow(
         self, stage: str, parents: Sequence[Path], limit: int, step: int, step_ids: tuple[int, ...] = ()
     ) -> Growth:
+        if not parents:
+            return []
+        task, local, measures = self.task, self.policy.local, self.evaluator.measures
         places = _new_places(parents)
         replies = yield [
-            self.task.request(
-                parent.trace,
-                self.policy.local,
-                self.task.seed_of(stage, *place),
-                limit,
-                step_ids=step_ids,
-                measures=self.evaluator.measures,
-            )
+            task.request(parent.trace, local, task.seed_of(stage, *place), limit, step_ids=step_ids, measures=measures)
             for parent, place in zip(parents, places, strict=True)
         ]
         grown = [
-            Path(self.task.extend(parent.trace, reply), place, stage)
+            Path(task.extend(parent.trace, reply), place, stage)
             for parent, place, reply in zip(parents, places, replies, strict=True)
         ]
-        for parent, path in zip(parents, grown, strict=True):
-            start = len(parent.trace.tokens)
+        if task.is_recorded:
             kind = "node" if stage == "thought" else "end"
-            self.task.note(kind, node=path.name, parent=parent.name, start=start, path=path.trace, step=step)
+            for parent, path in zip(parents, grown, strict=True):
+                start = len(parent.trace.tokens)
+                task.note(kind, node=path.name, parent=parent.name, start=start, path=path.trace, step=step)
         return grown
 
 
 def _new_places(parents: Sequence[Path]) -> list[tuple[int, ...]]:
     """Places of one new child of each parent."""
-    children: Counter[tuple[int, ...]] = Counter()
+    children: dict[tuple[int, ...], int] = {}
     places = []
     for parent in parents:
-        places.append((*parent.place, children[parent.place]))
-        children[parent.place] += 1
+        child = children.get(parent.place, 0)
+        places.append((*parent.place, child))
+        children[parent.place] = child + 1
     return places
