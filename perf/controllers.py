@@ -146,7 +146,8 @@ def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any
     model = ZOO / "micro-1m-base"
     rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
     questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
-    engine = TransformersEngine(model, device=args.device, threads=args.threads)
+    resident = True if args.dtype == "bfloat16" and args.device == "cuda" else None  # as the cohort's jobs ask for it
+    engine = TransformersEngine(model, device=args.device, dtype=args.dtype, threads=args.threads, resident=resident)
     bench = Bench(engine, Prompter(model, prompts.template("zoo")), questions, process, begin)
     sweep = policies.parse(SWEEP)
     bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
@@ -198,6 +199,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1, help="searches per question")
     parser.add_argument("--memory", type=int, default=32, help="controllers of the smaller run for (c); 0 skips it")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--controllers", nargs="+", choices=SPECS, default=list(SPECS))

@@ -404,7 +404,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     """All runs through searchlens' engine."""
     vocab = SHAPES[args.shape]["vocab_size"]
     of = partial(lengths, mean=args.mean, cap=args.cap)
-    power.log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
+    power.PowerSampling._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[method-assign]
     if args.seconds:
         again = {"pool": partial(pool, of(args.requests)), "power": partial(searches, "power", of(args.searches))}
         for name in args.only or ENDLESS:

@@ -23,6 +23,17 @@ def test_a_text_that_goes_on_is_found_by_its_beginning() -> None:
     assert kept.find(OTHER, (7,)) is None
 
 
+def test_texts_from_before_the_first_search_are_found() -> None:
+    """Rows may have been given away in between."""
+    kept = KeptTexts(8)
+    kept.keep(3, PROMPT, (7, 8, 9))
+    kept.keep(5, OTHER, (7, 8, 9))
+    kept.drop(5)
+    assert not kept.is_sorted
+    assert kept.find(PROMPT, (7, 8)) == 3
+    assert kept.find(OTHER, (7, 8)) is None
+
+
 def test_a_row_that_gets_another_request_is_not_found() -> None:
     kept = KeptTexts(8)
     kept.keep(3, PROMPT, (7, 8, 9))

@@ -13,16 +13,34 @@ class KeptTexts:
     Parameters
     ----------
     rows : int
+
+    Attributes
+    ----------
+    is_sorted : bool
+        False until ``sort`` is called, because most runs continue no text.
     """
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._of_row: list[tuple[Tokens, Tokens] | None] = [None] * rows
         self._of_prompt: dict[Tokens, list[tuple[Tokens, int]]] = {}  # texts and their rows, sorted
+        self.is_sorted = False
 
     def keep(self, row: int, prompt: Tokens, text: Tokens) -> None:
         """Note what a row has that has no text so far."""
         self._of_row[row] = prompt, text
+        if self.is_sorted:
+            self._sort_in(row, prompt, text)
+
+    def sort(self) -> None:
+        """Sort all texts, and new ones from now on."""
+        if not self.is_sorted:
+            self.is_sorted = True
+            for row, kept in enumerate(self._of_row):
+                if kept is not None:
+                    self._sort_in(row, *kept)
+
+    def _sort_in(self, row: int, prompt: Tokens, text: Tokens) -> None:
         insort(self._of_prompt.setdefault(prompt, []), (text, row))
 
     def drop(self, row: int) -> None:
@@ -32,6 +50,8 @@ class KeptTexts:
             return
         prompt, text = kept
         self._of_row[row] = None
+        if not self.is_sorted:
+            return
         texts = self._of_prompt[prompt]
         del texts[bisect_left(texts, (text, row))]
         if not texts:
@@ -42,6 +62,7 @@ class KeptTexts:
 
         A text that ends there does not do: its last token was drawn, but never fed to the model.
         """
+        self.sort()
         texts = self._of_prompt.get(prompt)
         if texts is None:
             return None

@@ -80,7 +80,6 @@ class Resident:
         rows = self._rows
         self._request: list[tuple[int, Request] | None] = [None] * rows
         self._kept = KeptTexts(rows)
-        self._keeps = False  # whether finished texts are kept: once a request has continued one
         self._visits = 0
         self._busy = np.zeros(rows, np.bool_)
         self._seed = np.zeros(rows, np.uint64)
@@ -94,7 +93,8 @@ class Resident:
 
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request. Its ``floor`` is not looked at: a row that is no longer wanted is drawn to its end."""
-        self._keeps |= bool(request.prefix)
+        if request.prefix:
+            self._kept.sort()
         entry = request.priority, self._arrivals, request_id, request
         self._is_sorted &= not self._waiting or self._waiting[-1] < entry
         self._waiting.append(entry)
@@ -157,7 +157,7 @@ class Resident:
         """Cut what was drawn, shape (tokens of all rows, columns), by rows, and add likely tokens."""
         names: tuple[FinishReason, ...] = ("stop", "length")
         tokens = flat[:, 0].astype(np.int32)
-        token_ids = tokens.tolist() if self._keeps else []
+        token_ids = tokens.tolist()
         logprobs, sampling_logprobs = np.ascontiguousarray(flat[:, 1:3].T)
         completions, end = [], 0
         columns = (values.tolist() for values in (rows, finish, lengths, self._reused[rows]))
@@ -181,8 +181,7 @@ class Resident:
                 reused,
             )
             completions.append((request_id, completion))
-            if self._keeps:
-                self._kept.keep(row, request.prompt, request.prefix + tuple(token_ids[own]))
+            self._kept.keep(row, request.prompt, request.prefix + tuple(token_ids[own]))
         return completions
 
     # ---- admit
@@ -190,7 +189,8 @@ class Resident:
     def admit(self) -> None:
         """Put waiting requests into free rows, if it is time to."""
         running = int(self._busy.sum())
-        most = max(1, self._rows // _KEPT) if self._keeps else self._rows  # the others keep what these will continue
+        # Once a search has continued a text, half of the rows keep what will be continued.
+        most = max(1, self._rows // _KEPT) if self._kept.is_sorted else self._rows
         free = most - running
         waiting = len(self._waiting)
         if not waiting or free * _ADMIT < most or waiting * _ADMIT < running:
