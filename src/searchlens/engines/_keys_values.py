@@ -1,7 +1,8 @@
-"""Keys and values of sequences, stored as attention reads them fastest.
+"""Keys and values of prompts, stored as attention reads them fastest.
 
-A decode step multiplies one query, or few, with all keys of a sequence. On a CPU that takes half as long if keys are
+A decode step multiplies the queries of a prompt's rows with its keys. On a CPU that takes half as long if keys are
 stored by dimension, each with the numbers of all columns in a row. They are, where the products have the same bits.
+Keys of drawn tokens are not: there a step writes a column, of which every number would lie somewhere else.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from torch import Tensor
 
 from searchlens.engines._weights import Shape
 
-# Queries of a sequence, as multiples of those that share a head of keys, and columns, for which bits are compared.
-_COMPARED_QUERIES = (1, 2, 3, 5, 16, 64)
-_COMPARED_COLUMNS = (1, 8, 17, 40, 64, 129)
+_FEWEST = 8  # columns: with two or three, some products have other bits
+# Rows of a prompt, and columns, for which bits are compared.
+_COMPARED_ROWS = (*range(1, 9), 16, 33, 64)
+_COMPARED_COLUMNS = (_FEWEST, 17, 36, 64, 129)
 
 
 class KeysValues(NamedTuple):
@@ -30,7 +32,8 @@ class KeysValues(NamedTuple):
         """Return room for sequences of a model; what it holds is undefined."""
         size = shape.layers, sequences, shape.kv_heads, columns, shape.head_dim
         values = torch.empty(size, device=device, dtype=dtype)
-        if device.type == "cpu" and dtype == torch.float32 and _same_bits(shape.head_dim, shape.repeat):
+        may_differ = device.type != "cpu" or dtype != torch.float32 or columns < _FEWEST
+        if not may_differ and _same_bits(shape.head_dim, shape.repeat):
             return cls(torch.empty(*size[:3], shape.head_dim, columns, device=device, dtype=dtype).mT, values)
         return cls(torch.empty_like(values), values)
 
@@ -43,11 +46,9 @@ class KeysValues(NamedTuple):
         return KeysValues(*(tensor[number : number + 1] for tensor in self))
 
     def copy_(self, other: KeysValues) -> None:
-        """Take over as many sequences with at most as many columns, at the end, after columns of zeros."""
-        padding = self.values.shape[3] - other.values.shape[3]
+        """Take over keys and values of the same shape."""
         for target, source in zip(self, other, strict=True):
-            target[:, :, :, :padding] = 0  # masked, but zero times garbage could be not a number
-            target[:, :, :, padding:] = source
+            target.copy_(source)
 
     def zero_(self) -> None:
         """Set everything to zero."""
@@ -61,13 +62,8 @@ class KeysValues(NamedTuple):
             return KeysValues(keys.index_select(1, sequences), values.index_select(1, sequences))
         return KeysValues(keys.mT.index_select(1, sequences).mT, values.index_select(1, sequences))
 
-    def read(self, sequences: Tensor, columns: Tensor) -> Tensor:
-        """Return keys and values of single tokens, shape (tokens, layers, 2, kv_heads, head_dim)."""
-        keys, values = (tensor.permute(1, 3, 0, 2, 4)[sequences, columns] for tensor in self)
-        return torch.stack((keys, values), 2)
-
     def write(self, sequences: Tensor, columns: Tensor, keys_values: Tensor) -> None:
-        """Store keys and values of single tokens, given as :meth:`read` returns them."""
+        """Store keys and values of single tokens, shape (tokens, layers, 2, kv_heads, head_dim)."""
         for tensor, numbers in zip(self, keys_values.unbind(2), strict=True):
             tensor.permute(1, 3, 0, 2, 4)[sequences, columns] = numbers
 
@@ -82,13 +78,13 @@ def _is_same(head_dim: int, repeat: int, threads: int) -> bool:
     del threads  # but a product may be shared out among them
     generator = torch.Generator().manual_seed(0)
     keys = torch.randn(64, _COMPARED_COLUMNS[-1], head_dim, generator=generator)
-    queries = torch.randn(64, _COMPARED_QUERIES[-1] * repeat, head_dim, generator=generator)
+    queries = torch.randn(64, _COMPARED_ROWS[-1] * repeat, head_dim, generator=generator)
     by_dimension = keys.mT.contiguous()
     return all(
         torch.equal(
             torch.bmm(queries[:, : count * repeat], keys[:, :columns].mT),
             torch.bmm(queries[:, : count * repeat], by_dimension[..., :columns]),
         )
-        for count in _COMPARED_QUERIES
+        for count in _COMPARED_ROWS
         for columns in _COMPARED_COLUMNS
     )

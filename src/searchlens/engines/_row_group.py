@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.engines._keys_values import KeysValues
 from searchlens.engines._llama import Llama
 from searchlens.engines._prompts import Prompts
 from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias
@@ -35,16 +34,15 @@ class RowGroup:
     Parameters
     ----------
     shape : Shape
-    cache : KeysValues
-        Of private tokens, with at least ``rows`` sequences and ``columns`` columns, zero in the padding before the
-        first token of a row.
+    cache : tensor, shape (layers, 2, rows, kv_heads, at least ``columns``, head_dim)
+        Keys and values of private tokens, zero in the padding before the first one of a row.
     start : int64 array, shape (rows,)
         Column of each row's first private token.
     columns : int
         Columns in use; the last one has the newest token of every row.
     """
 
-    def __init__(self, shape: Shape, cache: KeysValues, start: npt.NDArray[np.int64], columns: int) -> None:
+    def __init__(self, shape: Shape, cache: Tensor, start: npt.NDArray[np.int64], columns: int) -> None:
         self._shape, self._cache, self._start, self.columns = shape, cache, start, columns
         self._mask()
 
@@ -54,8 +52,8 @@ class RowGroup:
     ) -> RowGroup:
         """Return rows with ``lengths`` private tokens each, whose keys and values are still to be written."""
         columns = int(lengths.max())
-        cache = KeysValues.empty(shape, len(lengths), columns + _GROWTH, device, dtype)
-        cache.part(slice(None), slice(columns - int(lengths.min()))).zero_()
+        cache = torch.empty(_size(shape, len(lengths), columns + _GROWTH), device=device, dtype=dtype)
+        cache[:, :, :, :, : columns - int(lengths.min())] = 0
         return cls(shape, cache, columns - lengths, columns)
 
     @property
@@ -73,13 +71,12 @@ class RowGroup:
 
         What the layers write and read is cut out of the cache for all of them together, because that takes a while.
         """
-        if self.columns == self._room:
+        if self.columns == self._cache.shape[4]:
             self._reallocate(self.rows, self.longest)
             self._mask()
-        used = self._cache.part(slice(self.rows), slice(self.columns + 1))
-        new = (tensor[..., -1, :].unbind() for tensor in used)
-        keys, values = (tensor.flatten(1, 2) for tensor in used)
-        self._layers = list(zip(*new, keys.mT.unbind(), values.unbind(), strict=True))
+        used = self._cache[:, :, : self.rows, :, : self.columns + 1]
+        keys, values = used.flatten(2, 3).unbind(1)
+        self._layers = list(zip(used[..., -1, :].transpose(1, 2), keys.transpose(2, 3), values, strict=True))
         self._column_bias = None if self._bias is None else self._bias[:, :, : self.columns + 1]
 
     def end_step(self) -> None:
@@ -105,9 +102,8 @@ class RowGroup:
             The attention weights of the prompts, shape (rows * kv_heads, repeat, n), and the weighted values of the
             private tokens, shape (rows * kv_heads, repeat, head_dim).
         """
-        new_keys, new_values, keys, values = self._layers[layer]
-        new_keys.copy_(keys_values[:, 0])
-        new_values.copy_(keys_values[:, 1])
+        new_column, keys, values = self._layers[layer]
+        new_column.copy_(keys_values)
         private_scores = torch.bmm(queries, keys)
         if self._column_bias is not None:
             private_scores += self._column_bias
@@ -134,9 +130,8 @@ class RowGroup:
         movers = count + np.flatnonzero(alive[count:])
         order[gaps] = movers
         if gaps.size:
-            targets, sources = self._tensor(gaps), self._tensor(movers)
-            for tensor in self._cache.part(slice(None), slice(self.columns)):
-                tensor[:, targets] = tensor[:, sources]
+            cache = self._cache[..., : self.columns, :]
+            cache[:, :, self._tensor(gaps)] = cache[:, :, self._tensor(movers)]
         self._start = self._start[order]
         if count:
             self._mask()
@@ -148,30 +143,35 @@ class RowGroup:
         Dropped rows have left room in this group's cache, so it seldom has to be reallocated.
         """
         rows, longest = sum(group.rows for group in others), max(group.longest for group in others)
-        if self.rows + rows > self._cache.keys.shape[1] or longest > self.columns:
+        if self.rows + rows > self._cache.shape[2] or longest > self.columns:
             self._reallocate(self.rows + rows, max(self.longest, longest))
         begin = self.rows
         for group in others:
-            self._cache.part(slice(begin, begin + group.rows), slice(self.columns)).copy_(group._stored)
+            target = self._cache[:, :, begin : begin + group.rows, :, : self.columns]
             begin += group.rows
+            padding = self.columns - group.longest
+            target[:, :, :, :, :padding] = 0  # masked, but zero times garbage could be not a number
+            source = slice(group.columns - group.longest, group.columns)
+            target[:, :, :, :, padding:] = group._cache[:, :, : group.rows, :, source]
         self._start = np.concatenate([self._start, *(group._start + self.columns - group.columns for group in others)])
         self._mask()
 
     def _reallocate(self, rows: int, columns: int) -> None:
         """Move to a new cache for this many rows, in which the last token stands in this column."""
-        values = self._cache.values
-        cache = KeysValues.empty(self._shape, rows, columns + _GROWTH, values.device, values.dtype)
-        cache.part(slice(self.rows), slice(columns)).copy_(self._stored)
+        cache, padding = self._cache.new_empty(_size(self._shape, rows, columns + _GROWTH)), columns - self.longest
+        target, source = cache[:, :, : self.rows], slice(self.columns - self.longest, self.columns)
+        target[:, :, :, :, :padding] = 0
+        target[:, :, :, :, padding:columns] = self._cache[:, :, : self.rows, :, source]
         self._start = self._start + columns - self.columns
         self._cache, self.columns = cache, columns
 
     def read(self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> Tensor:
         """Return keys and values of private tokens, each given by its row and its position among the row's tokens."""
-        return self._cache.read(self._tensor(rows), self._tensor(self._start[rows] + positions))
+        return self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + positions)]
 
     def write(self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], keys_values: Tensor) -> None:
         """Store keys and values of private tokens, in the order of :meth:`read`."""
-        self._cache.write(self._tensor(rows), self._tensor(self._start[rows] + positions), keys_values)
+        self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + positions)] = keys_values
 
     def prefill(
         self,
@@ -198,7 +198,7 @@ class RowGroup:
         tensor, shape (tokens, hidden)
             Final hidden states of these tokens, one row after the other.
         """
-        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.values.device)
+        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.device)
         position = lengths[batch.sequence] + batch.position
         row = self._tensor(rows[batch.sequence])
         column = self._tensor(self._start[rows[batch.sequence]] + position)
@@ -206,11 +206,11 @@ class RowGroup:
         mask = self._tensor(self._visible(prompts, prompt_numbers, rows, lengths, batch.longest))[:, None]
 
         def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-            cache = self._cache.layer(layer)
-            cache.write(row, column, keys_values[: batch.count, None])
-            private = cache.select(selection).part(slice(None), slice(self.columns))
+            cache = self._cache[layer]
+            cache.permute(1, 3, 0, 2, 4)[row, column] = keys_values[: batch.count]
+            private = cache.index_select(1, selection)[..., : self.columns, :]
             both = zip(prompts.keys_values(layer, prompt_numbers), private, strict=True)
-            keys, values = (torch.cat(tensors, 3)[0] for tensors in both)
+            keys, values = (torch.cat((prompt[0], own), 2) for prompt, own in both)
             return batch.attend(queries, keys, values, mask)
 
         positions = prompts.lengths(prompt_numbers)[batch.sequence] + position
@@ -235,26 +235,24 @@ class RowGroup:
         prompt = np.arange(prompts.longest) < prompts.lengths(prompt_numbers)[:, None, None]
         return np.concatenate((np.broadcast_to(prompt, (*new.shape, prompts.longest)), private), 2)
 
-    @property
-    def _room(self) -> int:
-        """Columns of the cache."""
-        return self._cache.values.shape[3]
-
-    @property
-    def _stored(self) -> KeysValues:
-        """All private tokens, as many columns as the longest row has."""
-        return self._cache.part(slice(self.rows), slice(self.columns - self.longest, self.columns))
+    def _by_token(self) -> Tensor:
+        """Return a view of the cache, shape (rows, columns, layers, 2, kv_heads, head_dim)."""
+        return self._cache.permute(2, 4, 0, 1, 3, 5)
 
     def _mask(self) -> None:
         """Mask the padding, if there is any."""
         self._bias = None
         if self._start.any():
             start = self._tensor(self._start)
-            masked = torch.arange(self._room, device=start.device) < start[:, None]
-            self._bias = mask_bias(masked, self._shape.kv_heads, self._cache.values.dtype)
+            masked = torch.arange(self._cache.shape[4], device=start.device) < start[:, None]
+            self._bias = mask_bias(masked, self._shape.kv_heads, self._cache.dtype)
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self._cache.values.device)
+        return torch.from_numpy(values).to(self._cache.device)
+
+
+def _size(shape: Shape, rows: int, columns: int) -> tuple[int, ...]:
+    return shape.layers, 2, rows, shape.kv_heads, columns, shape.head_dim
 
 
 def plan_merges(sizes: Sequence[tuple[int, int]], max_masked: int) -> list[slice]:
