@@ -86,6 +86,10 @@ class Line(NamedTuple):
     memory: float
 
 
+def at_once() -> None:
+    """Wait for no other process."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """An engine, and the questions to search; ``begin`` waits for other processes, whose runs have other numbers."""
@@ -94,7 +98,7 @@ class Bench:
     prompter: Prompter
     questions: list[Question]
     process: int = 0
-    begin: Callable[[], Any] = int
+    begin: Callable[[], Any] = at_once
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -141,7 +145,7 @@ class Bench:
         return (peaks[1] - peaks[0]) / few
 
 
-def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any] = int) -> Iterator[Timed | Line]:
+def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any] = at_once) -> Iterator[Timed | Line]:
     """The sweep, and a line of each controller."""
     model = ZOO / "micro-1m-base"
     rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]

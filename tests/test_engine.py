@@ -300,6 +300,14 @@ def test_mkl_multiplies_where_it_has_the_bits_of_onednn(monkeypatch: pytest.Monk
     assert not llama._takes_mkl(torch.zeros(8, 384), None)
 
 
+@pytest.mark.parametrize(("takes_mkl", "expected"), [(True, [15, 1, 0, 0]), (False, [31, 17, 0, 7])])
+def test_rows_are_padded_as_the_library_needs(takes_mkl: bool, expected: list[int]) -> None:
+    """MKL has the same bits for any number of rows from 16 on; oneDNN compiles a kernel for every number."""
+    model = llama.Llama.__new__(llama.Llama)
+    model.device, model._takes_mkl = torch.device("cpu"), takes_mkl
+    assert [model.padding(rows) for rows in (1, 15, 64, 505)] == expected
+
+
 def test_requests_added_while_running(engine: TransformersEngine) -> None:
     """A controller submits more requests once it has results; late requests get the same tokens as early ones."""
     requests = pool()

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from searchlens.engines import _keys_values  # noqa: E402
 from searchlens.engines._prompts import Prompts  # noqa: E402
 from searchlens.engines._ragged import token_index  # noqa: E402
 from searchlens.engines._row_group import RowGroup, attend  # noqa: E402
@@ -142,3 +143,35 @@ def test_prompts_without_rows_are_dropped() -> None:
     assert [name in prompts for name in names] == [i in (2, 3, 4, 6) for i in range(8)]
     assert prompts.longest == 6
     assert prompts.hidden(prompts.numbers([names[4], names[2]]))[:, 0].tolist() == [4, 2]
+
+
+def test_the_layout_of_keys_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts are added, their rows leave, and what stays is shorter than any layout but the plain one may be."""
+    shape = Shape(layers=2, hidden=8, heads=4, kv_heads=2, head_dim=32, vocab=10, max_len=100)
+    if not _keys_values._same_bits(shape.head_dim, shape.repeat):
+        pytest.skip("this CPU multiplies otherwise")
+    products: list[list[torch.Tensor]] = []
+    for is_same in (False, True):
+        monkeypatch.setattr(_keys_values, "_same_bits", lambda *_, same=is_same: same)
+        torch.manual_seed(0)
+        prompts, own = Prompts(shape, CPU, FLOAT), list[torch.Tensor]()
+        for lengths in ([3], [20, 11], [37, 2]):
+            names = [(i, *range(length - 1)) for i, length in enumerate(lengths)]
+            names = [name for name in names if name not in prompts]
+            new = torch.randn(sum(map(len, names)), shape.layers, 2, shape.kv_heads, shape.head_dim)
+            prompts.add(names, new, torch.zeros(len(names), shape.hidden))
+            prompts.append_rows(np.repeat(prompts.numbers(names), 3))
+            own += _products(prompts, shape)
+            assert (prompts._cache.keys.stride(-1) > 1) == (is_same and prompts.longest >= _keys_values._FEWEST)
+        prompts.keep_rows(np.arange(3))
+        assert prompts.longest == 3 and prompts._cache.keys.stride(-1) == 1
+        products.append([*own, *_products(prompts, shape)])
+    assert all(torch.equal(one, other) for one, other in zip(*products, strict=True))
+
+
+def _products(prompts: Prompts, shape: Shape) -> list[torch.Tensor]:
+    """Scores and weighted values of all rows, by the same random queries each time."""
+    rows = len(prompts._prompt_of_row) * shape.kv_heads
+    queries = torch.randn(rows, shape.repeat, shape.head_dim, generator=torch.Generator().manual_seed(rows))
+    scores = prompts.scores(1, queries)
+    return [scores, prompts.weighted_values(1, scores.softmax(-1))]

@@ -117,7 +117,10 @@ class Prompts:
         """Drop all prompts but some, given in ascending order."""
         longest = int(self._lengths[numbers].max(initial=0))
         index = self._tensor(numbers)
-        self._cache = self._cache.part(slice(None), slice(longest)).select(index)
+        values = self._cache.values
+        cache = KeysValues.empty(self._shape, len(numbers), longest, values.device, values.dtype)
+        cache.copy_(self._cache.part(slice(None), slice(longest)).select(index))
+        self._cache = cache
         self._hidden = self._hidden.index_select(0, index)
         self._lengths = self._lengths[numbers]
         new = dict(zip(numbers.tolist(), range(len(numbers)), strict=True))
