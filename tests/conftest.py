@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def write_checkpoint(folder: Path, content: str) -> None:
     """Files in the layout of a checkpoint; enough for planning, not for sampling."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "about": content}))
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"about": content}}))
+    ends = {"eos_token_id": 0, "pad_token_id": 1}
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "about": content, "vocab_size": 4, **ends}))
+    (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(["</s>", "<pad>", "?", content])))
     header = json.dumps({"w": {"dtype": "U8", "shape": [len(content)], "data_offsets": [0, len(content)]}}).encode()
     (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content.encode())
+
+
+def word_tokenizer(words: Sequence[str], special: int = 2) -> dict[str, Any]:
+    """A tokenizer that knows whole words, the first of which are special tokens."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = [{"id": place, "content": word, **flags, "special": True} for place, word in enumerate(words[:special])]
+    vocab = {word: place for place, word in enumerate(words)}
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"},
+    }
 
 
 def write_questions(path: Path, count: int) -> None:

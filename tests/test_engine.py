@@ -378,7 +378,7 @@ def test_pad_that_ends_a_text_is_allowed(checkpoints: dict[str, Path], tmp_path:
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoints["qwen2"])
     tokenizer.pad_token = tokenizer.eos_token
     tokenizer.save_pretrained(tmp_path)
-    assert TransformersEngine(tmp_path).pad_id is None
+    assert TransformersEngine(tmp_path).masked == ()
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,6 @@ def test_pad_that_ends_a_text_is_allowed(checkpoints: dict[str, Path], tmp_path:
         ((BOS, 5), 127, "need 129 tokens, the limit is 128"),
         ((BOS, VOCAB), 5, f"token id {VOCAB}, but ids go from 0 to {VOCAB - 1}"),
         ((BOS, -1), 5, "token id -1"),
-        ((BOS, BOS, 5), 5, "BOS token 1 2 times"),
     ],
 )
 def test_bad_request(engine: TransformersEngine, prompt: tuple[int, ...], max_tokens: int, message: str) -> None:
@@ -472,7 +471,7 @@ def test_missing_cuda_is_an_error(checkpoints: dict[str, Path]) -> None:
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot load a model"):
+    with pytest.raises(InputError, match=r"cannot read .*nothing/config\.json"):
         TransformersEngine(tmp_path / "nothing")
 
 

@@ -399,7 +399,6 @@ def test_cached_prompts_are_not_computed_again(engine: Engine) -> None:
         ({"prompt": (BOS, VOCAB)}, f"the prompt has token id {VOCAB}, but ids go from 0 to {VOCAB - 1}"),
         ({"prompt": (BOS, -1)}, "the prompt has token id -1"),
         ({"prefix": (5, VOCAB)}, f"the prefix has token id {VOCAB}"),
-        ({"prompt": (BOS, BOS, 5)}, "the prompt has the BOS token 1 2 times"),
         ({"top": VOCAB}, f"top is {VOCAB}; allowed is 0 to {VOCAB - 1}"),
         ({"top": -1}, "top is -1"),
     ],
@@ -534,7 +533,6 @@ def test_pad_has_no_probability_in_a_given_text(engine: Engine, model: Any) -> N
         (Given(PROMPT, (5,) * 127), "2 prompt tokens and 127 given tokens need 129 tokens, the limit is 128"),
         (Given(PROMPT, (5, VOCAB)), f"Text 1: the text has token id {VOCAB}, but ids go from 0 to {VOCAB - 1}"),
         (Given((BOS, -1), (5,)), "Text 1: the prompt has token id -1"),
-        (Given((BOS, BOS), (5,)), "Text 1: the prompt has the BOS token 1 2 times"),
     ],
 )
 def test_text_that_cannot_be_scored(engine: Engine, text: Given, message: str) -> None:

@@ -36,11 +36,11 @@ class Made:
     ``reused`` of a completion is the process id, so that tests see who drew it.
     """
 
-    vocab_size, max_model_len, max_rows, groups, bos_id, pad_id = VOCAB, LIMIT, ROWS, (1, 4), 1, None
+    vocab_size, max_model_len, max_rows, groups, masked = VOCAB, LIMIT, ROWS, (1, 4), ()
     device, version, repeatable = "cpu", "made up", False
 
     def __init__(self) -> None:
-        self.bounds = Bounds(VOCAB, VOCAB, LIMIT, 1)
+        self.bounds = Bounds(VOCAB, VOCAB, LIMIT)
         self.steps = 0
         self.live: dict[int, tuple[Request, int]] = {}
 

@@ -452,7 +452,7 @@ def test_random_weights_need_no_tokenizer(folder: Path, tmp_path: Path) -> None:
     """To measure speed with the sizes of a model whose weights are not there."""
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     dummy = VllmEngine(tmp_path, **START, load_format="dummy")
-    assert (dummy.vocab_size, dummy.bos_id, dummy.pad_id) == (VOCAB, None, None)
+    assert (dummy.vocab_size, dummy.masked) == (VOCAB, ())
     (done,) = finish(dummy, [Request((BOS, 4), TEMPERATURE, 0, 9, (EOS,))])
     assert len(done.tokens) == 9 or done.tokens[-1] == EOS
     dummy.close()

@@ -88,7 +88,7 @@ def test_texts_are_those_of_one_engine_and_both_processes_draw(engine: Replicas,
 
 def test_the_engine_says_of_itself_what_one_engine_says(engine: Replicas, alone: VllmEngine) -> None:
     """Protects jobs, which read limits and versions from the engine; rows are those of both processes together."""
-    for name in ("vocab_size", "max_model_len", "max_rows", "bos_id", "pad_id", "device", "version", "bounds"):
+    for name in ("vocab_size", "max_model_len", "max_rows", "masked", "device", "version", "bounds"):
         assert getattr(engine, name) == getattr(alone, name), name
 
 

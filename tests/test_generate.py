@@ -365,9 +365,13 @@ def test_too_many_of_them_end_the_job(study: dict[str, Any], make_grid: Make, st
         (
             "config.json",
             {"vocab_size": 500},
-            r"tokenizer\.json: token .* has id 639, but config\.json has vocab_size 500",
+            r": tokenizer\.json: token .* has id 639, but config\.json has vocab_size 500",
         ),
-        ("generation_config.json", {"eos_token_id": [2, 700]}, r"eos_token_id has id 700, .* vocab_size 640"),
+        (
+            "generation_config.json",
+            {"eos_token_id": [2, 700]},
+            r"/generation_config\.json: eos_token_id is '\[2, 700\]'; allowed: a token id from 0 to 639",
+        ),
     ],
 )
 def test_a_tokenizer_of_another_model_is_refused_before_the_engine_starts(
@@ -385,7 +389,7 @@ def test_a_tokenizer_of_another_model_is_refused_before_the_engine_starts(
     path.write_text(json.dumps(json.loads(path.read_text()) | content))
     study["checkpoints"]["toy-base"] = {"path": "mixed", "engine": engine}
     rows = start()
-    with pytest.raises(InputError, match=rf"checkpoint .*mixed: {says}"):
+    with pytest.raises(InputError, match=rf"mixed{says}"):
         sample(make_grid(study))
     assert rows == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from searchlens.generate import generate
 from searchlens.grid import Grid, needs
 from searchlens.importing import Choices
 from searchlens.stages.importing import Request, import_samples
+from searchlens.store.hashing import fingerprint_of
 from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")
@@ -100,11 +102,12 @@ def test_of_vllm_what_computes_decides_and_how_it_is_run_does_not(raw: dict[str,
         assert ids(make_grid(changed(raw, ("checkpoints", "toy-base", "vllm"), given))) == plain
 
 
-def test_ids_stay_what_they_were(grid: Grid, tmp_path: Path) -> None:
+def test_ids_stay_what_they_were(raw: dict[str, Any], make_grid: Make) -> None:
     """A change that moves these ids samples every study again; it needs a reason and a note in the changelog."""
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):  # the bytes that they were recorded with
-        (tmp_path / "base" / name).write_text(f"base{name}")
-    assert ids(grid) == {
+    names = ("config.json", "tokenizer.json", "model.safetensors")  # whose bytes they were recorded with:
+    bytes_of = {name: hashlib.sha256(f"base{name}".encode()).hexdigest() for name in names}
+    raw["checkpoints"]["toy-base"]["sha256"] = fingerprint_of(bytes_of)
+    assert ids(make_grid(raw)) == {
         "temp_0.5": "09e1e306d919",
         "topp0.9_t0.7": "831643c533c5",
         "topp0.95_t1.0": "7729641d7e45",

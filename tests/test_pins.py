@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from conftest import word_tokenizer
 from local_hub import serve, sha256
 from searchlens.commands import pin
 from searchlens.errors import InputError
@@ -26,8 +27,8 @@ REPO = "org/toy"
 COMMIT, LATER = "a" * 40, "b" * 40
 FILES = {
     "config.json": b'{"vocab_size": 3}',
-    "generation_config.json": b"{}",
-    "tokenizer.json": b'{"model": {}}',
+    "generation_config.json": b'{"eos_token_id": 0}',
+    "tokenizer.json": json.dumps(word_tokenizer(["</s>", "<pad>", "?"])).encode(),
     "model-00001-of-00002.safetensors": b"weights, first half",
     "model-00002-of-00002.safetensors": b"weights, second half",
     "README.md": b"read me",
@@ -107,7 +108,8 @@ def test_a_pin_keeps_the_shape_and_an_older_lock_gets_it_at_the_same_commit(cach
     pin.pin(pins.Lock.read(path), [SOURCE], pin.Cache())
     assert pins.Lock.read(path)[SOURCE].shape == shape
     older = json.loads(path.read_text())
-    del older["models"][SOURCE.key]["shape"]
+    for key in ("shape", "specials"):
+        del older["models"][SOURCE.key][key]
     path.write_text(json.dumps(older))
     lock = pins.Lock.read(path)
     assert lock[SOURCE].shape is None

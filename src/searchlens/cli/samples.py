@@ -125,8 +125,8 @@ def _verify(args: argparse.Namespace) -> None:
 
     from searchlens.commands.verify import rendered, verify
 
-    folder = Path(args.folder) if args.folder else grid_of(args).layout.results
-    report = verify(folder, repair=args.repair)
+    study = None if args.folder else grid_of(args)
+    report = verify(study.layout.results if study else Path(args.folder), repair=args.repair, study=study)
     put(args, asdict(report), lambda _: rendered(report))
     if report.damaged and not report.repaired:
         raise InputError(f"{report.counts}, {len(report.damaged)} are damaged or missing", "; ".join(report.advice))

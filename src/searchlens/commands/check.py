@@ -31,10 +31,12 @@ def answer(grid: Grid) -> dict[str, Any]:
             "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
             "name keys of pairs and benchmarks, or import samples (docs/import.md)",
         )
+    refusals, notes = _prompts(grid)
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
-        "missing": list(grid.refusals()),
+        "missing": [*grid.refusals(), *refusals],
+        "notes": notes,
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
@@ -42,11 +44,20 @@ def answer(grid: Grid) -> dict[str, Any]:
     }
 
 
+def _prompts(grid: Grid) -> tuple[list[str], list[str]]:
+    """What is wrong with the prompts of the study, and what is to be known of them."""
+    try:
+        from searchlens.generate import prompts
+    except ImportError as error:
+        return [], [f"prompts are not checked: {error.name} is not installed"]
+    return prompts(grid)
+
+
 def rendered(found: Mapping[str, Any]) -> str:
     """The answer as text."""
     lines = [f"configuration is valid: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
-    lines += found["unknown_wordings"]
+    lines += [*found["unknown_wordings"], *found["notes"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
     if found["without_boptr"]:
         return "\n".join([*lines, f"BOPTR is left out: {found['without_boptr']}"])

@@ -26,19 +26,20 @@ from searchlens.grid.pins import (
     shape_of,
     snapshot,
 )
-from searchlens.grid.roofline import Shape
+from searchlens.store import specials
 from searchlens.store.hashing import file_sha256
+from searchlens.store.specials import Specials
 
 
 class Registry(Protocol):
     """A place that knows the commits and files of sources: the hub, or its cache."""
 
     def resolve(self, source: Source) -> Pin:
-        """The commit of the source's revision, its files in use, and its shape. Raises InputError if not known."""
+        """The commit of the source's revision, and its files in use. Raises InputError if not known."""
         ...
 
-    def shape(self, source: Source, commit: str) -> Shape | None:
-        """The shape of a checkpoint at a commit; None if it is not understood. Raises InputError if it is not there."""
+    def folder(self, source: Source, pin: Pin) -> Path:
+        """A folder with the small files of a pinned checkpoint. Raises InputError if they are not there."""
         ...
 
 
@@ -55,18 +56,16 @@ class Hub:
             )
             commit = checked_commit(str(info.sha))
             entries = {entry.rfilename: entry for entry in info.siblings or ()}
-            files = {name: _file(source, commit, entries[name]) for name in source.in_use(entries)}
-        return Pin(commit, files, self.shape(source, commit))
+            return Pin(commit, {name: _file(source, commit, entries[name]) for name in source.in_use(entries)})
 
-    def shape(self, source: Source, commit: str) -> Shape | None:
-        """Read ``config.json``, which is small."""
-        if source.kind != "model":
-            return None
+    def folder(self, source: Source, pin: Pin) -> Path:
+        """Download what says the shape and the special tokens."""
         from huggingface_hub import hf_hub_download
 
         with _hub_errors(source):
-            path = hf_hub_download(source.repo, "config.json", revision=commit, cache_dir=cache_folder())
-        return shape_of(Path(path).parent)
+            for name in filter(pin.files.get, specials.FILES):
+                hf_hub_download(source.repo, name, revision=pin.commit, cache_dir=cache_folder())
+        return snapshot(source, pin)
 
     def fetch(self, source: Source, pin: Pin) -> Path:
         """Download the files of a pinned source that are missing in the cache.
@@ -148,12 +147,13 @@ class Cache:
             )
         names = source.in_use(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         files = {name: File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names}
-        return Pin(commit, files, self.shape(source, commit))
+        return Pin(commit, files)
 
-    def shape(self, source: Source, commit: str) -> Shape | None:
-        """Read ``config.json``, if the cache has it."""
-        folder = cached_repository(source) / "snapshots" / commit
-        return shape_of(folder) if source.kind == "model" else None
+    def folder(self, source: Source, pin: Pin) -> Path:
+        """The snapshot that the cache has."""
+        if not (folder := snapshot(source, pin)).is_dir():
+            raise InputError(f"{source} at {pin.commit} is not in the hub cache", "pin it where the hub can be reached")
+        return folder
 
 
 def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
@@ -178,12 +178,12 @@ def _describe(pin: Pin) -> str:
     return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
 
 
-def _later_shape(source: Source, old: Pin, registry: Registry) -> Shape | None:
-    """The shape of a checkpoint that was pinned without it; None if it cannot be read now."""
-    try:
-        return registry.shape(source, old.commit)
-    except InputError:
-        return None
+def _understood(source: Source, pinned: Pin, registry: Registry) -> Pin:
+    """A pin with what planning needs of the checkpoint's small files."""
+    if source.kind == "dataset" or pinned.specials:
+        return pinned
+    folder = registry.folder(source, pinned)
+    return replace(pinned, shape=shape_of(folder), specials=Specials.read(folder))
 
 
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
@@ -206,17 +206,16 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
     failed: list[InputError] = []
     for source in sources:
         old = lock.get(source)
-        if old and not update:
-            shape = old.shape or _later_shape(source, old, registry)
-            if shape != old.shape:
-                new[source] = replace(old, shape=shape)
-            print(f"{source}: {old.commit} (already pinned)")
-            continue
         try:
-            new[source] = registry.resolve(source)
+            found = old if old and not update else registry.resolve(source)
+            known = _understood(source, found, registry)
         except InputError as error:
             failed.append(error)
             continue
+        if known is old:
+            print(f"{source}: {known.commit} (already pinned)")
+            continue
+        new[source] = known
         state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
         print(f"{source}: {new[source].commit} ({state}; {_describe(new[source])})")
     changed = lock.with_pins(new)

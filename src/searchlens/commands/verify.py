@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from searchlens.errors import InputError
+from searchlens.grid import Grid
 from searchlens.search.recorder import differing_run
 from searchlens.store import shards, traces
 from searchlens.store.files import read_json
@@ -66,10 +67,11 @@ def rendered(report: Verified) -> str:
 
 _AGAIN = "the next run samples damaged shards again, and only them"
 _IMPORT = "import damaged imports again: `searchlens imports` names their logs"
+_OTHERWISE = "restore the files of the checkpoint, or set its samples aside with `searchlens rerun`"
 _ASIDE = "`searchlens verify --repair` sets other damaged files aside; the next run makes them again"
 
 
-def verify(results: Path, *, repair: bool = False) -> Verified:
+def verify(results: Path, *, repair: bool = False, study: Grid | None = None) -> Verified:
     """Check everything in a results folder; every shard is hashed and read.
 
     Parameters
@@ -78,6 +80,9 @@ def verify(results: Path, *, repair: bool = False) -> Verified:
     repair : bool
         Move what is damaged into ``aside/``, and write new sidecars of whole shards that lost theirs, at once; a run
         does this only with what it needs.
+
+    study : Grid, optional
+        Whose checkpoints are compared with what the samples were drawn with.
 
     Raises
     ------
@@ -112,7 +117,18 @@ def verify(results: Path, *, repair: bool = False) -> Verified:
     if repair:
         report.repaired += _repaired(layout, unusable, harmed)
     report.advice += _advice(report, unusable, harmed)
+    if study is not None and (otherwise := _drawn_otherwise(study)):
+        report.damaged += otherwise
+        report.advice.append(_OTHERWISE)
     return report
+
+
+def _drawn_otherwise(study: Grid) -> list[str]:
+    try:
+        from searchlens.generate import drawn_otherwise
+    except ImportError:  # of tokenizers, which not everybody who verifies a folder has
+        return []
+    return list(drawn_otherwise(study))
 
 
 def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:

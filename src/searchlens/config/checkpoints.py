@@ -9,7 +9,7 @@ from pydantic import Field
 
 from searchlens.benchmarks import prompts
 from searchlens.config.base import Repository, Section, Sha256, unknown
-from searchlens.schemas.options import Positive, Seed
+from searchlens.schemas.options import Natural, Positive, Seed
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -101,6 +101,9 @@ class CheckpointSpec(Section):
     id."""
     template: str = "zoo"
     """Prompt template of the model family (``benchmarks/prompts.py``). Part of the generation id."""
+    stop_tokens: Annotated[list[str | Natural], Field(min_length=1)] | None = None
+    """Tokens that end texts, by spelling or id, instead of those that the files of the checkpoint name; those of the
+    template end texts as well. null: all that the files name (docs/generation.md). Part of the generation id."""
     examples: bool = True
     """Whether this checkpoint is shown the worked examples of a benchmark that has some."""
     seed: Seed | None = None

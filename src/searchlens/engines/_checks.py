@@ -1,16 +1,15 @@
-"""Checks that all engines share: requests, limits and tokenizers are refused with the same messages."""
+"""Checks that all engines share: requests and limits are refused with the same messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from searchlens.engines.base import Given, Request
 from searchlens.errors import InputError
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+from searchlens.store.specials import Specials
 
 
 class _Flaw(NamedTuple):
@@ -21,17 +20,8 @@ class _Flaw(NamedTuple):
 
 
 @lru_cache(4096)  # many requests have the same prompt, and nothing else of a check takes as long
-def _prompt_flaw(prompt: tuple[int, ...], vocab_size: int, bos_id: int | None) -> _Flaw | None:
-    if not prompt:
-        return _Flaw("the prompt is empty")
-    if flaw := _id_flaw("prompt", prompt, vocab_size):
-        return flaw
-    if bos_id is not None and prompt.count(bos_id) > 1:
-        return _Flaw(
-            f"the prompt has the BOS token {bos_id} {prompt.count(bos_id)} times",
-            "A template that writes BOS must be tokenised without special tokens.",
-        )
-    return None
+def _prompt_flaw(prompt: tuple[int, ...], vocab_size: int) -> _Flaw | None:
+    return _id_flaw("prompt", prompt, vocab_size) if prompt else _Flaw("the prompt is empty")
 
 
 def _id_flaw(name: str, tokens: tuple[int, ...], vocab_size: int) -> _Flaw | None:
@@ -56,14 +46,11 @@ class Bounds:
         How many of them can be drawn.
     max_model_len : int
         Most tokens of prompt, prefix and completion together.
-    bos_id : int or None
-        A prompt may contain it once.
     """
 
     vocab_size: int
     drawable: int
     max_model_len: int
-    bos_id: int | None
 
     def check(self, request_id: int, request: Request) -> None:
         """Refuse a request that no engine can serve.
@@ -71,10 +58,10 @@ class Bounds:
         Raises
         ------
         InputError
-            If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
-            BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
+            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
+            ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
-        self._require("Request", request_id, _prompt_flaw(request.prompt, self.vocab_size, self.bos_id))
+        self._require("Request", request_id, _prompt_flaw(request.prompt, self.vocab_size))
         self._require("Request", request_id, _id_flaw("prefix", request.prefix, self.vocab_size))
         if not 0 <= request.top <= self.drawable:
             limits = f"0 to {self.drawable}, the vocabulary"
@@ -87,10 +74,9 @@ class Bounds:
         Raises
         ------
         InputError
-            If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
-            they do not fit together.
+            If prompt or text are empty or have a token id that does not exist, or they do not fit together.
         """
-        self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size, self.bos_id))
+        self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size))
         self._require("Text", number, _id_flaw("text", text.tokens, self.vocab_size))
         where = f"Text {number}"
         if not text.tokens:
@@ -130,40 +116,7 @@ def at_most(name: str, value: int | None, limit: int) -> int:
     return value
 
 
-def load_tokenizer(path: str | Path, revision: str | None) -> Any:
-    """Return transformers' tokenizer of a checkpoint.
-
-    Raises
-    ------
-    InputError
-        If there is no tokenizer, or it cannot be loaded.
-    """
-    from transformers import AutoTokenizer
-
-    folder = Path(path)
-    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        # Without this check transformers would make up a tokenizer.
-        raise InputError(f"{path}: cannot load the tokenizer (the folder has none of {', '.join(_TOKENIZER_FILES)})")
-    try:
-        return AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
-    except Exception as error:  # tokenizers raises bare ones
-        raise InputError(f"{path}: cannot load the tokenizer ({error})") from error
-
-
-def special_ids(path: str | Path, revision: str | None, config: Any, tokenizer: Any) -> tuple[int | None, int | None]:
-    """Return the ids of BOS and pad, None for one that does not exist, and for a pad that also ends a text.
-
-    BOS is the tokenizer's, because some checkpoints have a BOS in their configuration that no template ever writes.
-    """
-    from transformers import GenerationConfig
-
-    try:
-        generation = GenerationConfig.from_pretrained(path, revision=revision)
-    except OSError:
-        generation = None
-    ends: set[int | None] = {tokenizer.eos_token_id}
-    for source in (config, generation):
-        end = getattr(source, "eos_token_id", None)
-        ends.update(end if isinstance(end, list) else [end])
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.pad_token_id
-    return tokenizer.bos_token_id, None if pad in ends else pad
+def never_drawn(folder: Path) -> tuple[int, ...]:
+    """Return the token ids that are masked where texts end at the folder's own stop tokens alone."""
+    specials = Specials.read(folder)
+    return specials.masked(specials.ends)

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from searchlens.engines._checks import load_tokenizer, special_ids
 from searchlens.engines._plain_folder import PlainFolder
 from searchlens.engines._weights import Weights
 from searchlens.errors import InputError
@@ -18,56 +17,40 @@ from searchlens.store.checkpoints import EMBEDDED, require_whole, shapes
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
-def load(
-    path: str | Path, revision: str | None, dtype: torch.dtype, adapter: Adapter | None = None
-) -> tuple[Weights, tuple[int | None, int | None]]:
+def load(folder: Path, dtype: torch.dtype, adapter: Adapter | None = None) -> Weights:
     """Load a model in transformers' layout.
 
     Parameters
     ----------
-    path : str or Path
-        A folder, or a hub id.
-    revision : str or None
-        Of a hub id.
+    folder : Path
     dtype : torch.dtype
         float32 or bfloat16.
     adapter : Adapter, optional
         Merged into the weights.
-
-    Returns
-    -------
-    tuple of (Weights, tuple of (int or None, int or None))
-        The weights, and the ids of BOS and pad, as ``special_ids`` returns them.
 
     Raises
     ------
     InputError
         If files are missing or unreadable, or the architecture is not supported.
     """
-    if Path(path).is_dir():
-        require_whole(Path(path), embedded=True)
-        if not adapter and (plain := PlainFolder.of(Path(path))):
-            return plain.weights(dtype), (plain.bos_id, plain.pad_id)
-    weights, config = _by_transformers(path, revision, dtype, adapter)
-    return weights, special_ids(path, revision, config, load_tokenizer(path, revision))
+    require_whole(folder, embedded=True)
+    if not adapter and (plain := PlainFolder.of(folder)):
+        return plain.weights(dtype)
+    return _by_transformers(folder, dtype, adapter)
 
 
-def _by_transformers(
-    path: str | Path, revision: str | None, dtype: torch.dtype, adapter: Adapter | None
-) -> tuple[Weights, Any]:
-    """Weights and configuration of a model that transformers loads."""
+def _by_transformers(folder: Path, dtype: torch.dtype, adapter: Adapter | None) -> Weights:
+    """Weights of a model that transformers loads."""
     from transformers import AutoConfig, AutoModelForCausalLM  # 2 s: only where a model is loaded
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     try:  # neither code of the checkpoint nor pickled weights: without these options transformers would ask, or load
-        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
-        _check(config, path)
-        if Path(path).is_dir():
-            _require_weights(config, Path(path))
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        _check(config, folder)
+        _require_weights(config, folder)
         model, info = AutoModelForCausalLM.from_pretrained(
-            path,
-            revision=revision,
+            folder,
             config=config,
             dtype=dtype,
             output_loading_info=True,
@@ -78,15 +61,15 @@ def _by_transformers(
         raise
     except Exception as error:  # safetensors and tokenizers raise errors of their own kinds
         raise InputError(
-            f"{path}: cannot load a model from here ({error})",
-            "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
+            f"{folder}: cannot load a model from here ({error})",
+            "give a folder with config.json and *.safetensors",
         ) from error
     if info["missing_keys"]:
-        raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
+        raise InputError(f"{folder}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
     if adapter:
-        adapter.require_fits(Path(path))
+        adapter.require_fits(folder)
         model = _merged(model, adapter)
-    return Weights.of(model), config
+    return Weights.of(model)
 
 
 def _require_weights(config: Any, folder: Path) -> None:

@@ -14,22 +14,15 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 from searchlens.engines._weights import Shape, Weights
 from searchlens.store.checkpoints import EMBEDDED, shapes
 from searchlens.store.files import read_json
 
-_TOKENIZERS = (
-    "TokenizersBackend",
-    "PreTrainedTokenizerFast",
-)  # classes of transformers without defaults for these:
-_SPECIALS = ("bos_token", "eos_token", "pad_token")
 _NUMBERS = (
     *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
     *("vocab_size", "max_position_embeddings"),
 )
-_ELSEWHERE = ("special_tokens_map.json", "added_tokens.json")  # more of a tokenizer than this reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +35,11 @@ class PlainFolder:
     config : mapping
         Of config.json.
     head_dim : int
-    bos_id, pad_id : int or None
-        As ``_checks.special_ids`` returns them.
     """
 
     folder: Path
     config: Mapping[str, Any]
     head_dim: int
-    bos_id: int | None
-    pad_id: int | None
 
     @classmethod
     def of(cls, folder: Path) -> PlainFolder | None:
@@ -61,8 +50,7 @@ class PlainFolder:
         head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         if shapes(folder / "model.safetensors") != _tensors(config, head_dim):
             return None
-        specials = _special_ids(folder, config)
-        return specials and cls(folder, config, head_dim, *specials)
+        return cls(folder, config, head_dim)
 
     def weights(self, dtype: torch.dtype) -> Weights:
         """Read the weights, as numbers of a type."""
@@ -131,29 +119,3 @@ def _tensors(config: Mapping[str, Any], head_dim: int) -> dict[str, tuple[int, .
     for number in range(config["num_hidden_layers"]):
         tensors |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
     return tensors
-
-
-def _special_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int | None, int | None] | None:
-    """Ids of BOS and pad; None if the tokenizer's files leave them, or EOS, to transformers."""
-    paths = [folder / name for name in ("tokenizer.json", "tokenizer_config.json")]
-    if not all(path.exists() for path in paths) or any((folder / name).exists() for name in _ELSEWHERE):
-        return None
-    settings = read_json(paths[1])
-    is_said = settings.get("tokenizer_class") in _TOKENIZERS or set(_SPECIALS) <= settings.keys()
-    if not is_said or "added_tokens_decoder" in settings:
-        return None
-    names = [settings.get(name) for name in _SPECIALS]
-    if not all(name is None or isinstance(name, str) for name in names):
-        return None
-    tokenizer = Tokenizer.from_file(str(paths[0]))
-    ids = [None if name is None else tokenizer.token_to_id(name) for name in names]
-    if any(name is not None and token is None for name, token in zip(names, ids, strict=True)):
-        return None
-    bos, eos, pad = ids
-    generation = folder / "generation_config.json"
-    ends: set[int | None] = {eos}
-    for source in (config, read_json(generation) if generation.exists() else {}):
-        end = source.get("eos_token_id")
-        ends.update(end if isinstance(end, list) else [end])
-    pad = config.get("pad_token_id") if pad is None else pad
-    return bos, None if pad in ends else pad

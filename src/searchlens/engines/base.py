@@ -12,8 +12,8 @@ these steps, in vLLM's own order:
 
 Each of the filters 3 to 6 sees the distribution renormalised after the previous filter, and keeps every token that ties
 with the last kept one (vLLM keeps only some of the ties at the edge of top-p). The sampling distribution q is the
-renormalised result. A pad token that does not also end a text is masked before step 1: p and q are distributions
-without it.
+renormalised result. Ids without a token, and a pad token that does not also end a text, are masked before step 1: p and
+q are distributions without them.
 
 The contract does not say how a seed becomes a token of q. Both engines draw one uniform number per token, of the seed
 and the token's position, and invert the CDF in token-id order, in float64. So the same seed gives the same sample on
@@ -247,8 +247,8 @@ class Engine(Protocol):
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
         """Return natural log p of every token of given texts, under the model's raw distribution.
 
-        The same distribution as in ``Completion.logprobs``: temperature 1, no penalty, no filter, and a pad token that
-        does not end a text has log p = -inf. Nothing is drawn. Only while no request is left.
+        The same distribution as in ``Completion.logprobs``: temperature 1, no penalty, no filter; masked tokens have log
+        p = -inf. Nothing is drawn. Only while no request is left.
 
         Parameters
         ----------

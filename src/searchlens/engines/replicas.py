@@ -35,7 +35,7 @@ _PATIENCE = 60.0  # seconds that processes have to free the device
 _UNEVEN = 16  # a process may have 1/16 of its rows more than another before it gets no more requests
 _BEGINNING = 16  # tokens by which a text is recognised: a search that continues one seldom changes the first ones
 _TEXTS_A_ROW = 16  # texts whose process is remembered, for each row: those of searches between two requests, too
-_ATTRIBUTES = ("vocab_size", "max_model_len", "max_rows", "groups", "bos_id", "pad_id", "device", "version", "bounds")
+_ATTRIBUTES = ("vocab_size", "max_model_len", "max_rows", "groups", "masked", "device", "version", "bounds")
 
 Reply = list[tuple[int, Completion | RequestError]]
 
@@ -74,7 +74,7 @@ class Replicas:
         False: which process a request goes to depends on time.
     steps : int
         Mean number of steps of the processes.
-    vocab_size, max_model_len, groups, bos_id, pad_id, device, version, bounds
+    vocab_size, max_model_len, groups, masked, device, version, bounds
         Those of each engine.
 
     Raises
@@ -88,8 +88,7 @@ class Replicas:
     vocab_size: int
     max_model_len: int
     groups: tuple[int, ...]
-    bos_id: int | None
-    pad_id: int | None
+    masked: tuple[int, ...]
     device: str
     version: str
     bounds: Bounds

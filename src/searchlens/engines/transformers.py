@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from searchlens.engines import _llama, _loading, sampler
-from searchlens.engines._checks import Bounds, at_most
+from searchlens.engines._checks import Bounds, at_most, never_drawn
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
@@ -81,7 +81,7 @@ class TransformersEngine:
     Parameters
     ----------
     path : str or Path
-        A folder in transformers' layout, or a hub id.
+        A folder in transformers' layout.
     device : str
         "cpu", "cuda" or "cuda:<index>".
     dtype : {"float32", "bfloat16"}
@@ -93,8 +93,8 @@ class TransformersEngine:
         Most tokens of prompt and completion together; by default, and at most, the model's limit.
     threads : int, optional
         CPU threads of the whole process; by default torch decides.
-    revision : str, optional
-        Of a hub id.
+    masked : sequence of int, optional
+        Token ids that are never drawn; by default those that the folder's own files name (``store.specials``).
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
     resident : bool, optional
@@ -112,11 +112,8 @@ class TransformersEngine:
         (1,): this engine gathers requests itself, by their number.
     steps : int
         Decode steps since the engine started.
-    bos_id : int or None
-        The tokenizer's; a prompt may contain it once.
-    pad_id : int or None
-        Never drawn, and left out of every distribution, including raw log-probabilities. None if the checkpoint has no
-        pad token, or pads with a token that ends a text.
+    masked : tuple of int
+        Never drawn, and left out of every distribution, including raw log-probabilities.
 
     Raises
     ------
@@ -133,7 +130,7 @@ class TransformersEngine:
         max_rows: int | None = None,
         max_model_len: int | None = None,
         threads: int | None = None,
-        revision: str | None = None,
+        masked: Sequence[int] | None = None,
         adapter: Adapter | None = None,
         resident: bool | None = None,
     ) -> None:
@@ -141,8 +138,7 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         target = _device(device)
         with torch.inference_mode():
-            weights, (self.bos_id, self.pad_id) = _loading.load(path, revision, _dtype(dtype), adapter)
-            self._model = _llama.Llama(weights, target)
+            self._model = _llama.Llama(_loading.load(Path(path), _dtype(dtype), adapter), target)
         shape = self._model.shape
         self.device = str(target)
         self.repeatable = target.type == "cpu"
@@ -151,8 +147,9 @@ class TransformersEngine:
         self.vocab_size = shape.vocab
         self.max_model_len = at_most("max_model_len", max_model_len, shape.max_len)
         self.max_rows = _max_rows(max_rows, self._model, self.max_model_len)
-        drawable = self.vocab_size - (self.pad_id is not None)
-        self.bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
+        self.masked = never_drawn(Path(path)) if masked is None else tuple(masked)
+        self._masked = torch.tensor(self.masked, dtype=torch.int64, device=target)
+        self.bounds = Bounds(self.vocab_size, self.vocab_size - len(self.masked), self.max_model_len)
         on_cpu = target.type == "cpu"
         self._max_masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
@@ -188,8 +185,8 @@ class TransformersEngine:
         Raises
         ------
         InputError
-            If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
-            BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
+            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
+            ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
         self.bounds.check(request_id, request)
         self._caches_rows |= bool(request.prefix)
@@ -245,8 +242,7 @@ class TransformersEngine:
         Raises
         ------
         InputError
-            If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
-            they do not fit together.
+            If prompt or text are empty or have a token id that does not exist, or they do not fit together.
         RuntimeError
             Requests are waiting or running, or the model's logits are not numbers.
         EngineMemoryError
@@ -509,9 +505,7 @@ class TransformersEngine:
         """Return logits without the columns that are never drawn."""
         logits = self._model.logits(hidden)
         logits[:, self.vocab_size :] = -torch.inf
-        if self.pad_id is not None:
-            logits[:, self.pad_id] = -torch.inf
-        return logits
+        return logits.index_fill_(1, self._masked, -torch.inf) if self.masked else logits
 
     # ---- score
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
+from searchlens.engines._checks import Bounds, at_most, never_drawn
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
     LEDGER_COLUMNS,
@@ -83,9 +83,7 @@ class VllmEngine:
     Parameters
     ----------
     path : str or Path
-        A folder in transformers' layout, or a hub id.
-    revision : str, optional
-        Of a hub id.
+        A folder in transformers' layout.
     device : str
         "cpu" or "cuda". Must be the one that the installed build of vLLM runs on.
     dtype : {"bfloat16", "float32", "float16"}
@@ -103,7 +101,7 @@ class VllmEngine:
     quantization : str, optional
         vLLM's name of a method; by default the checkpoint's.
     load_format : str
-        vLLM's name of a format; "dummy" gives random weights, and needs no tokenizer.
+        vLLM's name of a format; "dummy" gives random weights, and needs no tokenizer: nothing is masked then.
     enforce_eager : bool
         Run without CUDA graphs and compilation; on a CPU always true.
     kv_cache_dtype : str
@@ -119,6 +117,8 @@ class VllmEngine:
         texts, and a kernel for each row in every step.
     threads : int, optional
         CPU threads of the process, not bound to cores; by default vLLM decides.
+    masked : sequence of int, optional
+        Token ids that are never drawn; by default those that the folder's own files name (``store.specials``).
     adapter : Adapter, optional
         Applied to every request beside the weights, which stay as they are.
 
@@ -128,7 +128,6 @@ class VllmEngine:
     version : str
         Version of vLLM.
     vocab_size : int
-        The tokenizer's. If the embedding has more rows, these are never drawn.
     max_model_len, max_rows : int
     repeatable : bool
         False: which requests share a batch depends on time, and with it the last digits of the logits.
@@ -137,9 +136,7 @@ class VllmEngine:
         decodes.
     steps : int
         Decode steps since the engine started, up to the last one that finished a request.
-    bos_id : int or None
-        The tokenizer's; a prompt may contain it once.
-    pad_id : int or None
+    masked : tuple of int
         Never drawn, as in the embedded engine.
 
     Raises
@@ -159,7 +156,6 @@ class VllmEngine:
         self,
         path: str | Path,
         *,
-        revision: str | None = None,
         device: str = "cuda",
         dtype: DType = "bfloat16",
         max_rows: int | None = None,
@@ -176,6 +172,7 @@ class VllmEngine:
         fuse_allreduce_rms: bool | None = None,
         generators: bool = False,
         threads: int | None = None,
+        masked: Sequence[int] | None = None,
         adapter: Adapter | None = None,
     ) -> None:
         on_cpu = _prepare(device, threads)
@@ -185,15 +182,17 @@ class VllmEngine:
         self.max_rows = _rows(max_rows, on_cpu)
         self.groups = tuple(size for size in _GROUPS if size <= self.max_rows)
         self.steps = 0
-        config = _load_config(path, revision, load_format != "dummy")
-        self.vocab_size, self.bos_id, self.pad_id = _vocabulary(path, revision, config, load_format == "dummy")
+        config = _load_config(Path(path), load_format != "dummy")
+        self.vocab_size = int(config.vocab_size)
+        if masked is None:
+            masked = () if load_format == "dummy" else never_drawn(Path(path))
+        self.masked = tuple(masked)
         self.max_model_len = at_most("max_model_len", max_model_len, config.max_position_embeddings)
         if adapter:
             adapter.require_fits(Path(path))
         slots = int(self.max_rows * _AHEAD)
         self._engine = self._start(
             model=str(path),
-            revision=revision,
             dtype=dtype,
             max_num_seqs=self.max_rows,
             max_model_len=self.max_model_len,
@@ -212,18 +211,16 @@ class VllmEngine:
             **(_lora_arguments(adapter) if adapter else {}),
         )
         self._adapter = _lora_request(adapter) if adapter else None
-        masked = [] if self.pad_id is None else [self.pad_id]
-        drawable = self.vocab_size - len(masked)
         self._generators = generators
-        self.bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
-        self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, masked, generators))
+        self.bounds = Bounds(self.vocab_size, self.vocab_size - len(self.masked), self.max_model_len)
+        self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, self.masked, generators))
         self._queue: list[tuple[int, int, int, Request, SamplingParams, int]] = []
         self._arrivals = 0
         self._running: dict[str, tuple[int, Request, int]] = {}  # vLLM's id to request id, request and slot
         self._free_slots = list(range(slots))
         self._bounded: dict[int, str] = {}  # slots of running requests with a floor, and vLLM's ids
         self._steps_of_start = 0
-        self._try_out(masked)
+        self._try_out()
 
     def clear(self) -> None:
         """Empty the prefix cache.
@@ -248,9 +245,8 @@ class VllmEngine:
         Raises
         ------
         InputError
-            If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
-            BOS, prompt, prefix and ``max_tokens`` do not fit together, ``top`` is more than the vocabulary, or vLLM
-            cannot draw in this way.
+            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
+            ``max_tokens`` do not fit together, ``top`` is more than the vocabulary, or vLLM cannot draw in this way.
         """
         self.bounds.check(request_id, request)
         self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
@@ -282,8 +278,7 @@ class VllmEngine:
         Raises
         ------
         InputError
-            If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
-            they do not fit together.
+            If prompt or text are empty or have a token id that does not exist, or they do not fit together.
         RuntimeError
             Requests are waiting or running, or the model's logits are not numbers.
         RequestError
@@ -317,11 +312,11 @@ class VllmEngine:
         del self._engine
         release_memory()
 
-    def _try_out(self, masked: Sequence[int]) -> None:
+    def _try_out(self) -> None:
         """Draw a few tokens, of which no trace is left: neither in the prefix cache nor among ``steps``."""
-        first = next(token for token in range(self.vocab_size) if token not in masked)
+        first = next(token for token in range(self.vocab_size) if token not in self.masked)
         try:
-            require_right_numbers(self, _versions(), (first if self.bos_id is None else self.bos_id,))
+            require_right_numbers(self, _versions(), (first,))
         except BaseException:
             self.close()
             raise
@@ -588,48 +583,25 @@ def _rows(value: int | None, on_cpu: bool) -> int:
     return value
 
 
-def _load_config(path: str | Path, revision: str | None, weights: bool = True) -> Any:
+def _load_config(path: Path, weights: bool) -> Any:
     """Return the model's configuration; refuse a folder without some of its weight files, if they are to be read."""
     from transformers import AutoConfig
 
-    if weights and Path(path).is_dir():
-        require_whole(Path(path), embedded=False)
+    if weights:
+        require_whole(path, embedded=False)
     try:  # without this option transformers would ask whether to run the checkpoint's own code
-        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False).get_text_config()
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False).get_text_config()
     except Exception as error:
         raise InputError(
-            f"{path}: cannot load a model from here ({error})",
-            "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
+            f"{path}: cannot load a model from here ({error})", "give a folder with config.json and *.safetensors"
         ) from error
-    index = Path(path) / "model.safetensors.index.json"
+    index = path / "model.safetensors.index.json"
     if index.is_file():
         names = set(json.loads(index.read_text())["weight_map"].values())
-        missing = sorted(name for name in names if not (Path(path) / name).is_file())
+        missing = sorted(name for name in names if not (path / name).is_file())
         if missing:  # vLLM would not initialise the weights in these files
             raise InputError(f"{path}: {index.name} names {', '.join(missing)}, which the folder does not have")
     return config
-
-
-def _vocabulary(
-    path: str | Path, revision: str | None, config: Any, tokenizer_optional: bool
-) -> tuple[int, int | None, int | None]:
-    """Return the number of token ids, and the ids of BOS and pad.
-
-    The number is the tokenizer's: many models have more rows in their embedding, for speed.
-    """
-    size = int(config.vocab_size)
-    if tokenizer_optional and not (Path(path) / "tokenizer_config.json").exists():
-        return size, None, None
-    tokenizer = load_tokenizer(path, revision)
-    highest = max(tokenizer.get_vocab().values())
-    bos, pad = special_ids(path, revision, config, tokenizer)
-    for name, value in (("token id", highest), ("BOS", bos), ("EOS", tokenizer.eos_token_id)):
-        if value is not None and value >= size:
-            raise InputError(
-                f"{path}: tokenizer.json has {name} {value}, but vocab_size in config.json is {size}",
-                "Tokenizer and weights are not of the same model.",
-            )
-    return highest + 1, bos, pad
 
 
 def _start_error(path: str, error: Exception) -> Exception:

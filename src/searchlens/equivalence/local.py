@@ -52,7 +52,7 @@ def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     tasks = subject.tasks(policy)
     ours = [texts_of(candidates)[0] for candidates in subject.search([(policy, task) for task in tasks])]
     prompts = [task.prompt for task in tasks]
-    draws = _Draws(policy.local, tasks, max(map(len, prompts)), subject.pad)
+    draws = _Draws(policy.local, tasks, max(map(len, prompts)))
     output = subject.generate(prompts, [_Ours(draws), *_processors(draws), _Theirs(draws)])
     pairs = list(zip(ours, subject.completions(output.sequences, prompts), strict=True))
     texts = [first == second for first, second in pairs]
@@ -88,8 +88,6 @@ class _Draws:
     tasks : sequence of Task
     start : int
         Width of the padded prompts, in tokens.
-    pad : int or None
-        The token that is never drawn.
     ours : int64 tensor, shape (rows,)
         The tokens that our sampler drew last.
     equal : list of bool
@@ -99,7 +97,6 @@ class _Draws:
     sampling: Sampling
     tasks: Sequence[Task]
     start: int
-    pad: int | None
     ours: Any = None
     equal: list[bool] = field(default_factory=list)
 

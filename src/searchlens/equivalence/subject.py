@@ -152,17 +152,11 @@ class Subject:
         )
         model.generation_config = GenerationConfig(
             eos_token_id=list(self.job.prompter.stop_ids),
-            pad_token_id=self.pad if self.pad is not None else self.job.prompter.stop_ids[0],
+            pad_token_id=(*self.job.prompter.masked, *self.job.prompter.stop_ids)[0],
             max_new_tokens=self.job.max_tokens,
             do_sample=False,
         )
         return model
-
-    @cached_property
-    def pad(self) -> int | None:
-        """The token that the engine never draws; None if there is no such token."""
-        pad: int | None = getattr(self.engine, "pad_id", None)
-        return pad
 
     def generate(self, prompts: Sequence[Ids], processors: Sequence[Any], **options: Any) -> Any:
         """Transformers' ``generate`` on prompts of different lengths, padded on the left.
@@ -171,7 +165,7 @@ class Subject:
         ----------
         prompts : sequence of token ids
         processors : sequence of LogitsProcessor
-            They run after one that keeps the pad token from being drawn.
+            They run after one that keeps masked tokens from being drawn.
         **options
             Arguments of ``generate``.
 
@@ -188,7 +182,8 @@ class Subject:
         padding = model.generation_config.pad_token_id
         rows = torch.tensor([[padding] * (length - len(ids)) + list(ids) for ids in prompts], device=model.device)
         mask = torch.tensor([[0] * (length - len(ids)) + [1] * len(ids) for ids in prompts], device=model.device)
-        unused = [] if self.pad is None else [SuppressTokensLogitsProcessor([self.pad], device=str(model.device))]
+        masked = list(self.job.prompter.masked)
+        unused = [SuppressTokensLogitsProcessor(masked, device=str(model.device))] if masked else []
         with torch.inference_mode():
             return model.generate(
                 rows,

@@ -97,7 +97,7 @@ def compare(grid: Grid, threads: int) -> list[Match]:
     runs = [(strategy, task) for strategy in STRATEGIES for task in subject.tasks(parse(strategy.policy))]
     results = subject.search([(parse(strategy.policy), task) for strategy, task in runs])
     ours = [texts_of(candidates)[0] for candidates in results]
-    drawable = [token for token in range(subject.engine.vocab_size) if token != subject.pad]
+    drawable = [token for token in range(subject.engine.vocab_size) if token not in subject.job.prompter.masked]
     subject.close()
     theirs = [subject.up_to_end(text) for text in sample_with_vllm(subject.job, runs, drawable)]
     parts = zip(STRATEGIES, chunks(ours, subject.count), chunks(theirs, subject.count), strict=True)

@@ -10,6 +10,7 @@ from searchlens.generate._job import Job
 from searchlens.generate._notice import GraceExpired, Notice, stop_signals
 from searchlens.generate._pool import generate
 from searchlens.generate._prompter import Prompter
+from searchlens.generate._prompts import drawn_otherwise, prompts
 from searchlens.generate._sample import sample
 from searchlens.generate._trace import trace
 
@@ -21,7 +22,9 @@ __all__ = [
     "MissingShard",
     "Notice",
     "Prompter",
+    "drawn_otherwise",
     "generate",
+    "prompts",
     "sample",
     "stop_signals",
     "trace",

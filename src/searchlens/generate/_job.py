@@ -19,6 +19,8 @@ from searchlens.generate._prompter import Prompter
 from searchlens.grid import Generation, Grid, JobPool, Traced
 from searchlens.store import provenance, shards
 from searchlens.store.adapters import Adapter
+from searchlens.store.checkpoints import context
+from searchlens.store.hashing import canonical
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,8 @@ class Job:
     def prompter(self) -> Prompter:
         """The checkpoint's tokenizer and template."""
         self.grid.require_whole(self.pool.checkpoint)
-        return Prompter(self.folder, self.grid.template(self.pool.checkpoint, self.pool.benchmark))
+        template = self.grid.template(self.pool.checkpoint, self.pool.benchmark)
+        return Prompter(self.folder, template, self.spec.get("stop_tokens"))
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -93,11 +96,13 @@ class Job:
             The device is out of memory.
         """
         self.grid.checked_folder(self.pool.checkpoint)
-        self._check_lengths(self.spec["context"])
+        self.check_lengths()
         started = time.monotonic()
         adapter = self.grid.adapter(self.pool.checkpoint)
-        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter)
+        masked = self.prompter.masked
+        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, masked)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
+        log.info("%s", self.prompter.described(next(iter(self.prompts), ())))
         self._check_lengths(engine.max_model_len)
         return engine
 
@@ -113,6 +118,18 @@ class Job:
             ),
             default=0,
         )
+
+    def check_lengths(self) -> None:
+        """Refuse prompts that are wrong, or too long for the limits that are known before an engine starts.
+
+        Raises
+        ------
+        InputError
+            The prompt cannot be rendered as a model must see it, or does not fit together with its answer.
+        """
+        longest = self.spec["vllm"]["max_model_len"] if self.spec["engine"] == "vllm" else None
+        limits = (self.spec["context"], longest, context(self.folder))
+        self._check_lengths(min((limit for limit in limits if limit is not None), default=None))
 
     def _check_lengths(self, limit: int | None) -> None:
         """Refuse a benchmark whose longest prompt, answer and evaluator's question may not fit together."""
@@ -159,6 +176,7 @@ class Job:
             commit=provenance.commit(),
             config=provenance.config_fingerprint(self.grid.config),
             slurm_job=provenance.slurm_job(),
+            specials=canonical(self.prompter.record),
         )
 
     def missing_shards(self) -> list[MissingShard]:
@@ -173,7 +191,12 @@ class Job:
 
 
 def start_engine(
-    folder: Path, spec: Mapping[str, Any], max_rows: int | None, threads: int, adapter: Adapter | None = None
+    folder: Path,
+    spec: Mapping[str, Any],
+    max_rows: int | None,
+    threads: int,
+    adapter: Adapter | None,
+    masked: Sequence[int],
 ) -> Engine:
     """Load a checkpoint into the engine that its configuration names.
 
@@ -187,8 +210,10 @@ def start_engine(
         Most rows decoded together; None leaves it to the engine.
     threads : int
         CPU threads of the engine.
-    adapter : Adapter, optional
+    adapter : Adapter or None
         Added to the weights.
+    masked : sequence of int
+        Token ids that are never drawn.
 
     Raises
     ------
@@ -210,6 +235,7 @@ def start_engine(
         "max_rows": max_rows,
         "threads": threads,
         "adapter": adapter,
+        "masked": masked,
     }
     if spec["engine"] == "vllm":
         return _start_vllm(folder, spec, shared)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -15,7 +18,7 @@ from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.stops import End, end
-from searchlens.store.files import read_json
+from searchlens.store.specials import Specials, runs
 
 
 class Prompter:
@@ -27,38 +30,104 @@ class Prompter:
         Of the checkpoint.
     template : Template
         The text around a question, and the tokens and texts that end an answer.
+    stop_tokens : sequence of str or int, optional
+        Tokens that end an answer, by spelling or id, instead of those that the folder's files name.
 
     Attributes
     ----------
     stop_ids : tuple of int
         Tokens that end an answer: the checkpoint's, then the template's.
+    masked : tuple of int
+        Token ids that are never drawn.
     drawable : int
         How many token ids can be drawn.
 
     Raises
     ------
     InputError
-        The checkpoint has no end-of-sequence token, or its tokenizer has ids that its model does not.
+        A file is damaged, the tokenizer is of another model or lacks a stop token, or no token ends a text.
     """
 
-    def __init__(self, folder: Path, template: Template) -> None:
-        self.template = template
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        ends = _stop_ids(folder)
-        self.drawable = _check_vocabulary(folder, self.tokenizer, ends)
+    def __init__(self, folder: Path, template: Template, stop_tokens: Sequence[str | int] | None = None) -> None:
+        self.folder, self.template = folder, template
+        path = folder / "tokenizer.json"
+        self.tokenizer = _tokenizer(path, path.stat().st_mtime_ns)
+        self.specials = Specials.read(folder)
+        ends = self.specials.ends if stop_tokens is None else [self._stop_id(token) for token in stop_tokens]
+        if not ends:
+            raise InputError(
+                f"checkpoint {folder} has no end-of-sequence token",
+                "set eos_token_id in its generation_config.json, or stop_tokens of the checkpoint",
+            )
         ids = (self.tokenizer.token_to_id(token) for token in template.stop_tokens)
         self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in ids if token is not None)]))
+        self.masked = self.specials.masked(self.stop_ids)
+        self.drawable = self.specials.vocab_size - len(self.masked)
+
+    def _stop_id(self, token: str | int) -> int:
+        found = self.tokenizer.token_to_id(token) if isinstance(token, str) else token
+        if found is None or self.tokenizer.id_to_token(found) is None:
+            raise InputError(
+                f"stop_tokens: the tokenizer of {self.folder} has no token {token!r}",
+                "spell it as tokenizer.json does, or give its id",
+            )
+        return int(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the files disagree about, and marks of the template that are no tokens, in words."""
+        marks = dict.fromkeys(_MARK.findall(self.template.text))
+        unknown = [mark for mark in marks if self.tokenizer.token_to_id(mark) is None]
+        spelled = (
+            f"{mark} of the template is no token of the vocabulary, but {len(self.spell(mark))} tokens"
+            for mark in unknown
+        )
+        return (*self.specials.notes, *spelled)
+
+    @property
+    def record(self) -> dict[str, list[Any]]:
+        """Stop ids, masked ids and the prompt of no question, as plain JSON: where texts begin and end."""
+        empty = self.tokenizer.encode(self.template.render("")).ids
+        return {"stops": list(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
 
     def encode(self, question: Question) -> tuple[int, ...]:
         """Return the token ids of the rendered prompt, after the special tokens that the tokenizer puts before a text.
 
         A special token that begins the text already, such as ``<bos>`` in a template, is there once.
+
+        Raises
+        ------
+        InputError
+            The tokenizer puts a token after a text, the prompt begins with BOS twice, or a token has no embedding.
         """
         text = self.template.render(question.text, self.examples(question))
-        tokens = self.tokenizer.encode(text).ids
-        begin = len(tokens) - len(self.spell(text))  # no token is put after a text by models that go on with it
-        repeated = begin > 0 and tokens[:begin] == tokens[begin : 2 * begin]
-        return tuple(tokens[begin:] if repeated else tokens)
+        tokens, spelled = self.tokenizer.encode(text).ids, self.spell(text)
+        begin = len(tokens) - len(spelled)
+        if tuple(tokens[begin:]) != spelled:
+            raise self._flaw(f"puts {self.names(tokens[-1:])} after a text, where a model would go on", _NO_POST)
+        if begin > 0 and tokens[:begin] == tokens[begin : 2 * begin]:
+            tokens = tokens[begin:]
+        if self.specials.bos is not None and tokens[:2] == [self.specials.bos] * 2:
+            raise self._flaw(f"begins a prompt with {self.names(tokens[:2])}", "take one from the template")
+        if max(tokens, default=0) >= self.specials.vocab_size:
+            raise self._flaw(
+                f"gives a prompt {self.names([max(tokens)])}, which has no row in the model's embedding",
+                "the embedding was not resized for added tokens: choose a template without them",
+            )
+        return tuple(tokens)
+
+    def _flaw(self, what: str, hint: str) -> InputError:
+        return InputError(f"{self.folder / 'tokenizer.json'} {what}", hint)
+
+    def names(self, tokens: Sequence[int]) -> str:
+        """Tokens by spelling and id."""
+        return ", ".join(f"{self.tokenizer.id_to_token(token)} ({token})" for token in tokens)
+
+    def described(self, prompt: Sequence[int]) -> str:
+        """One line: stop tokens by name, how many are masked, and the tokens of a prompt."""
+        shown = self.names(self.masked[:3]) if len(self.masked) < 4 else f"{len(self.masked)} ids"
+        names = " ".join(str(self.tokenizer.id_to_token(token)) for token in prompt)
+        return f"stop tokens {self.names(self.stop_ids)}; never drawn: {shown or 'none'}; first prompt: {names}"
 
     def examples(self, question: Question) -> tuple[Example, ...]:
         """Return the worked examples that the prompt of a question shows, in their order."""
@@ -114,32 +183,18 @@ class Prompter:
         return len(question) + 1
 
 
-def _stop_ids(folder: Path) -> tuple[int, ...]:
-    for name in ("generation_config.json", "config.json"):
-        path = folder / name
-        eos = read_json(path).get("eos_token_id") if path.exists() else None
-        if eos is not None:
-            return tuple(eos) if isinstance(eos, list) else (eos,)
-    raise InputError(
-        f"checkpoint {folder} has no end-of-sequence token", "set eos_token_id in its generation_config.json"
-    )
+_MARK = re.compile(r"<\|[^<>|]+\|>")
+"""A mark of a turn or an end, as families of models spell them."""
+_NO_POST = "take that token out of its post_processor, as by add_eos_token: false, and save the tokenizer again"
 
 
-def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -> int:
-    """Return how many token ids can be drawn: all but a pad token that does not end a text.
-
-    Refuse a tokenizer with ids that have no row in the embedding: with them, engines crash or compute nonsense.
-    """
-    token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    config = read_json(folder / "config.json")
-    size, pad = config.get("vocab_size"), config.get("pad_token_id")
-    for source, token_id in ((f"tokenizer.json: token {token!r}", largest), ("eos_token_id", max(ends))):
-        if size is not None and token_id >= size:
-            raise InputError(
-                f"checkpoint {folder}: {source} has id {token_id}, but config.json has vocab_size {size}",
-                "tokenizer and weights are of different models, or the embedding was not resized for added tokens",
-            )
-    return int(size or largest + 1) - (pad is not None and pad not in ends)
+@lru_cache(2)  # of one checkpoint there may be prompts of many benchmarks
+def _tokenizer(path: Path, _changed: int) -> Tokenizer:
+    """A tokenizer without the settings of its training: prompts are neither cut nor padded."""
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _check_limits(where: str, policy: Policy, stop_ids: Sequence[int], drawable: int) -> None:

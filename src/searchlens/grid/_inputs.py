@@ -17,6 +17,7 @@ from searchlens.grid.roofline import Shape
 from searchlens.store import checkpoints
 from searchlens.store.adapters import Adapter
 from searchlens.store.hashing import fingerprint, weight_files
+from searchlens.store.specials import Specials
 
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights above which a fingerprint must be declared, because every job would compute it at its start."""
@@ -35,6 +36,7 @@ class Inputs(StudyGrid):
         self._hashes: dict[tuple[Hash, str], str] = {}
         self._fingerprints: dict[str, str] = {}
         self._shapes: dict[str, Shape | None] = {}
+        self._specials: dict[str, Specials | None] = {}
         self._counts: dict[str, int] = {}
 
     @cached_property
@@ -239,6 +241,12 @@ class Inputs(StudyGrid):
             )
         return folder
 
+    def is_here(self, checkpoint: str) -> bool:
+        """Whether the files of a checkpoint are on this machine; a folder always is, or its absence is an error."""
+        source = self.checkpoint_source(checkpoint)
+        pin = self.lock.get(source) if source else None
+        return source is None or (pin is not None and not pins.missing_files(source, pin))
+
     def require_whole(self, checkpoint: str) -> None:
         """Check the files of a checkpoint and of its adapter by headers and sizes; one that is not here is left out.
 
@@ -247,10 +255,9 @@ class Inputs(StudyGrid):
         InputError
             A file is damaged or cut short, or needs code of its own, or the adapter is another checkpoint's.
         """
-        source = self.checkpoint_source(checkpoint)
-        pin = self.lock.get(source) if source else None
-        if source and (pin is None or pins.missing_files(source, pin)):
+        if not self.is_here(checkpoint):
             return
+        source = self.checkpoint_source(checkpoint)
         folder = self.checkpoint_folder(checkpoint)
         embedded = self.config["checkpoints"][checkpoint]["engine"] == "transformers"
         try:
@@ -276,6 +283,35 @@ class Inputs(StudyGrid):
             found = pin.shape if pin else None if source else pins.shape_of(self.checkpoint_folder(checkpoint))
             self._shapes[checkpoint] = found or (Shape(**declared) if declared else None)
         return self._shapes[checkpoint]
+
+    def specials(self, checkpoint: str) -> Specials | None:
+        """What ends and pads the texts of a checkpoint: pinned, or of its folder; None if it is not pinned or not here.
+
+        Raises
+        ------
+        InputError
+            A file is damaged, no token ends a text, or the checkpoint was pinned without its special tokens.
+        """
+        if checkpoint not in self._specials:
+            self._specials[checkpoint] = self._read_specials(checkpoint)
+        return self._specials[checkpoint]
+
+    def _read_specials(self, checkpoint: str) -> Specials | None:
+        source = self.checkpoint_source(checkpoint)
+        if self.absent_weights(checkpoint) or (source and not self.lock.get(source)):
+            return None
+        try:
+            found = self.lock[source].specials if source else Specials.read(self.checkpoint_folder(checkpoint))
+        except InputError as error:
+            raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
+        if found is None:
+            raise InputError(f"{source} was pinned without its special tokens", "run `searchlens pin`, which adds them")
+        if not found.ends and not self.config["checkpoints"][checkpoint].get("stop_tokens"):
+            raise InputError(
+                f"checkpoints.{checkpoint}: no file names a token that ends a text",
+                f"set eos_token_id in generation_config.json, or checkpoints.{checkpoint}.stop_tokens",
+            )
+        return found
 
     def absent_weights(self, checkpoint: str) -> str:
         """Why weights or adapter of a checkpoint whose cells are all recorded cannot be read here; empty otherwise."""

@@ -130,6 +130,7 @@ class Jobs(Inputs):
         """Everything except the policy that decides the tokens of a cell."""
         weights, max_tokens = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]["max_tokens"]
         cache = weights.get("kv_cache_dtype", "auto")  # snapshots of earlier versions do not have it
+        template = self.template(checkpoint, benchmark)
         return {
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
@@ -140,10 +141,17 @@ class Jobs(Inputs):
                 **({} if cache == "auto" else {"kv_cache_dtype": cache}),
             },
             "questions": self.asked_hash(benchmark),
-            "template": self.template(checkpoint, benchmark).description,
+            "template": template.description,
+            **self._ends(checkpoint, template),
             "seed": self.config["seed"] if weights["seed"] is None else weights["seed"],
             "max_tokens": max_tokens,
         }
+
+    def _ends(self, checkpoint: str, template: prompts.Template) -> dict[str, Any]:
+        """Where texts end and what is never drawn, unless the fingerprint says it already."""
+        own, specials = self.config["checkpoints"][checkpoint].get("stop_tokens"), self.specials(checkpoint)
+        ends = specials.decided(template.stop_tokens, own) if specials else {}
+        return {"ends": ends} if ends else {}
 
     def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
         """The prompt template of a checkpoint for a configured benchmark."""

@@ -26,6 +26,7 @@ from searchlens.store import files
 from searchlens.store.files import read_json
 from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
 from searchlens.store.inputs import require_no_stream
+from searchlens.store.specials import Specials
 
 LOCK_VERSION = 1
 
@@ -126,11 +127,14 @@ class Pin:
     shape : Shape or None
         Of a checkpoint, for estimates of its cost; None for an architecture that is not known, a dataset, or a lock
         file that was written before shapes were kept.
+    specials : Specials or None
+        Of a checkpoint: what ends and pads its texts; None for a dataset, or if it was pinned before they were kept.
     """
 
     commit: str
     files: Mapping[str, File]
     shape: Shape | None = field(default=None, compare=False)
+    specials: Specials | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -185,6 +189,7 @@ class Lock:
                     checked_commit(pin["commit"]),
                     {name: File(**file) for name, file in pin["files"].items()},
                     Shape(**pin["shape"]) if pin.get("shape") else None,
+                    Specials.of(pin["specials"]) if pin.get("specials") else None,
                 )
                 for kind in ("model", "dataset")
                 for key, pin in content[f"{kind}s"].items()
@@ -216,7 +221,9 @@ class Lock:
             content[f"{kind}s"][key] = {
                 "commit": pin.commit,
                 "files": {name: asdict(file) for name, file in sorted(pin.files.items())},
-            } | ({"shape": asdict(pin.shape)} if pin.shape else {})
+                **({"shape": asdict(pin.shape)} if pin.shape else {}),
+                **({"specials": asdict(pin.specials)} if pin.specials else {}),
+            }
         files.replace_text(self.path, json.dumps(content, indent=1) + "\n")
 
 

@@ -65,7 +65,7 @@ def require_whole(folder: Path, *, embedded: bool) -> None:
     InputError
         A file is damaged, is cut short, is not of transformers' layout, or needs code of its own.
     """
-    config = _mapping(folder / "config.json")
+    config = mapping(folder / "config.json")
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise InputError(f"{folder / 'config.json'}: 'model_type' must be a text, found {kind!r}", _AGAIN)
@@ -76,7 +76,7 @@ def require_whole(folder: Path, *, embedded: bool) -> None:
             "set engine: vllm for other architectures",
         )
     tokenizer = folder / "tokenizer.json"
-    if tokenizer.exists() and not isinstance(_mapping(tokenizer).get("model"), Mapping):
+    if tokenizer.exists() and not isinstance(mapping(tokenizer).get("model"), Mapping):
         raise InputError(f"{tokenizer} is no tokenizer: it has no 'model'", _AGAIN)
     for index in folder.glob("*.safetensors.index.json"):
         index_names(index)
@@ -84,6 +84,13 @@ def require_whole(folder: Path, *, embedded: bool) -> None:
         raise InputError(f"{folder} has no *.safetensors; weights that are pickled are never loaded", _AGAIN)
     for path in weights:
         shapes(path)
+
+
+def context(folder: Path) -> int | None:
+    """Most tokens of prompt and answer that a model was made for, by its config.json; None if it does not say."""
+    config = mapping(folder / "config.json")
+    limit = (config.get("text_config") or config).get("max_position_embeddings")
+    return limit if type(limit) is int else None
 
 
 def index_names(index: Path) -> list[str]:
@@ -94,7 +101,7 @@ def index_names(index: Path) -> list[str]:
     InputError
         It is no index, or names a file that does not lie beside it.
     """
-    names = _mapping(index).get("weight_map")
+    names = mapping(index).get("weight_map")
     if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
         raise InputError(f"{index}: 'weight_map' must be a mapping of tensors to files", _AGAIN)
     if outside := sorted({name for name in names.values() if Path(name).name != name}):
@@ -102,7 +109,8 @@ def index_names(index: Path) -> list[str]:
     return sorted(set(names.values()))
 
 
-def _mapping(path: Path) -> Mapping[str, Any]:
+def mapping(path: Path) -> Mapping[str, Any]:
+    """A file that is one JSON object; anything else is an InputError."""
     content = read_json(path)
     if not isinstance(content, Mapping):
         raise InputError(f"{path} must be a JSON object, found {type(content).__name__}", _AGAIN)

@@ -90,6 +90,8 @@ class Provenance:
         joined, if a job was resumed elsewhere; ``device`` and ``engine`` likewise.
     finished : str
         UTC.
+    specials : str
+        ``Prompter.record`` as JSON: where texts begin and end, and what is never drawn.
     """
 
     wall_seconds: float
@@ -106,6 +108,7 @@ class Provenance:
     config: str = ""
     slurm_job: str = ""
     finished: str = ""
+    specials: str = ""
 
 
 def _ordered(samples: pl.DataFrame) -> pl.DataFrame:

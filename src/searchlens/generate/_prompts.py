@@ -1,0 +1,78 @@
+"""What jobs would refuse of the prompts of a study, and where those of a pair differ. No engine starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from searchlens.errors import InputError
+from searchlens.generate._job import Job
+from searchlens.grid import Grid, JobPool
+from searchlens.store.ranges import Shard, shards_of
+
+
+def prompts(grid: Grid) -> tuple[list[str], list[str]]:
+    """Refusals of jobs, and notes on what is drawn all the same, of all cells whose inputs are here; each once."""
+    refusals: list[str] = []
+    notes: list[str] = []
+    jobs: dict[tuple[str, str], Job] = {}
+    for cell in _cells_here(grid):
+        job = _job(grid, *cell)
+        try:
+            job.check_lengths()
+            notes += [f"{cell[0]}: {note}" for note in job.prompter.notes]
+            jobs[cell] = job
+        except InputError as error:
+            refusals.append(error.message)
+    for pair, benchmark in grid.pair_cells:
+        sides = [jobs.get((grid.pairs[pair][role], benchmark)) for role in ("base", "rl")]
+        if all(sides):
+            notes += [f"{pair}/{benchmark}: {what}" for what in _difference(*filter(None, sides))]
+    return list(dict.fromkeys(refusals)), list(dict.fromkeys(notes))
+
+
+def drawn_otherwise(grid: Grid) -> Iterator[str]:
+    """Shards of the study that were drawn with other prompts, stops or masks than a job would use now, in words."""
+    words = {"stops": "other stop tokens", "masked": "other masked tokens", "prompt": "another prompt"}
+    for cell in _cells_here(grid):
+        record = _job(grid, *cell).prompter.record
+        for shard in _shards(grid, cell):
+            drawn = json.loads(shard.sidecar.get("specials") or "{}")
+            for what in (word for key, word in words.items() if key in drawn and drawn[key] != record[key]):
+                yield f"{shard.path} was drawn with {what} than {cell[0]} has now"
+
+
+def _cells_here(grid: Grid) -> Iterator[tuple[str, str]]:
+    """Cells that this study samples, whose questions and tokenizer are on this machine."""
+    for checkpoint, benchmark in grid.cells:
+        if grid.generations(checkpoint, benchmark) and not grid.absent(benchmark) and grid.is_here(checkpoint):
+            yield checkpoint, benchmark
+
+
+def _job(grid: Grid, checkpoint: str, benchmark: str) -> Job:
+    return Job(grid, JobPool(checkpoint, benchmark, grid.generations(checkpoint, benchmark)), threads=1)
+
+
+def _shards(grid: Grid, cell: tuple[str, str]) -> Iterator[Shard]:
+    for generation in grid.generations(*cell):
+        yield from shards_of(grid.folder(*cell, generation.id))
+
+
+def _difference(base: Job, rl: Job) -> Iterator[str]:
+    """Where the prompts of the sides of a pair begin to differ, in words."""
+    for question, ours, theirs in zip(base.questions, base.prompts, rl.prompts, strict=True):
+        if ours == theirs:
+            continue
+        place = next(
+            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+        )
+        first, second = (_named(job, prompt, place) for job, prompt in ((base, ours), (rl, theirs)))
+        yield (
+            f"prompts of {base.pool.checkpoint} and {rl.pool.checkpoint} differ, first in question {question.id} at"
+            f" token {place + 1}: {first} and {second}"
+        )
+        return
+
+
+def _named(job: Job, prompt: Sequence[int], place: int) -> str:
+    return job.prompter.names(prompt[place : place + 1]) or "nothing"
