@@ -247,8 +247,8 @@ class Engine(Protocol):
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
         """Return natural log p of every token of given texts, under the model's raw distribution.
 
-        The same distribution as in ``Completion.logprobs``: temperature 1, no penalty, no filter; masked tokens have log
-        p = -inf. Nothing is drawn. Only while no request is left.
+        The same distribution as in ``Completion.logprobs``: temperature 1, no penalty, no filter. Masked tokens have
+        log p = -inf. Nothing is drawn. Only while no request is left.
 
         Parameters
         ----------

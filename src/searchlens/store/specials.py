@@ -189,7 +189,7 @@ def _disagreements(sources: Mapping[str, tuple[int, ...]], texts: Mapping[int, s
     first: tuple[int, ...] = next(iter(said.values()), ())
     if not set(chain(*said.values())) <= set(first):
         named = (f"{', '.join(_named(texts, end) for end in ends)} by {name}" for name, ends in said.items())
-        yield f"texts end at {'; '.join(named)}: all of them end a text, unless stop_tokens of the checkpoint says other"
+        yield f"texts end at {'; '.join(named)}: each of them ends a text, unless stop_tokens of the checkpoint is set"
 
 
 def _named(texts: Mapping[int, str], token: int) -> str:
@@ -199,6 +199,6 @@ def _named(texts: Mapping[int, str], token: int) -> str:
 def _unused(tokenizer: Mapping[str, Any], named: Mapping[str, Any], ids: Mapping[str, int], size: int) -> Iterator[str]:
     """What the files name, but the model or ``tokenizer.json`` does not have."""
     if beyond := [token for token, place in ids.items() if place >= size]:
-        yield f"tokenizer.json has {beyond[0]!r}, but the embedding of {size} rows has none for it: no prompt may use it"
+        yield f"tokenizer.json has {beyond[0]!r}, for which the embedding of {size} rows has none: no prompt may use it"
     if named.get("add_bos_token") is True and "SpecialToken" not in str(tokenizer.get("post_processor")):
         yield "tokenizer_config.json has add_bos_token, but tokenizer.json, which decides, puts no token before a text"
