@@ -9,13 +9,13 @@ import torch
 
 from searchlens.engines._checks import load_tokenizer, special_ids
 from searchlens.engines._plain_folder import PlainFolder
-from searchlens.engines._weights import Weights
+from searchlens.engines._weights import Shape, Weights, read
 from searchlens.errors import InputError
 from searchlens.project import extras
 from searchlens.store.adapters import WEIGHTS, Adapter
-from searchlens.store.checkpoints import EMBEDDED, require_whole, shapes
+from searchlens.store.checkpoints import described, require_whole
 
-_STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 
 
 def load(
@@ -44,76 +44,52 @@ def load(
     InputError
         If files are missing or unreadable, or the architecture is not supported.
     """
+    folder = _folder(path, revision)
+    require_whole(folder, embedded=True)
+    if not adapter and (plain := PlainFolder.of(folder)):
+        return plain.weights(dtype), (plain.bos_id, plain.pad_id)
+    weights, config = _by_transformers(folder, dtype, adapter)
+    return weights, special_ids(folder, None, config, load_tokenizer(folder, None))
+
+
+def _folder(path: str | Path, revision: str | None) -> Path:
+    """The folder of a checkpoint: that of the local cache for a hub id."""
     if Path(path).is_dir():
-        require_whole(Path(path), embedded=True)
-        if not adapter and (plain := PlainFolder.of(Path(path))):
-            return plain.weights(dtype), (plain.bos_id, plain.pad_id)
-    weights, config = _by_transformers(path, revision, dtype, adapter)
-    return weights, special_ids(path, revision, config, load_tokenizer(path, revision))
+        return Path(path)
+    from huggingface_hub import snapshot_download
 
-
-def _by_transformers(
-    path: str | Path, revision: str | None, dtype: torch.dtype, adapter: Adapter | None
-) -> tuple[Weights, Any]:
-    """Weights and configuration of a model that transformers loads."""
-    from transformers import AutoConfig, AutoModelForCausalLM  # 2 s: only where a model is loaded
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    try:  # neither code of the checkpoint nor pickled weights: without these options transformers would ask, or load
-        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
-        _check(config, path)
-        if Path(path).is_dir():
-            _require_weights(config, Path(path))
-        model, info = AutoModelForCausalLM.from_pretrained(
-            path,
-            revision=revision,
-            config=config,
-            dtype=dtype,
-            output_loading_info=True,
-            trust_remote_code=False,
-            use_safetensors=True,
+    try:
+        return Path(
+            snapshot_download(str(path), revision=revision, allow_patterns=_FILES, ignore_patterns="consolidated*")
         )
-    except InputError:
-        raise
-    except Exception as error:  # safetensors and tokenizers raise errors of their own kinds
+    except Exception as error:
         raise InputError(
             f"{path}: cannot load a model from here ({error})",
             "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
         ) from error
-    if info["missing_keys"]:
-        raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
-    if adapter:
-        adapter.require_fits(Path(path))
-        model = _merged(model, adapter)
-    return Weights.of(model), config
 
 
-def _require_weights(config: Any, folder: Path) -> None:
-    """Compare the tensors of the model with the headers of the weight files, before it takes any memory.
+def _by_transformers(folder: Path, dtype: torch.dtype, adapter: Adapter | None) -> tuple[Weights, Any]:
+    """Weights and configuration of a folder that is not plain.
 
-    A size that config.json does not give is transformers' default, that of a model of seven billion parameters.
+    transformers says how positions are rotated. Its own reading would add an adapter that lies beside merged weights.
     """
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM  # 2 s: only where a model is loaded
 
-    held = {name: shape for path in sorted(folder.glob("*.safetensors")) for name, shape in shapes(path).items()}
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    if config.tie_word_embeddings:
-        wanted.pop("lm_head.weight", None)
-    found = {name: held.get(name, held.get(name.removeprefix("model."))) for name in wanted}
-    wrong = [name for name, shape in wanted.items() if found[name] != shape]
-    if not wrong:
-        return
-    name = next((name for name in wrong if found[name]), wrong[0])
-    what = f"have {name} of shape {found[name]} instead of" if found[name] else f"have no {name} of shape"
-    raise InputError(
-        f"{folder}: the weight files {what} {wanted[name]}; so {len(wrong)} of the {len(wanted)} tensors that "
-        "config.json describes are missing or of another shape",
-        "take config.json and *.safetensors from the same model; for a size that config.json does not give, "
-        "transformers takes that of a model of 7B",
-    )
+    try:  # without this option transformers would ask whether to run code of the checkpoint
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+        rotary = type(model.model.rotary_emb)(config)
+    except Exception as error:  # of its own kinds
+        raise InputError(f"{folder}: transformers cannot read config.json ({error})") from error
+    tensors = read(folder, dtype)
+    if adapter:
+        adapter.require_fits(folder)
+        model.load_state_dict(tensors, assign=True)
+        tensors = {name: tensor.detach() for name, tensor in _merged(model, adapter).state_dict().items()}
+    shape, scaling = Shape.of(described(folder)), float(rotary.attention_scaling)
+    return Weights(shape, float(config.rms_norm_eps), tensors, rotary.inv_freq, scaling), config
 
 
 def _merged(model: Any, adapter: Adapter) -> Any:
@@ -130,18 +106,3 @@ def _merged(model: Any, adapter: Adapter) -> Any:
         return with_adapter.merge_and_unload(safe_merge=True)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{adapter.folder}: the adapter cannot be merged ({error})") from error
-
-
-def _check(config: Any, path: str | Path) -> None:
-    """Refuse models that the forward pass would compute wrongly."""
-    if config.model_type not in EMBEDDED:
-        raise InputError(
-            f"{path}: model type {config.model_type!r} is not supported by the embedded engine, only "
-            f"{', '.join(EMBEDDED)}",
-            "Set engine: vllm for other architectures.",
-        )
-    if config.hidden_act != "silu":
-        raise InputError(f"{path}: activation {config.hidden_act!r} is not supported, only 'silu'")
-    rope = config.rope_parameters["rope_type"]
-    if rope not in _STATIC_ROPE:
-        raise InputError(f"{path}: rope type {rope!r} is not supported, only {', '.join(_STATIC_ROPE)}")

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from searchlens.engines._weights import Shape, Weights
-from searchlens.store.checkpoints import EMBEDDED, shapes
+from searchlens.engines._weights import Shape, Weights, read
+from searchlens.store.checkpoints import EMBEDDED, described
 from searchlens.store.files import read_json
 
 _TOKENIZERS = (
@@ -40,15 +39,13 @@ class PlainFolder:
     ----------
     folder : Path
     config : mapping
-        Of config.json.
-    head_dim : int
+        As ``described``.
     bos_id, pad_id : int or None
         As ``_checks.special_ids`` returns them.
     """
 
     folder: Path
     config: Mapping[str, Any]
-    head_dim: int
     bos_id: int | None
     pad_id: int | None
 
@@ -58,31 +55,15 @@ class PlainFolder:
         config = read_json(folder / "config.json")
         if not _is_plain(config) or [path.name for path in folder.glob("*.safetensors")] != ["model.safetensors"]:
             return None
-        head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        if shapes(folder / "model.safetensors") != _tensors(config, head_dim):
-            return None
         specials = _special_ids(folder, config)
-        return specials and cls(folder, config, head_dim, *specials)
+        return specials and cls(folder, described(folder), *specials)
 
     def weights(self, dtype: torch.dtype) -> Weights:
         """Read the weights, as numbers of a type."""
-        config, loaded = self.config, load_file(self.folder / "model.safetensors")
-        # Copies, because the tensors of the file change with the file.
-        tensors = {name: loaded.pop(name).to(dtype, copy=True) for name in list(loaded)}
-        if config["tie_word_embeddings"]:
-            tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
-        steps = torch.arange(0, self.head_dim, 2, dtype=torch.int64).float() / self.head_dim
-        shape = Shape(
-            layers=config["num_hidden_layers"],
-            hidden=config["hidden_size"],
-            heads=config["num_attention_heads"],
-            kv_heads=config["num_key_value_heads"],
-            head_dim=self.head_dim,
-            vocab=config["vocab_size"],
-            max_len=config["max_position_embeddings"],
-        )
-        theta = config["rope_parameters"]["rope_theta"]
-        return Weights(shape, float(config["rms_norm_eps"]), tensors, 1.0 / theta**steps, 1.0)
+        shape = Shape.of(self.config)
+        steps = torch.arange(0, shape.head_dim, 2, dtype=torch.int64).float() / shape.head_dim
+        frequencies = 1.0 / self.config["rope_parameters"]["rope_theta"] ** steps
+        return Weights(shape, float(self.config["rms_norm_eps"]), read(self.folder, dtype), frequencies, 1.0)
 
 
 def _is_plain(config: Mapping[str, Any]) -> bool:
@@ -104,33 +85,6 @@ def _is_plain(config: Mapping[str, Any]) -> bool:
         and not any(config.get(key) for key in ("quantization_config", "auto_map", "rope_scaling"))
         and not config.keys() & {"rope_theta", "partial_rotary_factor"}
     )
-
-
-def _tensors(config: Mapping[str, Any], head_dim: int) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors of a model with this configuration."""
-    hidden, between, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
-    queries, keys = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
-    layer: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (hidden,),
-        "post_attention_layernorm.weight": (hidden,),
-        "self_attn.q_proj.weight": (queries, hidden),
-        "self_attn.k_proj.weight": (keys, hidden),
-        "self_attn.v_proj.weight": (keys, hidden),
-        "self_attn.o_proj.weight": (hidden, queries),
-        "mlp.gate_proj.weight": (between, hidden),
-        "mlp.up_proj.weight": (between, hidden),
-        "mlp.down_proj.weight": (hidden, between),
-    }
-    if config["model_type"] == "qwen2":
-        layer |= {f"self_attn.{name}_proj.bias": (size,) for name, size in (("q", queries), ("k", keys), ("v", keys))}
-    if config["model_type"] == "qwen3":
-        layer |= {f"self_attn.{name}_norm.weight": (head_dim,) for name in ("q", "k")}
-    tensors = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
-    if not config["tie_word_embeddings"]:
-        tensors["lm_head.weight"] = (vocab, hidden)
-    for number in range(config["num_hidden_layers"]):
-        tensors |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
-    return tensors
 
 
 def _special_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int | None, int | None] | None:

@@ -14,7 +14,6 @@ docs/engine.md follows a request through the engine.
 from __future__ import annotations
 
 import gc
-import json
 import os
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -601,12 +600,6 @@ def _load_config(path: str | Path, revision: str | None, weights: bool = True) -
             f"{path}: cannot load a model from here ({error})",
             "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
         ) from error
-    index = Path(path) / "model.safetensors.index.json"
-    if index.is_file():
-        names = set(json.loads(index.read_text())["weight_map"].values())
-        missing = sorted(name for name in names if not (Path(path) / name).is_file())
-        if missing:  # vLLM would not initialise the weights in these files
-            raise InputError(f"{path}: {index.name} names {', '.join(missing)}, which the folder does not have")
     return config
 
 

@@ -239,8 +239,10 @@ class Inputs(StudyGrid):
             )
         return folder
 
-    def require_whole(self, checkpoint: str) -> None:
+    def require_whole(self, checkpoint: str, *, sampled: bool = True) -> None:
         """Check the files of a checkpoint and of its adapter by headers and sizes; one that is not here is left out.
+
+        Some bytes of the weights are looked at, too, unless ``sampled`` is false.
 
         Raises
         ------
@@ -255,7 +257,7 @@ class Inputs(StudyGrid):
         embedded = self.config["checkpoints"][checkpoint]["engine"] == "transformers"
         try:
             weight_files(folder)
-            checkpoints.require_whole(folder, embedded=embedded)
+            checkpoints.require_whole(folder, embedded=embedded, sampled=sampled)
         except InputError as error:
             key = "hub" if source else "path"
             raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None
