@@ -166,6 +166,15 @@ def test_a_file_that_decides_what_is_sampled_must_be_there(name: str, folder: Pa
         weight_files(folder)
 
 
+def test_a_slow_tokenizer_is_to_be_converted(folder: Path) -> None:
+    """There is nothing more to download."""
+    (folder / "tokenizer.json").rename(folder / "tokenizer.model")
+    with pytest.raises(InputError, match=r"has no tokenizer\.json") as refused:
+        weight_files(folder)
+    assert "fast tokenizer" in refused.value.hint
+    assert "download" not in refused.value.hint
+
+
 def test_a_header_as_long_as_safetensors_takes_is_read_and_no_longer_one(tmp_path: Path) -> None:
     """Nothing is read of what a file only pretends to have; the limit is that of safetensors itself."""
     for length, says in ((100_000_000, "its header is not JSON"), (100_000_001, "no whole safetensors file")):

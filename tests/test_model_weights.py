@@ -20,10 +20,12 @@ transformers = pytest.importorskip("transformers")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+import fuzzing  # noqa: E402
 from searchlens.engines import _weights  # noqa: E402
 from searchlens.engines.base import Given  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
+from searchlens.grid import Grid  # noqa: E402
 from searchlens.store.checkpoints import described, require_whole, weights, window  # noqa: E402
 from test_engine import BOS, LLAMA3_ROPE, PAD, SIZES, save  # noqa: E402
 
@@ -277,6 +279,17 @@ def test_zeros_are_looked_for_in_checks_and_jobs_alone(copy: Callable[[str], Pat
     folder = copy("qwen2")
     tensors(lambda held: held.update({QUERY: torch.zeros_like(held[QUERY])}))(folder)
     require_whole(folder, embedded=True, sampled=False)
+
+
+def test_a_study_is_checked_with_a_look_at_the_weights(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+    grid = make_grid(raw)
+    grid.check()
+    (grid.checkpoint_folder("toy-rl") / "model.safetensors").write_bytes(fuzzing.safetensors(number=bytes(4)))
+    with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.path: .* tensors hold zeros only where sampled"):
+        grid.check()
+    grid.check(sampled=False)
+    rules = (Path(__file__).parents[1] / "workflow/rules/common.smk").read_text()
+    assert "grid.check(sampled=False)" in rules
 
 
 @pytest.mark.parametrize(

@@ -21,29 +21,7 @@ _FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 def load(
     path: str | Path, revision: str | None, dtype: torch.dtype, adapter: Adapter | None = None
 ) -> tuple[Weights, tuple[int | None, int | None]]:
-    """Load a model in transformers' layout.
-
-    Parameters
-    ----------
-    path : str or Path
-        A folder, or a hub id.
-    revision : str or None
-        Of a hub id.
-    dtype : torch.dtype
-        float32 or bfloat16.
-    adapter : Adapter, optional
-        Merged into the weights.
-
-    Returns
-    -------
-    tuple of (Weights, tuple of (int or None, int or None))
-        The weights, and the ids of BOS and pad, as ``special_ids`` returns them.
-
-    Raises
-    ------
-    InputError
-        If files are missing or unreadable, or the architecture is not supported.
-    """
+    """The weights of a folder or a hub id, an adapter merged into them, and the ids of ``special_ids``."""
     folder = _folder(path, revision)
     require_whole(folder, embedded=True)
     if not adapter and (plain := PlainFolder.of(folder)):

@@ -34,15 +34,15 @@ class Shape:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Shape:
         """The sizes that config.json gives, as ``store.checkpoints.described`` returns it."""
-        return cls(
-            layers=config["num_hidden_layers"],
-            hidden=config["hidden_size"],
-            heads=config["num_attention_heads"],
-            kv_heads=config["num_key_value_heads"],
-            head_dim=config["head_dim"],
-            vocab=config["vocab_size"],
-            max_len=checkpoints.window(config) or 1,
+        names = (
+            "num_hidden_layers",
+            "hidden_size",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "vocab_size",
         )
+        return cls(*[*(config[name] for name in names), checkpoints.window(config) or 1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,8 +242,6 @@ class Inputs(StudyGrid):
     def require_whole(self, checkpoint: str, *, sampled: bool = True) -> None:
         """Check the files of a checkpoint and of its adapter by headers and sizes; one that is not here is left out.
 
-        Some bytes of the weights are looked at, too, unless ``sampled`` is false.
-
         Raises
         ------
         InputError

@@ -35,13 +35,12 @@ _DEFAULTS: Mapping[str, Any] = {
     "hidden_act": "silu",
     "rms_norm_eps": 1e-6,
     "rope_theta": 1e4,
-    "max_position_embeddings": 32768,
 }
 _DEFAULTS_OF: Mapping[str, Mapping[str, Any]] = {
     "llama": {"max_position_embeddings": 2048},
     "mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096},
-    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
-    "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
+    "qwen2": {"num_key_value_heads": 32, "max_position_embeddings": 32768, "sliding_window": 4096},
+    "qwen3": {"num_key_value_heads": 32, "max_position_embeddings": 32768, "sliding_window": 4096, "head_dim": 128},
 }
 """What transformers takes for a key that config.json lacks. Sizes are not here: those of a model of 7B fit no other."""
 
@@ -114,7 +113,7 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
     embedded : bool
         The embedded engine runs it, which knows the types ``EMBEDDED`` alone.
     sampled : bool
-        Look at a few bytes of the weights, too, which are zero where a file was only preallocated.
+        Look at some bytes of the weights, too.
 
     Raises
     ------
@@ -205,8 +204,7 @@ def window(config: Mapping[str, Any]) -> int | None:
     config = _filled(config)
     slides = {"llama": False, "mistral": True}.get(config["model_type"], config["use_sliding_window"])
     limits = [config["max_position_embeddings"]]
-    if slides and config["sliding_window"] is not None:
-        limits.append(config["sliding_window"])
+    limits += [config["sliding_window"]] if slides and config["sliding_window"] is not None else []
     return min(limits) if all(map(_whole, limits)) else None
 
 
