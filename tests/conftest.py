@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import fuzzing
 from run_stages import score_cell
 from searchlens import config
 from searchlens.grid import Generation, Grid
@@ -30,11 +31,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def write_checkpoint(folder: Path, content: str) -> None:
     """Files in the layout of a checkpoint; enough for planning, not for sampling."""
     folder.mkdir(parents=True)
-    ends = {"eos_token_id": 0, "pad_token_id": 1}
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "about": content, "vocab_size": 4, **ends}))
-    (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(["</s>", "<pad>", "?", content])))
-    header = json.dumps({"w": {"dtype": "U8", "shape": [len(content)], "data_offsets": [0, len(content)]}}).encode()
-    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content.encode())
+    (folder / "config.json").write_text(json.dumps({**fuzzing.SETTINGS, "about": content}))
+    (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(["</s>", "<pad>", "?", content, *"abcdefghijkl"])))
+    (folder / "model.safetensors").write_bytes(fuzzing.safetensors(number=content.encode().ljust(4)[:4]))
 
 
 def word_tokenizer(words: Sequence[str], special: int = 2) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import gzip
 import json
+import math
 import os
 import random
 import resource
@@ -89,16 +90,31 @@ LOG = b"".join(
 )
 
 
-def safetensors() -> bytes:
-    """One small tensor."""
-    header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
-    return len(header).to_bytes(8, "little") + header + bytes(16)
+TENSORS = {
+    "model.embed_tokens.weight": [16, 8],
+    "model.norm.weight": [8],
+    "lm_head.weight": [16, 8],
+    **{f"model.layers.0.{name}layernorm.weight": [8] for name in ("input_", "post_attention_")},
+    **{f"model.layers.0.self_attn.{name}_proj.weight": [8, 8] for name in "qkvo"},
+    **{f"model.layers.0.mlp.{name}_proj.weight": [8, 8] for name in ("gate", "up", "down")},
+}
+"""Names and shapes of the weights of a llama of one layer."""
 
 
+def safetensors(shapes: Mapping[str, list[int]] = TENSORS, number: bytes = b"\0\0\x80?") -> bytes:
+    """Tensors whose entries are all one number of four bytes."""
+    entries, end = {}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 4 * math.prod(shape)
+        entries[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    content = json.dumps(entries).encode()
+    return len(content).to_bytes(8, "little") + content + number * (end // 4)
+
+
+SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+SETTINGS = {"model_type": "llama", "eos_token_id": 0, **dict(zip(SIZES, (8, 8, 1, 1, 16), strict=True))}
 CHECKPOINT = {
-    # small sizes: the default ones are those of a model that takes 27 GB of memory before its weights are missed
-    "config.json": b'{"model_type": "llama", "vocab_size": 16, "eos_token_id": 0, "hidden_size": 8, '
-    b'"intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}',
+    "config.json": json.dumps(SETTINGS).encode(),
     "tokenizer.json": b'{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}',
     "model.safetensors": safetensors(),
 }
@@ -628,6 +644,17 @@ def tensor(**changes: Any) -> dict[str, Any]:
     return {"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16], **changes}}
 
 
+def two(*places: list[int]) -> bytes:
+    """A file of two tensors at these places."""
+    entry = {"dtype": "F32", "shape": [4]}
+    content = json.dumps({f"w{i}": entry | {"data_offsets": place} for i, place in enumerate(places)}).encode()
+    return len(content).to_bytes(8, "little") + content + bytes(places[-1][1])
+
+
+def settings(**changes: object) -> bytes:
+    return json.dumps(SETTINGS | changes).encode()
+
+
 MODELS: dict[str, tuple[str, bytes | Callable[[Path], object] | None]] = {
     "weights cut": ("model.safetensors", safetensors()[:-4]),
     "weights longer": ("model.safetensors", safetensors() + b"x"),
@@ -665,6 +692,16 @@ MODELS: dict[str, tuple[str, bytes | Callable[[Path], object] | None]] = {
     "index a list": ("model.safetensors.index.json", b"[]"),
     "index no JSON": ("model.safetensors.index.json", b"{"),
     "index without a map": ("model.safetensors.index.json", b"{}"),
+    "overlapping": ("model.safetensors", two([0, 16], [8, 24])),
+    "a gap": ("model.safetensors", two([0, 16], [20, 36])),
+    "about a number": ("model.safetensors", header({"__metadata__": {"format": 1}, **tensor()})),
+    "only an adapter": ("model.safetensors", lambda path: path.rename(path.with_name("adapter_model.safetensors"))),
+    "index of another file": ("model.safetensors.index.json", b'{"weight_map": {"v": "model.safetensors"}}'),
+    "vocabulary of 0": ("config.json", settings(vocab_size=0)),
+    "vocabulary of -1": ("config.json", settings(vocab_size=-1)),
+    "hidden a text": ("config.json", settings(hidden_size="8")),
+    "layers a fraction": ("config.json", settings(num_hidden_layers=1.5)),
+    "zeros": ("model.safetensors", safetensors(number=bytes(4))),
     "index map a list": ("model.safetensors.index.json", b'{"weight_map": []}'),
     "index a number": ("model.safetensors.index.json", b'{"weight_map": {"w": 3}}'),
     "index names another": ("model.safetensors.index.json", b'{"weight_map": {"w": "part-2.safetensors"}}'),

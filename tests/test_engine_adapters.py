@@ -112,3 +112,20 @@ def test_an_adapter_of_another_model_is_refused(adapter: Adapter, folder: Path, 
     (tmp_path / WEIGHTS).write_bytes(b"cut off")
     with pytest.raises(InputError, match="no whole safetensors file"):
         Adapter.read(tmp_path).require_fits(folder)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("target", "copied"), [("lm_head", True), ("embed_tokens", False), ("embed_tokens", True)])
+def test_an_adapter_of_the_embedding_or_the_head_is_named(
+    tied: bool, target: str, copied: bool, folder: Path, tmp_path: Path
+) -> None:
+    """As peft saves it: it is the right checkpoint, and the hint says what can be done."""
+    from peft import LoraConfig, get_peft_model
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, tie_word_embeddings=tied)
+    model.save_pretrained(tmp_path / "checkpoint")
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=[target, "q_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path, save_embedding_layers=copied)
+    with pytest.raises(InputError, match=rf"{target}.* is LoRA on the embedding or the head") as refused:
+        Adapter.read(tmp_path).require_fits(tmp_path / "checkpoint")
+    assert "merge it into the checkpoint" in refused.value.hint

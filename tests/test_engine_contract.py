@@ -416,7 +416,7 @@ def test_weights_that_are_not_numbers_are_named(controller: str, folder: Path, t
     """One weight of NaN ends the run with the first token of any search; no text of token 0 comes out of it."""
     engine = embedded(broken(folder, tmp_path / "broken"))
     task = Task((BOS, 20), seed=1, max_tokens=24, stop_ids=(EOS,), step_ids=STEPS, decode=str, answer=tuple)
-    with pytest.raises(RuntimeError, match="look for NaN in the model's logits"):
+    with pytest.raises(InputError, match="look for NaN in the model's logits"):
         list(run([(0, start(task, from_spec("a search", {"controller": controller})))], engine))
     engine.close()
 

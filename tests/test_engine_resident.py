@@ -17,11 +17,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens.engines import _device_rows, _resident  # noqa: E402
+from searchlens.engines import _device_rows, _loading, _resident  # noqa: E402
 from searchlens.engines._device_rows import RUNNING, DeviceRows, Features  # noqa: E402
 from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines._prompts import prefill  # noqa: E402
-from searchlens.engines._weights import Weights  # noqa: E402
 from searchlens.engines.base import Completion, EngineMemoryError, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.policies import from_spec  # noqa: E402
@@ -394,9 +393,9 @@ def test_without_the_kernel(
 @pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, 8)])
 def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> None:
     """As a CUDA graph requires. The meta device has no values, so what depends on one raises; it is no CPU either."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    weights, _ = _loading.load(folder, None, torch.float32)
     with torch.inference_mode():
-        on_meta = Llama(Weights.of(model), torch.device("meta"))
+        on_meta = Llama(weights, torch.device("meta"))
         rows = DeviceRows(on_meta, on_meta.logits, rows=8, columns=128, steps=2)
         rows.make_room(16, features.top)
         rows._step(8, 64, features)

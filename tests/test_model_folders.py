@@ -17,8 +17,8 @@ from searchlens.errors import InputError
 from searchlens.store.checkpoints import _BITS, index_names, require_whole, shapes
 from searchlens.store.hashing import weight_files
 
-LEFT_TO_THE_STUDY = {"no tokenizer", "index names another"}
-"""``hashing.weight_files`` refuses them; an engine may do without a tokenizer."""
+LEFT_TO_THE_STUDY = {"no tokenizer"}
+"""``hashing.weight_files`` refuses it; an engine may do without a tokenizer."""
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_the_name_of_a_type_says_its_bits() -> None:
 def test_a_file_that_is_cut_short_is_told_by_its_sizes(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(InputError, match="its tensors need 16 bytes, it has 11"):
+    with pytest.raises(InputError, match="its tensors need 2912 bytes, it has 2907"):
         shapes(path)
 
 
@@ -147,7 +147,8 @@ def test_a_type_of_model_is_a_text(kind: object, folder: Path) -> None:
 def test_an_index_names_files_beside_it(folder: Path) -> None:
     """Several tensors of one file, each file once; what it names must be there."""
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"w": "model.safetensors", "v": "model.safetensors"}}))
+    names = ("lm_head.weight", "model.norm.weight")
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "model.safetensors")}))
     require_whole(folder, embedded=True)
     assert index_names(index) == ["model.safetensors"]
     assert {path.name for path in weight_files(folder)} == {"config.json", "model.safetensors", "tokenizer.json"}
@@ -163,6 +164,15 @@ def test_a_file_that_decides_what_is_sampled_must_be_there(name: str, folder: Pa
     (folder / name).unlink()
     with pytest.raises(InputError, match=r"has no (config|tokenizer)\.json|has no \*\.safetensors"):
         weight_files(folder)
+
+
+def test_a_slow_tokenizer_is_to_be_converted(folder: Path) -> None:
+    """There is nothing more to download."""
+    (folder / "tokenizer.json").rename(folder / "tokenizer.model")
+    with pytest.raises(InputError, match=r"has no tokenizer\.json") as refused:
+        weight_files(folder)
+    assert "fast tokenizer" in refused.value.hint
+    assert "download" not in refused.value.hint
 
 
 def test_a_header_as_long_as_safetensors_takes_is_read_and_no_longer_one(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def load_grid():
         files = settings.read([*ours, *overlays])
         grid = Grid(settings.plain(settings.validate(config, files)))
         require_writable(grid.layout.results)
-        grid.check()
+        grid.check(sampled=False)
         return grid
     except InputError as error:
         raise WorkflowError(str(error)) from None

@@ -7,6 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from searchlens.engines.base import Given, Request
 from searchlens.errors import InputError
 from searchlens.store.specials import Specials
@@ -105,6 +108,15 @@ class Bounds:
                 f"{request.max_tokens} need {needed} tokens, the limit is {self.max_model_len}",
                 "Lower max_tokens, or leave out the question; prompts are never cut.",
             )
+
+
+def require_numbers(log_p: npt.NDArray[np.float32]) -> None:
+    """Refuse the weights of a model whose log-probabilities are not numbers."""
+    if np.isnan(log_p).any():
+        raise InputError(
+            "log-probabilities are not numbers: look for NaN in the model's logits",
+            "the weights of the checkpoint are damaged, or too large for its dtype",
+        )
 
 
 def at_most(name: str, value: int | None, limit: int) -> int:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from searchlens.engines import sampler
+from searchlens.engines._checks import require_numbers
 from searchlens.engines._device_rows import COLUMNS, MEASURES, RUNNING, STOP, DeviceRows, Features
 from searchlens.engines._kept_texts import KeptTexts
 from searchlens.engines._llama import Llama
@@ -107,7 +108,7 @@ class Resident:
 
         Raises
         ------
-        RuntimeError
+        InputError
             The model's logits are not numbers.
         """
         if not self._runs_chunk:
@@ -124,8 +125,7 @@ class Resident:
         lengths, finish = drawn[rows], finish[rows]
         block = self._device.drawn(rows, int(lengths.max()), self._features)
         flat = block[np.arange(block.shape[1]) < lengths[:, None]]
-        if np.isnan(flat[:, 1:3]).any():
-            raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
+        require_numbers(flat[:, 1:3])
         return self._completions(rows, finish, lengths, flat, self._likely(rows, lengths))
 
     def _likely(

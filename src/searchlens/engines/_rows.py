@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from searchlens.engines import sampler
+from searchlens.engines._checks import require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix
 from searchlens.engines.base import Completion, Request
 from searchlens.seeds import uniform
@@ -145,13 +146,12 @@ class Rows:
 
         Raises
         ------
-        RuntimeError
+        InputError
             The model's logits are not numbers.
         """
         state = self.state
         (tokens, logprobs, sampling_logprobs), measures, top_tokens, top_logprobs = _to_host(draw)
-        if np.isnan((logprobs + sampling_logprobs)[state["alive"]]).any():
-            raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
+        require_numbers((logprobs + sampling_logprobs)[state["alive"]])
         column = state["length"] - state["prefix_length"]
         for selected, target, values in (
             (state["measures"], self.measures, measures),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file
 from torch import Tensor
+
+from searchlens.store import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,19 @@ class Shape:
     def repeat(self) -> int:
         """Query heads per key-value head."""
         return self.heads // self.kv_heads
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Shape:
+        """The sizes that config.json gives, as ``store.checkpoints.described`` returns it."""
+        names = (
+            "num_hidden_layers",
+            "hidden_size",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "vocab_size",
+        )
+        return cls(*[*(config[name] for name in names), checkpoints.window(config) or 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +69,16 @@ class Weights:
     inverse_frequencies: Tensor
     attention_scaling: float
 
-    @classmethod
-    def of(cls, model: Any) -> Weights:
-        """Those of a model of transformers, a causal language model of a supported family."""
-        config, rotary = model.config, model.model.rotary_emb
-        shape = Shape(
-            layers=config.num_hidden_layers,
-            hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
-            head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-            vocab=config.vocab_size,
-            max_len=_max_len(config),
-        )
-        tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-        return cls(shape, float(config.rms_norm_eps), tensors, rotary.inv_freq, float(rotary.attention_scaling))
 
-
-def _max_len(config: Any) -> int:
-    """Return the longest sequence on which every layer attends to all earlier tokens."""
-    window = getattr(config, "sliding_window", None)
-    return min(config.max_position_embeddings, window) if window else int(config.max_position_embeddings)
+def read(folder: Path, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The tensors of a checkpoint's folder by their names in the model, as numbers of a type."""
+    stored = checkpoints.weights(folder)
+    tensors: dict[str, Tensor] = {}
+    for path in {item.path for item in stored.values()}:
+        loaded = load_file(path)
+        # Copies, because the tensors of the file change with the file; one of a matrix that has two names.
+        copies = {
+            item: loaded.pop(item.name).to(dtype, copy=True) for item in set(stored.values()) if item.path == path
+        }
+        tensors |= {name: copies[item] for name, item in stored.items() if item.path == path}
+    return tensors

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from searchlens.engines import _llama, _loading, sampler
-from searchlens.engines._checks import Bounds, at_most, never_drawn
+from searchlens.engines._checks import Bounds, at_most, never_drawn, require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
@@ -203,7 +203,7 @@ class TransformersEngine:
         ------
         EngineMemoryError
             The device is out of memory.
-        RuntimeError
+        InputError
             The model's logits are not numbers.
         """
         finished: list[tuple[int, Completion]] = []
@@ -242,9 +242,10 @@ class TransformersEngine:
         Raises
         ------
         InputError
-            If prompt or text are empty or have a token id that does not exist, or they do not fit together.
+            If prompt or text are empty or have a token id that does not exist, or they do not fit together; or the
+            model's logits are not numbers.
         RuntimeError
-            Requests are waiting or running, or the model's logits are not numbers.
+            Requests are waiting or running.
         EngineMemoryError
             The device is out of memory.
         """
@@ -541,8 +542,7 @@ class TransformersEngine:
             logits = self._logits(hidden[part])
             parts.append(logits.gather(1, wanted[part]).squeeze(1) - logits.logsumexp(1))
         log_p: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
-        if np.isnan(log_p).any():
-            raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
+        require_numbers(log_p)
         return log_p
 
 

@@ -127,8 +127,9 @@ class Job:
         InputError
             The prompt cannot be rendered as a model must see it, or does not fit together with its answer.
         """
-        longest = self.spec["vllm"]["max_model_len"] if self.spec["engine"] == "vllm" else None
-        limits = (self.spec["context"], longest, context(self.folder))
+        embedded = self.spec["engine"] == "transformers"
+        longest = None if embedded else self.spec["vllm"]["max_model_len"]
+        limits = (self.spec["context"], longest, context(self.folder, embedded=embedded))
         self._check_lengths(min((limit for limit in limits if limit is not None), default=None))
 
     def _check_lengths(self, limit: int | None) -> None:

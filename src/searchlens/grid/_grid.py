@@ -130,8 +130,10 @@ class Grid(Jobs):
 
     # ---- before a run
 
-    def check(self) -> None:
+    def check(self, *, sampled: bool = True) -> None:
         """Resolve everything the study names, and check that compact readouts agree with the configuration.
+
+        Some bytes of the weights are looked at, too, unless ``sampled`` is false: Snakemake plans in each of its jobs.
 
         Raises
         ------
@@ -142,9 +144,9 @@ class Grid(Jobs):
             self.generations(checkpoint, benchmark)
             if self.source(checkpoint, benchmark) == "recorded":
                 self._check_recorded(checkpoint, benchmark)
-        sampled = [cell[0] for cell in self.cells if self.source(*cell) == "sampled"]
-        for checkpoint in dict.fromkeys(sampled):
-            self.require_whole(checkpoint)
+        drawn = [cell[0] for cell in self.cells if self.source(*cell) == "sampled"]
+        for checkpoint in dict.fromkeys(drawn):
+            self.require_whole(checkpoint, sampled=sampled)
         self._check_readouts_folder()
         for pair, benchmark in self.pair_cells:
             source = self.source(self.pairs[pair]["rl"], benchmark)

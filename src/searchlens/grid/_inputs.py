@@ -247,7 +247,7 @@ class Inputs(StudyGrid):
         pin = self.lock.get(source) if source else None
         return source is None or (pin is not None and not pins.missing_files(source, pin))
 
-    def require_whole(self, checkpoint: str) -> None:
+    def require_whole(self, checkpoint: str, *, sampled: bool = True) -> None:
         """Check the files of a checkpoint and of its adapter by headers and sizes; one that is not here is left out.
 
         Raises
@@ -262,7 +262,7 @@ class Inputs(StudyGrid):
         embedded = self.config["checkpoints"][checkpoint]["engine"] == "transformers"
         try:
             weight_files(folder)
-            checkpoints.require_whole(folder, embedded=embedded)
+            checkpoints.require_whole(folder, embedded=embedded, sampled=sampled)
         except InputError as error:
             key = "hub" if source else "path"
             raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None

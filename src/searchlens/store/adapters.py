@@ -30,6 +30,7 @@ _HARMLESS = frozenset(
 """Settings of plain LoRA. Any other must be empty: it would make another sum than the engines compute."""
 _STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
 """Values of ``init_lora_weights`` that leave the checkpoint's own weights as they are."""
+_ENDS = ("embed_tokens", "lm_head")
 _HINT = "merge it into the checkpoint (`merge_and_unload` and `save_pretrained` of peft) and name that folder by `path`"
 
 
@@ -84,11 +85,14 @@ class Adapter:
         for name, shape in shapes(self.folder / WEIGHTS).items():
             module, _, part = name.removeprefix(PEFT).partition(".lora_")
             rows, columns = weights.get(f"{module}.weight", (None, None))
-            if shape != {"A.weight": (self.rank, columns), "B.weight": (rows, self.rank)}.get(part):
-                raise InputError(
-                    f"{self.folder}: {name} of shape {shape} fits no weight of {checkpoint} at rank {self.rank}",
-                    "name the checkpoint that the adapter was trained on, or merge the two yourself",
-                )
+            if shape == {"A.weight": (self.rank, columns), "B.weight": (rows, self.rank)}.get(part):
+                continue
+            if module.partition(".base_layer")[0].endswith(_ENDS) and (rows is None or part.startswith("embedding")):
+                raise InputError(f"{self.folder}: {name} is LoRA on the embedding or the head, or a copy of it", _HINT)
+            raise InputError(
+                f"{self.folder}: {name} of shape {shape} fits no weight of {checkpoint} at rank {self.rank}",
+                "name the checkpoint that the adapter was trained on, or merge the two yourself",
+            )
 
     def on(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint, given by its own fingerprint, with this adapter."""

@@ -1,14 +1,16 @@
-"""Whether the folder of a checkpoint is whole: its JSON files, and the headers of its weights against their sizes.
+"""Whether the folder of a checkpoint is whole, and what its config.json means to the embedded engine.
 
 A download that was cut off, a folder of another tool, or one that was made to do harm is noticed here, before anything
-is loaded. No weights are read, and no file is ever unpickled. Standard library only, because the planner imports it.
+is loaded. JSON files and headers of weights are read, and no file is ever unpickled. Standard library only, because the
+planner imports it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +21,90 @@ from searchlens.store.inputs import require_no_stream
 EMBEDDED = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that the embedded engine computes."""
 
+_ROTATIONS: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor",),
+}
+"""Types of rotation that the embedded engine computes, with the numbers that each needs."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    **dict.fromkeys(("num_key_value_heads", "head_dim", "sliding_window", "partial_rotary_factor")),
+    **dict.fromkeys(("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window"), False),
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+}
+_DEFAULTS_OF: Mapping[str, Mapping[str, Any]] = {
+    "llama": {"max_position_embeddings": 2048},
+    "mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096},
+    "qwen2": {"num_key_value_heads": 32, "max_position_embeddings": 32768, "sliding_window": 4096},
+    "qwen3": {"num_key_value_heads": 32, "max_position_embeddings": 32768, "sliding_window": 4096, "head_dim": 128},
+}
+"""What transformers takes for a key that config.json lacks. Sizes are not here: those of a model of 7B fit no other."""
+
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_SAMPLED, _BYTES = 64, 4096  # tensors of a file that are looked at, and bytes of each
+
 _LONGEST_HEADER = 100_000_000
 """Bytes; the limit of safetensors itself."""
 
 _BITS = {
-    "BOOL": 8,
-    "U8": 8,
-    "I8": 8,
-    "U16": 16,
-    "I16": 16,
-    "U32": 32,
-    "I32": 32,
-    "U64": 64,
-    "I64": 64,
-    "F16": 16,
-    "BF16": 16,
-    "F32": 32,
-    "F64": 64,
-    "C64": 64,
-    "F8_E4M3": 8,
-    "F8_E5M2": 8,
-    "F8_E8M0": 8,
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "BOOL", "U8", "I8"), 8),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16),
+    **dict.fromkeys(("U32", "I32", "F32"), 32),
+    **dict.fromkeys(("U64", "I64", "F64", "C64"), 64),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
     "F4": 4,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8,
-    "F6_E2M3": 6,
-    "F6_E3M2": 6,
 }
 """Bits of a number, by the name of its type in safetensors."""
 
+_INDEX = "model.safetensors.index.json"
+
 _AGAIN = "download it again, or copy the whole folder"
+_SAME = "take config.json and *.safetensors from the same model"
 
 
-def require_whole(folder: Path, *, embedded: bool) -> None:
+def _whole(value: object) -> bool:
+    return type(value) is int and value >= 1
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and 0 < value < math.inf
+
+
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        (*_SIZES, "intermediate_size", "num_key_value_heads", "head_dim", "max_position_embeddings"),
+        (_whole, "a whole number of at least 1"),
+    ),
+    **dict.fromkeys(
+        ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window"),
+        (lambda value: type(value) is bool, "true or false"),
+    ),
+    "sliding_window": (lambda value: value is None or _whole(value), "null or a whole number of at least 1"),
+    "hidden_act": (lambda value: value == "silu", "'silu' for the embedded engine"),
+    "rms_norm_eps": (_positive, "a number above 0"),
+    "partial_rotary_factor": (lambda value: value in (None, 1), "1 for the embedded engine"),
+}
+"""What the embedded engine takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor in a file of safetensors: its name there, its shape, its type, and the place of its bytes."""
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    begin: int
+    end: int
+
+
+def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None:
     """Check a checkpoint's folder. Which files a study needs says ``hashing.weight_files``.
 
     Parameters
@@ -59,11 +112,14 @@ def require_whole(folder: Path, *, embedded: bool) -> None:
     folder : Path
     embedded : bool
         The embedded engine runs it, which knows the types ``EMBEDDED`` alone.
+    sampled : bool
+        Look at some bytes of the weights, too.
 
     Raises
     ------
     InputError
-        A file is damaged, is cut short, is not of transformers' layout, or needs code of its own.
+        A file is damaged, is cut short, is not of transformers' layout, or needs code of its own; or config.json
+        and the weights are of different models.
     """
     config = mapping(folder / "config.json")
     kind = config.get("model_type")
@@ -78,18 +134,170 @@ def require_whole(folder: Path, *, embedded: bool) -> None:
     tokenizer = folder / "tokenizer.json"
     if tokenizer.exists() and not isinstance(mapping(tokenizer).get("model"), Mapping):
         raise InputError(f"{tokenizer} is no tokenizer: it has no 'model'", _AGAIN)
+    files = {path.name: headers(path) for path in sorted(folder.glob("*.safetensors"))}
     for index in folder.glob("*.safetensors.index.json"):
-        index_names(index)
-    if not (weights := sorted(folder.glob("*.safetensors"))):
+        _require_indexed(index, files)
+    if not files:
         raise InputError(f"{folder} has no *.safetensors; weights that are pickled are never loaded", _AGAIN)
-    for path in weights:
-        shapes(path)
+    if embedded:
+        stored = [*weights(folder).values()]
+    elif "adapter_model.safetensors" in files and not (folder / _INDEX).exists():
+        raise InputError(f"{folder}: vLLM would read adapter_model.safetensors as weights, too", "move it elsewhere")
+    else:
+        stored = [item for tensors in files.values() for item in tensors.values()]
+    for key in _SIZES:
+        if isinstance(config.get(key), int | float | str):
+            _require(folder / "config.json", key, config[key])
+    for path in {item.path for item in stored} if sampled else ():
+        _require_numbers(path, [item for item in stored if item.path == path])
 
 
-def context(folder: Path) -> int | None:
-    """Most tokens of prompt and answer that a model was made for, by its config.json; None if it does not say."""
+def described(folder: Path) -> dict[str, Any]:
+    """What config.json of one of the types ``EMBEDDED`` says, with transformers' values for what it leaves out."""
+    path = folder / "config.json"
+    config = _filled(mapping(path))
+    if method := config.get("quantization_config"):
+        name = method.get("quant_method") if isinstance(method, Mapping) else method
+        raise InputError(f"{path}: the embedded engine reads no weights quantised by {name!r}", "set engine: vllm")
+    for key in _RULES:
+        _require(path, key, config.get(key))
+    hidden, heads, size = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
+    if heads % config["num_key_value_heads"] or size % 2 or (config["model_type"] == "llama" and hidden % heads):
+        shared = f"with {config['num_key_value_heads']} of keys and values, each of {size} numbers"
+        raise InputError(f"{path}: {heads} heads {shared}, do not fit a hidden size of {hidden}", _SAME)
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(rope, Mapping):
+        raise InputError(f"{path}: rope_scaling must be a mapping, found {rope!r:.80}", _SAME)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in tuple(_ROTATIONS):
+        raise InputError(f"{path}: rope type {kind!r:.80} is not supported, only {', '.join(_ROTATIONS)}")
+    for key in ("rope_theta", *_ROTATIONS[kind]):
+        if not _positive(value := rope.get(key, config.get(key))):
+            raise InputError(f"{path}: {key} of rope type {kind!r} must be above 0, found {value!r:.80}", _SAME)
+    return config
+
+
+def _require(path: Path, key: str, value: object) -> None:
+    is_right, allowed = _RULES[key]
+    if not is_right(value):
+        raise InputError(f"{path}: {key} must be {allowed}, found {value!r:.80}", _SAME)
+
+
+def _filled(config: Mapping[str, Any]) -> dict[str, Any]:
+    kind = config["model_type"]
+    filled = {**_DEFAULTS, **_DEFAULTS_OF[kind], **config}
+    hidden, heads = filled.get("hidden_size"), filled.get("num_attention_heads")
+    if filled["num_key_value_heads"] is None and kind != "mistral":
+        filled["num_key_value_heads"] = heads
+    if filled["head_dim"] is None and type(hidden) is type(heads) is int and heads:
+        filled["head_dim"] = hidden // heads
+    return filled
+
+
+def window(config: Mapping[str, Any]) -> int | None:
+    """Most tokens of a text that the embedded engine computes, by the content of config.json; None if it is not known.
+
+    They are the context, or a sliding window that is smaller: within it, every layer attends to all earlier tokens.
+    """
+    if config.get("model_type") not in EMBEDDED:
+        return None
+    config = _filled(config)
+    slides = {"llama": False, "mistral": True}.get(config["model_type"], config["use_sliding_window"])
+    limits = [config["max_position_embeddings"]]
+    limits += [config["sliding_window"]] if slides and config["sliding_window"] is not None else []
+    return min(limits) if all(map(_whole, limits)) else None
+
+
+def weights(folder: Path) -> dict[str, Stored]:
+    """The tensors of a checkpoint of the embedded engine, by their names in the model, compared with config.json.
+
+    As transformers reads them: ``model.safetensors``, or else the files of its index; a name may lack its ``model.``.
+    """
+    config = described(folder)
+    held: dict[str, Stored] = {}
+    for path in _files(folder):
+        for name, tensor in headers(path).items():
+            held[name if name.startswith(("model.", "lm_head.")) else f"model.{name}"] = tensor
+    ends = ("model.embed_tokens.weight", "lm_head.weight")
+    if config["tie_word_embeddings"]:  # one of them may be left out
+        held |= {name: held[other] for name, other in (ends, ends[::-1]) if name not in held and other in held}
+    found: dict[str, Stored] = {}
+    for name, shape in _tensors(config):
+        if name not in held:
+            raise InputError(f"{folder}: the weight files have no {name}, which config.json describes", _SAME)
+        found[name] = tensor = held.pop(name)
+        if tensor.shape != shape:
+            raise InputError(f"{tensor.path} has {name} of shape {tensor.shape}, config.json says {shape}", _SAME)
+        if tensor.dtype not in _FLOATS:
+            raise InputError(f"{tensor.path}: {name} has type {tensor.dtype}, allowed: {', '.join(_FLOATS)}", _SAME)
+    if more := next((tensor for name, tensor in held.items() if not name.endswith(".inv_freq")), None):
+        raise InputError(f"{more.path} has {more.name[:80]!r}, which the model of config.json does not have", _SAME)
+    return found
+
+
+def _tensors(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of the tensors of a model, one by one: a wrong config.json may describe any number of layers."""
+    hidden, between, kind = config["hidden_size"], config["intermediate_size"], config["model_type"]
+    queries, keys = (config[f"num_{name}_heads"] * config["head_dim"] for name in ("attention", "key_value"))
+    attention = {"q": (queries, hidden), "k": (keys, hidden), "v": (keys, hidden), "o": (hidden, queries)}
+    mlp = {"gate": (between, hidden), "up": (between, hidden), "down": (hidden, between)}
+    parts = [(f"self_attn.{name}_proj", shape) for name, shape in attention.items()]
+    parts += [(f"mlp.{name}_proj", shape) for name, shape in mlp.items()]
+    biased = {"qwen2": parts[:3]}.get(kind, parts[:4] if config["attention_bias"] and kind != "mistral" else [])
+    biased = biased + (parts[4:] if config["mlp_bias"] and kind == "llama" else [])
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
+    if kind == "qwen3":
+        norms |= {f"self_attn.{name}_norm": config["head_dim"] for name in ("q", "k")}
+    layer = {f"{name}.weight": shape for name, shape in parts} | {f"{name}.bias": shape[:1] for name, shape in biased}
+    layer |= {f"{name}.weight": (size,) for name, size in norms.items()}
+    yield from ((name, (config["vocab_size"], hidden)) for name in ("model.embed_tokens.weight", "lm_head.weight"))
+    yield "model.norm.weight", (hidden,)
+    for number in range(config["num_hidden_layers"]):
+        yield from ((f"model.layers.{number}.{name}", shape) for name, shape in layer.items())
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of weights that transformers reads, whatever else lies beside them, such as copies or an adapter."""
+    single, index = folder / "model.safetensors", folder / _INDEX
+    if single.exists():
+        return [single]
+    if not index.exists():
+        raise InputError(f"{folder} has neither {single.name} nor {index.name}", _AGAIN)
+    return [folder / name for name in index_names(index)]
+
+
+def _require_indexed(index: Path, files: Mapping[str, Mapping[str, Stored]]) -> None:
+    """Check that each tensor of an index is in the file that it names."""
+    index_names(index)
+    for name, file in mapping(index)["weight_map"].items():
+        if name not in files.get(file, ()) and not name.endswith(".inv_freq"):
+            lacks = f"does not have {name[:80]!r}" if file in files else "the folder does not have"
+            raise InputError(f"{index} names {file}, which {lacks}", _AGAIN)
+
+
+def _require_numbers(path: Path, stored: Sequence[Stored]) -> None:
+    """Refuse a file with a matrix that is zero where some of its bytes are read. Vectors, such as biases, may be."""
+    matrices = [item for item in stored if item.dtype in _FLOATS and sum(n > 1 for n in item.shape) > 1]
+    empty, read = [], matrices[:: math.ceil(len(matrices) / _SAMPLED) or 1]
+    with path.open("rb", buffering=0) as stream:
+        for item in read:  # in its middle: the first rows of an embedding may be zero
+            stream.seek(max(item.begin, (item.begin + item.end - _BYTES) // 2))
+            if not stream.read(min(_BYTES, item.end - item.begin)).strip(b"\0"):
+                empty.append(item.name)
+    if empty:
+        raise InputError(
+            f"{path}: {len(empty)} of {len(read)} tensors hold zeros only where sampled, such as {empty[0]}",
+            "was the checkpoint saved before its weights were gathered, or its download interrupted?",
+        )
+
+
+def context(folder: Path, *, embedded: bool) -> int | None:
+    """Most tokens of prompt and answer that an engine computes, by config.json; None if it does not say."""
     config = mapping(folder / "config.json")
-    limit = (config.get("text_config") or config).get("max_position_embeddings")
+    if embedded:
+        return window(config)
+    inner = config.get("text_config")
+    limit = (inner if isinstance(inner, Mapping) else config).get("max_position_embeddings")
     return limit if type(limit) is int else None
 
 
@@ -118,7 +326,12 @@ def mapping(path: Path) -> Mapping[str, Any]:
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of a safetensors file, from its header, which is compared with the file's size.
+    """The shape of every tensor of a safetensors file; ``headers`` says what is refused."""
+    return {name: tensor.shape for name, tensor in headers(path).items()}
+
+
+def headers(path: Path) -> dict[str, Stored]:
+    """Every tensor of a safetensors file, from its header, which is compared with the file's size.
 
     Raises
     ------
@@ -136,28 +349,32 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path} is no safetensors file: its header is not JSON", _AGAIN) from None
-    if not isinstance(header, Mapping):
+    if not isinstance(header, dict):
         raise InputError(f"{path} is no safetensors file: its header is no JSON object", _AGAIN)
-    end = 0
-    for name, tensor in header.items():
-        if name != "__metadata__":
-            end = max(end, _end(path, name, tensor))
-    if end != size - 8 - length:
-        held = size - 8 - length
-        raise InputError(f"{path} is cut short or damaged: its tensors need {end} bytes, it has {held}", _AGAIN)
-    return {name: tuple(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__"}
+    about = header.pop("__metadata__", {})
+    if not isinstance(about, Mapping) or not all(isinstance(value, str) for value in about.values()):
+        raise InputError(f"{path} is no safetensors file: its __metadata__ must hold texts alone", _AGAIN)
+    tensors = {name: _stored(path, 8 + length, name, tensor) for name, tensor in header.items()}
+    end = 8 + length
+    for tensor in sorted(tensors.values(), key=lambda item: (item.begin, item.end)):
+        if tensor.begin != end:
+            how = "overlaps" if tensor.begin < end else "leaves a gap to"
+            raise InputError(f"{path} is damaged: tensor {tensor.name[:80]!r} {how} the one before it", _AGAIN)
+        end = tensor.end
+    if end != size:
+        needed, held = end - 8 - length, size - 8 - length
+        raise InputError(f"{path} is cut short or damaged: its tensors need {needed} bytes, it has {held}", _AGAIN)
+    return tensors
 
 
-def _end(path: Path, name: str, tensor: object) -> int:
-    """Where the bytes of a tensor end, after their number was compared with its shape."""
+def _stored(path: Path, start: int, name: str, tensor: Any) -> Stored:
+    """An entry of a header, after the number of its bytes was compared with its shape."""
     try:
-        assert isinstance(tensor, Mapping)
-        begin, end = tensor["data_offsets"]
-        numbers = math.prod(tensor["shape"])
-        whole = all(type(value) is int and value >= 0 for value in (begin, end, *tensor["shape"]))
-        right = whole and 8 * (end - begin) == numbers * _BITS[tensor["dtype"]]
-    except (AssertionError, KeyError, TypeError, ValueError):
-        right, end = False, 0
+        (begin, end), shape, dtype = tensor["data_offsets"], tuple(tensor["shape"]), tensor["dtype"]
+        whole = all(type(value) is int and value >= 0 for value in (begin, end, *shape))
+        right = whole and 8 * (end - begin) == math.prod(shape) * _BITS[dtype]
+    except (KeyError, TypeError, ValueError):
+        right = False
     if not right:
         raise InputError(f"{path}: tensor {name[:80]!r} has a shape, type and place that do not fit each other", _AGAIN)
-    return int(end)
+    return Stored(path, name, shape, dtype, start + begin, start + end)

@@ -51,10 +51,10 @@ def weight_files(folder: Path) -> list[Path]:
     for pattern in WEIGHT_FILES:
         matches = sorted(folder.glob(pattern))
         if not matches:
-            raise InputError(
-                f"checkpoint {folder} has no {pattern}",
-                "download it again, in transformers layout with safetensors; for a gated one, accept its terms first",
-            )
+            hint = "download it again, in transformers layout with safetensors; for a gated one, accept its terms first"
+            if pattern == "tokenizer.json" and (folder / "tokenizer.model").exists():
+                hint = "convert it to a fast tokenizer: load it with transformers, and save it"
+            raise InputError(f"checkpoint {folder} has no {pattern}", hint)
         if odd := next((path for path in matches if not path.is_file()), None):
             raise InputError(f"checkpoint {folder}: {odd.name} is no file", "download it again")
         paths += matches
