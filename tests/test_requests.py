@@ -102,6 +102,18 @@ def test_a_failed_job_asks_for_more_memory_next_time() -> None:
     assert not re.findall(r"mem_mb=(?!larger\()", rules)
 
 
+def test_the_page_about_clusters_says_where_each_rule_runs() -> None:
+    """What may take long is a job, which gets more time at each attempt."""
+    rules = "".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    _, *parts = re.split(r"^ *(?:rule|checkpoint) (\w+):$", rules, flags=re.MULTILINE)
+    local = {name: "localrule: True" in body for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    rows = re.findall(
+        r"^\| ([\w, ]+) \| (on Snakemake's machine|one job)", (ROOT / "docs/cluster.md").read_text(), re.M
+    )
+    assert {name: where != "one job" for names, where in rows for name in names.split(", ")} == local
+    assert all("runtime=longer(" in body for body in parts[1::2] if "localrule: True" not in body)
+
+
 def test_without_a_speed_a_job_asks_for_the_longest(weighed: dict[str, Any], make_grid: Make) -> None:
     """Twice 120 minutes, 30 of start and 0.4 of reading."""
     del weighed["cost"]
@@ -130,14 +142,14 @@ def planned(raw: dict[str, Any], folder: Path, *settings: str, options: Sequence
     return "\n".join(line for line in lines if done.returncode or "runtime=" in line)
 
 
-def own_profile(folder: Path, **config: Any) -> list[str]:
+def own_profile(folder: Path, name: str = "mine", **config: Any) -> list[str]:
     """Options that name a user's copy of the profile, edited; without what needs the executor to be installed."""
     shipped = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
     content = {key: value for key, value in shipped.items() if key != "executor" and not key.startswith("slurm-")}
     content["config"] |= config
-    (folder / "mine").mkdir(exist_ok=True)
-    (folder / "mine/config.yaml").write_text(yaml.safe_dump(content))
-    return ["--profile", "mine"]
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "config.yaml").write_text(yaml.safe_dump(content))
+    return ["--profile", name]
 
 
 def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_path: Path) -> None:
