@@ -172,6 +172,11 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             {"tensor_paralel": 2},
             "checkpoints.micro-1m-rl.vllm: 'tensor_paralel' is unknown; did you mean 'tensor_parallel'?",
         ),
+        (  # it would change texts, and no id
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"generators": True},
+            "checkpoints.micro-1m-rl.vllm: 'generators' is unknown. Known: enforce_eager",
+        ),
         (
             ("checkpoints", "micro-1m-rl", "vllm"),
             {"gpu_memory_utilization": 1.2},

@@ -1,9 +1,19 @@
-"""Pages of documentation: each can be found from the index, and no link leads nowhere."""
+"""Pages of documentation: each can be found from the index, no link leads nowhere, and every command is taken."""
 
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from snakemake.cli import get_argument_parser
+
+from searchlens import cli
+from test_requests import own_profile
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]*))?\)")
@@ -39,3 +49,71 @@ def test_every_page_is_in_the_index() -> None:
     """A page that the index does not list would never be read."""
     index = ROOT / "docs" / "README.md"
     assert {path for path in PAGES if path.parent == index.parent} - {index} <= {path for path, _ in links(index)}
+
+
+# ---- commands
+
+BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+PLACEHOLDERS = {"<checkpoint>": "toy-base", "<benchmark>": "sums", "COMMAND": "check", "FORMAT": "jsonl"}
+
+
+def commands(program: str) -> Iterator[tuple[list[str], bool]]:
+    """Words of every command of a program, and whether it stands on a line of its own, not inside of a sentence."""
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        rest = BLOCK.sub("", text)
+        blocks = "\n".join(BLOCK.findall(text)) + "\n" + "\n".join(re.findall(r"^ {4,}(\S.*)", rest, re.MULTILINE))
+        # Behind a prompt, variables or another command; up to what a shell reads.
+        begin, end = r"^ *(?:\$ )?(?:[A-Z_]+=\S+ +)*(?:.*&& )?", r"(?: (?:[|>#&]|2>).*)?$"
+        for line in re.findall(f"{begin}({program}(?: .*?)?){end}", blocks, re.MULTILINE):
+            yield _words(line), True
+        for line in re.findall(f"`({program}(?: [^`]*)?)`", rest):
+            yield _words(line), False
+
+
+def _words(line: str) -> list[str]:
+    for placeholder, value in PLACEHOLDERS.items():
+        line = line.replace(placeholder, value)
+    return shlex.split(line)
+
+
+def test_every_command_is_one_that_searchlens_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a sentence the name may stand alone."""
+    refused, found = [], list(commands("searchlens"))
+    for words, whole in found:
+        try:
+            cli.parser().parse_args(words[1:])
+        except SystemExit as ended:
+            said = capsys.readouterr().err
+            if ended.code and (whole or "arguments are required" not in said):
+                refused.append((words, said.splitlines()[-1]))
+    assert not refused
+    assert len([words for words, whole in found if whole]) > 50
+
+
+SNAKEMAKE = [words for words, _ in commands("snakemake") if not {"...", "--version"} & set(words)]
+
+
+def test_every_command_is_one_that_snakemake_takes() -> None:
+    for words in SNAKEMAKE:
+        get_argument_parser().parse_args(words[1:])  # ends the test at an option that it does not know
+
+
+def runs() -> list[tuple[str, ...]]:
+    """Commands with settings of a profile or of the command line, each once, with one file in place of all others."""
+    lines = {shlex.join(words) for words in SNAKEMAKE if {"--config", "--profile"} & set(words)}
+    shapes = {re.sub(r" -n| --sdm conda|(?<=--configfile )(?:[^\s-]\S*(?: |$))+", "", line) for line in lines}
+    return [tuple(shlex.split(shape.replace("--configfile ", "--configfile own.yaml "))) for shape in sorted(shapes)]
+
+
+@pytest.mark.parametrize("words", runs(), ids=shlex.join)
+def test_commands_with_settings_can_be_run(words: tuple[str, ...], raw: dict[str, Any], tmp_path: Path) -> None:
+    """Dry, in the folder of a small study."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "DIR").mkdir()
+    for name in ("config/config", "config/models", "config/benchmarks", "config/policies", "config/boptr", "own"):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(raw if name == "config/config" else {}))
+    own_profile(tmp_path, "slurm")
+    snakemake = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(ROOT / "Snakefile"), "--dry-run"]
+    done = subprocess.run([*snakemake, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,18 @@ def test_a_failed_job_asks_for_more_memory_next_time() -> None:
     assert not re.findall(r"mem_mb=(?!larger\()", rules)
 
 
+def test_the_page_about_clusters_says_where_each_rule_runs() -> None:
+    """What may take long is a job, which gets more time at each attempt."""
+    rules = "".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    _, *parts = re.split(r"^ *(?:rule|checkpoint) (\w+):$", rules, flags=re.MULTILINE)
+    local = {name: "localrule: True" in body for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    rows = re.findall(
+        r"^\| ([\w, ]+) \| (on Snakemake's machine|one job)", (ROOT / "docs/cluster.md").read_text(), re.M
+    )
+    assert {name: where != "one job" for names, where in rows for name in names.split(", ")} == local
+    assert all("runtime=longer(" in body for body in parts[1::2] if "localrule: True" not in body)
+
+
 def test_without_a_speed_a_job_asks_for_the_longest(weighed: dict[str, Any], make_grid: Make) -> None:
     """Twice 120 minutes, 30 of start and 0.4 of reading."""
     del weighed["cost"]
@@ -118,16 +130,26 @@ def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: dict[str, Any], 
 # ---- what a profile says of its cluster
 
 
-def planned(raw: dict[str, Any], folder: Path, *settings: str) -> str:
+def planned(raw: dict[str, Any], folder: Path, *settings: str, options: Sequence[str] = ()) -> str:
     """The resources of every job of a dry run, or its error."""
     for name in ("config", "models", "benchmarks", "policies", "boptr"):
         (folder / "config").mkdir(exist_ok=True)
         (folder / f"config/{name}.yaml").write_text(yaml.safe_dump(raw if name == "config" else {}))
-    snakemake = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(ROOT / "Snakefile")]
+    snakemake = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(ROOT / "Snakefile"), *options]
     command = [*snakemake, "-n", "--cores", "1", "--quiet", "progress", "--config", *settings, "--", "samples"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     lines = (done.stdout + done.stderr).splitlines()
     return "\n".join(line for line in lines if done.returncode or "runtime=" in line)
+
+
+def own_profile(folder: Path, name: str = "mine", **config: Any) -> list[str]:
+    """Options that name a user's copy of the profile, edited; without what needs the executor to be installed."""
+    shipped = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
+    content = {key: value for key, value in shipped.items() if key != "executor" and not key.startswith("slurm-")}
+    content["config"] |= config
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "config.yaml").write_text(yaml.safe_dump(content))
+    return ["--profile", name]
 
 
 def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_path: Path) -> None:
@@ -144,6 +166,38 @@ def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_pa
 def test_settings_that_no_cluster_has_are_refused(raw: dict[str, Any], tmp_path: Path) -> None:
     assert "gpu_request: 'gpus'; allowed: gpu, gres" in planned(raw, tmp_path, "gpu_request=gpus")
     assert "max_minutes: 'day'; allowed: whole minutes" in planned(raw, tmp_path, "max_minutes=day")
+
+
+def test_settings_of_a_profile_are_kept_beside_those_of_the_command_line(raw: dict[str, Any], tmp_path: Path) -> None:
+    """Snakemake alone would drop all of `config` in the profile; what both have is that of the command line."""
+    raw["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda"}
+    profile = own_profile(tmp_path, gpu_request="gres:a100", max_minutes=45)
+    told = planned(raw, tmp_path, "pool_size=1", options=profile)
+    assert "gres=gpu:a100:1" in told and len(told.splitlines()) > 2
+    assert {int(minutes) for minutes in re.findall(r"runtime=(\d+)", told)} <= {45, 60}
+    assert "gres=gpu:h200:1" in planned(raw, tmp_path, "gpu_request=gres:h200", options=profile)
+    wrong = own_profile(tmp_path, max_minutes="day")
+    assert "max_minutes: 'day'; allowed" in planned(raw, tmp_path, "pool_size=1", options=wrong)
+
+
+def test_values_of_the_command_line_are_read_as_in_a_file(raw: dict[str, Any], tmp_path: Path) -> None:
+    """Snakemake alone makes texts of numbers inside of mappings; a wrong one is said to be of the command line."""
+    raw["recovery"] = {"epsilon": 0.05}
+    assert "runtime=" in planned(raw, tmp_path, "recovery={epsilon: 0.04}", "budgets=[1, 2]", "default_policy=null")
+    said = planned(raw, tmp_path, "recovery={epsilon: much}")
+    assert "--config: recovery.epsilon: must be a number" in said and "config.yaml: recovery" not in said
+    assert "--config: budgets: [1, 2 is not YAML" in planned(raw, tmp_path, "budgets=[1, 2")
+    profile = own_profile(tmp_path, recovery={"epsilon": "much"})
+    assert "profile: recovery.epsilon: must be a number" in planned(raw, tmp_path, "pool_size=1", options=profile)
+
+
+@pytest.mark.parametrize("option", ["--config", "--configfile"])
+def test_an_option_of_which_snakemake_takes_the_last_alone_is_refused(
+    raw: dict[str, Any], tmp_path: Path, option: str
+) -> None:
+    value = "pool_size=1" if option == "--config" else "config/models.yaml"
+    twice = [option, value, option if option == "--config" else "--configfiles", value]
+    assert f"{option} is given" in planned(raw, tmp_path, "pool_size=1", options=twice)
 
 
 def test_a_few_recorded_cells_do_not_wait_for_two_cores() -> None:

@@ -216,6 +216,10 @@ class Cluster:
         found = dict(line.split() for line in lines)
         return {job: state for job, state in found.items() if not states or state in states}
 
+    def script(self, job: str) -> str:
+        """What a job runs."""
+        return self.command("scontrol", "write", "batch_script", job, "-")
+
     def show(self, job: str) -> dict[str, str]:
         """What the controller knows of a job."""
         words = self.command("scontrol", "show", "job", job, "--oneliner").split()

@@ -77,9 +77,14 @@ class Study:
         return Run(self, ["snakemake", *arguments])
 
     def slurm(self, *targets: str, gpu: str = "gpu=1", **resources: str) -> Run:
-        """``snakemake --profile slurm`` in the background; sampling asks for a GPU, which on this CPU it would not."""
+        """``snakemake --profile slurm`` in the background; sampling asks for a GPU, which on this CPU it would not.
+
+        With a ``--config``, which must not make it forget what the profile has of this kind.
+        """
         asked = [f"generate:{gpu}", *(f"generate:{name}={value}" for name, value in resources.items())]
-        return self.start("--profile", "slurm", *QUICK, "--set-resources", *asked, "--", *targets)
+        return self.start(
+            "--profile", "slurm", *QUICK, "--config", "max_minutes=600", "--set-resources", *asked, "--", *targets
+        )
 
     def call(self, *command: str) -> str:
         """Output of a command that must succeed."""

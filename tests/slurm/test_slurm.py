@@ -77,7 +77,7 @@ def assert_sound(study: Study, reference: Study) -> None:
 
 
 def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path: Path) -> None:
-    """Sampling on both nodes, grading, and the stages of seconds, which run beside Snakemake."""
+    """Sampling on both nodes; also on the cluster what may take long. The stages of seconds run beside Snakemake."""
     study = Study(tmp_path / "study", whole.config, slurm.environment)
     before = set(slurm.jobs())
     assert study.slurm("all").wait() == 0, study.log()
@@ -86,7 +86,9 @@ def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path
     sampling = [one for one in told if one["Comment"].startswith("rule_generate")]
     assert [one["TresPerJob"] for one in sampling] == ["gres:gpu:1"] * 2
     assert {one["NodeList"] for one in sampling} == set(slurm.nodes)
-    assert {one["Comment"].split("_wildcards")[0] for one in told} == {"rule_generate", "rule_score"}
+    on_cluster = {"rule_generate", "rule_score", "rule_readings", "rule_boptr", "rule_explorer"}
+    assert {one["Comment"].split("_wildcards")[0] for one in told} == on_cluster
+    assert all("'gpu_request=gpu' " in slurm.script(one["JobId"]) for one in told), "jobs lack the profile's settings"
     for path in whole.path.glob("results/landscape/*/*/*.parquet"):
         assert path.read_bytes() == (study.path / path.relative_to(whole.path)).read_bytes()
 

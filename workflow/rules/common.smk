@@ -1,8 +1,13 @@
 """Loads and validates the configuration, lays out the grid, and defines what rules have in common."""
 
+import io
+import sys
+from argparse import ArgumentParser
+from contextlib import redirect_stderr
 from functools import partial
 from pathlib import Path
 
+import yaml
 from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
@@ -20,9 +25,46 @@ from searchlens.store import layout, snapshots
 from searchlens.store.files import require_writable
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
+from snakemake.cli import parse_args
 from snakemake.exceptions import WorkflowError
+from snakemake.utils import update_config
 
 collect_rarely()
+
+
+def get_entries():
+    """Entries of `config` in the profile, which Snakemake drops if there is --config, and of --config, by source."""
+    options = ArgumentParser(add_help=False, allow_abbrev=False)
+    options.add_argument("--config", "-C", nargs="*", action="append")
+    options.add_argument("--configfile", "--configfiles", nargs="+", action="append")
+    found, others = options.parse_known_args(sys.argv[1:])
+    for option, given in vars(found).items():
+        if given and len(given) > 1:
+            raise WorkflowError(f"--{option} is given {len(given)} times; allowed: once, with all its values behind it")
+    if not found.config:
+        return {"the profile": workflow.config_settings.config_args}
+    with redirect_stderr(io.StringIO()):  # it says once more which profile it uses
+        return {"the profile": parse_args(others)[1].config or [], "--config": found.config[0]}
+
+
+def merged(source, entries):
+    """Entries `key=value` as a mapping, read as in a file: Snakemake alone makes texts of numbers inside of mappings."""
+    content = {}
+    for key, _, value in (entry.partition("=") for entry in entries):
+        try:
+            update_config(content, {key: yaml.safe_load(value)})
+        except yaml.YAMLError:
+            raise WorkflowError(
+                f"{source}: {key}: {value} is not YAML; put a text in quotes, within those of the shell"
+            )
+    return content
+
+
+ENTRIES = get_entries()
+GIVEN = {source: merged(source, entries) for source, entries in ENTRIES.items()}
+for content in GIVEN.values():
+    update_config(config, content)
+workflow.config_settings.config_args = sum(ENTRIES.values(), [])  # as jobs get them
 
 # Settings of a profile for its cluster, which are no part of the study: how to ask for GPUs, the longest job that the
 # cluster takes in minutes, and an image for `--sdm apptainer`.
@@ -33,12 +75,10 @@ MAX_MINUTES = config.pop("max_minutes", None)
 container: config.pop("container", None)
 
 
-def require_cluster():
-    """Refuse settings of a profile that no cluster has."""
-    if GPU_REQUEST != "gpu" and not GPU_REQUEST.startswith("gres"):
-        raise WorkflowError(f"gpu_request: {GPU_REQUEST!r}; allowed: gpu, gres, or gres:<type>, such as gres:a100")
-    if MAX_MINUTES is not None and not (isinstance(MAX_MINUTES, int) and MAX_MINUTES > 0):
-        raise WorkflowError(f"max_minutes: {MAX_MINUTES!r}; allowed: whole minutes above 0")
+if GPU_REQUEST != "gpu" and not str(GPU_REQUEST).startswith("gres"):
+    raise WorkflowError(f"gpu_request: {GPU_REQUEST!r}; allowed: gpu, gres, or gres:<type>, such as gres:a100")
+if MAX_MINUTES is not None and not (isinstance(MAX_MINUTES, int) and MAX_MINUTES > 0):
+    raise WorkflowError(f"max_minutes: {MAX_MINUTES!r}; allowed: whole minutes above 0")
 
 
 def load_grid():
@@ -47,7 +87,7 @@ def load_grid():
         overlays = [str(path) for path in workflow.overwrite_configfiles]  # merged last, although listed first
         ours = [str(path) for path in workflow.configfiles if str(path) not in overlays]
         files = settings.read([*ours, *overlays])
-        grid = Grid(settings.plain(settings.validate(config, files)))
+        grid = Grid(settings.plain(settings.validate(config, files | GIVEN)))
         require_writable(grid.layout.results)
         grid.check(sampled=False)
         return grid
@@ -64,7 +104,6 @@ def require_ready():
         raise WorkflowError(str(error)) from None
 
 
-require_cluster()
 # The folder of these rules; the Snakefile may lie elsewhere and include them.
 WORKFLOW = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
 GRID = load_grid()

@@ -27,7 +27,7 @@ rule readings:
     threads: 1
     resources:
         mem_mb=larger(4000),
-        runtime=60,
+        runtime=longer(60),
     params:
         needs=tracked("readings", lambda wildcards: needs.readings(GRID)),
     shell:

@@ -25,7 +25,7 @@ checkpoint readouts:
     threads: resources.reading_threads(len(GRID.readouts))
     resources:
         mem_mb=larger(8000),
-        runtime=60,
+        runtime=longer(60),
     params:
         needs=tracked("readouts", lambda wildcards: needs.readouts(GRID)),
     shell:
@@ -54,7 +54,7 @@ if GRID.readout_pairs:
         threads: resources.reading_threads(2 * len(GRID.readout_pairs))
         resources:
             mem_mb=larger(8000),
-            runtime=60,
+            runtime=longer(60),
         params:
             needs=tracked("recoveries", lambda wildcards: needs.recoveries(GRID)),
         shell:

@@ -41,8 +41,6 @@ class VllmSpec(Section):
     fuse_allreduce_rms: bool | None = None
     """With several GPUs: fuse their sum with the normalisation after it; null: vLLM decides. false where vLLM stops at
     its start with an illegal memory access."""
-    generators: bool = False
-    """Draw by vLLM's own generators, as vLLM alone does with the same seeds: the same law, other texts, slower."""
 
 
 class ShapeSpec(Section):

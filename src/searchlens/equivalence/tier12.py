@@ -92,7 +92,7 @@ def compare(grid: Grid, threads: int) -> list[Match]:
         CPU threads of the engine.
     """
     subject = Subject.of(grid, threads, engine="vllm")
-    # As vLLM alone draws with a seed, and in this process: see ``sample_with_vllm``.
+    # As vLLM alone draws with a seed, which no study can ask for, and in this process: see ``sample_with_vllm``.
     subject.job.spec["vllm"] = {**subject.job.spec["vllm"], "generators": True, "processes": 1}
     runs = [(strategy, task) for strategy in STRATEGIES for task in subject.tasks(parse(strategy.policy))]
     results = subject.search([(parse(strategy.policy), task) for strategy, task in runs])
