@@ -17,7 +17,6 @@ from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
-from searchlens.store.files import require_writable
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.exceptions import WorkflowError
@@ -47,19 +46,18 @@ def load_grid():
         overlays = [str(path) for path in workflow.overwrite_configfiles]  # merged last, although listed first
         ours = [str(path) for path in workflow.configfiles if str(path) not in overlays]
         files = settings.read([*ours, *overlays])
+        files.contents["--config"] = workflow.config_settings.config or {}
         grid = Grid(settings.plain(settings.validate(config, files)))
-        require_writable(grid.layout.results)
         grid.check()
         return grid
     except InputError as error:
-        raise WorkflowError(str(error)) from None
+        raise WorkflowError(files.named(str(error))) from None
 
 
 def require_ready():
     """Refuse a run, not a dry run, whose weights or questions are not pinned or not there."""
     try:
-        for cell in GRID.cells:
-            GRID.require_ready(*cell)
+        GRID.require_ready()
     except InputError as error:
         raise WorkflowError(str(error)) from None
 

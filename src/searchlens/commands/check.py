@@ -7,7 +7,6 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.store.files import require_writable
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -16,25 +15,27 @@ def answer(grid: Grid) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``missing``: why it is not ready to run. ``anchor``: the pair and benchmark on which BOPTR is fitted, or empty,
-        and then ``without_boptr`` says why.
+        ``missing``: why it is not ready to run; ``to_do``: what to do about that. ``anchor``: the pair and benchmark on
+        which BOPTR is fitted, or empty, and then ``without_boptr`` says why.
 
     Raises
     ------
     InputError
         The configuration names something that does not exist or does not fit, or nothing can be written.
     """
-    require_writable(grid.layout.results)
     grid.check()
     if not grid.cells:
         raise InputError(
             "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
             "name keys of pairs and benchmarks, or import samples (docs/import.md)",
         )
+    refusals = grid.refusals()
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
-        "missing": list(grid.refusals()),
+        "missing": list(refusals),
+        "to_do": list(dict.fromkeys(refusals.values())),
+        "unlike_sides": grid.unlike_sides,
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
@@ -44,8 +45,10 @@ def answer(grid: Grid) -> dict[str, Any]:
 
 def rendered(found: Mapping[str, Any]) -> str:
     """The answer as text."""
-    lines = [f"configuration is valid: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
+    state = "the study cannot run yet" if found["missing"] else "configuration is valid"
+    lines = [f"{state}: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
+    lines += found["unlike_sides"]
     lines += found["unknown_wordings"]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
     if found["without_boptr"]:

@@ -82,6 +82,12 @@ def number_at(location: Iterable[int | str]) -> str:
     return ", ".join(["an integer" if node["type"] == "integer" else "a number", *limits(node)])
 
 
+def empty_at(location: Iterable[int | str]) -> Any:
+    """The least value of the type that may stand at a place; None of some types."""
+    node = _node_at(location)
+    return {"array": [], "object": {}, "string": "x"}.get(node["type"], node.get("minimum"))
+
+
 def _node_at(location: Iterable[int | str]) -> Node:
     node = resolve(schema())
     for part in location:
