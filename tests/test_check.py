@@ -89,6 +89,8 @@ def test_all_mistakes_come_in_one_round_with_the_file_of_each(new: Path, capsys:
         ("study: 3", "study: must be a mapping"),
         ("equivalence: {policies: []}", "equivalence.policies: List should have at least 1 item"),
         ("pools: {few: greedy}\nbenchmarks: {math: {pool: few}}", "pools.few: must be a list"),
+        ("policies: {topp0.95_t0.9: 3}", "policies.topp0.95_t0.9: must be a mapping"),
+        ("pools: {16: []}", "pools: key 16 must be a string"),
         ("extensions: [no.py]\nbenchmarks: {math: {grader: mine}}", "extensions: no.py does not exist"),
     ],
 )
@@ -122,6 +124,17 @@ def test_other_commands_name_the_file_as_well(toy: Path, capsys: Captured) -> No
     (toy / "rl").rename(toy / "lr")
     assert main(["plan", "--config", "toy.yaml"]) == 2
     assert "error: toy.yaml: checkpoints.toy-rl.path: checkpoint folder rl does not exist" in capsys.readouterr().err
+
+
+def test_a_file_that_is_called_like_a_key_is_not_one(toy: Path, capsys: Captured) -> None:
+    good = '{"question": "q", "sample": 0, "text": "x", "gold": "1"}'
+    for name in ("samples.jsonl", "benchmarks.jsonl"):
+        (toy / name).write_text(f"{good}\n[1]\n")
+        sample = ["--pair", "mine", "--role", "base", "--benchmark", "own", "--policy", "greedy"]
+        assert main(["import", name, *sample, "--quiet", "--config", "toy.yaml"]) == 2
+        assert f"error: {name}:2: must be" in capsys.readouterr().err
+    (toy / "study.yaml").write_text("study: {smple: all}\n")
+    assert "\n  study.yaml: study: 'smple' is unknown" in said(capsys, "toy.yaml", "study.yaml")
 
 
 def test_a_new_study_is_not_ready_and_says_every_reason(new: Path, capsys: Captured) -> None:
@@ -228,7 +241,7 @@ def test_a_missing_library_is_answered_with_what_can_be_installed(module: str, m
     """By their names: this package is in no registry."""
     hint = extras.missing(module).hint
     assert re.fullmatch(r"pip install( '[\w-]+[<>=.,\d]*')+", hint)
-    monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
     assert extras.missing(module).hint == f"pip install -e '.[{extras.EXTRAS[module]}]' in a clone of the repository"
 
 

@@ -15,8 +15,8 @@ def answer(grid: Grid) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``missing``: why it is not ready to run; ``to_do``: what to do about that. ``anchor``: the pair and benchmark on
-        which BOPTR is fitted, or empty, and then ``without_boptr`` says why.
+        ``missing``: why it is not ready to run. ``anchor``: the pair and benchmark on which BOPTR is fitted, or empty,
+        and then ``without_boptr`` says why.
 
     Raises
     ------
@@ -29,12 +29,10 @@ def answer(grid: Grid) -> dict[str, Any]:
             "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
             "name keys of pairs and benchmarks, or import samples (docs/import.md)",
         )
-    refusals = grid.refusals()
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
-        "missing": list(refusals),
-        "to_do": list(dict.fromkeys(refusals.values())),
+        "missing": grid.refusals(),
         "unlike_sides": grid.unlike_sides,
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),

@@ -6,14 +6,13 @@ than one section. The JSON schema under ``workflow/schemas/`` and ``config/READM
 schema``); a test fails when they disagree.
 """
 
-from searchlens.config.load import DEFAULT_FILES, Files, files, load, merge, overlays, plain, read, validate
+from searchlens.config.load import DEFAULT_FILES, files, load, merge, overlays, plain, read, validate
 from searchlens.config.model import Config
 from searchlens.config.schema import schema, schema_text
 
 __all__ = [
     "DEFAULT_FILES",
     "Config",
-    "Files",
     "files",
     "load",
     "merge",

@@ -17,7 +17,7 @@ from searchlens import catalogue
 from searchlens.config import benchmarks, boptr, checkpoints, cost, equivalence, model, pairs, policies, readings, study
 from searchlens.config.base import unknown
 from searchlens.config.model import Config
-from searchlens.config.schema import empty_at, keys_at, number_at
+from searchlens.config.schema import keys_at, node_at, number_at
 from searchlens.errors import InputError
 from searchlens.project import OWN_FILE
 from searchlens.store import yaml_text
@@ -82,8 +82,8 @@ def overlays(extra: Iterable[str] = ()) -> list[str]:
 class Files:
     """The YAML files of a configuration in the order in which they are merged."""
 
-    contents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    mistakes: tuple[str, ...] = ()
+    contents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    mistakes: list[str] = field(default_factory=list)
     """Keys that a file has twice, and numbers that YAML reads as others."""
 
     @property
@@ -93,12 +93,13 @@ class Files:
 
     def named(self, text: str, key: str = "") -> str:
         """A message, each line behind the file that sets its key, by default what it begins with."""
-        return re.sub(r"(?m)^( *)(.+)", lambda line: f"{line[1]}{self._setting(key or line[2])}{line[2]}", text)
+        return re.sub(r"(?m)^( *)(.+)", lambda line: f"{line[1]}{self._setting(line[2], key)}{line[2]}", text)
 
-    def _setting(self, line: str) -> str:
-        depths = {path: _depth(line, content) for path, content in self.contents.items()}
+    def _setting(self, line: str, key: str) -> str:
+        depths = {path: _depth(key or line, content) for path, content in self.contents.items()}
         path = max(reversed(depths), key=depths.__getitem__, default="")  # of several, the one that is merged last
-        return f"{path}: " if depths.get(path) else ""
+        least = 0 if key or "." not in line.partition(": ")[0] else line.index(".")  # samples.jsonl is no key
+        return f"{path}: " if depths.get(path, 0) > least else ""
 
 
 def read(paths: Iterable[str | Path]) -> Files:
@@ -110,8 +111,7 @@ def read(paths: Iterable[str | Path]) -> Files:
         A file is missing, or is not a mapping in YAML.
     """
     mistakes: list[str] = []
-    contents = {str(path): _content(Path(path), mistakes) for path in paths}
-    return Files(contents, tuple(mistakes))
+    return Files({str(path): _content(Path(path), mistakes) for path in paths}, mistakes)
 
 
 def _content(path: Path, mistakes: list[str]) -> Mapping[str, Any]:
@@ -159,9 +159,11 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
     lines = [*files.mistakes, *(not_json or _not_json(raw))]
     lines += [files.named(_message(item), _key(item)) for item in wrong]
     found = _cross_errors(config) if config else ()
-    lines += [files.named(line) for line in found if not any(_follows(line, _key(item)) for item in wrong)]
+    lines += [files.named(line) for line in found if not any(_follows(line, item) for item in wrong)]
     if lines or config is None:
-        raise _refusal([*lines, *map(files.named, model.absent(config) if config else ())])
+        lines += map(files.named, model.absent(config) if config else ())
+        count = f"the configuration has {len(lines)} error{'s' if len(lines) > 1 else ''}:"
+        raise InputError("\n  ".join([count, *lines]), "config/README.md explains every key")
     return benchmarks.with_regimes(config)
 
 
@@ -190,7 +192,8 @@ def _take_out(left: Any, items: Iterable[ErrorDetails], *, fill: bool) -> None:
                 break
             owner, key, inner = inner, part, inner[part]
         if fill and item["type"] == "missing":
-            inner[item["loc"][-1]] = empty_at(item["loc"])
+            node = node_at(item["loc"])
+            inner[item["loc"][-1]] = {"array": [], "object": {}, "string": "x"}.get(node["type"], node.get("minimum"))
         elif owner is not None:
             wrong[id(owner), key] = owner
     for (_, key), owner in reversed(wrong.items()):
@@ -209,11 +212,11 @@ def _cross_errors(config: Config) -> Iterator[str]:
         yield from section.errors(config)
 
 
-def _follows(line: str, wrong: str) -> bool:
+def _follows(line: str, item: ErrorDetails) -> bool:
     """Whether a message is about a value that was taken out: at its place, of its name, or one that names its key."""
-    last = next(part for part in reversed(wrong[:-1].split(".")) if not part.isdigit())
+    key, last = _key(item), [part for part in item["loc"] if isinstance(part, str) and part != "[key]"][-1]
     is_named = f"'{last}' is unknown" in line if " is unknown" in line else re.search(rf"\b{re.escape(last)}\b", line)
-    return bool(is_named) or line.startswith((wrong, f"{wrong[:-1]}."))
+    return bool(is_named) or line.startswith((key, f"{key[:-2]}."))
 
 
 def plain(config: Config) -> dict[str, Any]:
@@ -260,22 +263,14 @@ def _yaml_hint(item: Any) -> str:
     return f", a text in YAML; write {written}{plain}"
 
 
-def _refusal(lines: Sequence[str]) -> InputError:
-    count = f"{len(lines)} error{'s' if len(lines) > 1 else ''}"
-    return InputError(
-        f"the configuration has {count}:\n" + "\n".join(f"  {line}" for line in lines),
-        "config/README.md explains every key",
-    )
-
-
 def _key(item: Any) -> str:
     """The key about which pydantic has an error, as a message begins with it."""
-    return ".".join(str(part) for part in item["loc"] if part != "[key]") + ":"
+    return ".".join(str(part) for part in item["loc"] if part != "[key]") + ": "
 
 
 def _depth(line: str, content: object) -> int:
     """How many characters at the beginning of a message are keys of a mapping, one below the other."""
     if not isinstance(content, Mapping):
         return 0
-    keys = [key for key in map(str, content) if line.startswith((f"{key}.", f"{key}:"))]
+    keys = [key for key in map(str, content) if line.startswith((f"{key}.", f"{key}: "))]
     return max((len(key) + _depth(line[len(key) + 1 :], content.get(key)) for key in keys), default=0)

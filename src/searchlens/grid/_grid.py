@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
 from searchlens.store.ranges import Shard, missing_ranges, shards_of, uncovered
 
-_FETCH = "run `searchlens fetch` where the hub can be reached"
+TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached; put other files there"
 
 
 class Grid(Jobs):
@@ -145,7 +145,8 @@ class Grid(Jobs):
                 check()
             except InputError as error:
                 found[error.message] = error.hint
-        _require_none(found)
+        if found:
+            raise InputError("\n".join(found), "; ".join(dict.fromkeys(filter(None, found.values()))))
 
     def _checks(self) -> Iterator[Callable[[], object]]:
         yield partial(require_writable, self.layout.results)
@@ -154,7 +155,6 @@ class Grid(Jobs):
         for benchmark in dict.fromkeys(benchmark for _, benchmark in sampled):
             yield partial(self.asked_hash, benchmark)
         for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in sampled):
-            yield partial(self.fingerprint, checkpoint)
             yield partial(self.require_whole, checkpoint)
         for cell in self.cells:
             yield partial(self.generations, *cell)
@@ -243,25 +243,22 @@ class Grid(Jobs):
         InputError
             Inputs are missing; the hint says what to run first.
         """
-        _require_none(self.refusals())
+        if found := self.refusals():
+            raise InputError("\n".join(found), TO_GET_READY)
 
-    def refusals(self) -> dict[str, str]:
-        """Why cells of the study cannot be sampled yet, each reason once, with what to do about it."""
+    def refusals(self) -> list[str]:
+        """Why cells of the study cannot be sampled yet, each reason once."""
         cells = [cell for cell in self.cells if any(any(self.missing(pool)) for pool in self.pools(*cell))]
-        reasons: dict[str, str] = {}
-        for benchmark in dict.fromkeys(benchmark for _, benchmark in cells):
-            if absent := self.absent(benchmark):
-                hints = {"not pinned": pins.PIN, "not fetched": _FETCH}
-                reasons[absent] = hints.get(absent.split(":")[0], "put the file there, or correct `path`")
+        reasons = [self.absent(benchmark) for benchmark in dict.fromkeys(benchmark for _, benchmark in cells)]
         for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in cells):
             if source := self.checkpoint_source(checkpoint):
-                pin, where = self.lock.get(source), f"checkpoints.{checkpoint}.hub"
+                where, pin = f"checkpoints.{checkpoint}.hub", self.lock.get(source)
                 if pin is None:
-                    reasons[f"{where}: {source} is not pinned in {self.lock.path}"] = pins.PIN
+                    reasons.append(f"{where}: {source} is not pinned in {self.lock.path}")
                 elif problems := pins.missing_files(source, pin):
                     some = f"{'; '.join(problems[:3])}{' and more' if len(problems) > 3 else ''}"
-                    reasons[f"{where}: {pins.snapshot(source, pin)} is not complete: {some}"] = _FETCH
-        return reasons
+                    reasons.append(f"{where}: {pins.snapshot(source, pin)} is not complete: {some}")
+        return list(filter(None, reasons))
 
     def placeholders(self) -> list[str]:
         """Inputs that are missing here; generation ids that depend on them are placeholders."""
@@ -269,12 +266,6 @@ class Grid(Jobs):
         sources = dict.fromkeys(self.checkpoint_source(checkpoint) for checkpoint, _ in cells)
         unpinned = [f"not pinned: {source}" for source in sources if source and not self.lock.get(source)]
         return unpinned + [absent for b in dict.fromkeys(b for _, b in cells) if (absent := self.absent(b))]
-
-
-def _require_none(found: Mapping[str, str]) -> None:
-    """Raise messages, each with its hint, as one error."""
-    if found:
-        raise InputError("\n".join(found), "; ".join(dict.fromkeys(filter(None, found.values()))))
 
 
 def _vouches(manifest: Path, shard: Shard) -> bool:

@@ -29,9 +29,6 @@ from searchlens.store.inputs import require_no_stream
 
 LOCK_VERSION = 1
 
-PIN = "run `searchlens pin` where the hub can be reached"
-"""What to do about a source that is not pinned."""
-
 Kind = Literal["model", "dataset"]
 
 CHECKPOINT_FILES = ("*.json", "*.safetensors")
@@ -203,7 +200,9 @@ class Lock:
     def __getitem__(self, source: Source) -> Pin:
         pin = self.get(source)
         if pin is None:
-            raise InputError(f"{source} is not pinned in {self.path}", PIN)
+            raise InputError(
+                f"{source} is not pinned in {self.path}", "run `searchlens pin` where the hub can be reached"
+            )
         return pin
 
     def with_pins(self, new: Mapping[Source, Pin]) -> Lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -43,9 +42,7 @@ def installing(extra: str) -> str:
     """The command that installs what an extra brings, by its own names, because this package is in no registry."""
     if extra == "zoo":
         return "pip install ./resources/zoo in a clone of the repository"
-    listed: list[str] = []
-    with suppress(metadata.PackageNotFoundError):
-        listed = metadata.requires("searchlens") or []
+    listed = (text for found in metadata.distributions(name="searchlens") for text in found.requires or [])
     parts = [text.replace('"', "'").split("; extra == ") for text in listed]
     names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]]
     return f"pip install {' '.join(names)}" if names else f"pip install -e '.[{extra}]' in a clone of the repository"

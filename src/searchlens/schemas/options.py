@@ -27,7 +27,6 @@ Quantity = Annotated[float, Ge(0.001), Le(1e15)]
 """Something above 0 that is counted or measured, such as parameters, tokens per second or minutes."""
 
 Tokens = Annotated[float, Ge(0.001), Le(10_000_000)]
-"""A mean number of tokens."""
 
 QInstructions = Literal["first_sample", "verdict_majority"]
 """Which votes count as equal where no answer can be extracted: used in grading, set in section ``landscape``."""

@@ -61,10 +61,7 @@ def construct(path: Path, loader: yaml.SafeLoader, node: yaml.Node | None) -> An
 
 
 def mistakes(node: yaml.Node | None, where: str = "") -> Iterator[tuple[int, str]]:
-    """Line and words of what YAML would drop or change without notice: keys that are there twice, and some numbers.
-
-    To be called before ``construct``, which writes merged keys into the nodes.
-    """
+    """Keys that are there twice and numbers that YAML changes, each with its line; to call before ``construct``."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             yield from mistakes(item, where)
