@@ -182,7 +182,7 @@ def test_completion_without_its_library_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert cli.main(["completion", "bash"]) == 2
-    assert "Hint: pip install 'searchlens[completion]'" in capsys.readouterr().err
+    assert "Hint: pip install 'shtab>=" in capsys.readouterr().err
 
 
 def test_json_has_no_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ transformers = pytest.importorskip("transformers")
 def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("vllm", "vllm.platforms"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"pip install 'searchlens\[vllm\]'"):
+    with pytest.raises(InputError, match=r"pip install 'vllm[<>=.,\d]+'"):
         VllmEngine(tmp_path, device="cpu")
 
 

@@ -13,6 +13,7 @@ import yaml
 from searchlens import config, policies
 from searchlens.cli import main
 from searchlens.config import reference
+from searchlens.config.load import Files
 from searchlens.config.schema import Node, content, resolve
 from searchlens.errors import InputError
 from searchlens.policies import components
@@ -69,7 +70,7 @@ def test_a_number_outside_its_limits_is_refused_with_file_key_and_limits(path: s
     for value in (*NONE, *outside(node)):
         mine = overlay(path, wrap(value))
         with pytest.raises(InputError) as error:
-            config.validate(config.merge(SMALLEST, mine), {"mine.yaml": mine})
+            config.validate(config.merge(SMALLEST, mine), Files({"mine.yaml": mine}))
         key = path.replace("<name>", "new").replace("[]", ".0")
         found = f"(found {float(value) if not math.isfinite(value) else value!r})"
         lines = [line for line in str(error.value).splitlines() if f"mine.yaml: {key}" in line and found in line]

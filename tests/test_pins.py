@@ -230,7 +230,7 @@ def test_an_unpinned_study_is_planned_but_not_run(hub_study: dict[str, Any], mak
     grid.check()
     (pool,) = grid.pools("toy-base", "sums")
     with pytest.raises(InputError, match=r"model org/toy@main is not pinned in .*lock\.json") as error:
-        grid.require_ready("toy-base", "sums")
+        grid.require_ready()
     assert "searchlens pin" in error.value.hint
     with pytest.raises(InputError, match="is not pinned"):
         generate(grid, "toy-base", "sums", grid.current_manifest(pool))
@@ -248,10 +248,10 @@ def test_pinning_gives_new_ids_and_needs_no_weights(
 def test_pinned_but_not_fetched_is_refused_before_anything_is_loaded(
     hub_study: dict[str, Any], make_grid: Make, lock: pins.Lock
 ) -> None:
-    make_grid(hub_study).require_ready("toy-base", "sums")
+    make_grid(hub_study).require_ready()
     (pins.snapshot(SOURCE, lock[SOURCE]) / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"is not complete: tokenizer\.json is missing") as error:
-        make_grid(hub_study).require_ready("toy-base", "sums")
+        make_grid(hub_study).require_ready()
     assert "searchlens fetch" in error.value.hint
 
 
@@ -260,7 +260,7 @@ def test_corrupted_weights_are_refused_by_the_job(hub_study: dict[str, Any], mak
     weights = pins.snapshot(SOURCE, lock[SOURCE]) / "model-00001-of-00002.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     grid = make_grid(hub_study)
-    grid.require_ready("toy-base", "sums")
+    grid.require_ready()
     (pool,) = grid.pools("toy-base", "sums")
     with pytest.raises(InputError, match=r"model-00001-of-00002\.safetensors has sha256"):
         generate(grid, "toy-base", "sums", grid.current_manifest(pool))
@@ -325,7 +325,7 @@ def test_a_dataset_is_pinned_fetched_and_checked_like_weights(command: Callable[
     assert "questions are missing here; their published numbers are assumed: quiz 40" in planned.stdout
     assert "dataset math-ai/amc23@main:default/test: " + COMMIT in command("pin", quiz=True).stdout
     unfetched = command("check", quiz=True)  # a small file came with its pin, weights did not
-    assert "not ready to run: checkpoint 'toy-base':" in unfetched.stdout
+    assert "not ready to run: config/config.yaml: checkpoints.toy-base.hub:" in unfetched.stdout
     done = command("fetch", quiz=True)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "empty/datasets--math-ai--amc23/snapshots" / COMMIT

@@ -87,10 +87,9 @@ def test_a_new_study_is_valid_and_says_what_is_missing(tmp_path: Path, capsys: p
     assert main(["init", str(folder)]) == 0
     commands = re.findall(r"searchlens (-C \S+ \w+)", capsys.readouterr().out)
     assert commands == [f"-C {folder} {command}" for command in ("check", "plan", "run")]
-    for command in commands[:2]:
-        assert main(command.split()) == 0
+    assert [main(command.split()) for command in commands[:2]] == [1, 0]
     answer = capsys.readouterr().out
-    assert "configuration is valid: 2 cells, 1 pairs x benchmarks" in answer
+    assert answer.startswith("the study cannot run yet: 2 cells, 1 pairs x benchmarks")
     assert "not ready to run: not pinned" in answer
     assert "BOPTR is fitted on mine/math500" in answer
     assert "50 generations, 50 to make" in answer
@@ -137,7 +136,9 @@ def test_a_demo_needs_the_micro_pair(
     (tmp_path / "wheel").mkdir()
     monkeypatch.setattr(project, "root", lambda: tmp_path / "wheel")
     assert main(["init", "--demo", str(tmp_path / "demo")]) == 2
-    assert "searchlens_zoo is not installed here\nHint: pip install 'searchlens[zoo]'" in capsys.readouterr().err
+    assert (
+        "searchlens_zoo is not installed here\nHint: pip install ./resources/zoo in a clone" in capsys.readouterr().err
+    )
     assert not (tmp_path / "demo").exists()
 
 
@@ -161,12 +162,12 @@ def test_a_path_of_the_study_is_relative_to_it() -> None:
 def test_a_run_without_snakemake_or_matplotlib_is_refused_before_it_samples(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module, extra in (("matplotlib", "plot"), ("snakemake", "run")):
+    for module in ("matplotlib", "snakemake"):
         monkeypatch.setattr(
             extras, "find_spec", lambda name, absent=module: None if name == absent else find_spec(name)
         )
         assert main(["-C", str(study), "run"]) == 2
-        assert f"{module} is not installed here\nHint: pip install 'searchlens[{extra}]'" in capsys.readouterr().err
+        assert re.search(f"{module} is not installed here\nHint: pip install .*'{module}[<>=]", capsys.readouterr().err)
 
 
 def test_a_command_without_its_library_names_the_extra(
@@ -176,7 +177,7 @@ def test_a_command_without_its_library_names_the_extra(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     (study / "config/own.yaml").write_text("checkpoints: {x: {hub: a/b}}\n")
     assert main(["-C", str(study), "pin"]) == 2
-    assert "Hint: pip install 'searchlens[hub]'" in capsys.readouterr().err
+    assert "Hint: pip install 'huggingface-hub>=" in capsys.readouterr().err
 
 
 def imported() -> Iterator[str]:

@@ -22,7 +22,6 @@ from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
-from searchlens.store.files import require_writable
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.cli import parse_args
@@ -87,19 +86,18 @@ def load_grid():
         overlays = [str(path) for path in workflow.overwrite_configfiles]  # merged last, although listed first
         ours = [str(path) for path in workflow.configfiles if str(path) not in overlays]
         files = settings.read([*ours, *overlays])
-        grid = Grid(settings.plain(settings.validate(config, files | GIVEN)))
-        require_writable(grid.layout.results)
+        files.contents.update(GIVEN)
+        grid = Grid(settings.plain(settings.validate(config, files)))
         grid.check(sampled=False)
         return grid
     except InputError as error:
-        raise WorkflowError(str(error)) from None
+        raise WorkflowError(files.named(str(error))) from None
 
 
 def require_ready():
     """Refuse a run, not a dry run, whose weights or questions are not pinned or not there."""
     try:
-        for cell in GRID.cells:
-            GRID.require_ready(*cell)
+        GRID.require_ready()
     except InputError as error:
         raise WorkflowError(str(error)) from None
 

@@ -14,11 +14,10 @@ from searchlens.schemas.options import (
     Confidence,
     Draws,
     Exponent,
-    Natural,
     Nonnegative,
-    Positive,
     Proportion,
     Seed,
+    Small,
 )
 
 Regime = Literal["math", "nonmath", "floor"]
@@ -144,9 +143,9 @@ class BoptrOptions:
     """Flag a cell if the longer mean length of Base and RL is at least this multiple of the shorter one."""
     consistency_criterion: Nonnegative = 2.0
     """Limit on the mean absolute difference of two sampling batches, in percentage points, set beforehand."""
-    v4_shuffles: Positive = 100
+    v4_shuffles: Small = 100
     """Number of shuffles of y in the null distribution of V4."""
-    permutations: Positive = 1000
+    permutations: Small = 1000
     """Number of Base/RL pairings in the null of mismatched pairs, the true one included."""
     draws: Draws = 10_000
     """Bootstrap draws over questions."""
@@ -154,7 +153,7 @@ class BoptrOptions:
     """Seed of everything random in BOPTR."""
     confidence: Confidence = 0.95
     """Nominal coverage of all intervals. A difference is shown over models if p is at most 1 minus this."""
-    reselect: Natural = 10_000
+    reselect: Annotated[int, Ge(0), Le(100_000)] = 10_000
     """Number of the draws in which every path is also chosen again, for intervals that include this choice and for
     errors corrected for it; 0: none."""
 

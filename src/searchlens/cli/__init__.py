@@ -83,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     collect_rarely()
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)
+    args = argparse.Namespace(named=str)
     try:
         _require_one_file_each(sys.argv[1:] if argv is None else argv)
         every = parser()
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _in_study(args):
             args.run(args)
     except InputError as error:
-        _print_error(f"error: {error}")
+        _print_error(f"error: {InputError(args.named(error.message), error.hint)}")
         return 2
     except ModuleNotFoundError as error:
         if error.name not in extras.EXTRAS:

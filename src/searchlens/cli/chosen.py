@@ -28,7 +28,9 @@ def grid_of(args: argparse.Namespace) -> Grid:
         return Grid(snapshots.read(Path(args.snapshot)))
     from searchlens import config  # the workflow's jobs have a snapshot, and need no reader of YAML files
 
-    grid = Grid(config.plain(config.load(config.files(args.config))))
+    files = config.read(config.files(args.config))
+    args.named = files.named
+    grid = Grid(config.plain(config.validate(files.merged, files)))
     overlays = config.overlays(args.config)
     if overlays and args.level < logging.WARNING and not args.is_named:
         args.is_named = True  # once for each command

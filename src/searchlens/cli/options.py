@@ -103,7 +103,7 @@ class Commands:
         if is_configured:
             _configuration_options(common, names_snapshot=self._of_stages)
         common_options(common, argparse.SUPPRESS)  # a default here would overwrite what stands before the command
-        sub.set_defaults(run=run, starts_study=False, is_named=False)
+        sub.set_defaults(run=run, starts_study=False, is_named=False, named=str)
         if not is_configured:
             sub.set_defaults(config=[], snapshot="")
         return sub

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
 from searchlens.cli.options import Commands, json_option, port, positive, put, size
-from searchlens.grid import Grid
+from searchlens.errors import JobError
+from searchlens.grid import TO_GET_READY, Grid
 from searchlens.project import OWN_FILE
 
 
@@ -34,7 +35,11 @@ def _init(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from searchlens.commands import check
 
-    put(args, check.answer(grid_of(args)), check.rendered)
+    found = check.answer(grid_of(args))
+    found["missing"] = list(map(args.named, found["missing"]))
+    put(args, found, check.rendered)
+    if found["missing"]:
+        raise JobError("the study is not ready to run", TO_GET_READY)
 
 
 def _plan(args: argparse.Namespace) -> None:

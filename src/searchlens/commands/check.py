@@ -7,7 +7,6 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.store.files import require_writable
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -24,7 +23,6 @@ def answer(grid: Grid) -> dict[str, Any]:
     InputError
         The configuration names something that does not exist or does not fit, or nothing can be written.
     """
-    require_writable(grid.layout.results)
     grid.check()
     if not grid.cells:
         raise InputError(
@@ -36,7 +34,7 @@ def answer(grid: Grid) -> dict[str, Any]:
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
         "missing": [*grid.refusals(), *refusals],
-        "notes": notes,
+        "notes": [*grid.unlike_sides, *notes],
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
@@ -55,7 +53,8 @@ def _prompts(grid: Grid) -> tuple[list[str], list[str]]:
 
 def rendered(found: Mapping[str, Any]) -> str:
     """The answer as text."""
-    lines = [f"configuration is valid: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
+    state = "the study cannot run yet" if found["missing"] else "configuration is valid"
+    lines = [f"{state}: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
     lines += [*found["unknown_wordings"], *found["notes"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]

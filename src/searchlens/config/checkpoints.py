@@ -9,7 +9,7 @@ from pydantic import Field
 
 from searchlens.benchmarks import prompts
 from searchlens.config.base import Repository, Section, Sha256, unknown
-from searchlens.schemas.options import Natural, Positive, Seed
+from searchlens.schemas.options import Natural, Positive, Seed, Small
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class VllmSpec(Section):
     """How vLLM runs a checkpoint. Nothing here changes the law of its samples."""
 
-    tensor_parallel: Positive = 1
+    tensor_parallel: Small = 1
     """Number of GPUs that share the weights; the job requests as many."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of engines that share the GPU, each in a process with its own weights: while the host of one schedules,
@@ -46,17 +46,17 @@ class VllmSpec(Section):
 class ShapeSpec(Section):
     """The shape of a dense transformer, by the names of its ``config.json``."""
 
-    num_hidden_layers: Positive
+    num_hidden_layers: Small
     """Layers."""
     hidden_size: Positive
     """Width of a layer."""
     intermediate_size: Positive
     """Width of the gated product of a layer."""
-    num_attention_heads: Positive
+    num_attention_heads: Small
     """Heads of queries."""
-    num_key_value_heads: Positive
+    num_key_value_heads: Small
     """Heads of keys and values."""
-    head_dim: Positive
+    head_dim: Small
     """Width of a head."""
     vocab_size: Positive
     """Tokens of the vocabulary."""
@@ -128,7 +128,7 @@ def errors(config: Config) -> Iterator[str]:
             yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
         if checkpoint.template not in prompts.TEMPLATES:
             yield unknown(f"{where}.template", checkpoint.template, prompts.TEMPLATES)
-        if _is_studied(config, name):
+        if is_studied(config, name):
             yield from _engine_errors(where, checkpoint)
             yield from _length_errors(config, name, checkpoint)
 
@@ -173,7 +173,8 @@ def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec) -> Ite
                 )
 
 
-def _is_studied(config: Config, checkpoint: str) -> bool:
+def is_studied(config: Config, checkpoint: str) -> bool:
+    """Whether a checkpoint is a side of a pair of the study, or repeats one."""
     pairs = [config.pairs[name] for name in config.study.pairs if name in config.pairs]
     repeats = [batch for pair in pairs for batch in pair.batches.values()]
     return any(checkpoint in (side.base, side.rl) for sides in (pairs, repeats) for side in sides)

@@ -10,7 +10,7 @@ from pydantic import Field
 from searchlens.boptr.options import Regime
 from searchlens.config.base import Section
 from searchlens.grid.roofline import GpuName
-from searchlens.schemas.options import Quantity
+from searchlens.schemas.options import Quantity, Tokens
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -49,19 +49,19 @@ class EfficiencySpec(Section):
 class CostSpec(Section):
     """What ``searchlens plan`` and ``target_minutes`` assume before anything has been sampled."""
 
-    tokens_per_sample: dict[Regime, Quantity] = {}
+    tokens_per_sample: dict[Regime, Tokens] = {}
     """Mean tokens of a sample, by regime; half of ``max_tokens`` for a regime that is not listed."""
     source: str = ""
     """Where ``tokens_per_sample`` comes from; printed with every estimate."""
     spread: Annotated[float, Field(ge=0, le=3)] = 0.6
     """Standard deviation of the logarithm of the lengths. Power sampling draws more of long texts, and long texts fill
     the memory. The default is the mean of the micro zoo, where it is 0.54 to 0.76 at temperature 1."""
-    tokens_per_thought: Quantity | None = None
+    tokens_per_thought: Tokens | None = None
     """Mean tokens of a thought, for searches over thoughts; null: half of the limit that a policy sets for one."""
     distinct_thoughts: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Probability that a further thought after the same path is a new one: near 1 for paragraphs, 0.3 for the short
     lines of the micro zoo, of which there are few."""
-    prompt_tokens: Quantity = 150
+    prompt_tokens: Tokens = 150
     """Mean tokens of a prompt, whose keys and values stay in memory."""
     gpu: GpuName | None = None
     """GPU of the jobs whose checkpoint has ``engine: vllm`` and ``device: cuda``: their speed is its limit times

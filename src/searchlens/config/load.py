@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
 from searchlens.config import benchmarks, boptr, checkpoints, cost, equivalence, model, pairs, policies, readings, study
 from searchlens.config.base import unknown
 from searchlens.config.model import Config
-from searchlens.config.schema import keys_at, number_at
+from searchlens.config.schema import keys_at, node_at, number_at
 from searchlens.errors import InputError
 from searchlens.project import OWN_FILE
 from searchlens.store import yaml_text
@@ -29,7 +30,9 @@ DEFAULT_FILES = (
     "config/boptr.yaml",
 )
 
-_CHECKED = (model, study, checkpoints, pairs, benchmarks, policies, readings, boptr, equivalence, cost)
+_CHECKED = (model, study, checkpoints, pairs, readings, boptr, cost)
+_EXTENDED = (benchmarks, policies, equivalence)
+"""Sections with cross checks; those whose graders, families and controllers may be of an extension are apart."""
 
 _MESSAGES = {
     "missing": "is missing",
@@ -61,7 +64,7 @@ def load(paths: Sequence[str | Path]) -> Config:
         A file is missing, is not a mapping in YAML or has a key twice, or the merged configuration has mistakes.
     """
     files = read(paths)
-    return validate(reduce(merge, files.values(), {}), files)
+    return validate(files.merged, files)
 
 
 def files(extra: Iterable[str] = ()) -> list[str]:
@@ -75,31 +78,54 @@ def overlays(extra: Iterable[str] = ()) -> list[str]:
     return list(dict.fromkeys([*own, *extra]))
 
 
-def read(paths: Iterable[str | Path]) -> dict[str, Mapping[str, Any]]:
-    """Content of each YAML file, by its path.
+@dataclass(frozen=True)
+class Files:
+    """The YAML files of a configuration in the order in which they are merged."""
+
+    contents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    mistakes: list[str] = field(default_factory=list)
+    """Keys that a file has twice, and numbers that YAML reads as others."""
+
+    @property
+    def merged(self) -> dict[str, Any]:
+        """The content of all files, later ones over earlier ones."""
+        return reduce(merge, self.contents.values(), {})
+
+    def named(self, text: str, key: str = "") -> str:
+        """A message, each line behind the file that sets its key, by default what it begins with."""
+        return re.sub(r"(?m)^( *)(.+)", lambda line: f"{line[1]}{self._setting(line[2], key)}{line[2]}", text)
+
+    def _setting(self, line: str, key: str) -> str:
+        depths = {path: _depth(key or line, content) for path, content in self.contents.items()}
+        path = max(reversed(depths), key=depths.__getitem__, default="")  # of several, the one that is merged last
+        least = 0 if key or "." not in line.partition(": ")[0] else line.index(".")  # samples.jsonl is no key
+        return f"{path}: " if depths.get(path, 0) > least else ""
+
+
+def read(paths: Iterable[str | Path]) -> Files:
+    """The content of YAML files.
 
     Raises
     ------
     InputError
-        A file is missing, is not a mapping in YAML or has a key twice.
+        A file is missing, or is not a mapping in YAML.
     """
-    return {str(path): _content(Path(path)) for path in paths}
+    mistakes: list[str] = []
+    return Files({str(path): _content(Path(path), mistakes) for path in paths}, mistakes)
 
 
-def _content(path: Path) -> Mapping[str, Any]:
+def _content(path: Path, mistakes: list[str]) -> Mapping[str, Any]:
     try:
         loader, node = yaml_text.compose(path)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", "run in the study's folder, or name it: -C DIR"
         ) from None
-    repeated = list(_repeated(node))  # first: constructing writes merged keys into the nodes
+    mistakes += [f"{path}, line {line}: {text}" for line, text in yaml_text.mistakes(node)]
     content = yaml_text.construct(path, loader, node)
     if not isinstance(content, Mapping):
         found = "nothing" if content is None else f"a {_KINDS.get(type(content), 'single value')}"
         raise InputError(f"{path} must be a mapping of keys, found {found}", "config/README.md explains every key")
-    if errors := [f"{path}, line {line}: {key} is already in line {first}" for key, first, line in repeated]:
-        raise _refusal(errors)
     return content
 
 
@@ -112,35 +138,85 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def validate(raw: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
+def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
     """The typed configuration; the extensions that it names are in use from then on.
 
     Parameters
     ----------
     raw : mapping
         The merged YAML files.
-    files : mapping, optional
-        The content of each of them by its path (``read``): messages then name the file that sets a wrong key.
+    files : Files, optional
+        Where it was read from (``read``).
 
     Raises
     ------
     InputError
-        Every mistake at once: unknown keys and names, wrong types, values out of range, malformed policies.
+        Every mistake at once: unknown keys and names, wrong types, values out of range, malformed policies. Of a
+        configuration with mistakes, files and folders that are not there as well.
     """
-    not_json = [f"{path}: {line}" for path, content in (files or {}).items() for line in _not_json(content)]
-    if not_json := not_json or list(_not_json(raw)):
-        raise _refusal(not_json)
-    try:  # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
-        config = Config.model_validate_json(json.dumps(raw))
-    except ValidationError as error:
-        raise _refusal([_with_file(_message(item), files or {}, _key(item)) for item in error.errors()]) from None
+    not_json = [f"{path}: {line}" for path, content in files.contents.items() for line in _not_json(content)]
+    config, wrong = _typed(raw)
+    lines = [*files.mistakes, *(not_json or _not_json(raw))]
+    lines += [files.named(_message(item), _key(item)) for item in wrong]
+    found = _cross_errors(config) if config else ()
+    lines += [files.named(line) for line in found if not any(_follows(line, item) for item in wrong)]
+    if lines or config is None:
+        lines += map(files.named, model.absent(config) if config else ())
+        count = f"the configuration has {len(lines)} error{'s' if len(lines) > 1 else ''}:"
+        raise InputError("\n  ".join([count, *lines]), "config/README.md explains every key")
+    return benchmarks.with_regimes(config)
+
+
+def _typed(raw: Mapping[str, Any]) -> tuple[Config | None, list[ErrorDetails]]:
+    """The configuration without what pydantic refuses, and what that is; None if too little is left."""
+    # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
+    left = json.loads(json.dumps(raw, default=str, skipkeys=True))
+    found: list[ErrorDetails] = []
+    for attempt in range(6):  # a value of a wrong type is taken out, is then missing, has keys that are missing, ...
+        try:
+            return Config.model_validate_json(json.dumps(left)), found
+        except ValidationError as error:
+            items = error.errors()
+        found = found or items
+        _take_out(left, items, fill=attempt < 3)
+    return None, found
+
+
+def _take_out(left: Any, items: Iterable[ErrorDetails], *, fill: bool) -> None:
+    """Take wrong values out of a configuration; fill in what is missing, or take out what it is missing of."""
+    wrong: dict[tuple[int, Any], Any] = {}
+    for item in items:
+        inner, owner, key = left, None, None
+        for part in item["loc"]:  # behind the keys may be the type that was tried
+            if not (part in inner if isinstance(inner, dict) else isinstance(inner, list) and isinstance(part, int)):
+                break
+            owner, key, inner = inner, part, inner[part]
+        if fill and item["type"] == "missing":
+            node = node_at(item["loc"])
+            inner[item["loc"][-1]] = {"array": [], "object": {}, "string": "x"}.get(node["type"], node.get("minimum"))
+        elif owner is not None:
+            wrong[id(owner), key] = owner
+    for (_, key), owner in reversed(wrong.items()):
+        del owner[key]
+
+
+def _cross_errors(config: Config) -> Iterator[str]:
+    """Mistakes for which more than one value is needed."""
+    sections: tuple[Any, ...] = _CHECKED
     try:
         catalogue.use(config.extensions)
+        sections += _EXTENDED
     except InputError as error:
-        raise InputError(_with_file(error.message, files or {}), error.hint) from None
-    if errors := [line for section in _CHECKED for line in section.errors(config)]:
-        raise _refusal(errors, files)
-    return benchmarks.with_regimes(config)
+        yield error.message
+    for section in sections:
+        yield from section.errors(config)
+
+
+def _follows(line: str, item: ErrorDetails) -> bool:
+    """Whether a message is about a value that was taken out: at its place, of its name, or one that names its key."""
+    key, last = _key(item), [part for part in item["loc"] if isinstance(part, str) and part != "[key]"][-1]
+    is_named = f"'{last}' is unknown" in line if " is unknown" in line else re.search(rf"\b{re.escape(last)}\b", line)
+    return bool(is_named) or line.startswith((key, f"{key[:-2]}."))
 
 
 def plain(config: Config) -> dict[str, Any]:
@@ -187,48 +263,14 @@ def _yaml_hint(item: Any) -> str:
     return f", a text in YAML; write {written}{plain}"
 
 
-def _refusal(errors: Iterable[str], files: Mapping[str, Mapping[str, Any]] | None = None) -> InputError:
-    lines = [_with_file(line, files or {}) for line in errors]
-    count = f"{len(lines)} error{'s' if len(lines) > 1 else ''}"
-    return InputError(
-        f"the configuration has {count}:\n" + "\n".join(f"  {line}" for line in lines),
-        "config/README.md explains every key",
-    )
-
-
 def _key(item: Any) -> str:
     """The key about which pydantic has an error, as a message begins with it."""
-    return ".".join(str(part) for part in item["loc"] if part != "[key]") + ":"
-
-
-def _with_file(line: str, files: Mapping[str, Mapping[str, Any]], key: str = "") -> str:
-    """A message behind the file that sets its key, by default what it begins with; of several, the file merged last."""
-    depths = {path: _depth(key or line, content) for path, content in files.items()}
-    path = max(reversed(depths), key=depths.__getitem__, default="")
-    return f"{path}: {line}" if depths.get(path) else line
+    return ".".join(str(part) for part in item["loc"] if part != "[key]") + ": "
 
 
 def _depth(line: str, content: object) -> int:
     """How many characters at the beginning of a message are keys of a mapping, one below the other."""
     if not isinstance(content, Mapping):
         return 0
-    keys = [key for key in map(str, content) if line.startswith((f"{key}.", f"{key}:"))]
+    keys = [key for key in map(str, content) if line.startswith((f"{key}.", f"{key}: "))]
     return max((len(key) + _depth(line[len(key) + 1 :], content.get(key)) for key in keys), default=0)
-
-
-def _repeated(node: yaml.Node | None, where: str = "") -> Iterator[tuple[str, int, int]]:
-    """Keys that a mapping has twice, with the lines of both, at every depth below a node.
-
-    YAML would drop the first of them without notice.
-    """
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _repeated(item, where)
-    elif isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            name, line = f"{where}{key.value}", key.start_mark.line + 1
-            if name in lines:
-                yield name, lines[name], line
-            lines[name] = line
-            yield from _repeated(value, f"{name}.")

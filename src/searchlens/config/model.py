@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from searchlens.boptr.options import BoptrOptions
 from searchlens.config.base import Name, Section
 from searchlens.config.benchmarks import BenchmarkSpec
-from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.checkpoints import CheckpointSpec, is_studied
 from searchlens.config.cost import CostSpec
 from searchlens.config.pairs import PairSpec
 from searchlens.config.policies import PolicySpec
@@ -15,6 +16,7 @@ from searchlens.config.study import StudySpec
 from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.health.options import HealthOptions
 from searchlens.landscape.options import LandscapeSection
+from searchlens.project import ZOO_PREFIX
 from searchlens.readings.options import ReadingsSection
 from searchlens.recovery.options import RecoverySection
 from searchlens.schemas.options import Nonnegative, Positive, Proportion, Quantity, Seed
@@ -81,6 +83,18 @@ def errors(config: Config) -> Iterator[str]:
     for where, path in _paths(config):
         if why := _no_path(path):
             yield f"{where}: {why}, found {path[:40]!r}"
+        elif where in ("results", "study.readouts") and {"{", "}"} & set(path):
+            yield f"{where}: must not have {{ or }}, which Snakemake reads as a place to fill in, found {path[:40]!r}"
+
+
+def absent(config: Config) -> Iterator[str]:
+    """Files and folders that the study needs for its samples and that are not there."""
+    names = {f"benchmarks.{name}" for name in config.study.benchmarks}
+    names |= {f"checkpoints.{name}" for name in config.checkpoints if is_studied(config, name)}
+    for where, path in _paths(config) if config.study.readouts is None else ():
+        is_needed = where.removesuffix(".path").removesuffix(".examples") in names and not path.startswith(ZOO_PREFIX)
+        if is_needed and not _no_path(path) and not Path(path).exists():
+            yield f"{where}: {path} does not exist"
 
 
 def _paths(config: Config) -> Iterator[tuple[str, str]]:

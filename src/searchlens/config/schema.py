@@ -73,16 +73,17 @@ def _plain(value: float) -> str:
 
 def keys_at(location: Iterable[int | str]) -> list[str]:
     """Keys that may stand at a place in the configuration, such as ``("benchmarks", "math")``."""
-    return list(_node_at(location)["properties"])
+    return list(node_at(location)["properties"])
 
 
 def number_at(location: Iterable[int | str]) -> str:
     """The number that may stand at a place, such as ``an integer, >= 1``."""
-    node = _node_at(location)
+    node = node_at(location)
     return ", ".join(["an integer" if node["type"] == "integer" else "a number", *limits(node)])
 
 
-def _node_at(location: Iterable[int | str]) -> Node:
+def node_at(location: Iterable[int | str]) -> Node:
+    """The schema of what may stand at a place, without references."""
     node = resolve(schema())
     for part in location:
         node = resolve(node["properties"][part] if "properties" in node else content(node) or {})

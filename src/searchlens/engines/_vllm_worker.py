@@ -39,6 +39,7 @@ from vllm.v1.sample.sampler import Sampler
 from searchlens.engines import sampler
 from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, NOT_GIVEN, WORKER_ROW
 from searchlens.errors import InputError
+from searchlens.project import extras
 from searchlens.seeds import uniform
 
 _GREEDY = 1e-5  # vLLM draws greedily at temperatures below
@@ -125,7 +126,7 @@ def _require_hooks(runner: Any) -> None:
         except AttributeError:
             raise InputError(
                 f"vLLM's model runner {type(runner).__name__} has no {name}, by which log-probabilities are recorded",
-                "install a version of vLLM that this searchlens knows: pip install 'searchlens[vllm]'",
+                f"install a version of vLLM that this searchlens knows: {extras.installing('vllm')}",
             ) from None
 
 

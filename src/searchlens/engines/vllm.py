@@ -40,6 +40,7 @@ from searchlens.engines._vllm_request import (
 from searchlens.engines._vllm_start import require_right_numbers
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError
 from searchlens.errors import InputError
+from searchlens.project import extras
 from searchlens.store.adapters import Adapter
 from searchlens.store.checkpoints import require_whole
 
@@ -461,9 +462,7 @@ def _prepare(device: str, threads: int | None) -> bool:
     try:
         from vllm.platforms import current_platform
     except ImportError as error:
-        raise InputError(
-            f"The vllm engine cannot be used: {error}", "Install it with: pip install 'searchlens[vllm]'"
-        ) from error
+        raise InputError(f"The vllm engine cannot be used: {error}", extras.installing("vllm")) from error
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise InputError(f"Device {device!r} is not known; allowed are 'cpu' and 'cuda'")
@@ -603,7 +602,7 @@ def _start_error(path: str, error: Exception) -> Exception:
     if isinstance(error, ImportError):
         return InputError(
             f"{_versions()} has not all that the engine needs ({text})",
-            "install a version of vLLM that this searchlens knows: pip install 'searchlens[vllm]'",
+            f"install a version of vLLM that this searchlens knows: {extras.installing('vllm')}",
         )
     if _has_any(text, _WEIGHT_MESSAGES):
         return InputError(

@@ -21,6 +21,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.grading import punkt
+from searchlens.project import extras
 
 NUMBER = 25
 """Number of checkers in the official registry."""
@@ -43,7 +44,7 @@ def registry() -> Mapping[str, Any]:
     if missing:
         raise InputError(
             f"IFEval needs {', '.join(missing)}",
-            "run `pip install searchlens[ifeval]`, then `pip install --no-deps lm-eval==0.4.13`",
+            f"{extras.installing('ifeval')}, then pip install --no-deps lm-eval==0.4.13",
         )
     punkt.check()  # before the import, in which the checkers would try to download it
     with packages_replaced():

@@ -10,7 +10,7 @@
 Standard library only (and modules that import nothing else), because the Snakefile imports this several times per job.
 """
 
-from searchlens.grid._grid import Grid
+from searchlens.grid._grid import TO_GET_READY, Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT, Inputs
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool, Traced
@@ -21,6 +21,7 @@ __all__ = [
     "GENERATION_VERSION",
     "ROLES",
     "SOURCES",
+    "TO_GET_READY",
     "Generation",
     "Grid",
     "Import",

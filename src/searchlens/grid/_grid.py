@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from searchlens import project
@@ -13,12 +14,12 @@ from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, JobPool
 from searchlens.store import judges, manifests
-from searchlens.store.files import read_json
+from searchlens.store.files import read_json, require_writable
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
 from searchlens.store.ranges import Shard, missing_ranges, shards_of, uncovered
 
-_FETCH = "run `searchlens fetch` where the hub can be reached"
+TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached; put other files there"
 
 
 class Grid(Jobs):
@@ -138,22 +139,33 @@ class Grid(Jobs):
         Raises
         ------
         InputError
-            Something is missing or does not match.
+            Everything that is missing or does not match; or nothing can be written.
         """
-        for checkpoint, benchmark in self.cells:
-            self.generations(checkpoint, benchmark)
-            if self.source(checkpoint, benchmark) == "recorded":
-                self._check_recorded(checkpoint, benchmark)
-        drawn = [cell[0] for cell in self.cells if self.source(*cell) == "sampled"]
-        for checkpoint in dict.fromkeys(drawn):
-            self.require_whole(checkpoint, sampled=sampled)
-        self._check_readouts_folder()
+        found: dict[str, str] = {}
+        for check in self._checks(sampled):
+            try:
+                check()
+            except InputError as error:
+                found[error.message] = error.hint
+        if found:
+            raise InputError("\n".join(found), "; ".join(dict.fromkeys(filter(None, found.values()))))
+
+    def _checks(self, sampled: bool) -> Iterator[Callable[[], object]]:
+        yield partial(require_writable, self.layout.results)
+        yield self._check_readouts_folder
+        drawn = [cell for cell in self.cells if self.source(*cell) == "sampled"]
+        for benchmark in dict.fromkeys(benchmark for _, benchmark in drawn):
+            yield partial(self.asked_hash, benchmark)
+        for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in drawn):
+            yield partial(self.require_whole, checkpoint, sampled=sampled)
+        for cell in self.cells:
+            yield partial(self.generations, *cell)
+            if self.source(*cell) == "recorded":
+                yield partial(self._check_recorded, *cell)
+        by_source = {"imported": self._check_imported, "sampled": self._check_default}
         for pair, benchmark in self.pair_cells:
-            source = self.source(self.pairs[pair]["rl"], benchmark)
-            if source == "imported":
-                self._check_imported(pair, benchmark)
-            elif source == "sampled":
-                self._check_default(pair, benchmark)
+            if check := by_source.get(self.source(self.pairs[pair]["rl"], benchmark)):
+                yield partial(check, pair, benchmark)
 
     def _check_readouts_folder(self) -> None:
         name = self.config["study"]["readouts"]
@@ -223,40 +235,32 @@ class Grid(Jobs):
                 what = _DRAWN_FROM.get(key, key)
                 raise InputError(f"compact readouts {path} were made with other {what} than the configured ones", hint)
 
-    def require_ready(self, checkpoint: str, benchmark: str) -> None:
-        """Check that the questions and weights of a cell are pinned and present, if it has samples to draw.
+    def require_ready(self) -> None:
+        """Check that questions and weights of all cells that have samples to draw are pinned and present.
 
         Only sizes of weights are compared here; ``checked_folder`` compares their bytes before they are loaded.
 
         Raises
         ------
         InputError
-            An input is missing; the hint says what to run first.
+            Inputs are missing; the hint says what to run first.
         """
-        if not any(any(self.missing(pool)) for pool in self.pools(checkpoint, benchmark)):
-            return
-        if absent := self.absent(benchmark):
-            hints = {"not pinned": "run `searchlens pin` where the hub can be reached", "not fetched": _FETCH}
-            raise InputError(absent, hints.get(absent.split(":")[0], "put the file there, or correct `path`"))
-        source = self.checkpoint_source(checkpoint)
-        if source is None:
-            return
-        if problems := pins.missing_files(source, self.lock[source]):
-            raise InputError(
-                f"checkpoint {checkpoint!r}: {pins.snapshot(source, self.lock[source])} is not complete:"
-                f" {'; '.join(problems[:3])}{' and more' if len(problems) > 3 else ''}",
-                _FETCH,
-            )
+        if found := self.refusals():
+            raise InputError("\n".join(found), TO_GET_READY)
 
     def refusals(self) -> list[str]:
-        """Why cells of the study cannot be sampled yet (``require_ready``), each reason once."""
-        reasons: dict[str, None] = {}
-        for cell in self.cells:
-            try:
-                self.require_ready(*cell)
-            except InputError as error:
-                reasons[error.message] = None
-        return list(reasons)
+        """Why cells of the study cannot be sampled yet, each reason once."""
+        cells = [cell for cell in self.cells if any(any(self.missing(pool)) for pool in self.pools(*cell))]
+        reasons = [self.absent(benchmark) for benchmark in dict.fromkeys(benchmark for _, benchmark in cells)]
+        for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in cells):
+            if source := self.checkpoint_source(checkpoint):
+                where, pin = f"checkpoints.{checkpoint}.hub", self.lock.get(source)
+                if pin is None:
+                    reasons.append(f"{where}: {source} is not pinned in {self.lock.path}")
+                elif problems := pins.missing_files(source, pin):
+                    some = f"{'; '.join(problems[:3])}{' and more' if len(problems) > 3 else ''}"
+                    reasons.append(f"{where}: {pins.snapshot(source, pin)} is not complete: {some}")
+        return list(filter(None, reasons))
 
     def placeholders(self) -> list[str]:
         """Inputs that are missing here; generation ids that depend on them are placeholders."""

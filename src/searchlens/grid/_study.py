@@ -138,6 +138,19 @@ class StudyGrid:
         """Whether the terms of a benchmark forbid to show its rows."""
         return bool(self.terms(benchmark))
 
+    @property
+    def unlike_sides(self) -> list[str]:
+        """A sentence for each configured pair whose sides differ in more than their weights."""
+        keys = ("engine", "dtype", "quantization", "kv_cache_dtype", "template", "examples")
+        notices = []
+        for pair in self.config["study"]["pairs"]:
+            base, rl = (self.config["checkpoints"][self.pairs[pair][role]] for role in ROLES)
+            unlike = [key for key in keys if base.get(key) != rl.get(key)]  # a snapshot may be older than a key
+            has = [", ".join(f"{key} {str(side[key]).lower()}" for key in unlike) for side in (base, rl)]
+            if unlike:
+                notices.append(f"pair {pair}: Base has {has[0]}; RL has {has[1]}; part of a difference may be theirs")
+        return notices
+
     # ---- where samples come from
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from importlib.util import find_spec
 
 from searchlens.errors import InputError
@@ -34,7 +35,17 @@ EXTRAS = {
 
 def missing(module: str) -> InputError:
     """The error for a module of ``EXTRAS`` that is not installed, with the command that installs it."""
-    return InputError(f"{module} is not installed here", f"pip install 'searchlens[{EXTRAS[module]}]'")
+    return InputError(f"{module} is not installed here", installing(EXTRAS[module]))
+
+
+def installing(extra: str) -> str:
+    """The command that installs what an extra brings, by its own names, because this package is in no registry."""
+    if extra == "zoo":
+        return "pip install ./resources/zoo in a clone of the repository"
+    listed = (text for found in metadata.distributions(name="searchlens") for text in found.requires or [])
+    parts = [text.replace('"', "'").split("; extra == ") for text in listed]
+    names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]]
+    return f"pip install {' '.join(names)}" if names else f"pip install -e '.[{extra}]' in a clone of the repository"
 
 
 def require(*modules: str) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
 
-from searchlens.schemas.options import STRICT, Draws, Positive
+from searchlens.schemas.options import STRICT, Draws, Positive, Small
 
 BEST, ANY = "best", "any"
 """In place of a policy in frames: the one of Base that solves most at each number of samples; whichever fits."""
 
 Threshold = Annotated[float, Gt(0), Le(1)]
-Several = Annotated[int, Ge(2), Le(1_000_000_000)]
+Several = Annotated[int, Ge(2), Le(10_000_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class ReadingsSection:
     """Numbers of samples k at which pass@k of guessing alone is read, and on open answers luck."""
     corrected_k: tuple[Positive, ...] = (1, 4)
     """Numbers of samples k of pass@k corrected for guessing; its noise grows like 1 / (1 - g)^k."""
-    extrapolation_trials: Positive = 20
+    extrapolation_trials: Small = 20
     """Trials, of each side of a pair on a benchmark, in which a quarter of the samples predicts pass@k of them all."""
 
 

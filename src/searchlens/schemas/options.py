@@ -13,16 +13,20 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-Positive = Annotated[int, Ge(1), Le(1_000_000_000)]
-Natural = Annotated[int, Ge(0), Le(1_000_000_000)]
+Positive = Annotated[int, Ge(1), Le(10_000_000)]
+Natural = Annotated[int, Ge(0), Le(10_000_000)]
+Small = Annotated[int, Ge(1), Le(10_000)]
+"""Such as layers, GPUs, or repetitions of which each takes time."""
 Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
-Draws = Annotated[int, Ge(100), Le(1_000_000)]
+Draws = Annotated[int, Ge(100), Le(100_000)]
 Proportion = Annotated[float, Ge(0), Le(1)]
 Confidence = Annotated[float, Gt(0), Lt(1)]
 Nonnegative = Annotated[float, Ge(0), Le(1e6)]
 Exponent = Annotated[float, Ge(0), Le(10)]
 Quantity = Annotated[float, Ge(0.001), Le(1e15)]
 """Something above 0 that is counted or measured, such as parameters, tokens per second or minutes."""
+
+Tokens = Annotated[float, Ge(0.001), Le(10_000_000)]
 
 QInstructions = Literal["first_sample", "verdict_majority"]
 """Which votes count as equal where no answer can be extracted: used in grading, set in section ``landscape``."""

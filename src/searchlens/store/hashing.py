@@ -44,9 +44,7 @@ def weight_files(folder: Path) -> list[Path]:
         The folder, one of ``config.json``, ``tokenizer.json``, ``*.safetensors``, or a part of the weights is missing.
     """
     if not folder.is_dir():
-        raise InputError(
-            f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml"
-        )
+        raise InputError(f"checkpoint folder {folder} does not exist", "correct the path, or put the folder there")
     paths: list[Path] = []
     for pattern in WEIGHT_FILES:
         matches = sorted(folder.glob(pattern))

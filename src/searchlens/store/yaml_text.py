@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from searchlens.store.inputs import not_utf8, require_no_stream
 
 _LONGEST, _MOST_NODES = 2_000_000, 200_000
 """Most characters of a file, and values in it when its aliases are written out: more of them take minutes to read."""
+
+_CHANGED = re.compile(r"[-+]?0[0-7_]+|.*:.*")
+"""Numbers of YAML 1.1 that do not mean what is written: 020 is octal, 1:30 is to the base of sixty."""
 
 
 def compose(path: Path) -> tuple[yaml.SafeLoader, yaml.Node | None]:
@@ -53,6 +58,25 @@ def construct(path: Path, loader: yaml.SafeLoader, node: yaml.Node | None) -> An
         return loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path} is not YAML: {error}") from None
+
+
+def mistakes(node: yaml.Node | None, where: str = "") -> Iterator[tuple[int, str]]:
+    """Keys that are there twice and numbers that YAML changes, each with its line; to call before ``construct``."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from mistakes(item, where)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = f"{where}{key.value}", key.start_mark.line + 1
+            if name in lines:
+                yield line, f"{name} is already in line {lines[name]}"
+            lines[name] = line
+            yield from mistakes(key)
+            yield from mistakes(value, f"{name}.")
+    elif isinstance(node, yaml.ScalarNode) and node.tag.endswith((":int", ":float")) and _CHANGED.fullmatch(node.value):
+        meant = yaml.safe_load(node.value)
+        yield node.start_mark.line + 1, f"{node.value} is read as {meant}; write a plain number, or a text in quotes"
 
 
 def read(path: Path) -> Any:
