@@ -28,12 +28,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the sdist has no cohort")
 
 
-def write_checkpoint(folder: Path, content: str) -> None:
+def write_checkpoint(folder: Path, content: str, **settings: int) -> None:
     """Files in the layout of a checkpoint; enough for planning, not for sampling."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({**fuzzing.SETTINGS, "about": content}))
+    described = {**fuzzing.SETTINGS, "about": content, **settings}
+    (folder / "config.json").write_text(json.dumps(described))
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"about": content}}))
-    (folder / "model.safetensors").write_bytes(fuzzing.safetensors(number=content.encode().ljust(4)[:4]))
+    ends = {name: [described["vocab_size"], 8] for name in ("model.embed_tokens.weight", "lm_head.weight")}
+    weights = fuzzing.safetensors({**fuzzing.TENSORS, **ends}, content.encode().ljust(4)[:4])
+    (folder / "model.safetensors").write_bytes(weights)
 
 
 def write_questions(path: Path, count: int) -> None:
