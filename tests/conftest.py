@@ -28,12 +28,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the sdist has no cohort")
 
 
-def write_checkpoint(folder: Path, content: str) -> None:
+def write_checkpoint(folder: Path, content: str, **settings: int) -> None:
     """Files in the layout of a checkpoint; enough for planning, not for sampling."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({**fuzzing.SETTINGS, "about": content}))
-    (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(["</s>", "<pad>", "?", content, *"abcdefghijkl"])))
-    (folder / "model.safetensors").write_bytes(fuzzing.safetensors(number=content.encode().ljust(4)[:4]))
+    described = {**fuzzing.SETTINGS, "about": content, **settings}
+    (folder / "config.json").write_text(json.dumps(described))
+    words = ["</s>", "<pad>", "?", content, *(f"w{i}" for i in range(4, described["vocab_size"]))]
+    (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(words)))
+    ends = {name: [described["vocab_size"], 8] for name in ("model.embed_tokens.weight", "lm_head.weight")}
+    weights = fuzzing.safetensors({**fuzzing.TENSORS, **ends}, content.encode().ljust(4)[:4])
+    (folder / "model.safetensors").write_bytes(weights)
 
 
 def word_tokenizer(words: Sequence[str], special: int = 2) -> dict[str, Any]:

@@ -46,9 +46,7 @@ def letters(folder: Path, begin: bool = True) -> Path:
     tokenizer.add_special_tokens(["<eos>", "<bos>"])
     if begin:
         tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", BOS)])
-    write_checkpoint(folder, "letters")
-    config = {"model_type": "llama", "vocab_size": len(signs), "eos_token_id": 1, "bos_token_id": BOS}
-    (folder / "config.json").write_text(json.dumps(config))
+    write_checkpoint(folder, "letters", vocab_size=len(signs), eos_token_id=1, bos_token_id=BOS)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
