@@ -62,23 +62,26 @@ def delete(paths: list[Path]) -> None:
 
 
 def _unused_generations(grid: Grid) -> list[Path]:
-    """Folders of the cells of the study that it does not use, and imported samples that no record names."""
-    used = {grid.folder(item.checkpoint, item.benchmark, item.id) for item in grid.every_import}
-    cells = set(grid.cells)
-    for cell in cells:
-        used |= {grid.folder(*cell, generation.id) for generation in grid.streams(*cell)}
+    """Folders of the cells of the study that no cell uses, and imported samples that no record names."""
+    cells, used = set(grid.cells), _used(grid) | {item.id for item in grid.every_import}
     folders = grid.layout.every(grid.layout.generation("*", "*", "*"))
     return [
-        folder for folder in folders if folder not in used and (folder.parts[-3:-1] in cells or _was_imported(folder))
+        folder
+        for folder in folders
+        if folder.name not in used and (folder.parts[-3:-1] in cells or _was_imported(folder))
     ]
 
 
+def _used(grid: Grid) -> set[str]:
+    """Ids of the streams of all cells: one that had another name takes its samples from there."""
+    return {generation.id for cell in grid.cells for generation in grid.streams(*cell)}
+
+
 def _unused_traces(grid: Grid) -> list[Path]:
-    """Folders of records of searches in the cells of the study that it does not use."""
-    cells = set(grid.cells)
-    used = {grid.layout.traces(*cell, generation.id) for cell in cells for generation in grid.streams(*cell)}
+    """Folders of records of searches in the cells of the study that no cell uses."""
+    cells, used = set(grid.cells), _used(grid)
     folders = grid.layout.every(grid.layout.traces("*", "*", "*"))
-    return [folder for folder in folders if folder not in used and folder.parts[-3:-1] in cells]
+    return [folder for folder in folders if folder.name not in used and folder.parts[-3:-1] in cells]
 
 
 def _was_imported(folder: Path) -> bool:

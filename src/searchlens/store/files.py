@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from pathlib import Path
 from stat import S_IMODE
 from typing import Any
@@ -255,6 +256,24 @@ def move(source: Path, target: Path) -> bool:
         for folder in (target.parent, source.parent):
             _sync_folder(folder)
     return True
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, unless that exists: a copy if it is on another disk, or of another user.
+
+    Raises
+    ------
+    InputError
+        As of ``publish``.
+    """
+    make_folder(target.parent)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        publish(target, partial(shutil.copy2, source))
+    _sync_folder(target.parent)
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -507,6 +507,17 @@ def _note_time(shard: Shard, time_now: int) -> None:
         files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
 
 
+def take_over(layout: Layout, found: Iterable[Shard], folder: Path) -> None:
+    """Give the folder of a generation those shards that lie in others, with the records of their searches."""
+    for shard in (each for each in found if each.path.parent != folder):
+        log.info("%s has the samples of %s", folder, shard.path)
+        path = folder / shard.path.name
+        for source, target in ((shard.path, path), (layout.trace_of(shard.path), layout.trace_of(path))):
+            for suffix in (".json", ".parquet"):  # a shard that lost its sidecar gets one that knows no costs
+                if source.with_suffix(suffix).exists():
+                    files.link(source.with_suffix(suffix), target.with_suffix(suffix))
+
+
 # ---- what was damaged
 
 
