@@ -17,7 +17,7 @@ from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
-from searchlens.store.files import require_writable
+from searchlens.store.files import aside, require_writable
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.exceptions import WorkflowError

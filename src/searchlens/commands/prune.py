@@ -63,18 +63,15 @@ def delete(paths: list[Path]) -> None:
 
 def _unused_generations(grid: Grid) -> list[Path]:
     """Folders of the cells of the study that no cell uses, and imported samples that no record names."""
-    cells, used = set(grid.cells), _used(grid) | {item.id for item in grid.every_import}
+    cells, used = set(grid.cells), _used(grid)
     folders = grid.layout.every(grid.layout.generation("*", "*", "*"))
-    return [
-        folder
-        for folder in folders
-        if folder.name not in used and (folder.parts[-3:-1] in cells or _was_imported(folder))
-    ]
+    unused = (folder for folder in folders if folder.name not in used)
+    return [folder for folder in unused if folder.parts[-3:-1] in cells or _was_imported(folder)]
 
 
 def _used(grid: Grid) -> set[str]:
-    """Ids of the streams of all cells: one that had another name takes its samples from there."""
-    return {generation.id for cell in grid.cells for generation in grid.streams(*cell)}
+    """Ids of all streams and imports: a cell that had another name takes its samples from there."""
+    return {g.id for cell in grid.cells for g in grid.streams(*cell)} | {item.id for item in grid.every_import}
 
 
 def _unused_traces(grid: Grid) -> list[Path]:

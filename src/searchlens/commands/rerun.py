@@ -19,5 +19,5 @@ def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | No
         The new paths of their files.
     """
     generations = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
-    shards = [shard for g in generations for folder in grid.folders.get(g.id, ()) for shard in shards_of(folder)]
+    shards = [shard for g in generations for folder in grid.folders[g.id] for shard in shards_of(folder)]
     return shards, set_aside(grid.layout, shards)

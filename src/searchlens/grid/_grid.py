@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -58,16 +59,16 @@ class Grid(Jobs):
         own = self.folder(checkpoint, benchmark, generation.id)
         shards = shards_of(own)
         if uncovered(shards, generation.samples, generation.start):
-            others = (folder for folder in self.folders.get(generation.id, ()) if folder != own)
-            shards += [shard for folder in others for shard in shards_of(folder) if shard.present]
+            others = (folder for folder in self.folders[generation.id] if folder != own)
+            shards += (shard for folder in others for shard in shards_of(folder) if shard.present)
         return sorted(shards, key=lambda shard: (shard.start, shard.stop))
 
     @cached_property
-    def folders(self) -> dict[str, list[Path]]:
+    def folders(self) -> Mapping[str, list[Path]]:
         """Every folder of samples by the id of its stream: several if a checkpoint or benchmark had several names."""
-        found: dict[str, list[Path]] = {}
+        found = defaultdict[str, list[Path]](list)
         for folder in self.layout.every(self.layout.generation("*", "*", "*")):
-            found.setdefault(folder.name, []).append(folder)
+            found[folder.name].append(folder)
         return found
 
     def minutes(self, pool: JobPool) -> float | None:

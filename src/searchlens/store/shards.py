@@ -7,11 +7,9 @@ content, so sampling again on the same kind of machine gives the same bytes.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -537,7 +535,7 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
         trace, looked_at = layout.trace_of(shard.path), _file_number(shard.path)
         if claimed := _claimed(layout, shard):
             samples = [shard.path] if looked_at == _file_number(shard.path) else []  # not what was made again meanwhile
-            moved += [claimed, *files_aside(layout, [*samples, trace.with_suffix(".json"), trace])]
+            moved += [claimed, *files.aside(layout, [*samples, trace.with_suffix(".json"), trace])]
     return moved
 
 
@@ -547,28 +545,11 @@ def _claimed(layout: Layout, shard: Shard) -> Path | None:
     now = shard_at(sidecar)
     if now is None or now.sidecar != shard.sidecar:
         return None
-    for path in files_aside(layout, [sidecar]):
+    for path in files.aside(layout, [sidecar]):
         if not shard.sidecar or json.loads(path.read_bytes()) == shard.sidecar:
             return path
         files.move(path, sidecar)
     return None
-
-
-def files_aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
-    """Move those of some files that exist into ``aside/<time>/``; returns their new paths."""
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    moved = []
-    for path in paths:
-        target = _unused(layout.aside(stamp, path))
-        if path.exists() and files.move(path, target):
-            moved.append(target)
-    return moved
-
-
-def _unused(path: Path) -> Path:
-    """A path, with a number behind it where one of its name was set aside within the same second."""
-    numbered = (path.with_name(f"{path.name}.{count}") for count in itertools.count(2))
-    return next(one for one in itertools.chain([path], numbered) if not one.exists())
 
 
 def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]]) -> list[Path]:
@@ -591,7 +572,7 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
     """
     there = shards_of(folder)
     torn = [path for shard in there if shard.flaw and not shard.sidecar and (path := _still_torn(shard))]
-    moved = files_aside(layout, torn)
+    moved = files.aside(layout, torn)
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
     for path in sorted(folder.glob("*.parquet")):
         samples = parse_shard(path)
@@ -599,7 +580,7 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
             continue
         looked_at = _file_number(path)
         if not _adopted(path, samples, vouched.get(path.name, ())) and looked_at == _file_number(path):
-            moved += files_aside(layout, [path])
+            moved += files.aside(layout, [path])
     return moved
 
 
