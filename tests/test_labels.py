@@ -16,7 +16,7 @@ from searchlens.commands.plan import answer
 from searchlens.commands.prune import unused
 from searchlens.commands.rerun import set_cell_aside
 from searchlens.generate import generate
-from searchlens.grid import Grid
+from searchlens.grid import Grid, needs
 from searchlens.store import snapshots
 from searchlens.store.layout import Layout
 from test_generate import CELL, RUNS, Make, Scripted, Start, sidecars, start, study
@@ -170,3 +170,20 @@ def test_the_store_is_listed_once_and_only_if_something_is_missing(
         look(make_grid(raw))
         counts.append(sum(listed))
     assert counts == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [(("benchmarks", "sums", "title"), "Sums of our own"), (("health",), {"answered": 0.3})],
+)
+def test_words_make_words_again(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
+    """A title or a limit of the health check decides no number, so nothing with numbers is made again."""
+    raw["benchmarks"]["sums"] |= {"regime": "math", "role": "fitted"}
+    before = make_grid(json.loads(json.dumps(raw)))
+    section = raw
+    for key in where[:-1]:
+        section = section[key]
+    section[where[-1]] = value
+    after = make_grid(raw)
+    assert needs.boptr(before) == needs.boptr(after) and needs.readings(before) == needs.readings(after)
+    assert needs.transfer(before) != needs.transfer(after) and needs.tables(before) != needs.tables(after)

@@ -6,6 +6,7 @@ from pathlib import Path
 from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
+    BOPTR_WORDS,
     LANDSCAPE_FRAMES,
     LIKELIHOOD_FRAMES,
     PACKAGE,
@@ -188,4 +189,4 @@ def larger(megabytes):
 
 def shown(paths):
     """The figures and tables that the page shows: one form of each."""
-    return [path for path in paths if not path.endswith((".csv", ".json", ".md", ".pdf", ".png", ".tex"))]
+    return [path for path in paths if not path.endswith((".csv", ".json", ".md", ".parquet", ".pdf", ".png", ".tex"))]
