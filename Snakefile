@@ -85,6 +85,8 @@ onstart:
         print(f"{notice}.")
     if GRID.without_boptr:
         print(f"BOPTR is left out: {GRID.without_boptr}.")
+    if moved := aside(OUT, left_out()):
+        print(f"Results of an earlier run, which this study leaves out, are now in {OUT.results}/aside: {len(moved)} paths.")
 
 
 onerror:

@@ -53,4 +53,4 @@ def prefill(grid: Grid, pair: str, benchmark: str) -> pl.DataFrame:
 
 
 def cohort_plan(grid: Grid) -> CohortPlan:
-    return cohort_of(needs.boptr(grid))
+    return cohort_of(needs.transfer(grid))

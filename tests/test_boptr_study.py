@@ -20,9 +20,10 @@ from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
 from searchlens.boptr.means import ERRORS
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
-from searchlens.boptr.study import blocks, held_out_criterion, percell, study
-from searchlens.catalogue import BOPTR_FRAMES
+from searchlens.boptr.study import blocks, held_out_criterion, percell, study, words
+from searchlens.catalogue import BOPTR_FRAMES, BOPTR_WORDS
 from searchlens.errors import InputError
+from searchlens.health.options import HealthOptions
 from searchlens.policies import parse
 from searchlens.policies.kinds import is_search
 from searchlens.simulate import Design, fitted_design, paper_design, simulate, small_design
@@ -431,3 +432,17 @@ def test_blocks_name_models_and_benchmarks_by_their_part() -> None:
         "Held out": "amc",
         "Descriptive": "—",
     }
+
+
+def test_frames_with_numbers_do_not_depend_on_words(alone: Frames) -> None:
+    """What ``transfer`` writes is left out; titles and limits of the health check are in it."""
+    small = small_design()
+    cohort = simulate(replace(small, models={ANCHOR: small.models[ANCHOR]}), 7)
+    titled = {name: replace(spec, title=f"Title of {name}") for name, spec in cohort.plan.benchmarks.items()}
+    other = study(replace(cohort, plan=replace(cohort.plan, benchmarks=titled)), replace(OPTIONS, mu_without=()))
+    assert {name for name in alone if not alone[name].equals(other[name])} == {"blocks"} < set(BOPTR_WORDS)
+    assert words(cohort, OPTIONS, alone)["protocol_flags"].equals(alone["protocol_flags"])
+    strict = words(cohort, OPTIONS, alone, HealthOptions(answered=1.0))["protocol_flags"]
+    assert set(strict.filter(flag="extraction")["severity"]) != set(
+        alone["protocol_flags"].filter(flag="extraction")["severity"]
+    )

@@ -22,7 +22,7 @@ from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.generate._job import Job
 from searchlens.grid import Grid
-from searchlens.store import shards
+from searchlens.store import files, shards
 from searchlens.store.frames import UNREADABLE, read_frame, read_unvouched, write_frame
 from searchlens.store.layout import Layout, shard_name
 from searchlens.store.ranges import shards_of
@@ -194,7 +194,7 @@ def test_any_number_of_files_can_be_set_aside_within_a_second(tmp_path: Path) ->
     moved = set()
     for content in range(300):
         path.write_text(str(content))
-        moved.update(shards.files_aside(layout, [path]))
+        moved.update(files.aside(layout, [path]))
     assert {file.read_text() for file in moved} == {str(content) for content in range(300)}
 
 

@@ -200,6 +200,28 @@ def test_a_study_without_boptr_says_why(folder: Folder) -> None:
     assert why in done.stderr
 
 
+def test_what_an_earlier_run_made_and_the_study_leaves_out_is_set_aside(folder: Folder) -> None:
+    """It would be shown as if it were current. Files of others stay where they are."""
+    results, stale = folder.path / "results", {}
+    names = ("boptr/errors.parquet", "figures/boptr/horizontal.svg", "tables/horizontal.csv", "tables/udf_local.html")
+    mine = results / "tables/mine.csv"
+    for path in (*(results / name for name in names), mine):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"earlier,{path.stem}")
+        stale[path.relative_to(results)] = path.read_text()
+    (results / "report.html").unlink()
+    done = folder.snakemake()
+    assert "leaves out, are now in results/aside: 4 paths" in done.stdout + done.stderr
+    assert mine.exists() and not any((results / name).exists() for name in names)
+    (aside,) = (results / "aside").iterdir()
+    assert {path.relative_to(aside): path.read_text() for path in aside.rglob("*.*")} == {
+        path: text for path, text in stale.items() if path.stem != "mine"
+    }
+    mine.unlink()
+    shutil.rmtree(results / "aside")
+    assert folder.planned() == {}
+
+
 def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> None:
     folder.config["benchmarks"]["math"]["regime"] = "math"
     folder.save()

@@ -52,12 +52,14 @@ READING_FRAMES = (
     *("support", "support_changes", "measures", "variance", "extrapolated"),
 )
 LIKELIHOOD_FRAMES = ("texts", "summary")
+BOPTR_WORDS = ("blocks", "protocol_flags", "checklist")
+"""Those that depend on titles and on the limits of the health check, as tables and figures do."""
 BOPTR_FRAMES = (
-    *("errors", "means", "contrasts", "nulls", "blocks", "regime_betas", "beta_stability", "beta_sensitivity"),
+    *("errors", "means", "contrasts", "nulls", "regime_betas", "beta_stability", "beta_sensitivity"),
     *("percell", "qchannel", "q_summary", "formula_same", "identified_scale", "identified_set", "offsets"),
     *("v4", "v4_null", "v4_summary", "probe", "aime_large_budget", "crossing", "extension"),
     *("seed_replication", "seed_summary", "readout_consistency", "descriptive", "signatures", "signature_table"),
-    *("protocol_flags", "checklist", "rule_variants", "variant_scales", "variant_heads", "held_out_criterion"),
+    *("rule_variants", "variant_scales", "variant_heads", "held_out_criterion", *BOPTR_WORDS),
 )
 
 STAGES = {

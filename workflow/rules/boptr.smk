@@ -11,7 +11,7 @@ rule boptr:
     input:
         [landscape_content(*cell) for cell in GRID.cells],
     output:
-        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
+        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES if frame not in BOPTR_WORDS],
         OUT.boptr / SIGNATURE,
     log:
         layout.log("boptr"),
@@ -39,14 +39,15 @@ rule boptr:
 
 
 rule transfer:
-    """Write the tables and figures of BOPTR."""
+    """Write the tables and figures of BOPTR, and its frames in words."""
     input:
-        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
+        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES if frame not in BOPTR_WORDS],
         # Also an input of every frame. After a checkpoint Snakemake plans anew only what names an output of it.
         [landscape_content(*cell) for cell in GRID.cells],
     output:
         list(tables("boptr", category="3 BOPTR", subcategory="tables")),
         list(figures("boptr", OUT.boptr_figure, category="3 BOPTR", subcategory="figures")),
+        [OUT.boptr_frame(frame) for frame in BOPTR_WORDS],
     log:
         layout.log("transfer"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.
@@ -58,7 +59,7 @@ rule transfer:
         mem_mb=larger(2000),
         runtime=30,
     params:
-        needs=tracked("transfer", lambda wildcards: needs.boptr(GRID)),
+        needs=tracked("transfer", lambda wildcards: needs.transfer(GRID)),
         landscapes=OUT.landscapes,
         folder=subpath(output[0], ancestor=2),
     shell:

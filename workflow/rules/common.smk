@@ -11,6 +11,7 @@ import yaml
 from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
+    BOPTR_WORDS,
     LANDSCAPE_FRAMES,
     LIKELIHOOD_FRAMES,
     PACKAGE,
@@ -22,6 +23,7 @@ from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
+from searchlens.store.files import aside
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.cli import parse_args
@@ -225,4 +227,4 @@ def larger(megabytes):
 
 def shown(paths):
     """The figures and tables that the page shows: one form of each."""
-    return [path for path in paths if not path.endswith((".csv", ".json", ".md", ".pdf", ".png", ".tex"))]
+    return [path for path in paths if not path.endswith((".csv", ".json", ".md", ".parquet", ".pdf", ".png", ".tex"))]

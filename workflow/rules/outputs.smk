@@ -32,6 +32,18 @@ def figures(stage, path, **category):
             yield from others
 
 
+def left_out():
+    """What an earlier run made and this study leaves out: report and explorer would show it as if it were current."""
+    without = {"boptr": GRID.without_boptr, "likelihood": not GRID.likelihood_cells, "equivalence": not GRID.compared}
+    without["equivalence_vllm"] = not GRID.compared_on_vllm
+    names = [name for stage, is_out in without.items() if is_out for name in declared("table", stage=stage)]
+    yield from (OUT.table(name, suffix) for name in names for suffix in (*TABLE_FORMATS, "json"))
+    yield from (OUT.figure(*cell, "any", "svg").parent for cell in GRID.pair_cells if cell not in GRID.drawn_cells)
+    yield from (OUT.agreement(*cell) for cell in set(GRID.cells) - set(GRID.agreement_cells))
+    if GRID.without_boptr:
+        yield from (OUT.boptr, OUT.boptr_figure("any", "svg").parent)
+
+
 def listed(path, caption, labels, **place):
     """A file in the report, with its caption under workflow/report/ if it has one."""
     file = WORKFLOW / "report" / f"{caption}.rst"

@@ -28,9 +28,10 @@ from searchlens.boptr.protocol import checklist, protocol_flags, require_same_po
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
 from searchlens.boptr.rows import ROWS, Row
+from searchlens.boptr.rule import Rule
 from searchlens.boptr.signatures import signature_table, signatures
 from searchlens.boptr.variants import VARIANT_ROWS, variant_heads, variant_scales, variant_table
-from searchlens.boptr.view import View, bootstrap_view
+from searchlens.boptr.view import View, bootstrap_view, sample_view
 from searchlens.health.options import DEFAULTS, HealthOptions
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
@@ -69,7 +70,7 @@ PLANNED_CONTRASTS = (
 counts these alone."""
 
 
-def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULTS) -> dict[str, pl.DataFrame]:
+def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     """Every frame of the analysis.
 
     Parameters
@@ -77,8 +78,6 @@ def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULT
     cohort : Cohort
         Only the anchor's own pair is required; numbers that need anything else that is missing have a reason.
     options : BoptrOptions
-    limits : HealthOptions
-        Of the flag ``health`` among the protocol flags.
 
     Returns
     -------
@@ -106,9 +105,21 @@ def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULT
         "means": _means(evaluation, plan, options, sets),
         "contrasts": contests,
         "nulls": nulls(cohort, options),
-        **_single_tables(evaluation, boot, errors, contests, limits),
+        **_single_tables(evaluation, boot, errors),
     }
+    frames |= words(cohort, options, frames)
     return {name: frame if name in UNREAD else _labelled(frame, options.readout) for name, frame in frames.items()}
+
+
+def words(
+    cohort: Cohort, options: BoptrOptions, frames: Mapping[str, pl.DataFrame], limits: HealthOptions = DEFAULTS
+) -> dict[str, pl.DataFrame]:
+    """The frames ``catalogue.BOPTR_WORDS``, from those with numbers; a rate beyond a limit is flagged."""
+    rule = Rule(sample_view(cohort), options)
+    flags, channel = protocol_flags(rule, limits), frames["qchannel"]
+    unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
+    checks = checklist(rule, frames["errors"], flags, frames["contrasts"], unvoted)
+    return {"blocks": blocks(rule.plan), "protocol_flags": flags, "checklist": checks}
 
 
 UNREAD = ("blocks", "signature_table", "protocol_flags", "checklist", "rule_variants", "variant_scales")
@@ -132,15 +143,10 @@ def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets
     return pl.concat([means, means_frame(evaluation, [ablation], [WITHOUT], options.confidence)])
 
 
-def _single_tables(
-    evaluation: Evaluation, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame, limits: HealthOptions
-) -> dict[str, pl.DataFrame]:
+def _single_tables(evaluation: Evaluation, boot: View, errors: pl.DataFrame) -> dict[str, pl.DataFrame]:
     rule, linear = evaluation.rules[PAPER], _linear_probes(evaluation)
-    flags = protocol_flags(rule, limits)
     batches, patterns, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
-    unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
     return {
-        "blocks": blocks(rule.plan),
         "regime_betas": regime_betas(rule, boot),
         "beta_stability": beta_stability(rule),
         "beta_sensitivity": beta_sensitivity(rule, boot),
@@ -162,8 +168,6 @@ def _single_tables(
         "descriptive": descriptive(rule, boot),
         "signatures": patterns,
         "signature_table": signature_table(patterns),
-        "protocol_flags": flags,
-        "checklist": checklist(rule, errors, flags, contrasts, unvoted),
         "rule_variants": variant_table(),
         "variant_scales": variant_scales(rule),
         "variant_heads": variant_heads(rule),

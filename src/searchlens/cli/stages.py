@@ -171,11 +171,11 @@ def _boptr(args: argparse.Namespace) -> None:
     landscapes, output = Path(args.folder), Layout(Path(args.output))
     plan, options, fingerprint = cohort_of_folder(args, landscapes)
     options = replace(options, draws=args.draws or options.draws, readout=args.readout or options.readout)
-    boptr(plan, options, landscapes, output, limits=limits_of(args), fingerprint=fingerprint)
+    boptr(plan, options, landscapes, output, fingerprint=fingerprint)
     if not args.frames_only:
         from searchlens.stages.transfer import transfer
 
-        transfer(plan, options, landscapes, output, fingerprint=fingerprint, figures=args.figures)
+        transfer(plan, options, landscapes, output, limits_of(args), fingerprint=fingerprint, figures=args.figures)
 
 
 def _transfer(args: argparse.Namespace) -> None:
@@ -183,10 +183,10 @@ def _transfer(args: argparse.Namespace) -> None:
 
     from searchlens.stages.transfer import transfer
 
-    landscapes = Path(args.folder)
+    landscapes, output = Path(args.folder), Layout(Path(args.output))
     plan, options, fingerprint = cohort_of_folder(args, landscapes)
     options = replace(options, readout=args.readout or options.readout)
-    transfer(plan, options, landscapes, Layout(Path(args.output)), fingerprint=fingerprint, figures=args.figures)
+    transfer(plan, options, landscapes, output, limits_of(args), fingerprint=fingerprint, figures=args.figures)
 
 
 def add_to(command: Commands) -> None:
@@ -253,7 +253,7 @@ def _add_studies(command: Commands) -> None:
     cohort_options(sub)
     sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
     sub.add_argument(
-        "--frames-only", action="store_true", help="write the frames only; `transfer` makes tables and figures"
+        "--frames-only", action="store_true", help="write the frames with numbers; `transfer` makes all else"
     )
     sub = command("transfer", _transfer, "write the tables and figures of BOPTR from its frames")
     cohort_options(sub)

@@ -16,7 +16,7 @@ from typing import Any
 from searchlens import policies
 from searchlens.grid import Generation, Grid
 from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, is_search, texts, tokens_per_run
-from searchlens.store.ranges import Shard, gpu_seconds, shards_of, uncovered
+from searchlens.store.ranges import Shard, gpu_seconds, uncovered
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ StoredShards = Mapping[tuple[str, str], Mapping[str, Sequence[Shard]]]
 def read_store(grid: Grid) -> StoredShards:
     """Every shard of the study; the store is read once."""
     return {
-        cell: {g.id: shards_of(grid.folder(*cell, g.id)) for g in generations}
+        cell: {g.id: grid.stored(*cell, g) for g in generations}
         for cell in grid.cells
         if (generations := grid.generations(*cell))
     }

@@ -62,23 +62,23 @@ def delete(paths: list[Path]) -> None:
 
 
 def _unused_generations(grid: Grid) -> list[Path]:
-    """Folders of the cells of the study that it does not use, and imported samples that no record names."""
-    used = {grid.folder(item.checkpoint, item.benchmark, item.id) for item in grid.every_import}
-    cells = set(grid.cells)
-    for cell in cells:
-        used |= {grid.folder(*cell, generation.id) for generation in grid.streams(*cell)}
+    """Folders of the cells of the study that no cell uses, and imported samples that no record names."""
+    cells, used = set(grid.cells), _used(grid)
     folders = grid.layout.every(grid.layout.generation("*", "*", "*"))
-    return [
-        folder for folder in folders if folder not in used and (folder.parts[-3:-1] in cells or _was_imported(folder))
-    ]
+    unused = (folder for folder in folders if folder.name not in used)
+    return [folder for folder in unused if folder.parts[-3:-1] in cells or _was_imported(folder)]
+
+
+def _used(grid: Grid) -> set[str]:
+    """Ids of all streams and imports: a cell that had another name takes its samples from there."""
+    return {g.id for cell in grid.cells for g in grid.streams(*cell)} | {item.id for item in grid.every_import}
 
 
 def _unused_traces(grid: Grid) -> list[Path]:
-    """Folders of records of searches in the cells of the study that it does not use."""
-    cells = set(grid.cells)
-    used = {grid.layout.traces(*cell, generation.id) for cell in cells for generation in grid.streams(*cell)}
+    """Folders of records of searches in the cells of the study that no cell uses."""
+    cells, used = set(grid.cells), _used(grid)
     folders = grid.layout.every(grid.layout.traces("*", "*", "*"))
-    return [folder for folder in folders if folder not in used and folder.parts[-3:-1] in cells]
+    return [folder for folder in folders if folder.name not in used and folder.parts[-3:-1] in cells]
 
 
 def _was_imported(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from searchlens.store.shards import set_aside
 
 
 def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> tuple[list[Shard], list[Path]]:
-    """Move the shards of a cell, or of one policy of it, out of the store.
+    """Move the shards of a cell, or of one policy of it, out of the store, under whatever name they lie there.
 
     Returns
     -------
@@ -19,5 +19,5 @@ def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | No
         The new paths of their files.
     """
     generations = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
-    shards = [shard for g in generations for shard in shards_of(grid.folder(checkpoint, benchmark, g.id))]
+    shards = [shard for g in generations for folder in grid.folders[g.id] for shard in shards_of(folder)]
     return shards, set_aside(grid.layout, shards)

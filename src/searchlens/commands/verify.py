@@ -16,8 +16,7 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.search.recorder import differing_run
-from searchlens.store import shards, traces
-from searchlens.store.files import read_json
+from searchlens.store import files, shards, traces
 from searchlens.store.frames import UNREADABLE
 from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
@@ -152,11 +151,11 @@ def _repaired(layout: Layout, unusable: Sequence[Shard], harmed: Sequence[Path])
     """Set damaged files aside, and describe whole shards without a sidecar anew; what was done, in words."""
     before = set(layout.sidecars())
     torn = [shard.path.with_suffix(".json") for shard in unusable if not shard.sidecar]
-    moved = shards.files_aside(layout, torn)
+    moved = files.aside(layout, torn)
     moved += shards.set_aside(layout, [shard for shard in unusable if shard.sidecar])
     for folder in layout.every(layout.generation("*", "*", "*")):
         moved += shards.repair(layout, folder, vouched(layout, *folder.parts[-3:]))
-    moved += shards.files_aside(layout, harmed)
+    moved += files.aside(layout, harmed)
     anew = sorted((set(layout.sidecars()) - before) | {path for path in torn if path.exists()})
     return [*(f"set aside: {path}" for path in moved), *(f"described anew: {path}" for path in anew)]
 
@@ -205,7 +204,7 @@ def _trace(layout: Layout, path: Path) -> Iterator[str]:
 
 def _snapshot(path: Path) -> Iterator[str]:
     try:
-        if digest(read_json(path), 12) != path.stem:
+        if digest(files.read_json(path), 12) != path.stem:
             yield f"{path} has a configuration whose hash is not its name"
     except InputError as error:
         yield error.message

@@ -24,7 +24,8 @@ validates everything and reports all errors at once.
 
 Whatever decides the samples (weights, engine family and type, questions, template, policy, seed, token limit) is hashed
 into a generation id. Changing such a key makes new samples where it applies, and changing it back finds the old ones;
-changing any other key samples nothing.
+changing any other key samples nothing. Names of checkpoints, benchmarks and policies are labels: a renamed one finds
+its samples, which then lie under both names, and on the disk once.
 
 This page is generated (`make schema`). `<name>` stands for a name of your own.
 """

@@ -30,7 +30,7 @@ from searchlens.progress import Progress
 from searchlens.store import files, layout
 from searchlens.store.manifests import vouched
 from searchlens.store.ranges import shards_of
-from searchlens.store.shards import files_aside, repair
+from searchlens.store.shards import repair, take_over
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,9 @@ def generate(
                 f"{pool.name}: shards were moved or lost while the job ran",
                 "run the same command to sample the missing ones",
             )
-        for path in files_aside(grid.layout, grid.damaged_manifests(pool)):
+        for g in pool.generations:
+            take_over(grid.layout, grid.stored(checkpoint, benchmark, g), grid.folder(checkpoint, benchmark, g.id))
+        for path in files.aside(grid.layout, grid.damaged_manifests(pool)):
             log.warning("moved aside %s, a manifest that does not list its pool", path)
         if not manifest.exists() or grid.current_manifest(pool) != manifest:
             files.replace_text(manifest, json.dumps(_describe(grid, pool), indent=1))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from searchlens.errors import InputError
 from searchlens.generate._job import Job
 from searchlens.grid import Grid, JobPool
-from searchlens.store.ranges import Shard, shards_of
 
 
 def prompts(grid: Grid) -> tuple[list[str], list[str]]:
@@ -36,7 +35,7 @@ def drawn_otherwise(grid: Grid) -> Iterator[str]:
     words = {"stops": "other stop tokens", "masked": "other masked tokens", "prompt": "another prompt"}
     for cell in _cells_here(grid):
         record = _job(grid, *cell).prompter.record
-        for shard in _shards(grid, cell):
+        for shard in (shard for g in grid.generations(*cell) for shard in grid.stored(*cell, g)):
             drawn = json.loads(shard.sidecar.get("specials") or "{}")
             for what in (word for key, word in words.items() if key in drawn and drawn[key] != record[key]):
                 yield f"{shard.path} was drawn with {what} than {cell[0]} has now"
@@ -51,11 +50,6 @@ def _cells_here(grid: Grid) -> Iterator[tuple[str, str]]:
 
 def _job(grid: Grid, checkpoint: str, benchmark: str) -> Job:
     return Job(grid, JobPool(checkpoint, benchmark, grid.generations(checkpoint, benchmark)), threads=1)
-
-
-def _shards(grid: Grid, cell: tuple[str, str]) -> Iterator[Shard]:
-    for generation in grid.generations(*cell):
-        yield from shards_of(grid.folder(*cell, generation.id))
 
 
 def _difference(base: Job, rl: Job) -> Iterator[str]:

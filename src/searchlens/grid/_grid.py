@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from searchlens import project
@@ -17,7 +18,7 @@ from searchlens.store import judges, manifests
 from searchlens.store.files import read_json, require_writable
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
-from searchlens.store.ranges import Shard, missing_ranges, shards_of, uncovered
+from searchlens.store.ranges import Shard, shards_of, uncovered
 
 TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached; put other files there"
 
@@ -49,9 +50,26 @@ class Grid(Jobs):
     def missing(self, pool: JobPool) -> Iterator[tuple[Generation, int, int]]:
         """(generation, start, stop) of every range of samples that the store does not have, in order."""
         for generation in pool.generations:
-            folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
-            for start, stop in missing_ranges(folder, generation.samples, generation.start):
+            shards = self.stored(pool.checkpoint, pool.benchmark, generation)
+            for start, stop in uncovered(shards, generation.samples, generation.start):
                 yield generation, start, stop
+
+    def stored(self, checkpoint: str, benchmark: str, generation: Generation) -> list[Shard]:
+        """The shards of a range of samples: the cell's own and, if these are not enough, those under other names."""
+        own = self.folder(checkpoint, benchmark, generation.id)
+        shards = shards_of(own)
+        if uncovered(shards, generation.samples, generation.start):
+            others = (folder for folder in self.folders[generation.id] if folder != own)
+            shards += (shard for folder in others for shard in shards_of(folder) if shard.present)
+        return sorted(shards, key=lambda shard: (shard.start, shard.stop))
+
+    @cached_property
+    def folders(self) -> Mapping[str, list[Path]]:
+        """Every folder of samples by the id of its stream: several if a checkpoint or benchmark had several names."""
+        found = defaultdict[str, list[Path]](list)
+        for folder in self.layout.every(self.layout.generation("*", "*", "*")):
+            found[folder.name].append(folder)
+        return found
 
     def minutes(self, pool: JobPool) -> float | None:
         """Expected wall time of sampling what is missing of a pool, without the start of the engine.

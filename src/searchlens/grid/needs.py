@@ -478,7 +478,7 @@ class Readings:
 
     Attributes
     ----------
-    cells : tuple of PairCell
+    cells : tuple of (pair, benchmark, Base checkpoint, RL checkpoint)
     batches : tuple of mapping
         For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds.
     choices : mapping
@@ -494,7 +494,7 @@ class Readings:
         Option ``landscape.confidence``.
     """
 
-    cells: tuple[PairCell, ...]
+    cells: tuple[tuple[str, str, str, str], ...]
     batches: tuple[Mapping[str, tuple[str, ...]], ...]
     choices: Mapping[str, tuple[int, ...]]
     references: tuple[str, ...]
@@ -509,7 +509,7 @@ def readings(grid: Grid) -> Readings:
     config = grid.config
     choices = {benchmark: _choices(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.pair_cells)}
     return Readings(
-        tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
+        tuple((pair, b, grid.pairs[pair]["base"], grid.pairs[pair]["rl"]) for pair, b in grid.pair_cells),
         tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.pair_cells),
         {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
         tuple(config["references"]),
@@ -622,6 +622,13 @@ def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
 
 
 def boptr(grid: Grid) -> dict[str, Any]:
+    """The cohort (``cohort``) and options (``options``) of BOPTR, without what decides words alone."""
+    study = transfer(grid)
+    benchmarks = {name: spec | {"title": ""} for name, spec in study["cohort"]["benchmarks"].items()}
+    return {"cohort": study["cohort"] | {"benchmarks": benchmarks}, "options": study["options"]}
+
+
+def transfer(grid: Grid) -> dict[str, Any]:
     """The cohort (``cohort``) and options (``options``) of BOPTR, and the limits of the health check (``health``)."""
     cohort = grid.cohort_plan()
     specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())

@@ -13,7 +13,7 @@ from searchlens.boptr.options import BoptrOptions
 
 
 def cohort_of(study: Mapping[str, Any]) -> CohortPlan:
-    """The typed cohort of ``needs.boptr``."""
+    """The typed cohort of ``needs.boptr`` or ``needs.transfer``."""
     return TypeAdapter(CohortPlan).validate_json(json.dumps(study["cohort"]))
 
 

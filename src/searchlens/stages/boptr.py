@@ -8,7 +8,7 @@ from pathlib import Path
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.study import study
-from searchlens.health.options import DEFAULTS, HealthOptions
+from searchlens.catalogue import BOPTR_WORDS
 from searchlens.stages._frames import landscape_costs, write_frame
 from searchlens.store import provenance
 from searchlens.store.layout import SIGNATURE, Layout
@@ -16,15 +16,7 @@ from searchlens.store.layout import SIGNATURE, Layout
 log = logging.getLogger(__name__)
 
 
-def boptr(
-    plan: CohortPlan,
-    options: BoptrOptions,
-    landscapes: Path,
-    output: Layout,
-    *,
-    limits: HealthOptions = DEFAULTS,
-    fingerprint: str = "",
-) -> None:
+def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Layout, *, fingerprint: str = "") -> None:
     """Fit the rule on the anchor, transfer it to every other cell, and score it.
 
     Parameters
@@ -34,9 +26,7 @@ def boptr(
     landscapes : Path
         Folder of landscapes; it need not belong to a study.
     output : Layout
-        Gets one Parquet file per frame.
-    limits : HealthOptions
-        From where on a cell is flagged as not interpretable.
+        Gets one Parquet file per frame with numbers; stage ``transfer`` writes the others.
     fingerprint : str
         Of the configuration, for the provenance; empty if there is none.
 
@@ -49,8 +39,9 @@ def boptr(
     log.info(
         "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
     )
-    for name, frame in study(cohort, options, limits).items():
-        write_frame(frame, output.boptr_frame(name))
+    for name, frame in study(cohort, options).items():
+        if name not in BOPTR_WORDS:
+            write_frame(frame, output.boptr_frame(name))
     folders = [path.parent for path in sorted(landscapes.glob(f"*/*/{SIGNATURE}"))]
     spent = provenance.together(landscape_costs(folders))
     provenance.sign(output.boptr / SIGNATURE, fingerprint, spent)

@@ -43,21 +43,21 @@ def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None
     )
     plans = list(zip(study.cells, study.batches, strict=True))
     sides = dict.fromkeys(
-        (side, cell.benchmark)
-        for cell, batches in plans
-        for side in (cell.base, cell.rl, *batches["base"], *batches["rl"])
+        (side, benchmark)
+        for (_, benchmark, base, rl), batches in plans
+        for side in (base, rl, *batches["base"], *batches["rl"])
     )
     pools = {side: _read(layout, *side, study.references) for side in sides}
     cells = (
         PairPools(
-            cell.pair,
-            cell.benchmark,
-            pools[cell.base, cell.benchmark],
-            pools[cell.rl, cell.benchmark],
-            _options(study.choices.get(cell.benchmark), pools[cell.rl, cell.benchmark][study.default_policy]),
-            *([pools[batch, cell.benchmark] for batch in batches[role]] for role in ("base", "rl")),
+            pair,
+            benchmark,
+            pools[base, benchmark],
+            pools[rl, benchmark],
+            _options(study.choices.get(benchmark), pools[rl, benchmark][study.default_policy]),
+            *([pools[batch, benchmark] for batch in batches[role]] for role in ("base", "rl")),
         )
-        for cell, batches in plans
+        for (pair, benchmark, base, rl), batches in plans
     )
     for name, frame in read_study(cells, options).items():
         write_frame(frame, layout.readings_frame(name))

@@ -1,16 +1,18 @@
-"""Stage ``transfer``: the frames of BOPTR to its tables and figures."""
+"""Stage ``transfer``: the frames of BOPTR to what they say in words, its tables and figures."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
-from searchlens.catalogue import BOPTR_FRAMES, loaded
+from searchlens.boptr.study import words
+from searchlens.catalogue import BOPTR_FRAMES, BOPTR_WORDS, loaded
 from searchlens.errors import InputError
 from searchlens.figures import build as figures_of
 from searchlens.figures.boptr.context import FigureContext
-from searchlens.stages._frames import read_frame, read_sampling_cost
+from searchlens.health.options import DEFAULTS, HealthOptions
+from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
 from searchlens.store import judges, provenance
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
 from searchlens.tables.boptr.context import TableContext
@@ -24,6 +26,7 @@ def transfer(
     options: BoptrOptions,
     landscapes: Path,
     output: Layout,
+    limits: HealthOptions = DEFAULTS,
     *,
     fingerprint: str = "",
     figures: bool = True,
@@ -35,9 +38,11 @@ def transfer(
     plan : CohortPlan
     options : BoptrOptions
     landscapes : Path
-        Those of the cohort: they say who judged their samples.
+        Those of the cohort.
     output : Layout
-        Results folder with the frames of BOPTR; gets the tables and figures.
+        Results folder with the frames of BOPTR that have numbers; gets the other frames, tables and figures.
+    limits : HealthOptions
+        From where on a cell is flagged as not interpretable.
     fingerprint : str
         Of the configuration, for the provenance; empty if there is none.
     figures : bool
@@ -48,7 +53,7 @@ def transfer(
     InputError
         A frame is missing: BOPTR was not fitted here. Or the frames hold another readout than the options name.
     """
-    frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in BOPTR_FRAMES}
+    frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in BOPTR_FRAMES if name not in BOPTR_WORDS}
     read = frames["errors"].get_column("readout", default=None)
     if read is None or set(read) - {options.readout}:
         found = "no readout" if read is None else f"the readout {read[0]}"
@@ -56,6 +61,9 @@ def transfer(
             f"{output.boptr}: the frames name {found}, boptr.readout is {options.readout}",
             f"run `searchlens boptr` again, or give --readout {'expected' if read is None else read[0]}",
         )
+    frames |= words(read_cohort(landscapes, plan, readout=options.readout), options, frames, limits)
+    for name in BOPTR_WORDS:
+        write_frame(frames[name], output.boptr_frame(name))
     spent = read_sampling_cost(output.boptr / SIGNATURE)
     judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
     context = TableContext(frames, plan, options, of_judges(judged))

@@ -7,19 +7,23 @@ synced. Every call that changes something on disk is one of ``os``, so that a te
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from pathlib import Path
 from stat import S_IMODE
 from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.store.inputs import require_no_stream
+from searchlens.store.layout import Layout
 
 _UNWRITABLE = "make the results folder writable, or set `results` to another one"
 _FULL = "free some space, or raise the quota, and run the same command again: what is finished is kept"
@@ -255,6 +259,31 @@ def move(source: Path, target: Path) -> bool:
         for folder in (target.parent, source.parent):
             _sync_folder(folder)
     return True
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, unless that exists: a copy if it is on another disk, or of another user."""
+    make_folder(target.parent)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        publish(target, partial(shutil.copy2, source))
+    _sync_folder(target.parent)
+
+
+def aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
+    """Move those of some files and folders that exist into ``aside/<time>/``; returns their new paths."""
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    targets = ((path, _unused(layout.aside(stamp, path))) for path in paths)
+    return [target for path, target in targets if path.exists() and move(path, target)]
+
+
+def _unused(path: Path) -> Path:
+    """A path, with a number behind it where one of its name was set aside within the same second."""
+    numbered = (path.with_name(f"{path.name}.{count}") for count in itertools.count(2))
+    return next(one for one in itertools.chain([path], numbered) if not one.exists())
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -132,27 +132,12 @@ def _flaw(content: Any) -> str:
 
 
 def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:
-    """Ranges of [start, samples) that no present shard covers.
-
-    Parameters
-    ----------
-    folder : Path
-        ``generations/<checkpoint>/<benchmark>/<id>``.
-    samples : int
-        Samples per question wanted.
-    start : int
-        First sample of the range.
-
-    Returns
-    -------
-    list of (start, stop)
-        In order, disjoint; empty if nothing is missing.
-    """
+    """``uncovered`` of the shards in the folder of a generation."""
     return uncovered(shards_of(folder), samples, start)
 
 
 def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tuple[int, int]]:
-    """``missing_ranges`` of shards that have been listed, in order of their start."""
+    """Ranges of [start, samples) that no present shard covers, in order and disjoint; shards are in order, too."""
     missing, reached = [], start
     for shard in shards:
         if reached >= samples:

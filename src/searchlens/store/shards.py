@@ -7,11 +7,9 @@ content, so sampling again on the same kind of machine gives the same bytes.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -510,6 +508,17 @@ def _note_time(shard: Shard, time_now: int) -> None:
         files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
 
 
+def take_over(layout: Layout, found: Iterable[Shard], folder: Path) -> None:
+    """Give the folder of a generation those shards that lie in others, with the records of their searches."""
+    for shard in (each for each in found if each.path.parent != folder):
+        log.info("%s has the samples of %s", folder, shard.path)
+        path = folder / shard.path.name
+        for source, target in ((shard.path, path), (layout.trace_of(shard.path), layout.trace_of(path))):
+            for suffix in (".json", ".parquet"):  # a shard that lost its sidecar gets one that knows no costs
+                if source.with_suffix(suffix).exists():
+                    files.link(source.with_suffix(suffix), target.with_suffix(suffix))
+
+
 # ---- what was damaged
 
 
@@ -529,7 +538,7 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
         trace, looked_at = layout.trace_of(shard.path), _file_number(shard.path)
         if claimed := _claimed(layout, shard):
             samples = [shard.path] if looked_at == _file_number(shard.path) else []  # not what was made again meanwhile
-            moved += [claimed, *files_aside(layout, [*samples, trace.with_suffix(".json"), trace])]
+            moved += [claimed, *files.aside(layout, [*samples, trace.with_suffix(".json"), trace])]
     return moved
 
 
@@ -539,28 +548,11 @@ def _claimed(layout: Layout, shard: Shard) -> Path | None:
     now = shard_at(sidecar)
     if now is None or now.sidecar != shard.sidecar:
         return None
-    for path in files_aside(layout, [sidecar]):
+    for path in files.aside(layout, [sidecar]):
         if not shard.sidecar or json.loads(path.read_bytes()) == shard.sidecar:
             return path
         files.move(path, sidecar)
     return None
-
-
-def files_aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
-    """Move those of some files that exist into ``aside/<time>/``; returns their new paths."""
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    moved = []
-    for path in paths:
-        target = _unused(layout.aside(stamp, path))
-        if path.exists() and files.move(path, target):
-            moved.append(target)
-    return moved
-
-
-def _unused(path: Path) -> Path:
-    """A path, with a number behind it where one of its name was set aside within the same second."""
-    numbered = (path.with_name(f"{path.name}.{count}") for count in itertools.count(2))
-    return next(one for one in itertools.chain([path], numbered) if not one.exists())
 
 
 def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]]) -> list[Path]:
@@ -583,7 +575,7 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
     """
     there = shards_of(folder)
     torn = [path for shard in there if shard.flaw and not shard.sidecar and (path := _still_torn(shard))]
-    moved = files_aside(layout, torn)
+    moved = files.aside(layout, torn)
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
     for path in sorted(folder.glob("*.parquet")):
         samples = parse_shard(path)
@@ -591,7 +583,7 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
             continue
         looked_at = _file_number(path)
         if not _adopted(path, samples, vouched.get(path.name, ())) and looked_at == _file_number(path):
-            moved += files_aside(layout, [path])
+            moved += files.aside(layout, [path])
     return moved
 
 
