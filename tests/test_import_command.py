@@ -162,7 +162,7 @@ def test_an_imported_pair_is_read_like_a_configured_one(raw: dict[str, Any], mak
     lines = [{**line, "role": role} for role in ("base", "rl") for line in rows()]
     import_samples(make_grid(raw), [write(tmp_path, lines)], request(choices={"role": ""}))
     found = needs.readings(make_grid(raw))
-    assert [(cell.pair, cell.benchmark) for cell in found.cells] == [("theirs", "own")]
+    assert found.cells == (("theirs", "own", "theirs-base", "theirs-rl"),)
     assert found.options["joint_pairs"] == ("theirs",)
 
 
