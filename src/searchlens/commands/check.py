@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchlens.errors import InputError
+from searchlens.generate import prompts
 from searchlens.grid import Grid
 
 
@@ -29,7 +30,7 @@ def answer(grid: Grid) -> dict[str, Any]:
             "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
             "name keys of pairs and benchmarks, or import samples (docs/import.md)",
         )
-    refusals, notes = _prompts(grid)
+    refusals, notes = prompts(grid)
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
@@ -40,15 +41,6 @@ def answer(grid: Grid) -> dict[str, Any]:
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
         "without_boptr": grid.without_boptr,
     }
-
-
-def _prompts(grid: Grid) -> tuple[list[str], list[str]]:
-    """What is wrong with the prompts of the study, and what is to be known of them."""
-    try:
-        from searchlens.generate import prompts
-    except ImportError as error:
-        return [], [f"prompts are not checked: {error.name} is not installed"]
-    return prompts(grid)
 
 
 def rendered(found: Mapping[str, Any]) -> str:

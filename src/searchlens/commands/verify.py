@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from searchlens.errors import InputError
+from searchlens.generate import drawn_otherwise
 from searchlens.grid import Grid
 from searchlens.search.recorder import differing_run
 from searchlens.store import files, shards, traces
@@ -116,18 +117,10 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     if repair:
         report.repaired += _repaired(layout, unusable, harmed)
     report.advice += _advice(report, unusable, harmed)
-    if study is not None and (otherwise := _drawn_otherwise(study)):
+    if study is not None and (otherwise := list(drawn_otherwise(study))):
         report.damaged += otherwise
         report.advice.append(_OTHERWISE)
     return report
-
-
-def _drawn_otherwise(study: Grid) -> list[str]:
-    try:
-        from searchlens.generate import drawn_otherwise
-    except ImportError:  # of tokenizers, which not everybody who verifies a folder has
-        return []
-    return list(drawn_otherwise(study))
 
 
 def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:

@@ -6,9 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING, Any
 
 from searchlens import seeds
 from searchlens.benchmarks import Question
@@ -19,6 +17,9 @@ from searchlens.policies import Policy
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.stops import End, end
 from searchlens.store.specials import Specials, runs
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class Prompter:
@@ -191,6 +192,8 @@ _NO_POST = "take that token out of its post_processor, as by add_eos_token: fals
 @lru_cache(2)  # of one checkpoint there may be prompts of many benchmarks
 def _tokenizer(path: Path, _changed: int) -> Tokenizer:
     """A tokenizer without the settings of its training: prompts are neither cut nor padded."""
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 
 from searchlens.errors import InputError
 from searchlens.generate._job import Job
 from searchlens.grid import Grid, JobPool
 
+_HAS_TOKENIZERS = find_spec("tokenizers") is not None
+"""Not where studies are only planned and read."""
+
 
 def prompts(grid: Grid) -> tuple[list[str], list[str]]:
     """Refusals of jobs, and notes on what is drawn all the same, of all cells whose inputs are here; each once."""
     refusals: list[str] = []
-    notes: list[str] = []
+    notes = [] if _HAS_TOKENIZERS else ["prompts are not checked: tokenizers is not installed here"]
     jobs: dict[tuple[str, str], Job] = {}
     for cell in _cells_here(grid):
         job = _job(grid, *cell)
@@ -43,7 +47,7 @@ def drawn_otherwise(grid: Grid) -> Iterator[str]:
 
 def _cells_here(grid: Grid) -> Iterator[tuple[str, str]]:
     """Cells that this study samples, whose questions and tokenizer are on this machine."""
-    for checkpoint, benchmark in grid.cells:
+    for checkpoint, benchmark in grid.cells if _HAS_TOKENIZERS else ():
         if grid.generations(checkpoint, benchmark) and not grid.absent(benchmark) and grid.is_here(checkpoint):
             yield checkpoint, benchmark
 
