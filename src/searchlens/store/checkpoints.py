@@ -153,7 +153,10 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What config.json of one of the types ``EMBEDDED`` says, with transformers' values for what it leaves out."""
+    """What config.json of one of the types ``EMBEDDED`` says, with transformers' values for what it leaves out.
+
+    ``rope_type`` and ``rope_theta`` are there whatever way the file says them.
+    """
     path = folder / "config.json"
     config = _filled(mapping(path))
     if method := config.get("quantization_config"):
@@ -174,7 +177,7 @@ def described(folder: Path) -> dict[str, Any]:
     for key in ("rope_theta", *_ROTATIONS[kind]):
         if not _positive(value := rope.get(key, config.get(key))):
             raise InputError(f"{path}: {key} of rope type {kind!r} must be above 0, found {value!r:.80}", _SAME)
-    return config
+    return config | {"rope_type": kind, "rope_theta": rope.get("rope_theta", config["rope_theta"])}
 
 
 def _require(path: Path, key: str, value: object) -> None:
