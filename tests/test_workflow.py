@@ -438,6 +438,8 @@ def test_a_wrong_key_stops_planning_before_anything_starts(folder: Folder) -> No
     (folder.path / "overlay.yaml").write_text("samples: -3\n")
     done = folder.snakemake("-n", "--configfile", "overlay.yaml", check=False)
     assert "overlay.yaml: samples: must be an integer, >= 1" in done.stderr + done.stdout
+    done = folder.snakemake("-n", "--config", "samples=1.5", check=False)
+    assert "  --config: samples: must be an integer, >= 1" in done.stderr + done.stdout
     folder.save()
 
 
