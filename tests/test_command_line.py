@@ -80,20 +80,6 @@ def test_progress_can_be_left_out(place: str, option: str, level: int) -> None:
     assert PARSER.parse_args(["status"]).level == logging.INFO
 
 
-@pytest.mark.parametrize(
-    ("typed", "new"),
-    [
-        (["generate", "--model", "x"], "--checkpoint"),
-        (["figures", "--model", "x"], "--pair"),
-        (["tables", "--out", "x"], "--output"),
-        (["record", "--out", "x"], "--output"),
-    ],
-)
-def test_one_word_for_one_thing(typed: list[str], new: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(typed) == 2
-    assert f"{typed[1]} is now {new}" in capsys.readouterr().err
-
-
 def test_a_job_loads_no_reader_of_yaml_before_it_needs_one() -> None:
     """Every job of a run starts the command; with a snapshot it needs neither pydantic nor YAML, nor any frame."""
     code = "import sys, searchlens.cli; print(*sorted({'pydantic', 'yaml', 'polars', 'numpy'} & set(sys.modules)))"

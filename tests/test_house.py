@@ -68,7 +68,7 @@ LATE_BY_FILE = {
 }
 """Imports inside functions, with their reasons."""
 
-LOOSE = {"arguments", "catalogue", "errors", "frames", "garbage", "progress", "seeds", "uncertainty"}
+LOOSE = {"catalogue", "errors", "frames", "garbage", "progress", "seeds", "uncertainty"}
 
 
 def running(tree: ast.AST) -> Iterator[ast.AST]:

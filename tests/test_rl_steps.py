@@ -149,12 +149,6 @@ def test_records_that_are_missing_are_named(cohort: Path, tmp_path: Path) -> Non
         rl_steps.fit_steps(cohort)
 
 
-def test_the_old_name_of_an_option_is_answered_with_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """Protects whoever types --out: exit status 2 and the new name, no traceback."""
-    assert main(["steps", "--out", "somewhere"]) == 2
-    assert capsys.readouterr().err == "error: --out is now --output\n"
-
-
 def test_ranges() -> None:
     """Protects the printed sets: runs are drawn together, gaps stay."""
     assert [rl_steps.ranges(betas) for betas in ([], [0.3], [0.0, 0.1, 0.2], [0.1, 0.4, 0.5])] == [

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from searchlens.arguments import renamed_options
 from searchlens.errors import unknown
 from searchlens.store import snapshots
 
@@ -186,14 +185,12 @@ def _finite(value: Any) -> Any:
 def cell_options(sub: argparse.ArgumentParser) -> None:
     """Checkpoint and benchmark of one cell."""
     sub.add_argument("--checkpoint", required=True, metavar="NAME", help="key of checkpoints")
-    renamed_options(sub, {"--model": "--checkpoint"})
     benchmark_option(sub)
 
 
 def pair_option(sub: argparse.ArgumentParser) -> None:
     """A pair of the configuration."""
     sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs")
-    renamed_options(sub, {"--model": "--pair"})
 
 
 def benchmark_option(sub: argparse.ArgumentParser) -> None:
@@ -234,13 +231,11 @@ def threads_option(sub: argparse.ArgumentParser) -> None:
 def folder_option(sub: argparse.ArgumentParser) -> None:
     """Folder of output files."""
     sub.add_argument("--output", required=True, metavar="FOLDER", help="folder of the output files")
-    renamed_options(sub, {"--out": "--output"})
 
 
 def results_option(sub: argparse.ArgumentParser) -> None:
     """Results folder that a stage writes into."""
     sub.add_argument("--output", required=True, metavar="RESULTS", help="results folder")
-    renamed_options(sub, {"--out": "--output"})
 
 
 def cohort_options(sub: argparse.ArgumentParser) -> None:
@@ -255,4 +250,3 @@ def cohort_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well (default: yes)"
     )
-    renamed_options(sub, {"--landscape": "the first argument, FOLDER"})

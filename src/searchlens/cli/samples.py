@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from searchlens.arguments import renamed_options
 from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
 from searchlens.cli.options import Commands, cell_options, json_option, positive, put, threads_option
 from searchlens.errors import InputError, require_known
@@ -176,7 +175,6 @@ def add_to(command: Commands) -> None:
         metavar="FOLDER",
         help="folder of readouts; later studies name it as `study.readouts`",
     )
-    renamed_options(sub, {"--out": "--output"})
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     cell_options(sub)
     sub.add_argument("--policy", default="", metavar="NAME", help="move samples of this policy alone")
@@ -243,6 +241,5 @@ def _add_imports(command: Commands) -> None:
     text = "field of the log's documents, if it has an unusual name (lm-eval, NeMo-Skills)"
     for option in ("--id-key", "--question-key", "--gold-key"):
         sub.add_argument(option, default="", metavar="FIELD", help=text)
-    renamed_options(sub, {"--model": "--pair"})
     sub = command("imports", _imports, "list imported samples, or take some back")
     sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these samples back")

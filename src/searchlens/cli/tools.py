@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from searchlens.arguments import renamed_options
 from searchlens.cli.chosen import cohort_of_folder, grid_of
 from searchlens.cli.options import Commands, folder_option
 from searchlens.store import snapshots
@@ -159,4 +158,3 @@ def _add_power(command: Commands) -> None:
         sub.add_argument(
             f"--{name}", type=float, metavar="X", help="variance component; default: estimated from FOLDER, or typical"
         )
-    renamed_options(sub, {"--from": "the first argument, FOLDER", "--tiers": "--rows"})

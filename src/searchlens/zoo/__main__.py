@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from searchlens.arguments import renamed_options
 from searchlens.errors import InputError
 from searchlens.zoo.accept import checks, text_table
 from searchlens.zoo.benchmarks import write_benchmarks
@@ -124,7 +123,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=1, help="job: processes that write a corpus")
     parser.add_argument("--csv", action="store_true", help="steps: print CSV")
     parser.add_argument("--figure", type=Path, metavar="STEM", help="steps: write STEM.svg, .pdf, .png and .csv")
-    renamed_options(parser, {"--out": "--output"})
     return parser
 
 
