@@ -37,6 +37,7 @@ def answer(grid: Grid) -> dict[str, Any]:
         "missing": list(grid.refusals()),
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),
+        "without_budgets": grid.without_budgets,
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
         "without_boptr": grid.without_boptr,
     }
@@ -46,7 +47,7 @@ def rendered(found: Mapping[str, Any]) -> str:
     """The answer as text."""
     lines = [f"configuration is valid: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
-    lines += found["unknown_wordings"]
+    lines += [*found["unknown_wordings"], *found["without_budgets"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
     if found["without_boptr"]:
         return "\n".join([*lines, f"BOPTR is left out: {found['without_boptr']}"])

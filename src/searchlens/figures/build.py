@@ -33,8 +33,11 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     numbers, module = definition(figure)(context), load(figure)
     if not hasattr(module, "draw"):
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
-    if figure.options["stage"] == "pair" and context.labels.warning:
-        return style.not_interpretable(context.labels), numbers
+    stage = figure.options["stage"]
+    if stage == "pair" and context.labels.warning:
+        return style.in_words(context.labels, f"not interpretable. {context.labels.warning}"), numbers
+    if stage != "boptr" and numbers.is_empty():
+        return style.in_words(context.labels, "these samples have no such readouts of both models"), numbers
     drawn = module.draw(numbers, context)
     if drawn is None and not figure.options.get("optional"):
         hint = "return a figure, or declare it with optional=True"
