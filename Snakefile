@@ -87,6 +87,11 @@ onstart:
         print(f"BOPTR is left out: {GRID.without_boptr}.")
 
 
+onsuccess:
+    if GRID.not_made:
+        raise WorkflowError("\n".join(["Everything else is made, but not:", *GRID.not_made]))
+
+
 onerror:
     print(f"Something failed; finished samples are kept. Logs: {layout.LOGS}/<stage>/...")
 

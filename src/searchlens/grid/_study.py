@@ -10,7 +10,7 @@ from typing import Any
 from searchlens import benchmarks, catalogue, project
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
-from searchlens.store import layout
+from searchlens.store import failures, layout
 from searchlens.store.layout import Layout
 
 ROLES = ("base", "rl")
@@ -335,6 +335,15 @@ class StudyGrid:
         """(pair, benchmark) with figures of their own (``study.figures``)."""
         names = self.config["study"]["figures"]
         return [cell for cell in self.pair_cells if names == "all" or "/".join(cell) in names]
+
+    @property
+    def not_made(self) -> list[str]:
+        """Tables and figures that could not be made, each with its error and its log."""
+        jobs = [("tables",), ("overview",), *(("figures", *cell) for cell in self.drawn_cells)]
+        jobs += [("transfer",)] * (not self.without_boptr) + [("equivalence",)] * bool(self.compared)
+        found = [(job, *item) for job in jobs for item in failures.failed(self.layout.failures(*job)).items()]
+        where = {job: f" of {'/'.join(job[1:])}" * (len(job) > 1) for job in jobs}
+        return [f"{what}{where[job]}: {why}; log: {layout.log(*job)}" for job, what, why in found]
 
     def gpus(self, checkpoint: str) -> int:
         """GPUs that a checkpoint's engine runs on."""
