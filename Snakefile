@@ -89,6 +89,11 @@ onstart:
         print(f"Results of an earlier run, which this study leaves out, are now in {OUT.results}/aside: {len(moved)} paths.")
 
 
+onsuccess:
+    if GRID.not_made:
+        raise WorkflowError("\n".join(["Everything else is made, but not:", *GRID.not_made]))
+
+
 onerror:
     print(f"Something failed; finished samples are kept. Logs: {layout.LOGS}/<stage>/...")
 

@@ -137,5 +137,7 @@ def numbers(name: str, context: Any) -> pl.DataFrame:
 
 
 def write(stage: str, context: Any, folder: Path) -> list[Path]:
-    """Every figure of a stage."""
-    return figures_of.write(catalogue.declared("figure", stage=stage), context, folder)
+    """Every figure of a stage; none of them fails."""
+    paths = figures_of.write(catalogue.declared("figure", stage=stage), context, folder, folder / "failed.json")
+    assert not (folder / "failed.json").exists(), (folder / "failed.json").read_text()
+    return paths

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.catalogue import Declaration
 from searchlens.grid import Grid, needs
 from searchlens.stages import costs as costs_stage
 from searchlens.stages._cohort import cohort_of
@@ -18,6 +19,8 @@ from searchlens.stages.recoveries import recoveries
 from searchlens.stages.recovery import recovery
 from searchlens.stages.score import score
 from searchlens.store.provenance import config_fingerprint
+from searchlens.tables.build import Context, build
+from searchlens.tables.table import Table
 
 
 def score_cell(grid: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:
@@ -41,6 +44,7 @@ def analyse(grid: Grid) -> None:
 
 def figures_cell(grid: Grid, pair: str, benchmark: str, output: Path) -> None:
     figures(needs.figures(grid, pair, benchmark), grid.layout, output)
+    assert not grid.not_made
 
 
 def costs(grid: Grid) -> pl.DataFrame:
@@ -50,6 +54,10 @@ def costs(grid: Grid) -> pl.DataFrame:
 def prefill(grid: Grid, pair: str, benchmark: str) -> pl.DataFrame:
     study = needs.figures(grid, pair, benchmark)
     return costs_stage.prefill({"Base": study.base, "RL": study.rl}, grid.layout)
+
+
+def built(tables: Mapping[str, Declaration], context: Context) -> dict[str, Table]:
+    return {name: build(declaration, context) for name, declaration in tables.items()}
 
 
 def cohort_plan(grid: Grid) -> CohortPlan:

@@ -102,3 +102,4 @@ def analyse(grid: Grid) -> None:
     fingerprint = config_fingerprint(grid.config)
     readings(needs.readings(grid), layout, fingerprint=fingerprint)
     tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
+    assert not grid.not_made

@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 import planted_landscapes as planted
 from figure_data import draw
+from run_stages import built
 from searchlens import catalogue, cli
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
@@ -34,7 +35,6 @@ from searchlens.stages._frames import write_frame
 from searchlens.stages.transfer import transfer
 from searchlens.store.layout import Layout
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.build import build
 from searchlens.uncertainty import wilson
 from test_figures import words
 
@@ -215,7 +215,7 @@ def test_intervals_of_single_readouts(readout: Readout) -> None:
 def test_every_table_names_its_readout(readout: Readout) -> None:
     """Those of words and rates, too: a reader need not know which table reads what."""
     context = TableContext(frames(readout), design().plan(), options(readout))
-    for name, table in build(catalogue.declared("table", stage="boptr"), context).items():
+    for name, table in built(catalogue.declared("table", stage="boptr"), context).items():
         notes = " ".join(table.notes)
         assert f"Readout {readout}" in notes, name
         assert not any(f"Readout {other}" in notes for other in BOTH if other != readout), name

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import planted_landscapes as planted
+from run_stages import built
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, CohortPlan
 from searchlens.boptr.options import BoptrOptions
@@ -19,7 +20,6 @@ from searchlens.simulate import Design, paper_design, simulate
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import regimes
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.build import build
 from searchlens.tables.table import DASH, Part, Table, escape, latex, write
 
 OPTIONS = BoptrOptions(draws=30, permutations=10, v4_shuffles=5, reselect=False, mu_without=("qwen25_1.5b",))
@@ -62,7 +62,7 @@ def pair() -> tuple[Frames, CohortPlan]:
 
 
 def boptr_tables(frames: Frames, plan: CohortPlan, options: BoptrOptions = OPTIONS) -> dict[str, Table]:
-    return build(catalogue.declared("table", stage="boptr"), TableContext(frames, plan, options))
+    return built(catalogue.declared("table", stage="boptr"), TableContext(frames, plan, options))
 
 
 @pytest.fixture(scope="module")

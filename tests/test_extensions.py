@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 import figure_data
 import landscape_oracle as oracle
 from figure_data import write as draw_all
+from run_stages import built
 from searchlens import benchmarks, catalogue, config, grading
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
@@ -32,7 +33,6 @@ from searchlens.recovery.tables import recover
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.store import readouts
-from searchlens.tables.build import build
 from searchlens.tables.equivalence import Comparisons
 from searchlens.tables.study import Cell, StudyContext
 from searchlens.tables.table import write
@@ -505,7 +505,7 @@ def test_a_table_of_an_extension_is_built_and_written(declare: Declare, cell: fi
 
 def test_the_driver_builds_the_tables_of_extensions(declare: Declare) -> None:
     declare(TABLE)
-    tables = build(catalogue.declared("table", stage="equivalence"), Comparisons(rows([])))
+    tables = built(catalogue.declared("table", stage="equivalence"), Comparisons(rows([])))
     assert set(tables) == {"udf_local", "udf_tier34", "none"}
     assert tables["none"].notes == ("0 rows.",)
 
@@ -577,9 +577,9 @@ def _renamed(frame: pl.DataFrame) -> pl.DataFrame:
     ],
 )
 def test_a_wrong_declaration_of_a_table_or_figure_is_refused(
-    declare: Declare, cell: figure_data.Cell, tmp_path: Path, declaration: str, complaint: str
+    declare: Declare, cell: figure_data.Cell, declaration: str, complaint: str
 ) -> None:
     declare(f"from searchlens import catalogue\n{declaration}\n")
     with pytest.raises(InputError, match=complaint):
         catalogue.declared("table")
-        draw_all("pair", _pair(cell), tmp_path)
+        figure_data.draw("x", _pair(cell))

@@ -208,7 +208,7 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
     assert (found["logp_base"] != found["logp_rl"]).all()
     values = pl.read_parquet(tmp_path / "summary.parquet")
     reasons = {("micro", "math"): values, ("micro", "aime"): "no policy"}
-    (table,) = build(catalogue.declared("table", stage="likelihood"), Likelihoods(reasons)).values()
+    table = build(catalogue.declaration("table", "cross_likelihood"), Likelihoods(reasons))
     assert table.data.height == values.height
     assert "Not scored: micro/aime (no policy)." in table.notes
     assert [part.text.height for part in table.parts] == [2, 3]

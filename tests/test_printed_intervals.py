@@ -15,6 +15,7 @@ import pytest
 import figure_data
 import planted_landscapes
 import readings_data
+from run_stages import built
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.study import study
@@ -22,7 +23,6 @@ from searchlens.figures.boptr.context import FigureContext
 from searchlens.figures.context import Curves, Labels, PairContext
 from searchlens.figures.context import StudyContext as FigureStudyContext
 from searchlens.simulate import simulate
-from searchlens.tables.build import build
 from searchlens.tables.study import Cell
 from searchlens.tables.table import Table
 from test_boptr_tables import BENCHMARKS, MODELS, OPTIONS, boptr_tables, design
@@ -158,7 +158,7 @@ def test_tables_of_a_study(cell: figure_data.Cell) -> None:
     """Readouts, gaps and recovery gaps, those of questions that nobody solves included."""
     recovery = (cell.same_policy, cell.counts, cell.support, cell.path, cell.near_match)
     context = study_context(cell, [Cell("pair", "math", *recovery)])
-    tables = build(catalogue.declared("table", stage="study"), context)
+    tables = built(catalogue.declared("table", stage="study"), context)
     assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
     assert wrong_in_print(tables) == []
 

@@ -22,8 +22,8 @@ from polars import selectors
 import figure_data
 import readings_data
 from conftest import write_checkpoint
+from run_stages import built, prefill
 from run_stages import costs as costs_of
-from run_stages import prefill
 from searchlens import catalogue
 from searchlens.figures.boptr import parameters
 from searchlens.grid import Grid, needs
@@ -33,7 +33,6 @@ from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.agreement import grader_agreement
 from searchlens.tables.boptr import regimes
-from searchlens.tables.build import build
 from searchlens.tables.format import minus
 from searchlens.tables.objects import recovery_objects
 from searchlens.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
@@ -102,7 +101,7 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
 
 @pytest.fixture(scope="module")
 def every(context: StudyContext) -> dict[str, Table]:
-    return build(catalogue.declared("table", stage="study"), context)
+    return built(catalogue.declared("table", stage="study"), context)
 
 
 def judged_twice() -> pl.DataFrame:

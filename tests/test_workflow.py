@@ -496,3 +496,39 @@ def test_imported_samples_are_read_like_our_own(folder: Folder) -> None:
     found = points.filter((pl.col("metric") == "P") & (pl.col("readout") == "expected") & (pl.col("budget") == 1))
     assert found["value"].to_list() == [0.75]
     assert list((folder.path / "results/figures/theirs/math").glob("*.svg"))
+
+
+FRAGILE = """
+from pathlib import Path
+
+from searchlens.catalogue import table
+from searchlens.tables.health import health
+
+
+@table("fragile", stage="study")
+def fragile(context):
+    if Path("broken").exists():
+        raise ZeroDivisionError("it divides")
+    return health(context)
+"""
+
+
+def test_a_table_that_fails_costs_no_page_and_is_tried_again_until_it_is_made(folder: Folder) -> None:
+    folder.config = {**study(), "extensions": ["fragile.py"]}
+    folder.config["benchmarks"]["math"] |= {"regime": "math", "samples": 2}
+    folder.save()
+    (folder.path / "fragile.py").write_text(FRAGILE)
+    (folder.path / "broken").touch()
+    said = "table fragile: ZeroDivisionError: it divides; log: logs/tables.log"
+    for _ in range(2):
+        done = folder.snakemake(check=False)
+        assert done.returncode == 1 and said in done.stdout + done.stderr
+        assert said in (folder.path / "results/report.html").read_text()
+        assert said in folder.searchlens("status").stdout
+        assert (folder.path / "results/explorer.html").exists()
+        assert folder.planned() == {"all": 1, "tables": 1, "explorer": 1, "report_page": 1}
+    (folder.path / "broken").unlink()
+    folder.snakemake()
+    assert said not in (folder.path / "results/report.html").read_text()
+    assert folder.planned() == {}
+    assert "BOPTR is left out: math has 2 samples, the largest budget is 4" in folder.searchlens("check").stdout

@@ -214,11 +214,8 @@ def declaration(kind: str, name: str) -> Declaration:
 
 
 def loaded(kind: str, **options: Any) -> dict[str, Declaration]:
-    """As ``declared``, and import the modules, for a stage that uses the definitions."""
-    declarations = declared(kind, **options)
-    for declaration in declarations.values():
-        load(declaration)
-    return declarations
+    """As ``declared``, for a stage that uses the definitions: it depends on their code (``stages/source.py``)."""
+    return declared(kind, **options)
 
 
 def definition(declaration: Declaration) -> Any:

@@ -22,7 +22,7 @@ from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
-from searchlens.store import layout, snapshots
+from searchlens.store import failures, layout, snapshots
 from searchlens.store.files import aside
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
@@ -120,10 +120,11 @@ wildcard_constraints:
 
 
 def tracked(stage, get_needs):
-    """Function of wildcards: hash of a stage's code, and of what it takes from the configuration and the plan."""
+    """Function of wildcards: hash of a stage's code, of what it takes from the configuration and the plan, of failures."""
 
     def get_hash(wildcards):
-        return digest([stage_source(stage), needs.hash_of(get_needs(wildcards))], 16)
+        tries = [tried] if (tried := failures.tried(OUT.failures(stage, *wildcards))) else []
+        return digest([stage_source(stage), needs.hash_of(get_needs(wildcards)), *tries], 16)
 
     return get_hash
 

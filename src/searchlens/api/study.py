@@ -112,6 +112,11 @@ class Study:
         pairs = self._inputs.pairs
         return tuple((pair, b, pairs[pair]["base"], pairs[pair]["rl"]) for pair, b in self._inputs.pair_cells)
 
+    @property
+    def not_made(self) -> list[str]:
+        """Tables and figures that could not be made, each with its error and its log."""
+        return self._inputs.not_made
+
     def source(self, checkpoint: str, benchmark: str) -> str:
         """Where the samples of a cell come from: ``sampled``, ``imported``, or ``recorded`` (counts alone)."""
         named = self._inputs.source(checkpoint, benchmark)
@@ -251,14 +256,14 @@ class Study:
         InputError
             There is no such table; the message lists those that are there.
         """
-        path = self.layout.table(name, "csv")
-        if not path.exists():
+        path, tables = self.layout.table(name, "csv"), self.layout.tables()
+        if path not in tables:
             declared = catalogue.declared("table")
-            there = [each.stem for each in self.layout.every(self.layout.table("*", "csv"))]
             if name not in declared:
-                raise InputError(f"table {name!r} is unknown; in {path.parent} are: {', '.join(there) or '(none)'}")
+                there = ", ".join(each.stem for each in tables)
+                raise InputError(f"table {name!r} is unknown; in {path.parent} are: {there or '(none)'}")
             stage = _COMMANDS.get(declared[name].options["stage"], "tables")
-            raise InputError(f"{path} does not exist", f"run snakemake first; its stage `{stage}` makes this file")
+            raise InputError(f"{path} was not made", f"run snakemake first; its stage `{stage}` makes this file")
         return pl.read_csv(path, infer_schema_length=None)
 
     def _landscape(self, frame: str, checkpoint: str | None, benchmark: str | None) -> pl.DataFrame:

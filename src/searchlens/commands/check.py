@@ -38,6 +38,7 @@ def answer(grid: Grid) -> dict[str, Any]:
         "notes": [*grid.unlike_sides, *notes],
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),
+        "without_budgets": grid.without_budgets,
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
         "without_boptr": grid.without_boptr,
     }
@@ -48,7 +49,7 @@ def rendered(found: Mapping[str, Any]) -> str:
     state = "the study cannot run yet" if found["missing"] else "configuration is valid"
     lines = [f"{state}: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
-    lines += [*found["unknown_wordings"], *found["notes"]]
+    lines += [*found["unknown_wordings"], *found["without_budgets"], *found["notes"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
     if found["without_boptr"]:
         return "\n".join([*lines, f"BOPTR is left out: {found['without_boptr']}"])

@@ -174,7 +174,7 @@ def answer(grid: Grid) -> dict[str, Any]:
     -------
     dict
         ``cells``, their ``states``, what was ``spent`` on them and what is ``to_go``; ``health`` of cells that have a
-        landscape; ``running`` and ``failed`` jobs. ``gpu_hours`` is None where it cannot be estimated.
+        landscape; ``running`` and ``failed`` jobs, and what is ``not_made``. ``gpu_hours`` may be None: not estimated.
     """
     cells = status(grid)
     states = Counter(cell.state for cell in cells)
@@ -199,6 +199,7 @@ def answer(grid: Grid) -> dict[str, Any]:
             for (checkpoint, benchmark), found in health(grid).items()
         ],
         **{state: [_job(grid, pool) for pool in pools if pool.state == state] for state in ("running", "failed")},
+        "not_made": grid.not_made,
     }
 
 
@@ -253,7 +254,7 @@ def rendered(found: Mapping[str, Any]) -> str:
         none = f"none at {job['log']}; look for a log of the scheduler"
         lines += [f"failed: {_where(job)}", f"  {'; '.join(job['message'].splitlines())}"]
         lines.append(f"  log: {job['log'] if job['has_log'] else none}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"not made: {one}" for one in found["not_made"])])
 
 
 def _health_lines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:

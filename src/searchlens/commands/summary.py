@@ -57,8 +57,8 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
 
 def _table(grid: Grid, name: str, run: str) -> pl.DataFrame:
     path = grid.layout.table(name, "csv")
-    if not path.exists():
-        raise InputError(f"{path} does not exist", f"`{run}` makes it")
+    if path not in grid.layout.tables():
+        raise InputError(f"{path} was not made", f"`{run}` makes it; `searchlens status` names what failed")
     return pl.read_csv(path)
 
 

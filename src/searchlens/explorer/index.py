@@ -285,7 +285,7 @@ class Index:
 
     def _tables(self) -> list[Record]:
         layout = self.study.layout
-        named = {path: self._kept(name_of(self.study, path)) for path in layout.every(layout.table("*", "csv"))}
+        named = {path: self._kept(name_of(self.study, path)) for path in layout.tables()}
         return [
             {
                 "name": path.stem,
@@ -303,7 +303,7 @@ class Index:
             rows = self.study.table("provenance").to_dicts()
         except InputError:
             rows = []
-        costs = self._kept(name_of(self.study, self.study.layout.table("udf_cost", "csv")))
+        costs = next((table["csv"] for table in self._tables() if table["name"] == "udf_cost"), None)
         return {**({"costs": costs} if costs else {}), "rows": rows}
 
     # ---- files

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, load
 from searchlens.errors import InputError
 from searchlens.figures import style
+from searchlens.store.failures import Failures
 
 
 def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame]:
@@ -33,8 +34,11 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     numbers, module = definition(figure)(context), load(figure)
     if not hasattr(module, "draw"):
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
-    if figure.options["stage"] == "pair" and context.labels.warning:
-        return style.not_interpretable(context.labels), numbers
+    stage = figure.options["stage"]
+    if stage == "pair" and context.labels.warning:
+        return style.in_words(context.labels, f"not interpretable. {context.labels.warning}"), numbers
+    if stage != "boptr" and numbers.is_empty():
+        return style.in_words(context.labels, "these samples have no such readouts of both models"), numbers
     drawn = module.draw(numbers, context)
     if drawn is None and not figure.options.get("optional"):
         hint = "return a figure, or declare it with optional=True"
@@ -42,7 +46,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     return drawn, numbers
 
 
-def write(figures: Mapping[str, Declaration], context: Any, folder: Path) -> list[Path]:
+def write(figures: Mapping[str, Declaration], context: Any, folder: Path, record: Path) -> list[Path]:
     """Draw some declared figures of one stage.
 
     Parameters
@@ -54,19 +58,24 @@ def write(figures: Mapping[str, Declaration], context: Any, folder: Path) -> lis
     folder : Path
         Receives ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration. For an
         ``optional`` figure they lie in a folder of its name, which is empty if there is nothing to draw.
+    record : Path
+        File that gets those that could not be drawn.
 
     Returns
     -------
     list of Path
         The files.
     """
-    files = []
+    files, found = list[Path](), Failures()
     for stem, (name, metric) in figure_files(figures).items():
-        figure, numbers = draw(figures[name], context.with_metric(metric) if metric else context)
-        place = folder / stem if figures[name].options.get("optional") else folder
+        optional = figures[name].options.get("optional")
+        place = folder / stem if optional else folder
         place.mkdir(parents=True, exist_ok=True)
-        for suffix in FIGURE_FORMATS:  # of an earlier run that had something to draw
-            (place / f"{stem}.{suffix}").unlink(missing_ok=True)
-        if figure:
-            files += style.save(figure, place / stem, numbers)
+        paths = [place / f"{stem}.{suffix}" for suffix in FIGURE_FORMATS]
+        for path in paths:  # of an earlier run that had something to draw
+            path.unlink(missing_ok=True)
+        with found.caught(f"figure {stem}", [] if optional else paths):
+            figure, numbers = draw(figures[name], context.with_metric(metric) if metric else context)
+            files += style.save(figure, place / stem, numbers) if figure else []
+    found.save(record)
     return files

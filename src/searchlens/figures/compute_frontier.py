@@ -132,8 +132,6 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     unit, since both models of a pair have the same number of parameters.
     """
     labels = context.labels
-    if numbers.is_empty():
-        return style.no_readouts(labels)
     axes_shown = _axes_shown(numbers, context)
     title = replace(labels, readout="expected").titled(
         _finding(numbers, "tokens" if "tokens" in axes_shown else "samples")

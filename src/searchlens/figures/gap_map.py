@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
-from searchlens.figures.same_policy_lines import COUNTS, NOTHING_SHARED, tallies
+from searchlens.figures.same_policy_lines import COUNTS, tallies
 from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
@@ -54,10 +54,6 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
     rows = numbers.select("policy", "row", "family").unique(maintain_order=True)
-    if rows.is_empty():
-        figure = style.new_figure(style.COLUMN, 1.5, labels.subject, labels.source)
-        style.say(figure.subplots(), NOTHING_SHARED)
-        return figure
     height = 1.5 + 0.155 * (rows["row"][-1] + 1 + STRIP)
     figure = style.new_figure(style.COLUMN, height, labels.titled(_finding(numbers)), labels.source)
     axes = figure.subplots()

@@ -47,7 +47,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     labels = context.labels
     points, targets = pick(numbers, layer="point"), pick(numbers, layer="target").drop_nulls("value")
     if points.is_empty():
-        return style.no_readouts(labels)
+        return style.in_words(labels, "these samples have no such readouts")
     figure = style.new_figure(style.COLUMN, 3.6, labels.titled(_finding(points, targets)), labels.source)
     axes = figure.subplots()
     _points(axes, points)

@@ -43,8 +43,6 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
-    if numbers.is_empty():
-        return style.no_readouts(labels)
     figure = style.new_figure(style.PAGE, 3.6, labels.titled(_finding(numbers, labels)), labels.source)
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)

@@ -17,7 +17,6 @@ COUNTS = (
     *("ahead", "policies", "both_zero"),
     *("ahead_without_default", "policies_without_default", "both_zero_without_default"),
 )
-NOTHING_SHARED = "no policy was sampled from both models"
 
 
 @catalogue.figure("same_policy_lines", stage="pair", per_metric=True)
@@ -34,10 +33,6 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
-    if numbers.is_empty():
-        figure = style.new_figure(style.COLUMN, 1.5, labels.subject, labels.source)
-        style.say(figure.subplots(), NOTHING_SHARED)
-        return figure
     counts = list(tallies(numbers))
     first, last = counts[0], counts[-1]
     finding = f"Base \N{GREATER-THAN OR EQUAL TO} RL under {first[1]} policies at {first[0]}, {last[1]} at {last[0]}"

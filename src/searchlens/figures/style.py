@@ -157,18 +157,11 @@ def new_figure(width: float, height: float, title: str, source: Source) -> Figur
     return figure
 
 
-def no_readouts(labels: Labels) -> Figure:
-    """A figure that says that the samples of this study do not give the readouts to be drawn."""
-    figure = new_figure(COLUMN, 1.5, labels.subject, labels.source)
-    say(figure.subplots(), "these samples have no such readouts")
-    return figure
-
-
 @styled()
-def not_interpretable(labels: Labels) -> Figure:
-    """A figure that says why the samples of a pair must not be compared."""
+def in_words(labels: Labels, text: str) -> Figure:
+    """A figure that says why there is nothing to draw."""
     figure = new_figure(COLUMN, 2.0, labels.subject, labels.source)
-    say(figure.subplots(), f"not interpretable. {labels.warning}")
+    say(figure.subplots(), text)
     return figure
 
 

@@ -67,8 +67,6 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
-    if numbers.is_empty():
-        return style.no_readouts(labels)
     region = pick(numbers, layer="support")
     figure = style.new_figure(style.COLUMN, 3.9, labels.titled(_finding(region)), labels.source)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])

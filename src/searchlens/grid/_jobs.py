@@ -51,10 +51,6 @@ class Jobs(Inputs):
     def _policy_specs(self) -> dict[str, dict[str, Any]]:
         return {name: _policy_spec(policy) for name, policy in self._policies.items()}
 
-    def pool_policies(self, benchmark: str) -> list[str]:
-        """Names in the pool of a configured benchmark, in order, references left out."""
-        return list(self.config["pools"][self.config["benchmarks"][benchmark]["pool"]])
-
     def plain_policy(self, benchmark: str) -> str | None:
         """The first policy of a configured benchmark that draws at temperature 1, without filters or a search."""
         names = [*self.pool_policies(benchmark), *self.config["references"]]
@@ -91,11 +87,6 @@ class Jobs(Inputs):
         """Whether expanded policies are sampled on a checkpoint: the Base of a pair of the study with ``searches``."""
         pairs = (self.config["pairs"][name] for name in self.config["study"]["pairs"])
         return any(pair["base"] == checkpoint and pair["searches"] for pair in pairs)
-
-    def samples(self, benchmark: str, policy: str) -> int:
-        """Samples per question wanted of a policy on a benchmark."""
-        spec = self.config["benchmarks"][benchmark]
-        return int(spec["deeper"].get(policy) or spec["samples"] or self.config["samples"])
 
     # ---- generations
 

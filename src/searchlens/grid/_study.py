@@ -10,7 +10,7 @@ from typing import Any
 from searchlens import benchmarks, catalogue, project
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
-from searchlens.store import layout
+from searchlens.store import failures, layout
 from searchlens.store.layout import Layout
 
 ROLES = ("base", "rl")
@@ -213,6 +213,33 @@ class StudyGrid:
         sources = {self.source(*cell) for cell in cells}
         return next(name for name in SOURCES if name in sources)
 
+    def pool_policies(self, benchmark: str) -> list[str]:
+        """Names in the pool of a configured benchmark, in order, references left out."""
+        return list(self.config["pools"][self.config["benchmarks"][benchmark]["pool"]])
+
+    def samples(self, benchmark: str, policy: str) -> int:
+        """Samples per question wanted of a policy on a benchmark."""
+        spec = self.config["benchmarks"][benchmark]
+        return int(spec["deeper"].get(policy) or spec["samples"] or self.config["samples"])
+
+    def _reached(self, checkpoint: str, benchmark: str) -> dict[str, int]:
+        """Samples per question by policy; empty for a recorded cell, of which only the readouts know."""
+        if self.source(checkpoint, benchmark) == "recorded":
+            return {}
+        is_drawn = checkpoint in self.config["checkpoints"] and benchmark in self.config["benchmarks"]
+        drawn = {name: self.samples(benchmark, name) for name in self.pool_policies(benchmark)} if is_drawn else {}
+        return drawn | {item.policy: item.samples for item in self.imported(checkpoint, benchmark)}
+
+    @property
+    def without_budgets(self) -> list[str]:
+        """Sentences on benchmarks whose samples do not reach the largest budget."""
+        budgets, said = self.config["budgets"], dict[str, None]()
+        for cell in self.cells:
+            if few := [n for n in self._reached(*cell).values() if n < budgets[-1]]:
+                above = ", ".join(str(budget) for budget in budgets if budget > max(few))
+                said[f"{cell[1]}: policies with at most {max(few)} samples per question are not read at {above}"] = None
+        return list(said)
+
     # ---- BOPTR and the comparison of policies
 
     def read_budgets(self, benchmark: str) -> list[int]:
@@ -260,6 +287,11 @@ class StudyGrid:
         budgets = self.config["budgets"]
         if len(budgets) < 2 or budgets != [2**i for i in range(len(budgets))]:
             return f"BOPTR needs budgets that are powers of two, 1, 2, 4, ...; budgets are {budgets}"
+        base, rl = (self._reached(self.pairs[pair][role], benchmark) for role in ROLES)
+        default, most = self.config["default_policy"], max(base.values(), default=budgets[-1])
+        if (few := min(most, rl.get(default, most))) < budgets[-1]:
+            under = "" if most < budgets[-1] else f" under {default}"
+            return f"{benchmark} has {few} sample{'s' * (few > 1)}{under}, the largest budget is {budgets[-1]}"
         return ""
 
     def cohort_plan(self) -> dict[str, Any]:
@@ -316,6 +348,15 @@ class StudyGrid:
         """(pair, benchmark) with figures of their own (``study.figures``)."""
         names = self.config["study"]["figures"]
         return [cell for cell in self.pair_cells if names == "all" or "/".join(cell) in names]
+
+    @property
+    def not_made(self) -> list[str]:
+        """Tables and figures that could not be made, each with its error and its log."""
+        jobs = [("tables",), ("overview",), *(("figures", *cell) for cell in self.drawn_cells)]
+        jobs += [("transfer",)] * (not self.without_boptr) + [("equivalence",)] * bool(self.compared)
+        found = [(job, *item) for job in jobs for item in failures.failed(self.layout.failures(*job)).items()]
+        where = {job: f" of {'/'.join(job[1:])}" * (len(job) > 1) for job in jobs}
+        return [f"{what}{where[job]}: {why}; log: {layout.log(*job)}" for job, what, why in found]
 
     def gpus(self, checkpoint: str) -> int:
         """GPUs that a checkpoint's engine runs on."""

@@ -99,7 +99,7 @@ def _figures(
     for stem, (name, metric) in catalogue.figure_files(known).items():
         place = path(stem, "svg")
         file = place.with_suffix("") / place.name if known[name].options.get("optional") else place
-        if file.exists():
+        if file.exists() and file.stat().st_size:
             title = captions.readable(name) + (f": {catalogue.titles('metric')[metric]}" if metric else "")
             caption = captions.html(captions.source("figure", name), named)
             yield Item("figure", name, title, file, f"{prefix}{stem}", caption)
@@ -108,6 +108,6 @@ def _figures(
 def _tables(study: Study, stage: str) -> Iterator[Item]:
     for name in catalogue.declared("table", stage=stage):
         file = study.layout.table(name, "html")
-        if file.exists():
+        if file.exists() and file.stat().st_size:
             caption = captions.html(captions.source("table", name))
             yield Item("table", name, captions.readable(name), file, f"table-{name}", caption)

@@ -49,6 +49,7 @@ def report_page(study: Study) -> str:
         about=words["about"],
         order=words["order"],
         first=[items[name] for name in FIRST if name in items],
+        failed=study.not_made,
         sections=sections,
         few=sum(len(section.sections) for section in sections) <= FEW,
         picture=picture,

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from searchlens.catalogue import loaded
 from searchlens.equivalence import embedded, engines, tier12
 from searchlens.equivalence.rows import frame
-from searchlens.store import provenance
 from searchlens.store.layout import Layout
-from searchlens.tables.build import build
+from searchlens.tables.build import save
 from searchlens.tables.equivalence import Comparisons
-from searchlens.tables.table import write
 
 if TYPE_CHECKING:
     from searchlens.grid import Grid
@@ -48,9 +46,7 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
         if not row.holds:
             log.warning("%s against %s: %s is %.4g", row.policy, row.reference, row.statistic, row.value)
     context = Comparisons(frame(rows), None if matches is None else tier12.frame(matches))
-    tables = build(loaded("table", stage="equivalence"), context)
+    tables = loaded("table", stage="equivalence")
     if matches is not None:
-        tables |= build(loaded("table", stage="equivalence_vllm"), context)
-    for name, table in tables.items():
-        write(table, output.table(name, "csv").with_suffix(""))
-        provenance.sign(output.table(name, "json"), fingerprint, None)
+        tables |= loaded("table", stage="equivalence_vllm")
+    save(tables, context, output, output.failures("equivalence", "tables.json"), fingerprint, None)

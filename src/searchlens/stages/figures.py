@@ -43,5 +43,6 @@ def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
     tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)
     labels = figure_labels(study, cell, base, layout)
     context = PairContext.read(labels, base, rl, tokens, layout.recovery(cell.pair, cell.benchmark))
-    paths = build.write(loaded("figure", stage="pair"), context, output)
+    record = layout.failures("figures", cell.pair, cell.benchmark, "figures.json")
+    paths = build.write(loaded("figure", stage="pair"), context, output, record)
     log.info("%s/%s: %d files of figures in %s", cell.pair, cell.benchmark, len(paths), output)

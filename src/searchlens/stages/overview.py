@@ -46,4 +46,5 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
         name: read_frame(layout.readings_frame(name), "readings").with_columns(pl.col("benchmark").replace(titles))
         for name in READING_FRAMES
     }
-    build.write(loaded("figure", stage="study"), StudyContext(curves, readings), output)
+    record = layout.failures("overview", "figures.json")
+    build.write(loaded("figure", stage="study"), StudyContext(curves, readings), output, record)

@@ -16,11 +16,10 @@ from searchlens.stages._frames import read_frame, read_points
 from searchlens.store import judges, provenance
 from searchlens.store.frames import read_compared
 from searchlens.store.layout import Layout
-from searchlens.tables.build import build
+from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
 from searchlens.tables.likelihood import Likelihoods
 from searchlens.tables.study import Cell, StudyContext
-from searchlens.tables.table import write
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
@@ -78,12 +77,11 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         health=health,
         notes=[*broken, *of_judges(judged), *(f"{notice}." for notice in study.unknown_wordings)],
     )
-    made = build(loaded("table", stage="study"), context)
+    signed, record = (fingerprint, provenance.together(spent.values())), output.failures("tables", "study.json")
+    save(loaded("table", stage="study"), context, output, record, *signed)
     if not all(study.without_likelihood):
-        made |= build(loaded("table", stage="likelihood"), _likelihoods(study, layout))
-    for name, table in made.items():
-        write(table, output.table(name, "csv").with_suffix(""))
-        provenance.sign(output.table(name, "json"), fingerprint, provenance.together(spent.values()))
+        record = output.failures("tables", "likelihood.json")
+        save(loaded("table", stage="likelihood"), _likelihoods(study, layout), output, record, *signed)
 
 
 def _likelihoods(study: needs.Tables, layout: Layout) -> Likelihoods:

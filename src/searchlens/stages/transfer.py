@@ -13,12 +13,11 @@ from searchlens.figures import build as figures_of
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
-from searchlens.store import judges, provenance
+from searchlens.store import judges
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.build import build
+from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
-from searchlens.tables.table import write
 
 
 def transfer(
@@ -67,9 +66,8 @@ def transfer(
     spent = read_sampling_cost(output.boptr / SIGNATURE)
     judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
     context = TableContext(frames, plan, options, of_judges(judged))
-    for name, table in build(loaded("table", stage="boptr"), context).items():
-        write(table, output.table(name, "csv").with_suffix(""))
-        provenance.sign(output.table(name, "json"), fingerprint, spent)
+    tables, figures_to = (output.failures("transfer", name) for name in ("tables.json", "figures.json"))
+    save(loaded("table", stage="boptr"), context, output, tables, fingerprint, spent)
     if figures:
         drawn = FigureContext(frames=frames, plan=plan, confidence=options.confidence, readout=options.readout)
-        figures_of.write(loaded("figure", stage="boptr"), drawn, output.boptr_figure("any", "svg").parent)
+        figures_of.write(loaded("figure", stage="boptr"), drawn, output.boptr_figure("any", "svg").parent, figures_to)

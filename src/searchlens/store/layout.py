@@ -183,6 +183,10 @@ class Layout:
         """One table: ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
         return self.results / "tables" / f"{name}.{suffix}"
 
+    def tables(self) -> list[Path]:
+        """The data of every table that was made; of one that could not be, the file is empty."""
+        return [path for path in self.every(self.table("*", "csv")) if path.stat().st_size]
+
     def figure(self, pair: str, benchmark: str, name: str, suffix: str) -> Path:
         """One figure of a pair on a benchmark."""
         return self.results / "figures" / pair / benchmark / f"{name}.{suffix}"
@@ -200,6 +204,10 @@ class Layout:
     def snapshot(self, fingerprint: str) -> Path:
         """The configuration of a run, by its fingerprint."""
         return self.results / "config" / f"{fingerprint}.json"
+
+    def failures(self, *names: str) -> Path:
+        """Records of what could not be made: a folder for each job, whose ``log`` has its names."""
+        return self.results.joinpath("failed", *names)
 
     @property
     def hashes(self) -> Path:

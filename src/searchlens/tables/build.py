@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from searchlens.catalogue import Declaration, definition
-from searchlens.tables.table import Table
+from searchlens.catalogue import TABLE_FORMATS, Declaration, definition
+from searchlens.store import provenance
+from searchlens.store.failures import Failures
+from searchlens.store.layout import Layout
+from searchlens.tables.table import Table, write
 
 
 class Context(Protocol):
@@ -18,16 +22,18 @@ class Context(Protocol):
         """Sentences under every table of the stage."""
 
 
-def build(tables: Mapping[str, Declaration], context: Context) -> dict[str, Table]:
-    """Some declared tables of one stage, by name.
+def build(declaration: Declaration, context: Context) -> Table:
+    """One declared table, from the class that the tables of its stage take, with the notes of the stage."""
+    table: Table = definition(declaration)(context)
+    return replace(table, notes=(*table.notes, *context.notes))
 
-    Parameters
-    ----------
-    tables : mapping of str to Declaration
-        Such as ``catalogue.declared("table", stage="study")``, those of extensions included.
-    context : Context
-        The class that the tables of the stage take: ``study.StudyContext``, ``boptr.context.TableContext``,
-        ``equivalence.Comparisons`` or ``likelihood.Likelihoods``.
-    """
-    made = {name: definition(declaration)(context) for name, declaration in tables.items()}
-    return {name: replace(table, notes=(*table.notes, *context.notes)) for name, table in made.items()}
+
+def save(tables: Mapping[str, Declaration], context: Context, output: Layout, record: Path, *signed: Any) -> None:
+    """Write some declared tables, each with its provenance (``provenance.sign``), and record those that fail."""
+    found = Failures()
+    for name, declaration in tables.items():
+        paths = [output.table(name, suffix) for suffix in TABLE_FORMATS]
+        with found.caught(f"table {name}", paths):
+            write(build(declaration, context), paths[0].with_suffix(""))
+        provenance.sign(output.table(name, "json"), *signed)
+    found.save(record)

@@ -78,7 +78,7 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
     for (level,), group in rows.with_columns(y=pl.Series(heights)).group_by("information", maintain_order=True):
         y = min(group["y"].to_list()) - 0.75
         axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **parts.BESIDE, color=style.MUTED)
-    axes.set_ylim(top=heights[0] - 1.3)
+        axes.set_ylim(top=heights[0] - 1.3)
 
 
 def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:

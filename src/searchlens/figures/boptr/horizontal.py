@@ -32,7 +32,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     titles = ", ".join(map(context.plan.title, benchmarks))
     second = textwrap.shorten(f"{anchor}: mean error of predicted RL curves on {titles}", 110, placeholder=" ...")
     finding, missing = parts.least(rows.filter(pool="ar")), parts.absent(numbers, 120)
-    pools = rows["pool"].unique(maintain_order=True).to_list()
+    pools = (rows if rows.height else numbers)["pool"].unique(maintain_order=True).to_list()
     sizes = [rows.filter(pool=pool).height for pool in pools]
     height = 1.7 + 0.19 * sum(sizes) + 0.13 * len(missing.splitlines())
     figure = context.new_figure(style.PAGE, height, finding, second, [anchor], benchmarks)

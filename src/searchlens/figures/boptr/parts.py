@@ -102,6 +102,9 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
     heights : sequence of float
         Place of each row.
     """
+    if rows.is_empty():
+        style.say(axes, "no error is defined")
+        return
     placed = rows.with_columns(y=pl.Series(heights, dtype=pl.Float64))
     colours = {kind: colour for kind, (colour, _, _) in KINDS.items()}
     for row in placed.iter_rows(named=True):

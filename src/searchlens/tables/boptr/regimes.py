@@ -131,9 +131,9 @@ def beta_sensitivity(context: TableContext) -> Table:
 
 
 def _overlap_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
-    if frame.is_empty():
+    row = next(frame.filter(map="three - two").iter_rows(named=True), None)
+    if row is None:
         return []
-    row = frame.filter(map="three - two").row(0, named=True)
     if row["error"] is None or row["benchmark"] is None:
         return ["No floor benchmark was sampled: the maps are the same."]
     overlap = "overlap" if row["overlap"] else "do not overlap"
