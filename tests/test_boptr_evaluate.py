@@ -248,7 +248,7 @@ def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch
     for key, score in found.scores.items():
         assert score.error == whole.scores[key].error
         for name in ("fixed", "reselected", "corrected"):
-            np.testing.assert_allclose(getattr(score, name), getattr(whole.scores[key], name), atol=1e-5)
+            np.testing.assert_allclose(getattr(score, name), getattr(whole.scores[key], name), rtol=1e-5, atol=1e-5)
 
 
 def test_fewer_draws_are_chosen_again_than_drawn() -> None:

@@ -117,7 +117,7 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
     spec = {"device": device, "dtype": "float32", "engine": "transformers", "vllm": {"tensor_parallel": parallel}}
     spec["resident"] = True
-    _job.start_engine(Path("somewhere"), spec, None, 1)
+    _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
     assert calls == (["take", "engine"] if takes else ["engine"])
 
 
@@ -130,7 +130,7 @@ def test_processes_of_vllm_share_what_a_job_has(monkeypatch: pytest.MonkeyPatch,
     vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512).model_dump()
     spec = {"device": "cpu", "dtype": "float32", "engine": "vllm", "vllm": vllm}
     spec |= {"quantization": "fp8", "kv_cache_dtype": "auto"}
-    started: Any = _job.start_engine(Path("somewhere"), spec, 1000, 8)
+    started: Any = _job.start_engine(Path("somewhere"), spec, 1000, 8, None, ())
     if processes > 1:
         make, count = started
         assert count == processes

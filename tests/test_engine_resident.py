@@ -393,7 +393,7 @@ def test_without_the_kernel(
 @pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, 8)])
 def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> None:
     """As a CUDA graph requires. The meta device has no values, so what depends on one raises; it is no CPU either."""
-    weights, _ = _loading.load(folder, None, torch.float32)
+    weights = _loading.load(folder, torch.float32)
     with torch.inference_mode():
         on_meta = Llama(weights, torch.device("meta"))
         rows = DeviceRows(on_meta, on_meta.logits, rows=8, columns=128, steps=2)

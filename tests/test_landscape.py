@@ -468,7 +468,7 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
     whole = pl.read_parquet(tmp_path / "s.parquet")
     wanted = operating_points(whole, budgets=[2, 4], options=FEW)
     found = {path.stem: pl.read_parquet(path) for path in (tmp_path / "out").glob("*.parquet")}
-    assert_frame_equal(found["points"], wanted.points, abs_tol=1e-12, rel_tol=0)
+    assert_frame_equal(found["points"], wanted.points, abs_tol=1e-7, rel_tol=0)  # draws are in float32
     assert_frame_equal(found["hits"], wanted.hits, abs_tol=1e-7, rel_tol=0)
     assert_frame_equal(found["classes"], answer_classes(whole))
     assert_frame_equal(found["health"], of_graded(whole))

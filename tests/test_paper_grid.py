@@ -241,7 +241,7 @@ def test_a_run_of_it_is_refused_before_anything_starts(folder: Path) -> None:
     said = done.stdout + done.stderr
     assert done.returncode != 0
     assert "not pinned: dataset HuggingFaceH4/MATH-500@main" in said
-    assert "run `searchlens pin` where the hub can be reached" in said
+    assert "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached" in said
     assert not (folder / "results").exists()
 
 
