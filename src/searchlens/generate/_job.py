@@ -28,19 +28,8 @@ log = logging.getLogger(__name__)
 class Job:
     """Everything that sampling one pool needs. Expensive parts are made when they are first used.
 
-    Parameters
-    ----------
-    grid : Grid
-    pool : Pool
-    threads : int
-        CPU threads of the engine.
-    traced : Traced, optional
-        Which searches are recorded, instead of those of the configuration.
-
-    Attributes
-    ----------
-    max_rows : int or None
-        Most rows that the engine decodes together; ``checkpoints.<name>.max_rows`` until memory runs out.
+    ``traced`` says which searches are recorded, instead of the configuration. ``max_rows``, the most rows that the
+    engine decodes together, is that of the configuration until memory runs out.
     """
 
     def __init__(self, grid: Grid, pool: JobPool, threads: int, traced: Traced | None = None) -> None:
@@ -199,30 +188,7 @@ def start_engine(
     adapter: Adapter | None,
     masked: Sequence[int],
 ) -> Engine:
-    """Load a checkpoint into the engine that its configuration names.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the checkpoint.
-    spec : mapping
-        Its section of the configuration.
-    max_rows : int or None
-        Most rows decoded together; None leaves it to the engine.
-    threads : int
-        CPU threads of the engine.
-    adapter : Adapter or None
-        Added to the weights.
-    masked : sequence of int
-        Token ids that are never drawn.
-
-    Raises
-    ------
-    InputError
-        The checkpoint or the adapter cannot be used, or a library that the engine needs is not installed.
-    EngineMemoryError
-        The device is out of memory.
-    """
+    """Load a checkpoint into the engine that its section of the configuration names."""
     import torch  # takes seconds to import
 
     device = spec["device"]

@@ -22,47 +22,27 @@ FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 
 @dataclass(frozen=True, slots=True)
 class Specials:
-    """Tokens of a checkpoint that are no text.
-
-    Attributes
-    ----------
-    vocab_size : int
-        Rows of the embedding; token ids are 0 to ``vocab_size - 1``.
-    ends : tuple of int
-        Tokens that end a text, each once; none if no file names one.
-    pad : int or None
-        The tokenizer's, or else that of ``config.json``; None if there is no such token among the ids.
-    pad_text : str
-        Its spelling.
-    bos : int or None
-        The tokenizer's. Whether prompts begin with it says ``tokenizer.json`` alone.
-    absent : list of [int, int]
-        Ranges [start, stop) of ids below ``vocab_size`` that the tokenizer does not have.
-    usual : bool
-        Whether ``config.json`` alone, whose bytes are part of a fingerprint, says the same.
-    notes : tuple of str
-        Where the files disagree, in words.
-    """
+    """Tokens of a checkpoint that are no text."""
 
     vocab_size: int
+    """Rows of the embedding; token ids are 0 to ``vocab_size - 1``."""
     ends: tuple[int, ...]
+    """Tokens that end a text, each once; none if no file names one."""
     pad: int | None
+    """The tokenizer's, or else that of ``config.json``; None if there is no such token among the ids."""
     pad_text: str
     bos: int | None
+    """The tokenizer's. Whether prompts begin with it says ``tokenizer.json`` alone."""
     absent: list[list[int]]
+    """Ranges [start, stop) of ids below ``vocab_size`` that the tokenizer does not have."""
     usual: bool
+    """Whether ``config.json`` alone, whose bytes are part of a fingerprint, says the same."""
     notes: tuple[str, ...] = field(default=(), compare=False)
+    """Where the files disagree, in words."""
 
     @classmethod
     def read(cls, folder: Path) -> Specials:
-        """Those of a checkpoint's folder.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, an id is no id or is not below the vocabulary's size, or the tokenizer is of another
-            model.
-        """
+        """Those of a checkpoint's folder; an InputError names a damaged file, or a tokenizer of another model."""
         config, generation, tokenizer, named = _contents(folder)
         ids = _vocabulary(folder / "tokenizer.json", tokenizer)
         size = config.get("vocab_size") or max(ids.values()) + 1
@@ -103,12 +83,7 @@ class Specials:
     def decided(self, stop_tokens: Collection[str], own: Collection[str | int] | None) -> dict[str, Any]:
         """What of these tokens decides samples, beyond what the fingerprint says, as plain JSON; mostly nothing.
 
-        Parameters
-        ----------
-        stop_tokens : collection of str
-            Of the template.
-        own : collection of str or int, optional
-            ``checkpoints.<name>.stop_tokens``, instead of ``ends``.
+        ``stop_tokens`` are the template's; ``own``, of the configuration, are there instead of ``ends``.
         """
         stops = self.ends if own is None else tuple(own)
         is_masked = self.pad is not None and not {self.pad, self.pad_text} & {*stops, *stop_tokens}
