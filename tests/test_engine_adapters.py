@@ -120,6 +120,7 @@ def test_an_adapter_of_the_embedding_or_the_head_is_named(
     tied: bool, target: str, copied: bool, folder: Path, tmp_path: Path
 ) -> None:
     """As peft saves it: it is the right checkpoint, and the hint says what can be done."""
+    pytest.importorskip("peft")
     from peft import LoraConfig, get_peft_model
 
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, tie_word_embeddings=tied)

@@ -133,11 +133,11 @@ def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
     grid = make_grid(study)
     prompter = Prompter(tmp_path / "base", grid.template("toy-base", "sums"), ["<im_end>", END])
     assert prompter.stop_ids == (IM_END, END)
-    assert all(g.spec["ends"]["stops"] == ["<im_end>", END] for g in grid.generations("toy-base", "sums"))
+    assert all(g.spec["ends"]["stops"] == [END, "<im_end>"] for g in grid.generations("toy-base", "sums"))
 
 
 def test_an_unknown_stop_token_of_the_study_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no token '<eot>'"):
+    with pytest.raises(InputError, match="'<eot>' is no token that the model of"):
         Prompter(write(tmp_path), prompts.template("zoo"), ["<eot>"])
 
 
@@ -170,7 +170,78 @@ def test_an_added_token_without_a_row_harms_nobody_but_its_prompt(tmp_path: Path
         prompter.encode(Question("q", "w1 <image>", ""))
 
 
+@pytest.mark.parametrize("place", ["config", "tokenizer_config"])
+def test_a_pad_that_is_an_ordinary_token_can_be_drawn(tmp_path: Path, place: str) -> None:
+    """Such as the first of a vocabulary, "!", which is no more than a habit of trainers."""
+    files = {
+        "config": {"pad_token_id": 9},
+        "tokenizer_config": {"pad_token": "w4" if place == "tokenizer_config" else None},
+    }
+    specials = Specials.read(write(tmp_path, **files))
+    assert specials.masked(specials.ends) == () and not specials.usual
+    assert specials.notes == ("the pad token w4 (9) is an ordinary token, which texts may have",)
+
+
+def test_an_end_without_a_row_ends_nothing(tmp_path: Path) -> None:
+    content = word_tokenizer([*WORDS, "<eot>"], special=4)
+    content["added_tokens"].append({**content["added_tokens"][0], "id": COUNT, "content": "<eot>"})
+    write(tmp_path, config={"eos_token_id": None}, generation_config={"eos_token_id": None})
+    edit(tmp_path / "tokenizer_config.json", eos_token="<eot>")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="has no end-of-sequence token"):
+        Prompter(tmp_path, prompts.template("zoo"))
+    with pytest.raises(InputError, match=r"'<eot>' is no token that the model of .* can draw"):
+        Prompter(tmp_path, prompts.template("zoo"), ["<eot>"])
+
+
+def test_ids_that_the_tokenizer_does_not_use_are_refused(tmp_path: Path) -> None:
+    """Its reader numbers added tokens itself; stops and masks by the ids in the file would be those of other tokens."""
+    write(tmp_path, rows=ROWS)
+    content = word_tokenizer(WORDS, special=4)
+    content["added_tokens"].append({**content["added_tokens"][0], "id": COUNT + 5, "content": "<eot>"})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"tokenizer\.json: ids of added_tokens are not those"):
+        Prompter(tmp_path, prompts.template("zoo"))
+
+
+@pytest.mark.parametrize("changes", [{"added_tokens": None}, {"model": {"type": "Foo", "vocab": {"a": 0}}}])
+def test_a_tokenizer_that_cannot_be_read_is_one_line(
+    study: dict[str, Any], make_grid: Make, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    for name in ("config", "generation_config"):
+        edit(tmp_path / f"rl/{name}.json", eos_token_id=None if "model" in changes else END)
+    edit(tmp_path / "rl/tokenizer.json", **changes)
+    study["checkpoints"]["toy-rl"]["stop_tokens"] = ["a"] if "model" in changes else None
+    (reason,) = check.answer(make_grid(study))["missing"]
+    assert reason.startswith("checkpoints.toy-rl: ") and "tokenizer.json is no tokenizer: " in reason
+
+
+@pytest.mark.parametrize("value", [[-1], [None], [True], [2**33]])
+def test_a_wrong_stop_token_of_the_configuration_is_named(study: dict[str, Any], value: list[Any]) -> None:
+    study["checkpoints"]["toy-rl"]["stop_tokens"] = value
+    with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.stop_tokens"):
+        config.validate(study)
+
+
 # ---- the id
+
+
+def test_the_order_of_ends_is_no_part_of_the_id(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    ids = []
+    for ends in ([IM_END, END], [END, IM_END]):
+        edit(tmp_path / "rl/generation_config.json", eos_token_id=ends)
+        ids.append([g.id for g in make_grid(study).generations("toy-rl", "sums")])
+    assert ids[0] == ids[1]
+
+
+def test_a_pad_that_is_the_end_is_no_part_of_the_id(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """Trainers write it where there was none."""
+    edit(tmp_path / "rl/config.json", pad_token_id=None)
+    ids = []
+    for pad in (None, "<end>"):
+        edit(tmp_path / "rl/tokenizer_config.json", pad_token=pad)
+        ids.append([g.id for g in make_grid(study).generations("toy-rl", "sums")])
+    assert ids[0] == ids[1]
 
 
 def test_an_edit_of_the_ends_samples_that_model_again(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
@@ -237,6 +308,10 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
     edit(tmp_path / "rl/generation_config.json", eos_token_id=[END, IM_END])
     later = pinned("b" * 40)
     assert to_make(later) == {"toy-base": 0, "toy-rl": 4}
+    snapshot = tmp_path / "hub/models--org--rl/snapshots" / ("b" * 40)
+    edit(snapshot / "special_tokens_map.json", eos_token="w5")  # comes with a later download of another program
+    with pytest.raises(InputError, match=r"special_tokens_map\.json is not pinned"):
+        later.checked_folder("toy-rl")
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
     assert to_make(Grid(later.config, root=tmp_path)) == {"toy-base": 0, "toy-rl": 4}
     assert pins.Lock.read(tmp_path / "lock.json")[pins.checkpoint("org/rl", "main")].specials == later.specials(
@@ -395,3 +470,22 @@ def test_verify_compares_the_record_with_the_folder(study: dict[str, Any], make_
     damaged = verify(tmp_path / "results", study=make_grid(study)).damaged
     assert len(damaged) == 4
     assert "was drawn with another prompt than toy-base has now" in damaged[0]
+    (tmp_path / "base/tokenizer.json").write_text("{")
+    report = verify(tmp_path / "results", study=make_grid(study))
+    assert not report.damaged and report.notes[0].startswith("samples are not compared with their checkpoints: ")
+
+
+def test_an_adapter_beside_the_weights_is_said_not_to_be_added(
+    study: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "rl/adapter_config.json").write_text("{}")
+    (note,) = check.answer(make_grid(study))["notes"]
+    assert note.startswith("toy-rl: the adapter in ") and "is not added" in note
+
+
+def test_the_highest_ids_of_a_vocabulary_with_holes_are_looked_at(tmp_path: Path) -> None:
+    write(tmp_path, rows=ROWS)
+    content = word_tokenizer(WORDS, special=4)
+    content["model"]["vocab"]["."] = ROWS - 1
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    assert Prompter(tmp_path, prompts.template("zoo")).tokens_with(".") == (ROWS - 1,)

@@ -13,7 +13,7 @@ from pathlib import Path
 from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
 from searchlens.cli.options import Commands, json_option, port, positive, put, size
 from searchlens.errors import JobError
-from searchlens.grid import TO_GET_READY, Grid
+from searchlens.grid import Grid
 from searchlens.project import OWN_FILE
 
 
@@ -39,7 +39,7 @@ def _check(args: argparse.Namespace) -> None:
     found["missing"] = list(map(args.named, found["missing"]))
     put(args, found, check.rendered)
     if found["missing"]:
-        raise JobError("the study is not ready to run", TO_GET_READY)
+        raise JobError("the study is not ready to run", found["hint"])
 
 
 def _plan(args: argparse.Namespace) -> None:

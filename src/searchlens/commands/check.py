@@ -7,7 +7,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.generate import prompts
-from searchlens.grid import Grid
+from searchlens.grid import TO_GET_READY, Grid
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -16,8 +16,8 @@ def answer(grid: Grid) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``missing``: why it is not ready to run. ``anchor``: the pair and benchmark on which BOPTR is fitted, or empty,
-        and then ``without_boptr`` says why.
+        ``missing``: why it is not ready to run, and ``hint``: what to do then. ``anchor``: the pair and benchmark on
+        which BOPTR is fitted, or empty, and then ``without_boptr`` says why.
 
     Raises
     ------
@@ -34,7 +34,8 @@ def answer(grid: Grid) -> dict[str, Any]:
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
-        "missing": [*grid.refusals(), *refusals],
+        "missing": [*(reasons := grid.refusals()), *refusals],
+        "hint": TO_GET_READY if reasons else "",
         "notes": [*grid.unlike_sides, *notes],
         "unknown_wordings": list(grid.unknown_wordings),
         "without_likelihoods": list(grid.without_likelihoods),

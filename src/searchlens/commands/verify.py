@@ -117,10 +117,19 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     if repair:
         report.repaired += _repaired(layout, unusable, harmed)
     report.advice += _advice(report, unusable, harmed)
-    if study is not None and (otherwise := list(drawn_otherwise(study))):
-        report.damaged += otherwise
-        report.advice.append(_OTHERWISE)
+    if study is not None:
+        _compare(report, study)
     return report
+
+
+def _compare(report: Verified, study: Grid) -> None:
+    try:
+        otherwise = list(drawn_otherwise(study))
+    except InputError as error:
+        report.notes.append(f"samples are not compared with their checkpoints: {error.message}")
+        return
+    report.damaged += otherwise
+    report.advice += [_OTHERWISE] if otherwise else []
 
 
 def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:

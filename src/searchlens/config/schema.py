@@ -79,7 +79,7 @@ def keys_at(location: Iterable[int | str]) -> list[str]:
 def number_at(location: Iterable[int | str]) -> str:
     """The number that may stand at a place, such as ``an integer, >= 1``."""
     node = node_at(location)
-    return ", ".join(["an integer" if node["type"] == "integer" else "a number", *limits(node)])
+    return ", ".join(["an integer" if node.get("type") == "integer" else "a number", *limits(node)])
 
 
 def node_at(location: Iterable[int | str]) -> Node:

@@ -52,7 +52,8 @@ class Job:
         """The checkpoint's tokenizer and template."""
         self.grid.require_whole(self.pool.checkpoint)
         template = self.grid.template(self.pool.checkpoint, self.pool.benchmark)
-        return Prompter(self.folder, template, self.spec.get("stop_tokens"))
+        specials = self.grid.specials(self.pool.checkpoint)
+        return Prompter(self.folder, template, self.spec.get("stop_tokens"), specials)
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:

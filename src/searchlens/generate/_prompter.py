@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Prompter:
-    """Tokenizer and template of a checkpoint.
+    """Tokenizer and template of a checkpoint: ``stop_ids`` end an answer, and ``masked`` ids are never drawn.
 
     Parameters
     ----------
@@ -33,15 +33,8 @@ class Prompter:
         The text around a question, and the tokens and texts that end an answer.
     stop_tokens : sequence of str or int, optional
         Tokens that end an answer, by spelling or id, instead of those that the folder's files name.
-
-    Attributes
-    ----------
-    stop_ids : tuple of int
-        Tokens that end an answer: the checkpoint's, then the template's.
-    masked : tuple of int
-        Token ids that are never drawn.
-    drawable : int
-        How many token ids can be drawn.
+    specials : Specials, optional
+        By which the samples have their id; by default those of the folder.
 
     Raises
     ------
@@ -49,11 +42,18 @@ class Prompter:
         A file is damaged, the tokenizer is of another model or lacks a stop token, or no token ends a text.
     """
 
-    def __init__(self, folder: Path, template: Template, stop_tokens: Sequence[str | int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        template: Template,
+        stop_tokens: Sequence[str | int] | None = None,
+        specials: Specials | None = None,
+    ) -> None:
         self.folder, self.template = folder, template
         path = folder / "tokenizer.json"
         self.tokenizer = _tokenizer(path, path.stat().st_mtime_ns)
-        self.specials = Specials.read(folder)
+        self.specials = specials or Specials.read(folder)
+        self._require_ids(path)
         ends = self.specials.ends if stop_tokens is None else [self._stop_id(token) for token in stop_tokens]
         if not ends:
             raise InputError(
@@ -65,11 +65,22 @@ class Prompter:
         self.masked = self.specials.masked(self.stop_ids)
         self.drawable = self.specials.vocab_size - len(self.masked)
 
+    def _require_ids(self, path: Path) -> None:
+        """Refuse a tokenizer.json that does not give its tokens the ids that its reader gives them."""
+        size, pad = self.specials.vocab_size, self.specials.pad
+        absent = runs([token for token in range(size) if self.tokenizer.id_to_token(token) is None])
+        if absent != self.specials.absent or (
+            pad is not None and self.tokenizer.id_to_token(pad) != self.specials.pad_text
+        ):
+            raise InputError(
+                f"{path}: ids of added_tokens are not those that tokenizers gives them", "save the tokenizer again"
+            )
+
     def _stop_id(self, token: str | int) -> int:
         found = self.tokenizer.token_to_id(token) if isinstance(token, str) else token
-        if found is None or self.tokenizer.id_to_token(found) is None:
+        if found is None or found >= self.specials.vocab_size or self.tokenizer.id_to_token(found) is None:
             raise InputError(
-                f"stop_tokens: the tokenizer of {self.folder} has no token {token!r}",
+                f"stop_tokens: {token!r} is no token that the model of {self.folder} can draw",
                 "spell it as tokenizer.json does, or give its id",
             )
         return int(found)
@@ -89,7 +100,7 @@ class Prompter:
     def record(self) -> dict[str, list[Any]]:
         """Stop ids, masked ids and the prompt of no question, as plain JSON: where texts begin and end."""
         empty = self.tokenizer.encode(self.template.render("")).ids
-        return {"stops": list(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
+        return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
 
     def encode(self, question: Question) -> tuple[int, ...]:
         """Return the token ids of the rendered prompt, after the special tokens that the tokenizer puts before a text.
@@ -159,7 +170,7 @@ class Prompter:
 
     def tokens_with(self, delimiter: str) -> tuple[int, ...]:
         """Return the token ids whose text contains a delimiter."""
-        texts = self.decode([[token] for token in range(self.tokenizer.get_vocab_size())])
+        texts = self.decode([[token] for token in range(self.specials.vocab_size)])
         return tuple(token for token, text in enumerate(texts) if delimiter in text)
 
     def evaluator_tokens(self, where: str, policy: Policy) -> int:
@@ -194,7 +205,10 @@ def _tokenizer(path: Path, _changed: int) -> Tokenizer:
     """A tokenizer without the settings of its training: prompts are neither cut nor padded."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(path))
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # a bare one
+        raise InputError(f"{path} is no tokenizer: {error}", "save the tokenizer again, or download it again") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -24,9 +24,13 @@ def prompts(grid: Grid) -> tuple[list[str], list[str]]:
         try:
             job.check_lengths()
             notes += [f"{cell[0]}: {note}" for note in job.prompter.notes]
+            if (job.folder / "adapter_config.json").exists():
+                notes.append(
+                    f"{cell[0]}: the adapter in {job.folder} is not added; name it by `adapter` if it should be"
+                )
             jobs[cell] = job
         except InputError as error:
-            refusals.append(error.message)
+            refusals.append(f"checkpoints.{cell[0]}: {error.message} ({error.hint})")
     for pair, benchmark in grid.pair_cells:
         sides = [jobs.get((grid.pairs[pair][role], benchmark)) for role in ("base", "rl")]
         if all(sides):

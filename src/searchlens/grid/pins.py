@@ -26,7 +26,7 @@ from searchlens.store import files
 from searchlens.store.files import read_json
 from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
 from searchlens.store.inputs import require_no_stream
-from searchlens.store.specials import Specials
+from searchlens.store.specials import FILES, Specials
 
 LOCK_VERSION = 1
 
@@ -330,9 +330,8 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
         ]
         if source.kind == "model":
             present = source.in_use(path.name for path in folder.iterdir())
-            problems += [
-                f"{name} is not pinned" for name in present if name.endswith(".safetensors") and name not in pin.files
-            ]
+            read = (name for name in present if name.endswith(".safetensors") or name in FILES)
+            problems += [f"{name} is not pinned" for name in read if name not in pin.files]
     if problems:
         raise InputError(
             f"{source} in {folder} is not what was pinned: {'; '.join(problems)}",

@@ -322,7 +322,10 @@ def index_names(index: Path) -> list[str]:
 
 def mapping(path: Path) -> Mapping[str, Any]:
     """A file that is one JSON object; anything else is an InputError."""
-    content = read_json(path)
+    try:
+        content = read_json(path)
+    except InputError as error:
+        raise InputError(error.message, _AGAIN) from None
     if not isinstance(content, Mapping):
         raise InputError(f"{path} must be a JSON object, found {type(content).__name__}", _AGAIN)
     return content
