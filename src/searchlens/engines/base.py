@@ -237,7 +237,14 @@ class Engine(Protocol):
         ...
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request. Raises InputError if prompt, prefix and max_tokens exceed ``max_model_len``."""
+        """Queue a request, whose ``request_id`` is returned with its completion.
+
+        Raises
+        ------
+        InputError
+            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
+            ``max_tokens`` do not fit together, or ``top`` is more than the tokens that can be drawn.
+        """
         ...
 
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
@@ -264,9 +271,11 @@ class Engine(Protocol):
         ------
         InputError
             A text is empty, does not fit into ``max_model_len`` together with its prompt, or has a token id that does
-            not exist. Nothing was computed then.
+            not exist: nothing was computed then. Or, on the embedded engine, the model's logits are not numbers.
         RuntimeError
-            Requests are waiting or running, or the model's logits are not numbers.
+            Requests are waiting or running; or, on vLLM, the model's logits are not numbers.
+        EngineMemoryError
+            The device is out of memory.
         """
         ...
 

@@ -174,20 +174,7 @@ class TransformersEngine:
         self._reset()
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request.
-
-        Parameters
-        ----------
-        request_id : int
-            Returned with the completion.
-        request : Request
-
-        Raises
-        ------
-        InputError
-            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
-            ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
-        """
+        """Queue a request; ``base.Engine`` says what is refused."""
         self.bounds.check(request_id, request)
         self._caches_rows |= bool(request.prefix)
         if self._resident:
@@ -227,27 +214,9 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, under the model's raw distribution.
+        """Return natural log p of every token of given texts, as ``base.Engine`` says.
 
         Texts of similar length go through the model together, and prompts are taken from the prefix cache.
-
-        Parameters
-        ----------
-        texts : sequence of Given
-
-        Returns
-        -------
-        list of float32 arrays, shape (tokens of the text,)
-
-        Raises
-        ------
-        InputError
-            If prompt or text are empty or have a token id that does not exist, or they do not fit together; or the
-            model's logits are not numbers.
-        RuntimeError
-            Requests are waiting or running.
-        EngineMemoryError
-            The device is out of memory.
         """
         self._require_idle("texts can be scored")
         for number, text in enumerate(texts):

@@ -234,20 +234,7 @@ class VllmEngine:
         self._engine.reset_prefix_cache()
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request.
-
-        Parameters
-        ----------
-        request_id : int
-            Returned with the completion.
-        request : Request
-
-        Raises
-        ------
-        InputError
-            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
-            ``max_tokens`` do not fit together, ``top`` is more than the vocabulary, or vLLM cannot draw in this way.
-        """
+        """Queue a request; ``base.Engine`` says what is refused. So is what vLLM cannot draw."""
         self.bounds.check(request_id, request)
         self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
 
@@ -265,26 +252,12 @@ class VllmEngine:
         return finished + self._rejected()
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, under the model's raw distribution.
-
-        Parameters
-        ----------
-        texts : sequence of Given
-
-        Returns
-        -------
-        list of float32 arrays, shape (tokens of the text,)
+        """Return natural log p of every token of given texts, as ``base.Engine`` says.
 
         Raises
         ------
-        InputError
-            If prompt or text are empty or have a token id that does not exist, or they do not fit together.
-        RuntimeError
-            Requests are waiting or running, or the model's logits are not numbers.
         RequestError
             vLLM refused or gave up a text; the others were computed.
-        EngineMemoryError
-            The device is out of memory.
         """
         self._require_idle("texts can be scored")
         for number, text in enumerate(texts):

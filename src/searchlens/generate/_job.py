@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -92,8 +93,8 @@ class Job:
         masked = self.prompter.masked
         engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, masked)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
+        self.check_lengths(engine.max_model_len)
         log.info("%s", self.prompter.described(next(iter(self.prompts), ())))
-        self._check_lengths(engine.max_model_len)
         return engine
 
     @cached_property
@@ -109,24 +110,15 @@ class Job:
             default=0,
         )
 
-    def check_lengths(self) -> None:
-        """Refuse prompts that are wrong, or too long for the limits that are known before an engine starts.
-
-        Raises
-        ------
-        InputError
-            The prompt cannot be rendered as a model must see it, or does not fit together with its answer.
-        """
+    def check_lengths(self, *limits: int) -> None:
+        """Refuse prompts that no model should see, or that do not fit together with answer and evaluator's question."""
         embedded = self.spec["engine"] == "transformers"
-        longest = None if embedded else self.spec["vllm"]["max_model_len"]
-        limits = (self.spec["context"], longest, context(self.folder, embedded=embedded))
-        self._check_lengths(min((limit for limit in limits if limit is not None), default=None))
-
-    def _check_lengths(self, limit: int | None) -> None:
-        """Refuse a benchmark whose longest prompt, answer and evaluator's question may not fit together."""
+        asked = None if embedded else self.spec["vllm"]["max_model_len"]
+        known = (*limits, self.spec["context"], asked, context(self.folder, embedded=embedded))
+        limit = min((limit for limit in known if limit is not None), default=math.inf)
         longest = max(map(len, self.prompts), default=0)
         needed = longest + self.max_tokens + self._evaluator_tokens
-        if limit is not None and needed > limit:
+        if needed > limit:
             question = f", {self._evaluator_tokens} of an evaluator's question" if self._evaluator_tokens else ""
             raise InputError(
                 f"{self.pool.benchmark}: its longest prompt of {longest} tokens{question} and max_tokens"

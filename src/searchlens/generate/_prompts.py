@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
+from os.path import commonprefix
 
 from searchlens.errors import InputError
 from searchlens.generate._job import Job
@@ -65,16 +66,11 @@ def _difference(base: Job, rl: Job) -> Iterator[str]:
     for question, ours, theirs in zip(base.questions, base.prompts, rl.prompts, strict=True):
         if ours == theirs:
             continue
-        place = next(
-            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-        )
-        first, second = (_named(job, prompt, place) for job, prompt in ((base, ours), (rl, theirs)))
+        place = len(commonprefix([ours, theirs]))  # noqa: RUF071  # of tokens, not of paths
+        tokens = ours[place : place + 1], theirs[place : place + 1]
+        first, second = (job.prompter.names(each) or "nothing" for job, each in zip((base, rl), tokens, strict=True))
         yield (
             f"prompts of {base.pool.checkpoint} and {rl.pool.checkpoint} differ, first in question {question.id} at"
             f" token {place + 1}: {first} and {second}"
         )
         return
-
-
-def _named(job: Job, prompt: Sequence[int], place: int) -> str:
-    return job.prompter.names(prompt[place : place + 1]) or "nothing"
