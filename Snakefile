@@ -86,7 +86,9 @@ onstart:
     if GRID.without_boptr:
         print(f"BOPTR is left out: {GRID.without_boptr}.")
     if moved := aside(OUT, left_out()):
-        print(f"Results of an earlier run, which this study leaves out, are now in {OUT.results}/aside: {len(moved)} paths.")
+        print(
+            f"Results of an earlier run, which this study leaves out, are now in {OUT.results}/aside: {len(moved)} paths."
+        )
 
 
 onsuccess:
