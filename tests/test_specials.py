@@ -448,7 +448,7 @@ def test_a_job_says_and_records_where_texts_end(
     study: dict[str, Any], make_grid: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     grid = make_grid(study)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="searchlens"):
         sample(grid)
     (line,) = [record.message for record in caplog.records if record.message.startswith("stop tokens")]
     assert line.startswith("stop tokens <end> (1); never drawn: <pad> (3); first prompt: ? ")
