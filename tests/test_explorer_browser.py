@@ -20,7 +20,7 @@ import pytest
 
 import searchlens
 import small_results
-from conftest import toy_study
+from conftest import toy_study, write_checkpoint
 from searchlens.explorer import Server, explorer_page
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.options import RecoveryOptions
@@ -126,6 +126,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("study")
     raw = toy_study(root)
     for side in ("base", "rl"):
+        shutil.rmtree(root / side)
+        write_checkpoint(root / side, side, vocab_size=640)
         shutil.copy(TOKENIZER, root / side)
     lines = [json.loads(line) for line in (root / "sums.jsonl").read_text().splitlines()]
     lines[1]["question"] += f" {EVIL} and $x^2$"
