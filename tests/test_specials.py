@@ -192,6 +192,8 @@ def test_an_end_without_a_row_ends_nothing(tmp_path: Path) -> None:
         Prompter(tmp_path, prompts.template("zoo"))
     with pytest.raises(InputError, match=r"'<eot>' is no token that the model of .* can draw"):
         Prompter(tmp_path, prompts.template("zoo"), ["<eot>"])
+    turns = prompts.Template("{question}", stop_tokens=("<eot>", "<im_end>"))
+    assert Prompter(tmp_path, turns, ["<end>"]).stop_ids == (END, IM_END)
 
 
 def test_ids_that_the_tokenizer_does_not_use_are_refused(tmp_path: Path) -> None:

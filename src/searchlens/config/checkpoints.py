@@ -82,8 +82,8 @@ class CheckpointSpec(Section):
     """Folder of a LoRA adapter in PEFT's layout, relative to the study's folder, that is added to the weights: RL can
     be an adapter on Base. Part of the generation id."""
     context: Positive | None = None
-    """Largest number of tokens of prompt and completion together that the model was made for; null: checked when
-    the weights are loaded."""
+    """Largest number of tokens of prompt and completion together that the model was made for; null: what its
+    config.json says."""
     engine: Literal["transformers", "vllm"] = "transformers"
     """Engine family. transformers: the embedded engine; vllm: see docs/generation.md. Part of the generation id."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"

@@ -61,7 +61,8 @@ class Prompter:
                 "set eos_token_id in its generation_config.json, or stop_tokens of the checkpoint",
             )
         ids = (self.tokenizer.token_to_id(token) for token in template.stop_tokens)
-        self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in ids if token is not None)]))
+        drawable = (token for token in ids if token is not None and token < self.specials.vocab_size)
+        self.stop_ids = tuple(dict.fromkeys([*ends, *drawable]))
         self.masked = self.specials.masked(self.stop_ids)
         self.drawable = self.specials.vocab_size - len(self.masked)
 
