@@ -175,12 +175,10 @@ def test_beams_are_those_of_transformers(subject: Subject) -> None:
 
 
 @pytest.fixture
-def stopping(monkeypatch: pytest.MonkeyPatch) -> Subject:
+def stopping() -> Subject:
     """The same comparison under a template with stop texts that the micro model often writes."""
-    zoo = prompts.TEMPLATES["zoo"]
-    stops = prompts.PromptFamily(zoo.math, zoo.turn, stop_texts=("=", "so"), check_every=5)
-    monkeypatch.setitem(prompts.TEMPLATES, "zoo", stops)
-    return Subject.of(grid(), 1)
+    stops = {**prompts.families()["zoo"], "stop_texts": ["=", "so"], "check_every": 5}
+    return Subject.of(grid(templates={"zoo": stops}), 1)
 
 
 def test_comparisons_hold_with_stop_texts(stopping: Subject) -> None:

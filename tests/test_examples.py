@@ -71,7 +71,7 @@ def letters(folder: Path, begin: bool = True) -> Path:
 def test_an_example_is_a_turn_with_its_answer_and_a_system_turn_is_there_once(family: str, expected: str) -> None:
     template = prompts.template(family, "as-is")
     assert template.render("c", [Example("a", "b")]) == expected
-    assert template.render("c") == prompts.TEMPLATES[family].turn.replace("{question}", "c")
+    assert template.render("c") == template.opening + prompts.families()[family]["text"].replace("{question}", "c")
 
 
 def test_the_conversation_of_r1_is_introduced_once() -> None:
@@ -80,7 +80,7 @@ def test_the_conversation_of_r1_is_introduced_once() -> None:
     assert text.count("\nAssistant: <think>") == 2 and "<answer> 1 </answer>\nUser: You must" in text
 
 
-@pytest.mark.parametrize("family", prompts.TEMPLATES)
+@pytest.mark.parametrize("family", [name for name in prompts.families() if name != "chat"])
 def test_an_answer_ends_where_another_example_would_begin(family: str) -> None:
     """A model that goes on after its answer writes what it was shown: the turn that follows an answer."""
     worked = WorkedExamples((Example("a", "b"),), 1)

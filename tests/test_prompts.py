@@ -10,6 +10,8 @@ from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 
 CHATML = "<|im_start|>system\n{}<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+FAMILIES = [name for name in prompts.families() if name != "chat"]
+"""Those that are texts."""
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 
 RECIPES = {
@@ -39,11 +41,11 @@ RECIPES = {
 
 def test_every_family_asks_as_its_recipe_does() -> None:
     """Typed from the recipes, not taken from the code."""
-    assert {name: prompts.template(name).render("Q") for name in prompts.TEMPLATES} == RECIPES
+    assert {name: prompts.template(name).render("Q") for name in FAMILIES} == RECIPES
 
 
-@pytest.mark.parametrize("name", prompts.TEMPLATES)
-@pytest.mark.parametrize("wording", [None, *prompts.WORDINGS])
+@pytest.mark.parametrize("name", prompts.families())
+@pytest.mark.parametrize("wording", [None, *prompts.wordings()])
 def test_a_question_stays_what_it_is(name: str, wording: str | None) -> None:
     question = r"\frac{1}{2} {question} {x} $\boxed{}$"
     assert prompts.template(name, wording).text.count("{question}") == 1
@@ -72,7 +74,7 @@ def test_a_wording_takes_the_place_of_the_instructions_for_math() -> None:
 def test_no_answer_ends_at_a_word_unless_the_recipe_is_asked_for() -> None:
     """Words such as "user" occur in answers; delimiters of a turn do not."""
     answer = "The user asks his assistant: the _start and the _end of the Question: what is the Answer: \\boxed{2}"
-    for name in prompts.TEMPLATES:
+    for name in prompts.families():
         assert not [stop for stop in prompts.template(name).stop_texts if stop in answer]
     assert {"user", "assistant"} < set(prompts.template("qwen-boxed", recipe_stops=True).stop_texts)
 
@@ -92,7 +94,7 @@ def test_an_answer_ends_where_the_model_asks_itself_again(name: str, again: str)
 
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(
-        InputError, match=r"template 'qwen' is unknown\. Known: abel, deepseek-math, plain, question-answer, qwen"
+        InputError, match=r"template 'qwen' is unknown\. Known: abel, chat, deepseek-math, plain, question-answer, qwen"
     ):
         prompts.template("qwen").render("?")
     with pytest.raises(
@@ -103,8 +105,8 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 
 def test_a_description_is_plain_json_and_tells_prompts_apart() -> None:
-    described = [json.dumps(prompts.template(name).description) for name in prompts.TEMPLATES]
-    assert len(set(described)) == len(prompts.TEMPLATES)
+    described = [json.dumps(prompts.template(name).description) for name in prompts.families()]
+    assert len(set(described)) == len(prompts.families())
     assert prompts.template("abel").description != prompts.template("abel", "as-is").description
     assert prompts.template("abel").description != prompts.template("abel", recipe_stops=True).description
 

@@ -308,13 +308,11 @@ def test_a_request_that_fails_is_raised_in_the_search() -> None:
 
 def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...], check_every: int) -> pl.DataFrame:
     """Samples of the micro model, under its template with other stop texts."""
-    zoo = prompts.TEMPLATES["zoo"]
     with monkeypatch.context() as patch:
         # One stream of draws whatever the template, which is part of the id and so of the seeds.
         patch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
-        other = prompts.PromptFamily(zoo.math, zoo.turn, stop_texts=stops, check_every=check_every)
-        patch.setitem(prompts.TEMPLATES, "zoo", other)
-        grid = Grid(config.plain(config.validate(study())), root=folder)
+        other = {**prompts.families()["zoo"], "stop_texts": list(stops), "check_every": check_every}
+        grid = Grid(config.plain(config.validate({**study(), "templates": {"zoo": other}})), root=folder)
         (pool,) = grid.pools("base", "math")
         generate(grid, "base", "math", grid.current_manifest(pool))
         (shard,) = shards_of(grid.folder("base", "math", pool.generations[0].id))

@@ -26,7 +26,7 @@ from searchlens.grid.pins import (
     shape_of,
     snapshot,
 )
-from searchlens.store import specials
+from searchlens.store import chat, specials
 from searchlens.store.hashing import file_sha256
 from searchlens.store.specials import Specials
 
@@ -63,7 +63,7 @@ class Hub:
         from huggingface_hub import hf_hub_download
 
         with _hub_errors(source):
-            for name in filter(pin.files.get, specials.FILES):
+            for name in filter(pin.files.get, (*specials.FILES, chat.FILE)):
                 hf_hub_download(source.repo, name, revision=pin.commit, cache_dir=cache_folder())
         return snapshot(source, pin)
 
@@ -178,12 +178,18 @@ def _describe(pin: Pin) -> str:
     return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
 
 
+def _is_understood(source: Source, pinned: Pin) -> bool:
+    return source.kind == "dataset" or (pinned.specials is not None and pinned.chat is not None)
+
+
 def _understood(source: Source, pinned: Pin, registry: Registry) -> Pin:
     """A pin with what planning needs of the checkpoint's small files."""
-    if source.kind == "dataset" or pinned.specials:
+    if _is_understood(source, pinned):
         return pinned
     folder = registry.folder(source, pinned)
-    return replace(pinned, shape=shape_of(folder), specials=Specials.read(folder))
+    template = chat.ChatTemplate.read(folder)
+    known = Specials.read(folder), template.digest if template else ""
+    return replace(pinned, shape=shape_of(folder), specials=known[0], chat=known[1])
 
 
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
@@ -207,7 +213,8 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
     for source in sources:
         old = lock.get(source)
         try:
-            found = old if old and not update else registry.resolve(source)
+            wanted = replace(source, revision=old.commit) if old and not update else source
+            found = old if old and wanted != source and _is_understood(source, old) else registry.resolve(wanted)
             known = _understood(source, found, registry)
         except InputError as error:
             failed.append(error)

@@ -57,7 +57,7 @@ class BenchmarkSpec(Section):
     max_tokens: Positive
     """Largest number of tokens to generate per sample. Part of the generation id."""
     wording: str | None = None
-    """Text that is put around a question, inside the template's turn (``benchmarks/prompts.py``): ``boxed``,
+    """Text that is put around a question, inside the template's turn (docs/templates.md): ``boxed``,
     ``boxed-letter``, ``answer-letter``, ``as-is`` or ``power-sampling``; null: the template's own for mathematics.
     Part of the generation id."""
     examples: ExamplesSpec | None = None
@@ -152,8 +152,8 @@ def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
 
 
 def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
-    if benchmark.wording is not None and benchmark.wording not in prompts.WORDINGS:
-        yield unknown(f"{where}.wording", benchmark.wording, prompts.WORDINGS)
+    if benchmark.wording is not None and benchmark.wording not in (known := prompts.wordings()):
+        yield unknown(f"{where}.wording", benchmark.wording, known)
     graders = [name for name, item in catalogue.declared("grader").items() if not item.options.get("recorded")]
     if benchmark.grader not in graders:
         yield unknown(f"{where}.grader", benchmark.grader, graders)

@@ -12,6 +12,7 @@ from searchlens.config.base import Repository, Section, Sha256, unknown
 from searchlens.schemas.options import Natural, Positive, Seed, Small
 
 if TYPE_CHECKING:
+    from searchlens.benchmarks.prompts import PromptFamily
     from searchlens.config.model import Config
 
 
@@ -98,7 +99,8 @@ class CheckpointSpec(Section):
     """Device to run on; the job requests a GPU only under cuda. Recorded with each shard, not part of the generation
     id."""
     template: str = "zoo"
-    """Prompt template of the model family (``benchmarks/prompts.py``). Part of the generation id."""
+    """Prompt template: a key of ``templates``, or one that is shipped (docs/templates.md), such as ``chat`` for the
+    tokenizer's own. Part of the generation id, by its text."""
     stop_tokens: Annotated[list[str | Natural], Field(min_length=1)] | None = None
     """Tokens that end texts, by spelling or id, instead of those that the files of the checkpoint name; those of the
     template end texts as well. null: all that the files name (docs/generation.md). Part of the generation id."""
@@ -126,11 +128,28 @@ def errors(config: Config) -> Iterator[str]:
             yield f"{where}: needs either path or hub, found {'both' if checkpoint.path else 'neither'}"
         if checkpoint.hub and checkpoint.sha256:
             yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
-        if checkpoint.template not in prompts.TEMPLATES:
-            yield unknown(f"{where}.template", checkpoint.template, prompts.TEMPLATES)
+        if checkpoint.template not in (known := prompts.families(config.templates)):
+            yield unknown(f"{where}.template", checkpoint.template, known)
         if is_studied(config, name):
             yield from _engine_errors(where, checkpoint)
             yield from _length_errors(config, name, checkpoint)
+    for name, template in config.templates.items():
+        yield from _template_errors(f"templates.{name}", template)
+
+
+_GIVEN = {"messages", "tools", "documents", "add_generation_prompt"}
+"""What every chat template is given."""
+
+
+def _template_errors(where: str, template: PromptFamily) -> Iterator[str]:
+    for key, needed in {"text": 1, "math": 1, "system": 0, "math_system": 0}.items():
+        text = getattr(template, key)
+        if text is not None and (count := text.count("{question}")) != needed:
+            yield f"{where}.{key}: must have {{question}} {('never', 'once')[needed]}, found {count}: {text[:80]!r}"
+    if "" in (*template.stop_texts, *template.recipe_stops):
+        yield f"{where}.stop_texts: an empty text would end every answer"
+    if wrong := sorted(_GIVEN.intersection(template.chat or ())):
+        yield f"{where}.chat: {', '.join(wrong)} is given already; allowed: other arguments of the chat template"
 
 
 def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:

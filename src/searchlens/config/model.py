@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from searchlens.benchmarks.prompts import PromptFamily
 from searchlens.boptr.options import BoptrOptions
 from searchlens.config.base import Name, Section
 from searchlens.config.benchmarks import BenchmarkSpec
@@ -56,6 +57,8 @@ class Config(Section):
     """File to which ``searchlens pin`` writes the commit and the files of each ``hub`` name."""
     study: StudySpec
     checkpoints: dict[Name, CheckpointSpec]
+    templates: dict[Name, PromptFamily] = {}
+    """Prompt templates of your own, by name; one of a shipped name stands in its place (docs/templates.md)."""
     pairs: dict[Name, PairSpec]
     benchmarks: dict[Name, BenchmarkSpec]
     policies: dict[Name, PolicySpec | None]

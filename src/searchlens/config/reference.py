@@ -85,7 +85,7 @@ def _default(node: Node) -> str:
     if "default" not in node or "$ref" in node:
         return ""
     value = node["default"]
-    return f"`{value}`" if isinstance(value, str) and value else f"`{json.dumps(value)}`"
+    return f"`{value}`" if isinstance(value, str) and value and value.isprintable() else f"`{json.dumps(value)}`"
 
 
 def _type(place: str, node: Node) -> str:

@@ -59,7 +59,7 @@ class Job:
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
         """Token ids of the prompt of every question, in the order of the benchmark."""
-        return [self.prompter.encode(question) for question in self.questions]
+        return self.prompter.prompts(self.questions)
 
     def step_ids(self, delimiter: str) -> tuple[int, ...]:
         """Return the tokens that end a thought; none if the policy's delimiter is empty."""

@@ -16,6 +16,7 @@ from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.stops import End, end
+from searchlens.store.chat import ChatTemplate, Conversation
 from searchlens.store.specials import Specials, runs
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Prompter:
             )
         ids = (self.tokenizer.token_to_id(token) for token in template.stop_tokens)
         drawable = (token for token in ids if token is not None and token < self.specials.vocab_size)
-        self.stop_ids = tuple(dict.fromkeys([*ends, *drawable]))
+        self.stop_ids = tuple(dict.fromkeys([*ends, *drawable, *self._turn_end()]))
         self.masked = self.specials.masked(self.stop_ids)
         self.drawable = self.specials.vocab_size - len(self.masked)
 
@@ -95,26 +96,82 @@ class Prompter:
             f"{mark} of the template is no token of the vocabulary, but {len(self.spell(mark))} tokens"
             for mark in unknown
         )
-        return (*self.specials.notes, *spelled)
+        ends = [token for token in self.template.stop_tokens if self.tokenizer.token_to_id(token) is None]
+        lost = (
+            f"{token}, a stop token of the template, is no token of the vocabulary, and ends nothing"
+            for token in ends
+            if token not in self.template.stop_texts
+        )
+        return (*self.specials.notes, *spelled, *lost)
 
     @property
     def record(self) -> dict[str, list[Any]]:
         """Stop ids, masked ids and the prompt of no question, as plain JSON: where texts begin and end."""
-        empty = self.tokenizer.encode(self.template.render("")).ids
+        (text,) = self._texts([("", ())])
+        empty = self.tokenizer.encode(text, add_special_tokens=self.template.chat is None).ids
         return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
 
-    def encode(self, question: Question) -> tuple[int, ...]:
-        """Return the token ids of the rendered prompt, after the special tokens that the tokenizer puts before a text.
+    def texts(self, questions: Sequence[Question]) -> list[str]:
+        """Return the prompts of questions as texts.
 
-        A special token that begins the text already, such as ``<bos>`` in a template, is there once.
+        Raises
+        ------
+        InputError
+            The chat template fails, or leaves a question out.
+        """
+        found = self._texts([(question.text, self.examples(question)) for question in questions])
+        for question, text in zip(questions, found, strict=True):
+            if question.text.strip() not in text:
+                raise InputError(
+                    f"{self.folder}: its chat template leaves out question {question.id}, or changes its text",
+                    "write the turns as a template of your own (docs/templates.md)",
+                )
+        return found
+
+    def _texts(self, asked: Sequence[tuple[str, Sequence[Example]]]) -> list[str]:
+        if self.template.chat is None:
+            return [self.template.render(*each) for each in asked]
+        return self._render([self.template.messages(*each) for each in asked])
+
+    def _render(self, conversations: Sequence[Conversation]) -> list[str]:
+        template = ChatTemplate.read(self.folder)
+        if template is None or self.template.chat is None or template.digest != self.template.chat.digest:
+            raise InputError(f"{self.folder}: its chat template has changed since the study was planned", "start again")
+        return template.render(self.folder, conversations, self.template.chat.arguments)
+
+    def _turn_end(self) -> tuple[int, ...]:
+        """The added token that the chat template puts behind an answer, which may be none of the checkpoint's ends."""
+        if self.template.chat is None:
+            return ()
+        turns = [*self.template.messages("?"), {"role": "assistant", "content": _ANSWER}]
+        try:
+            (text,) = self._render([turns])
+        except InputError:  # it may take no such turn; what else is wrong, the prompts say
+            return ()
+        added = self.tokenizer.get_added_tokens_decoder()
+        first = self.spell(text.rpartition(_ANSWER)[2].lstrip())[:1]
+        return tuple(token for token in first if token in added and token < self.specials.vocab_size)
+
+    def encode(self, question: Question) -> tuple[int, ...]:
+        """Return the token ids of the prompt of a question; ``prompts`` says what is refused."""
+        return self.prompts([question])[0]
+
+    def prompts(self, questions: Sequence[Question]) -> list[tuple[int, ...]]:
+        """Return the token ids of prompts, after the special tokens that the tokenizer puts before a text.
+
+        A special token that begins the text already, such as ``<bos>`` in a template, is there once. A chat template
+        writes all special tokens itself.
 
         Raises
         ------
         InputError
             The tokenizer puts a token after a text, the prompt begins with BOS twice, or a token has no embedding.
         """
-        text = self.template.render(question.text, self.examples(question))
-        tokens, spelled = self.tokenizer.encode(text).ids, self.spell(text)
+        return [self._encode(text) for text in self.texts(questions)]
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        spelled = self.spell(text)
+        tokens = list(spelled) if self.template.chat else self.tokenizer.encode(text).ids
         begin = len(tokens) - len(spelled)
         if tuple(tokens[begin:]) != spelled:
             raise self._flaw(f"puts {self.names(tokens[-1:])} after a text, where a model would go on", _NO_POST)
@@ -196,6 +253,8 @@ class Prompter:
         return len(question) + 1
 
 
+_ANSWER = "4217"
+"""An answer by which the end of its turn is found."""
 _MARK = re.compile(r"<\|[^<>|]+\|>")
 """A mark of a turn or an end, as families of models spell them."""
 _NO_POST = "take that token out of its post_processor, as by add_eos_token: false, and save the tokenizer again"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from searchlens import benchmarks, project
 from searchlens.benchmarks import examples as worked_examples
+from searchlens.benchmarks import prompts
 from searchlens.benchmarks.examples import WorkedExamples
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
 from searchlens.grid.roofline import Shape
-from searchlens.store import checkpoints
+from searchlens.store import chat, checkpoints
 from searchlens.store.adapters import Adapter
+from searchlens.store.chat import ChatTemplate
 from searchlens.store.hashing import fingerprint, weight_files
 from searchlens.store.specials import Specials
 
@@ -310,6 +313,49 @@ class Inputs(StudyGrid):
             raise InputError(
                 f"checkpoints.{checkpoint}: no file names a token that ends a text",
                 f"set eos_token_id in generation_config.json, or checkpoints.{checkpoint}.stop_tokens",
+            )
+        return found
+
+    def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
+        """The prompt template of a checkpoint for a configured benchmark.
+
+        Raises
+        ------
+        InputError
+            Answers of worked examples contain a text that ends answers, or the checkpoint has no chat template.
+        """
+        spec = self.config["benchmarks"][benchmark]
+        asked, own = self.config["checkpoints"][checkpoint], self.config.get("templates")
+        template = prompts.template(asked["template"], spec["wording"], recipe_stops=spec["recipe_stops"], own=own)
+        if template.chat:
+            template = replace(template, chat=replace(template.chat, digest=self._chat(checkpoint)))
+        examples = self.examples(benchmark) if asked["examples"] else None
+        if examples is None:
+            return template
+        try:
+            return template.with_examples(examples)
+        except InputError as error:
+            raise InputError(f"benchmarks.{benchmark}.examples: {error.message}", error.hint) from None
+
+    def _chat(self, checkpoint: str) -> str:
+        """Digest of the chat template of a checkpoint; a placeholder if it is not pinned or not here."""
+        source = self.checkpoint_source(checkpoint)
+        if absent := self.absent_weights(checkpoint):
+            return absent
+        if source is None:
+            template = ChatTemplate.read(self.checkpoint_folder(checkpoint))
+            found = template.digest if template else ""
+        elif pin := self.lock.get(source):
+            if pin.chat is None:
+                raise InputError(f"{source} was pinned without its chat template", "run `searchlens pin`")
+            found = pin.chat
+        else:
+            return f"not pinned: {source}"
+        if not found:
+            raise InputError(
+                f"checkpoints.{checkpoint}.template: its tokenizer has no chat template, neither {chat.FILE} nor"
+                " chat_template in tokenizer_config.json",
+                "write the turns as a template of your own (docs/templates.md)",
             )
         return found
 

@@ -144,19 +144,6 @@ class Jobs(Inputs):
         ends = specials.decided(template.stop_tokens, own) if specials else {}
         return {"ends": ends} if ends else {}
 
-    def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
-        """The prompt template of a checkpoint for a configured benchmark."""
-        spec = self.config["benchmarks"][benchmark]
-        asked = self.config["checkpoints"][checkpoint]
-        template = prompts.template(asked["template"], spec["wording"], recipe_stops=spec["recipe_stops"])
-        examples = self.examples(benchmark) if asked["examples"] else None
-        if examples is None:
-            return template
-        try:
-            return template.with_examples(examples)
-        except InputError as error:
-            raise InputError(f"benchmarks.{benchmark}.examples: {error.message}", error.hint) from None
-
     def traced(self, generation: Generation) -> Traced | None:
         """Which searches of a stream are recorded; None for none. No part of any id."""
         section = self.config["study"].get("trace")  # snapshots of earlier versions do not have it

@@ -23,6 +23,7 @@ from searchlens.benchmarks.hub import select
 from searchlens.errors import InputError
 from searchlens.grid.roofline import Shape
 from searchlens.store import files
+from searchlens.store.chat import FILE as CHAT
 from searchlens.store.files import read_json
 from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
 from searchlens.store.inputs import require_no_stream
@@ -32,7 +33,7 @@ LOCK_VERSION = 1
 
 Kind = Literal["model", "dataset"]
 
-CHECKPOINT_FILES = ("*.json", "*.safetensors")
+CHECKPOINT_FILES = ("*.json", "*.safetensors", CHAT)
 """Files of a checkpoint's repository that are pinned and fetched: weights in safetensors, settings and tokenizer."""
 _DUPLICATES = ("consolidated*",)
 """Copies of the weights in a layout that no engine here reads."""
@@ -129,12 +130,15 @@ class Pin:
         file that was written before shapes were kept.
     specials : Specials or None
         Of a checkpoint: what ends and pads its texts; None for a dataset, or if it was pinned before they were kept.
+    chat : str or None
+        Digest of a checkpoint's chat template, empty if it has none; None as for ``specials``.
     """
 
     commit: str
     files: Mapping[str, File]
     shape: Shape | None = field(default=None, compare=False)
     specials: Specials | None = field(default=None, compare=False)
+    chat: str | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -190,6 +194,7 @@ class Lock:
                     {name: File(**file) for name, file in pin["files"].items()},
                     Shape(**pin["shape"]) if pin.get("shape") else None,
                     Specials.of(pin["specials"]) if pin.get("specials") else None,
+                    pin.get("chat"),
                 )
                 for kind in ("model", "dataset")
                 for key, pin in content[f"{kind}s"].items()
@@ -223,6 +228,7 @@ class Lock:
                 "files": {name: asdict(file) for name, file in sorted(pin.files.items())},
                 **({"shape": asdict(pin.shape)} if pin.shape else {}),
                 **({"specials": asdict(pin.specials)} if pin.specials else {}),
+                **({} if pin.chat is None else {"chat": pin.chat}),
             }
         files.replace_text(self.path, json.dumps(content, indent=1) + "\n")
 

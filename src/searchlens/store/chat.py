@@ -1,0 +1,151 @@
+"""The chat template of a checkpoint's tokenizer: a program in Jinja, of whoever made the checkpoint.
+
+It runs as in transformers, in Jinja's sandbox, and in a process of its own with limits of time and memory. It has no
+clock and no random numbers, because the same question is to have the same prompt on every day.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from searchlens.errors import InputError
+from searchlens.store.checkpoints import mapping
+from searchlens.store.hashing import digest
+from searchlens.store.inputs import not_utf8, require_no_stream
+
+FILE = "chat_template.jinja"
+"""Comes before the ``chat_template`` of tokenizer_config.json, as in transformers."""
+_NAMES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+_SECONDS, _BYTES = 5, 2 * 2**30
+"""Limits of one conversation: of processor time, and of the memory of the process."""
+_HINT = "change `system` or the arguments of `chat`, or write the turns as a template of your own (docs/templates.md)"
+
+Conversation = Sequence[Mapping[str, str]]
+"""Messages with ``role`` and ``content``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """A template in Jinja, and the special tokens that it may name, by their roles such as ``bos_token``."""
+
+    source: str
+    tokens: Mapping[str, str]
+
+    @classmethod
+    def read(cls, folder: Path) -> ChatTemplate | None:
+        """That of a checkpoint's folder; None if it has none. An InputError names a damaged file."""
+        paths = {name: folder / f"{name}.json" for name in ("special_tokens_map", "tokenizer_config")}
+        read = {name: mapping(path) if path.exists() else {} for name, path in paths.items()}
+        tokens = {key: text for content in read.values() for key in _NAMES if (text := _text(content.get(key)))}
+        content = read["tokenizer_config"].get("chat_template")
+        if isinstance(content, list):  # several, each with a name
+            content = next((each.get("template") for each in content if each.get("name") == "default"), None)
+        source = _alone(folder / FILE) or content
+        return cls(source, tokens) if isinstance(source, str) and source else None
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything here that a prompt depends on."""
+        return digest([self.source, {name: text for name, text in self.tokens.items() if name in self.source}], 64)
+
+    def render(self, folder: Path, conversations: Sequence[Conversation], arguments: Mapping[str, Any]) -> list[str]:
+        """The text of each conversation; one that ends with a turn of the user, up to where the answer begins.
+
+        ``folder`` is for messages. An InputError says that the template is no Jinja, raises an error, does not end,
+        needs too much memory, or asks for the date.
+        """
+        asked = {"source": self.source, "variables": {**self.tokens, **arguments}, "conversations": conversations}
+        command = [sys.executable, "-P", "-m", __name__]
+        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+        answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {done.stderr.strip()[-300:]}"
+        if done.returncode == -signal.SIGVTALRM:
+            answer = f"does not end within {_SECONDS} s"
+        if isinstance(answer, str):
+            raise InputError(f"{folder}: the chat template {answer}", _HINT)
+        return list(answer)
+
+
+def _alone(path: Path) -> str:
+    try:
+        return require_no_stream(path).read_text("utf-8") if path.exists() else ""
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from None
+
+
+def _text(token: object) -> str:
+    """The text of a special token, which a file names by it or by a record with it; empty if it does not."""
+    text = token.get("content") if isinstance(token, Mapping) else token
+    return text if isinstance(text, str) else ""
+
+
+# ---- in the process
+
+
+def _main() -> None:
+    """Read what ``render`` asks for, and write the texts, or in words why there are none."""
+    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+    try:
+        answer: Any = _rendered(**json.load(sys.stdin))
+    except Exception as error:  # anything that a program of others may raise
+        said = f"{error}" if isinstance(error, _RefusedError) else f"fails: {type(error).__name__}: {error}"
+        answer = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
+    json.dump(answer, sys.stdout)
+
+
+class _RefusedError(Exception):
+    """The template says that it takes no such conversation, or asked for the date."""
+
+
+def _rendered(source: str, variables: Mapping[str, Any], conversations: Sequence[Conversation]) -> list[str]:
+    from jinja2 import nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """Marks around what an assistant wrote, for training; they change no text."""
+
+        tags = {"generation"}  # noqa: RUF012 - as Jinja has it
+
+        def parse(self, parser: Any) -> nodes.Node:
+            line = next(parser.stream).lineno
+            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True)).set_lineno(line)
+
+    options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "extensions": [Generation, loopcontrols]}
+    environment = ImmutableSandboxedEnvironment(**options)
+    environment.filters["tojson"] = _json
+    del environment.filters["random"]
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": _date}
+    template = environment.from_string(source)
+    texts = []
+    for messages in conversations:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)  # nothing handles its signal, which ends the process
+        given = {"messages": messages, "add_generation_prompt": messages[-1]["role"] == "user"}
+        texts.append(template.render({**given, "tools": None, "documents": None, **variables}))
+    return texts
+
+
+def _json(value: Any, ensure_ascii: bool = False, **layout: Any) -> str:
+    """A value as JSON; Jinja's own filter escapes it for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, **layout)
+
+
+def _refuse(message: object) -> None:
+    raise _RefusedError(f"refuses the conversation: {message}")
+
+
+def _date(_format: object) -> None:
+    raise _RefusedError(
+        "prints today's date, by which prompts of two days differ: give a date as an argument of `chat`"
+    )
+
+
+if __name__ == "__main__":
+    _main()
