@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 
 from searchlens import policies, seeds
 from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.transformers import TransformersEngine
-from searchlens.generate import Prompter
 from searchlens.grading import grader
 from searchlens.search.driver import Failure, Usage, run, start
 from searchlens.search.task import Search, Task

@@ -27,10 +27,10 @@ from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
 
 from searchlens import policies
 from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines._device_rows import NUMBERS, RUNNING, STOP, Features
 from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
-from searchlens.generate import Prompter
 from searchlens.seeds import sample_seed
 
 SAMPLINGS = (

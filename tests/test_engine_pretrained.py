@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.base import Request, Sampling
-from searchlens.generate import Prompter
 from searchlens.pretrained import convert
 from test_pretrained import Make, make, model  # noqa: F401
 

@@ -21,9 +21,10 @@ from searchlens import benchmarks, config
 from searchlens import generate as stage
 from searchlens.benchmarks import Question, dumps, examples, prompts
 from searchlens.benchmarks.examples import Example, WorkedExamples
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
-from searchlens.generate import Prompter, generate
+from searchlens.generate import generate
 from searchlens.grid import Grid
 
 Make = Callable[[dict[str, Any]], Grid]

@@ -450,7 +450,7 @@ def test_a_width_that_the_vocabulary_serves_is_allowed(
     """What need not be different tokens may be more than there are tokens."""
     grid = make_grid(searched(study, mine={"controller": controller}))
     (pool,) = grid.pools(*CELL)
-    assert stage.Job(grid, pool, threads=1).prompter.evaluator_tokens("policy 'mine'", policy_of(pool, "mine")) == 0
+    assert stage.Job(grid, pool, threads=1).evaluator_tokens("policy 'mine'", policy_of(pool, "mine")) == 0
 
 
 def policy_of(pool: JobPool, name: str) -> Policy:

@@ -61,6 +61,7 @@ OPTIONAL = {
 
 LATE_BY_FILE = {
     "benchmarks/files.py": {"pyarrow": "the planner reads questions, and most of them are no Parquet files"},
+    "benchmarks/prompts.py": {"searchlens.store": "most commands need no template, and so no reader of YAML"},
     "search": {"numpy": "the planner reads what a controller is composed of"},
     "uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
     "zoo/pairs.py": {"searchlens.zoo.cohort": "what trained the cohort is not needed to load a pair"},

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import main
 from searchlens.errors import InputError
-from searchlens.generate import Prompter
 from searchlens.pretrained import convert
 
 gguf = pytest.importorskip("gguf")

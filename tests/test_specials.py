@@ -21,13 +21,13 @@ import torch
 from conftest import word_tokenizer
 from searchlens import config
 from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.commands import check, pin, plan
 from searchlens.commands.verify import verify
 from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import InputError
 from searchlens.generate import generate
-from searchlens.generate._prompter import Prompter
 from searchlens.grid import Grid, pins
 from searchlens.store.specials import Specials
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +16,12 @@ import polars as pl
 from searchlens import catalogue
 from searchlens.api import faces
 from searchlens.api import samples as stored
+from searchlens.benchmarks.prompter import Prompt, Prompter
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Inputs
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
+from searchlens.project import extras
 from searchlens.store import snapshots, traces
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
@@ -344,6 +347,44 @@ class Study:
             if which in (each.index, each.id):
                 return each
         raise InputError(f"{benchmark} has no question {which!r}; it has {len(known)}: 0 to {len(known) - 1}, or an id")
+
+    def prompts(self, checkpoint: str, benchmark: str, questions: Sequence[int | str]) -> list[Prompt]:
+        """The prompts of some questions, as they were sent to a checkpoint.
+
+        Parameters
+        ----------
+        checkpoint, benchmark : str
+        questions : sequence of int or str
+            Positions from 0, or ids.
+
+        Returns
+        -------
+        list of Prompt
+            Token ids, their texts, and which of them are special tokens; ``str`` of one marks these.
+
+        Raises
+        ------
+        InputError
+            The samples were imported or recorded, questions or tokenizer are not here, texts of the benchmark are
+            withheld, or the tokenizer is another one now.
+        """
+        cell, inputs = self._cell(checkpoint, benchmark), self._inputs
+        if reason := self.withheld(benchmark) or (
+            f"its samples are {s}" if (s := self.source(*cell)) != "sampled" else ""
+        ):
+            raise InputError(f"prompts of {checkpoint} on {benchmark}: {reason}")
+        extras.require("tokenizers")
+        asked = [inputs.questions(benchmark)[self.question(benchmark, each).index] for each in questions]
+        spec, folder = self.config["checkpoints"][checkpoint], inputs.checkpoint_folder(checkpoint)
+        if not (folder / "tokenizer.json").exists():
+            raise InputError(f"its tokenizer is not on this machine: {folder} has no tokenizer.json", _ROOT)
+        prompter = Prompter(folder, inputs.template(*cell), spec.get("stop_tokens"), inputs.specials(checkpoint))
+        drawn = [
+            json.loads(one.sidecar.get("specials") or "{}") for found in self.shards(*cell).values() for one in found
+        ]
+        if any("prompt" in each and each["prompt"] != prompter.record["prompt"] for each in drawn[:1]):
+            raise InputError(f"{folder} has another tokenizer or chat template than the samples were drawn with")
+        return [prompter.shown(question) for question in asked]
 
     def samples(
         self,

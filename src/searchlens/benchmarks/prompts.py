@@ -23,7 +23,6 @@ from typing import Any
 from searchlens.benchmarks.examples import Example, WorkedExamples
 from searchlens.errors import InputError, require_known
 from searchlens.schemas.options import STRICT, Natural
-from searchlens.store import yaml_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +156,8 @@ _OFTEN = 256
 
 @cache
 def _shipped() -> Mapping[str, Any]:
+    from searchlens.store import yaml_text
+
     content: Mapping[str, Any] = yaml_text.read(Path(__file__).parent / "templates.yaml")
     return content
 

@@ -35,7 +35,7 @@ def _init(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from searchlens.commands import check
 
-    found = check.answer(grid_of(args))
+    found = check.answer(grid_of(args), with_prompts=args.prompts)
     found["missing"] = list(map(args.named, found["missing"]))
     put(args, found, check.rendered)
     if found["missing"]:
@@ -89,6 +89,7 @@ def _show(args: argparse.Namespace) -> None:
         only=args.only,
         samples=args.samples,
         limit=args.limit,
+        prompt=args.prompt,
     )
     found = show.shown(opened(args, args.folder), wanted)
     columns, lines = shutil.get_terminal_size().columns, None if args.full else show.LINES
@@ -156,7 +157,9 @@ def add_to(command: Commands) -> None:
     sub.add_argument("folder", metavar="DIR", help="folder that does not have a study yet")
     sub.add_argument("--demo", action="store_true", help="the study of the micro pair, ready to run")
     sub.set_defaults(starts_study=True)
-    json_option(command("check", _check, "validate the configuration and everything it names"))
+    sub = command("check", _check, "validate the configuration and everything it names")
+    sub.add_argument("--prompts", action="store_true", help="print the first prompt of each cell as it is sent")
+    json_option(sub)
     sub = command("plan", _plan, "show which samples are missing, and what they cost")
     sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
     json_option(sub)
@@ -175,7 +178,32 @@ def add_to(command: Commands) -> None:
         "--follow", action="store_true", help="print one line of overall progress now and then, until all is done"
     )
     json_option(command("summary", _summary, "print the main results of the last run"))
-    sub = command("show", _show, "show questions with the answers of Base and RL side by side")
+    _add_show(command("show", _show, "show questions with the answers of Base and RL side by side"))
+    sub = command("explore", _explore, "write the study as one page that opens in a browser")
+    _results_argument(sub)
+    sub.add_argument(
+        "--size", type=size, default="15MB", metavar="SIZE", help="most bytes of the page, such as 15MB (default)"
+    )
+    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: explorer.html in RESULTS")
+    sub.add_argument("--headline", default="", metavar="FILE", help="also write three sentences a cell, as HTML")
+    sub = command("report", _report, "write figures and tables with their captions as one page")
+    _results_argument(sub)
+    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: report.html in RESULTS")
+    sub = command("view", _view, "show the study in a browser of this machine, with every sample")
+    _results_argument(sub)
+    sub.add_argument(
+        "--port", type=port, default=8642, metavar="N", help="port of 127.0.0.1 (default: 8642); 0: any that is free"
+    )
+    sub.add_argument("--open", action="store_true", help="open the browser, too")
+    sub = command("diff", _diff, "compare two results folders: what changed, with intervals", is_configured=False)
+    sub.add_argument("first", metavar="A", help="results folder, before")
+    sub.add_argument("second", metavar="B", help="results folder, after")
+    sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
+    json_option(sub)
+    json_option(command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here"))
+
+
+def _add_show(sub: argparse.ArgumentParser) -> None:
     _results_argument(sub)
     sub.add_argument("--pair", default="", metavar="NAME", help="key of pairs; default: the first one")
     sub.add_argument(
@@ -205,29 +233,8 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--samples", type=positive, default=2, metavar="N", help="samples of each side (default: 2)")
     sub.add_argument("--limit", type=positive, default=5, metavar="N", help="number of questions (default: 5)")
     sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
+    sub.add_argument("--prompt", action="store_true", help="also the prompt as it was sent, by its tokens")
     json_option(sub)
-    sub = command("explore", _explore, "write the study as one page that opens in a browser")
-    _results_argument(sub)
-    sub.add_argument(
-        "--size", type=size, default="15MB", metavar="SIZE", help="most bytes of the page, such as 15MB (default)"
-    )
-    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: explorer.html in RESULTS")
-    sub.add_argument("--headline", default="", metavar="FILE", help="also write three sentences a cell, as HTML")
-    sub = command("report", _report, "write figures and tables with their captions as one page")
-    _results_argument(sub)
-    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: report.html in RESULTS")
-    sub = command("view", _view, "show the study in a browser of this machine, with every sample")
-    _results_argument(sub)
-    sub.add_argument(
-        "--port", type=port, default=8642, metavar="N", help="port of 127.0.0.1 (default: 8642); 0: any that is free"
-    )
-    sub.add_argument("--open", action="store_true", help="open the browser, too")
-    sub = command("diff", _diff, "compare two results folders: what changed, with intervals", is_configured=False)
-    sub.add_argument("first", metavar="A", help="results folder, before")
-    sub.add_argument("second", metavar="B", help="results folder, after")
-    sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
-    json_option(sub)
-    json_option(command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here"))
 
 
 def _results_argument(sub: argparse.ArgumentParser) -> None:

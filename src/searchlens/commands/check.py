@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from searchlens.commands.show import prompt_lines
 from searchlens.errors import InputError
 from searchlens.generate import prompts
 from searchlens.grid import TO_GET_READY, Grid
 
 
-def answer(grid: Grid) -> dict[str, Any]:
+def answer(grid: Grid, *, with_prompts: bool = False) -> dict[str, Any]:
     """Check the study, and count its cells.
 
     Returns
     -------
     dict
         ``missing``: why it is not ready to run, and ``hint``: what to do then. ``anchor``: the pair and benchmark on
-        which BOPTR is fitted, or empty, and then ``without_boptr`` says why.
+        which BOPTR is fitted, or empty, and then ``without_boptr`` says why. ``prompts``, if they are asked for: the
+        first prompt of each cell.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def answer(grid: Grid) -> dict[str, Any]:
             "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
             "name keys of pairs and benchmarks, or import samples (docs/import.md)",
         )
-    refusals, notes = prompts(grid)
+    refusals, notes, sent = prompts(grid, shown=with_prompts)
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),
@@ -42,6 +44,7 @@ def answer(grid: Grid) -> dict[str, Any]:
         "without_budgets": grid.without_budgets,
         "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
         "without_boptr": grid.without_boptr,
+        "prompts": sent,
     }
 
 
@@ -52,6 +55,9 @@ def rendered(found: Mapping[str, Any]) -> str:
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
     lines += [*found["unknown_wordings"], *found["without_budgets"], *found["notes"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
-    if found["without_boptr"]:
-        return "\n".join([*lines, f"BOPTR is left out: {found['without_boptr']}"])
-    return "\n".join([*lines, f"BOPTR is fitted on {found['anchor']}"])
+    left_out = found["without_boptr"]
+    lines.append(f"BOPTR is left out: {left_out}" if left_out else f"BOPTR is fitted on {found['anchor']}")
+    for each in found["prompts"]:
+        title = f"{each['checkpoint']}/{each['benchmark']}: prompt of question {each['question']}"
+        lines += ["", *prompt_lines(title, each["prompt"])]
+    return "\n".join(lines)

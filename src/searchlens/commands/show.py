@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
 
 from searchlens.api import InputError, Study
+from searchlens.benchmarks.prompter import Prompt
 from searchlens.commands.terminal import BAR, printable, shortened, side_by_side, wrapped
 from searchlens.errors import require_known
 
@@ -44,6 +45,8 @@ class Wanted:
         Of each side, policy and question: the first right and the first wrong one, then the others in order.
     limit : int
         Questions.
+    prompt : bool
+        Also the prompts as they were sent.
     """
 
     pair: str = ""
@@ -53,6 +56,7 @@ class Wanted:
     only: str = ""
     samples: int = 2
     limit: int = 5
+    prompt: bool = False
 
 
 def shown(study: Study, wanted: Wanted) -> Record:
@@ -184,7 +188,16 @@ def _question(
         if not any(known):
             raise absent
         found |= next(filter(None, known))
-    return {**found, "policies": answers}
+    sent = {role: _prompt(study, side[role], benchmark, which) for role in SIDES} if wanted.prompt else {}
+    return {**found, "prompts": sent, "policies": answers}
+
+
+def _prompt(study: Study, checkpoint: str, benchmark: str, which: int | str) -> Record:
+    """The prompt of a question (``Prompt``), or why it is not known."""
+    try:
+        return asdict(study.prompts(checkpoint, benchmark, [which])[0])
+    except InputError as error:
+        return {"reason": error.message}
 
 
 def _side(
@@ -287,6 +300,14 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
     return "\n".join(line for text in lines for line in wrapped(printable(text), width))
 
 
+def prompt_lines(title: str, sent: Record) -> list[str]:
+    """A prompt (``Prompt``) with its special tokens marked, and the ids of all tokens; or why it is not known."""
+    if "reason" in sent:
+        return [f"{title}: not known, {sent['reason']}"]
+    ids = " ".join(map(str, sent["ids"]))
+    return [f"{title}, {len(sent['ids'])} tokens, special ones in ⟦⟧:", str(Prompt(**sent)), f"(ids: {ids})"]
+
+
 def _question_lines(question: Record, width: int, most: int | None) -> list[str]:
     lines = ["", "=" * width, f"question {question['index']} ({question['id']})"]
     if question["tags"]:
@@ -297,6 +318,10 @@ def _question_lines(question: Record, width: int, most: int | None) -> list[str]
         lines += wrapped(f"gold: {printable(question['gold'])}", width)
     if question["note"]:
         lines += wrapped(f"({printable(question['note'])})", width)
+    same = len({str(sent) for sent in question["prompts"].values()}) == 1
+    for role, sent in list(question["prompts"].items())[: 1 if same else None]:
+        title = f"prompt of {'Base and RL' if same else SIDES[role]}"
+        lines += ["", *(part for line in prompt_lines(title, sent) for part in wrapped(printable(line), width))]
     for answers in question["policies"]:
         lines += ["", answers["policy"]]
         if width < NARROW:

@@ -30,6 +30,7 @@ _MADE = re.compile(
     r"questions/(?P<questions>[^/]+)\.parquet"
     r"|answers/(?P<checkpoint>[^/]+)/(?P<benchmark>[^/]+)/(?P<policy>[^/]+)/(?P<question>\d+)\.parquet"
     r"|pieces/(?P<pieces>[^/]+)\.json"
+    r"|prompts/(?P<model>[^/]+)/(?P<asked>[^/]+)/(?P<place>\d+)\.json"
 )
 
 
@@ -70,6 +71,8 @@ class Files:
         parts = name.split("/")
         if parts[0] == "questions":
             return parts[1].removesuffix(".parquet") not in self._withheld
+        if parts[0] == "prompts":
+            return parts[2] not in self._withheld and self._study.source(*parts[1:3]) == "sampled"
         if parts[0] == "answers":
             return parts[2] not in self._withheld and self._study.source(*parts[1:3]) != "recorded"
         if parts[0] == "pieces":
@@ -151,6 +154,8 @@ class Files:
             return None if benchmark in self._withheld else lambda: _questions(study, benchmark)
         if (checkpoint := match["pieces"]) is not None:
             return lambda: texts.pieces(study, checkpoint) or b"{}"
+        if (model := match["model"]) is not None:
+            return lambda: texts.prompts(study, model, match["asked"], [int(match["place"])])
         if match["benchmark"] in self._withheld:
             return None
         return lambda: _answers(study, match["checkpoint"], match["benchmark"], match["policy"], int(match["question"]))

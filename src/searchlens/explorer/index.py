@@ -47,12 +47,18 @@ def questions_name(benchmark: str) -> str:
 
 
 ONE_QUESTION = "/{policy}/{question}"
-"""Of the name of answers to one question under one policy: the page fills it in."""
+"""Of the name of answers to one question under one policy: the page fills it in, as in the next one."""
+ONE_PROMPT = "/{question}"
 
 
 def answers_name(checkpoint: str, benchmark: str, part: str = "") -> str:
     """Name of the answers of a cell, to the questions of the excerpt, or of a part of them."""
     return f"answers/{checkpoint}/{benchmark}{part}.parquet"
+
+
+def prompts_name(checkpoint: str, benchmark: str, part: str = "") -> str:
+    """Name of the prompts of a cell, of the questions of the excerpt, or of a part of them."""
+    return f"prompts/{checkpoint}/{benchmark}{part}.json"
 
 
 def excerpt_name(checkpoint: str, benchmark: str) -> str:
@@ -226,6 +232,8 @@ class Index:
         answers = answers_name(checkpoint, benchmark, ONE_QUESTION if self.by_ranges else "")
         if self.has(answers):
             side["files"]["answers"] = answers
+        if sent := self._kept(prompts_name(checkpoint, benchmark, ONE_PROMPT if self.by_ranges else "")):
+            side["files"]["prompts"] = sent
         if excerpt := self._kept(excerpt_name(checkpoint, benchmark)):
             side["excerpt"] = excerpt
         if not side["without_texts"]:

@@ -18,6 +18,7 @@ from searchlens.explorer.index import (
     excerpt_name,
     name_of,
     pieces_name,
+    prompts_name,
     questions_name,
     shards_of,
     traces_of,
@@ -254,6 +255,8 @@ class _Builder:
             except InputError as error:
                 sentences.append(f"Samples of {checkpoint} on {benchmark}: {error.message.splitlines()[0]}.")
                 continue
+            if sent := texts.prompts(self.study, checkpoint, benchmark, questions[: extent.questions]):
+                contents[prompts_name(checkpoint, benchmark)] = sent
             chosen = texts.excerpt(drawn, extent, recorded)
             contents[excerpt_name(checkpoint, benchmark)] = texts.parquet(chosen)
             contents[answers_name(checkpoint, benchmark)] = texts.parquet(texts.answers(drawn))

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -217,6 +217,16 @@ def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataF
 
 
 # ---- tokens
+
+
+def prompts(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int]) -> bytes | None:
+    """Question to the tokens of its prompt (``Prompt``) as JSON; None if they are not known here."""
+    try:
+        sent = study.prompts(checkpoint, benchmark, asked)
+    except InputError as error:
+        log.info("%s/%s: %s", checkpoint, benchmark, error.message)
+        return None
+    return json.dumps(dict(zip(asked, map(asdict, sent), strict=True)), ensure_ascii=False).encode()
 
 
 def pieces(study: Study, checkpoint: str, tokens: Collection[int] | None = None) -> bytes | None:

@@ -9,7 +9,6 @@ from searchlens.generate._chunks import Chunk, ChunkSamples, MissingShard
 from searchlens.generate._job import Job
 from searchlens.generate._notice import GraceExpired, Notice, stop_signals
 from searchlens.generate._pool import generate
-from searchlens.generate._prompter import Prompter
 from searchlens.generate._prompts import drawn_otherwise, prompts
 from searchlens.generate._sample import sample
 from searchlens.generate._trace import trace
@@ -21,7 +20,6 @@ __all__ = [
     "Job",
     "MissingShard",
     "Notice",
-    "Prompter",
     "drawn_otherwise",
     "generate",
     "prompts",

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import __version__, grading, policies
+from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines import devices
 from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import MissingShard
-from searchlens.generate._prompter import Prompter
 from searchlens.grid import Generation, Grid, JobPool, Traced
+from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.store import provenance, shards
 from searchlens.store.adapters import Adapter
 from searchlens.store.checkpoints import context
@@ -97,12 +98,32 @@ class Job:
         log.info("%s", self.prompter.described(next(iter(self.prompts), ())))
         return engine
 
+    def evaluator_tokens(self, where: str, policy: policies.Policy) -> int:
+        """Return how many tokens the policy's evaluator has the model read or draw after a candidate.
+
+        ``where`` begins messages. An InputError says that the policy needs more different tokens at one position than
+        can be drawn, or one token for a text of several.
+        """
+        prompter = self.prompter
+        for role, component in (("controller", policy.controller), ("evaluator", policy.evaluator)):
+            for key, most in component.vocabulary_limits(policy, prompter.drawable, prompter.stop_ids).items():
+                if (value := getattr(component, key)) > most:
+                    raise InputError(
+                        f"{where}: {role} {component.name}: {key} is {value}; allowed: at most {most}, because"
+                        f" {prompter.drawable} tokens can be drawn"
+                    )
+        policy_evaluator = evaluator(policy.evaluator)
+        if not isinstance(policy_evaluator, SelfEvaluation):
+            return 0
+        question, *_ = policy_evaluator.spelled(prompter.spell, f"{where}: evaluator self_evaluation")
+        return len(question) + 1
+
     @cached_property
     def _evaluator_tokens(self) -> int:
         """Most tokens that any policy's evaluator needs after a candidate."""
         return max(
             (
-                self.prompter.evaluator_tokens(
+                self.evaluator_tokens(
                     f"policy {generation.policies[0]!r}", policies.from_spec(generation.id, generation.spec["policy"])
                 )
                 for generation in self.pool.generations

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from importlib.util import find_spec
 from os.path import commonprefix
+from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.generate._job import Job
@@ -15,8 +17,11 @@ _HAS_TOKENIZERS = find_spec("tokenizers") is not None
 """Not where studies are only planned and read."""
 
 
-def prompts(grid: Grid) -> tuple[list[str], list[str]]:
-    """Refusals of jobs, and notes on what is drawn all the same, of all cells whose inputs are here; each once."""
+def prompts(grid: Grid, *, shown: bool) -> tuple[list[str], list[str], list[dict[str, Any]]]:
+    """Refusals of jobs, and notes on what is drawn all the same, of all cells whose inputs are here; each once.
+
+    The third list has the first prompt of each such cell (``Prompt``), if they are to be ``shown``.
+    """
     refusals: list[str] = []
     notes = [] if _HAS_TOKENIZERS else ["prompts are not checked: tokenizers is not installed here"]
     jobs: dict[tuple[str, str], Job] = {}
@@ -36,7 +41,16 @@ def prompts(grid: Grid) -> tuple[list[str], list[str]]:
         sides = [jobs.get((grid.pairs[pair][role], benchmark)) for role in ("base", "rl")]
         if all(sides):
             notes += [f"{pair}/{benchmark}: {what}" for what in _difference(*filter(None, sides))]
-    return list(dict.fromkeys(refusals)), list(dict.fromkeys(notes))
+    sent = [
+        {
+            "checkpoint": checkpoint,
+            "benchmark": benchmark,
+            "question": job.questions[0].id,
+            "prompt": asdict(job.prompter.shown(job.questions[0])),
+        }
+        for (checkpoint, benchmark), job in (jobs.items() if shown else ())
+    ]
+    return list(dict.fromkeys(refusals)), list(dict.fromkeys(notes)), sent
 
 
 def drawn_otherwise(grid: Grid) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,26 @@ from searchlens.benchmarks import Question
 from searchlens.benchmarks.examples import Example
 from searchlens.benchmarks.prompts import Template
 from searchlens.errors import InputError
-from searchlens.policies import Policy
-from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.stops import End, end
 from searchlens.store.chat import ChatTemplate, Conversation
 from searchlens.store.specials import Specials, runs
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt as it is sent: its tokens in order, what each spells, and the positions of special ones."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    special: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """The text, in which special tokens are marked."""
+        marked = (f"⟦{piece}⟧" if i in self.special else piece for i, piece in enumerate(self.pieces))
+        return "".join(marked)
 
 
 class Prompter:
@@ -169,6 +182,19 @@ class Prompter:
         """
         return [self._encode(text) for text in self.texts(questions)]
 
+    def shown(self, question: Question) -> Prompt:
+        """Return the prompt of a question for people to look at; ``prompts`` says what is refused."""
+        (text,) = self.texts([question])
+        ids = self._encode(text)
+        encoding = self.tokenizer.encode(text, add_special_tokens=self.template.chat is None)
+        added, pieces, end = self.tokenizer.get_added_tokens_decoder(), [], 0
+        for token, (_, stop) in zip(ids, encoding.offsets[len(encoding.ids) - len(ids) :], strict=True):
+            # a token that the tokenizer put there has no place in the text, and a letter of several tokens has one
+            name = str(self.tokenizer.id_to_token(token)) if token in added else ""
+            pieces.append(text[end:stop] or name)
+            end = max(end, stop)
+        return Prompt(ids, tuple(pieces), tuple(i for i, token in enumerate(ids) if token in added))
+
     def _encode(self, text: str) -> tuple[int, ...]:
         spelled = self.spell(text)
         tokens = list(spelled) if self.template.chat else self.tokenizer.encode(text).ids
@@ -231,27 +257,6 @@ class Prompter:
         texts = self.decode([[token] for token in range(self.specials.vocab_size)])
         return tuple(token for token, text in enumerate(texts) if delimiter in text)
 
-    def evaluator_tokens(self, where: str, policy: Policy) -> int:
-        """Return how many tokens the policy's evaluator has the model read or draw after a candidate.
-
-        Parameters
-        ----------
-        where : str
-            Begin of error messages, such as ``policy 'x'``.
-        policy : Policy
-
-        Raises
-        ------
-        InputError
-            The policy needs more different tokens than can be drawn, or one token for a text of several.
-        """
-        _check_limits(where, policy, self.stop_ids, self.drawable)
-        policy_evaluator = evaluator(policy.evaluator)
-        if not isinstance(policy_evaluator, SelfEvaluation):
-            return 0
-        question, *_ = policy_evaluator.spelled(self.spell, f"{where}: evaluator self_evaluation")
-        return len(question) + 1
-
 
 _ANSWER = "4217"
 """An answer by which the end of its turn is found."""
@@ -272,14 +277,3 @@ def _tokenizer(path: Path, _changed: int) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _check_limits(where: str, policy: Policy, stop_ids: Sequence[int], drawable: int) -> None:
-    """Refuse a policy that needs more different tokens at one position than the model can draw."""
-    for role, component in (("controller", policy.controller), ("evaluator", policy.evaluator)):
-        for key, most in component.vocabulary_limits(policy, drawable, stop_ids).items():
-            if (value := getattr(component, key)) > most:
-                raise InputError(
-                    f"{where}: {role} {component.name}: {key} is {value}; allowed: at most {most}, because {drawable}"
-                    " tokens can be drawn"
-                )
