@@ -4,6 +4,7 @@ import { h, refill, visible } from "../dom.js";
 import { count, fixed, known, percent, plural } from "../format.js";
 import { formulas } from "../formulas.js";
 import { absent, cellCrumbs } from "../parts.js";
+import { sent } from "../prompt.js";
 import { SORTS, WHO, byPolicy, idOf, position, ranked } from "../ranking.js";
 import { link } from "../route.js";
 import { samples, written } from "../samples.js";
@@ -39,7 +40,7 @@ export async function question(study, cell, id, view) {
   const benchmark = study.benchmark(cell.benchmark);
   const own = (/** @type {number} */ step) => {
     const next = list[place + step];
-    return next && link(["c", cell.pair, cell.benchmark, "q", idOf(questions, next.question)], { sort: query.sort, base: query.base, rl: query.rl, f: query.f, t: query.t });
+    return next && link(["c", cell.pair, cell.benchmark, "q", idOf(questions, next.question)], { sort: query.sort, base: query.base, rl: query.rl, f: query.f, t: query.t, p: query.p });
   };
   const sides = await Promise.all(/** @type {const} */ (["base", "rl"]).map((name) => sideOf(study, cell, name, at, query)));
   const column = query.col === "rl" || (query.col !== "base" && list[place].who === "rl") ? "rl" : "base";
@@ -57,8 +58,9 @@ export async function question(study, cell, id, view) {
     keys: {
       j: () => go(own(1)), k: () => go(own(-1)), l: () => step(1), h: () => step(-1), b: () => view.set({ col: "base" }), r: () => view.set({ col: "rl" }),
       f: () => view.set({ f: query.f ? "" : 1 }), t: () => view.set({ t: query.t ? "" : 1 }),
+      p: () => view.set({ p: query.p ? "" : 1 }),
     },
-    help: [["j  k", "next and previous question of the list"], ["b  r", "the column of Base, the column of RL"], ["h  l", "previous and next sample in that column"], ["f", "formulas or plain text"], ["t", "tokens by probability"]],
+    help: [["j  k", "next and previous question of the list"], ["b  r", "the column of Base, the column of RL"], ["h  l", "previous and next sample in that column"], ["f", "formulas or plain text"], ["t", "tokens by probability"], ["p", "the prompt as it was sent"]],
     body: [
       h("p", null, h("b", null, WHO[standing.who]), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, all policies together.`),
       h("div.controls", null,
@@ -66,6 +68,7 @@ export async function question(study, cell, id, view) {
         h("span.note", null, `${place + 1} of ${list.length}, in this order: ${SORTS.find(([name]) => name === (query.sort || "rl-only"))?.[1] ?? ""}`),
         own(1) && h("a", { href: own(1), rel: "next", "data-key": "next" }, "Next question →")),
       asked(row, benchmark, Boolean(query.f)),
+      !benchmark.withheld && sent(study, cell, at, view),
       h("div.controls", null,
         h("button", { type: "button", "data-key": "formulas", click: () => view.set({ f: query.f ? "" : 1 }) }, query.f ? "Formulas set: show plain text" : "Set formulas"),
         h("button", { type: "button", "data-key": "tokens", click: () => view.set({ t: query.t ? "" : 1 }) }, query.t ? "Tokens coloured: show plain text" : "Colour tokens by probability"),
