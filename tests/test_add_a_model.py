@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from local_hub import serve
-from searchlens.benchmarks import prompts
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/add-a-model.md").read_text()
 BLOCK = re.compile(r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-PROMPTS = "src/searchlens/benchmarks/prompts.py"
 
 
 @pytest.fixture
@@ -61,10 +59,6 @@ def follow(block: re.Match[str], folder: Path, environment: dict[str, str]) -> N
     """Do what one block says; … stands for anything on a line."""
     if block["kind"] == "yaml":
         (folder / block["path"]).write_text(block["text"])
-    elif block["kind"] == "python":
-        source, above = (folder / PROMPTS).read_text(), '    "zoo": PromptFamily('
-        assert f"`{PROMPTS}`" in PAGE
-        (folder / PROMPTS).write_text(source.replace(above, block["text"] + above, 1))
     else:
         for command, output in console(block["text"]):
             done = subprocess.run(
@@ -85,11 +79,6 @@ def test_the_page_works_as_written(checkout: Path, environment: dict[str, str]) 
     command = ["snakemake", "-n", "results/tables/horizontal.csv", "--configfile", "config/mine.yaml"]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, "the pair of the page has tables of BOPTR" + done.stderr
-
-
-def test_the_page_names_every_template() -> None:
-    for name in prompts.TEMPLATES:
-        assert f"`{name}`" in PAGE
 
 
 def test_what_the_page_promises_of_corrupted_weights_holds(checkout: Path, environment: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens import seeds
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.examples import Example
+from searchlens.benchmarks.examples import Example, plain
 from searchlens.benchmarks.prompts import Template
 from searchlens.errors import InputError
 from searchlens.search.stops import End, end
@@ -130,8 +130,15 @@ class Prompter:
         Raises
         ------
         InputError
-            The chat template fails, or leaves a question out.
+            The chat template fails or leaves a question out, or the template has a question in its own text.
         """
+        around = plain(self.template.opening + self.template.text)
+        for question in questions:
+            if len(asked := plain(question.text)) >= _TELLING and asked in around:
+                raise InputError(
+                    f"the prompt template contains question {question.id} of the benchmark",
+                    "take examples from other questions, such as a training split",
+                )
         found = self._texts([(question.text, self.examples(question)) for question in questions])
         for question, text in zip(questions, found, strict=True):
             if question.text.strip() not in text:
@@ -258,6 +265,8 @@ class Prompter:
         return tuple(token for token, text in enumerate(texts) if delimiter in text)
 
 
+_TELLING = 20
+"""Letters and digits of a question that no template has by chance."""
 _ANSWER = "4217"
 """An answer by which the end of its turn is found."""
 _MARK = re.compile(r"<\|[^<>|]+\|>")

@@ -72,7 +72,8 @@ class Files:
         if parts[0] == "questions":
             return parts[1].removesuffix(".parquet") not in self._withheld
         if parts[0] == "prompts":
-            return parts[2] not in self._withheld and self._study.source(*parts[1:3]) == "sampled"
+            is_open = parts[2] not in self._withheld and self._study.source(*parts[1:3]) == "sampled"
+            return is_open and self._has_vocabulary(parts[1])
         if parts[0] == "answers":
             return parts[2] not in self._withheld and self._study.source(*parts[1:3]) != "recorded"
         if parts[0] == "pieces":
@@ -155,7 +156,7 @@ class Files:
         if (checkpoint := match["pieces"]) is not None:
             return lambda: texts.pieces(study, checkpoint) or b"{}"
         if (model := match["model"]) is not None:
-            return lambda: texts.prompts(study, model, match["asked"], [int(match["place"])])
+            return lambda: texts.prompts(study, model, match["asked"], [int(match["place"])]) or b"{}"
         if match["benchmark"] in self._withheld:
             return None
         return lambda: _answers(study, match["checkpoint"], match["benchmark"], match["policy"], int(match["question"]))
