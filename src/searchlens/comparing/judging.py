@@ -19,7 +19,7 @@ from searchlens.comparing.sides import BASE, RL, Side
 from searchlens.errors import InputError
 from searchlens.grading.luck import other_golds
 from searchlens.grading.recorded import RECORDED, answer_classes, is_recorded, judged, scorer_of
-from searchlens.grading.score import found_answers, score_answers
+from searchlens.grading.score import Rules, found_answers
 from searchlens.grading.verdicts import VerdictStore
 from searchlens.health.counts import of_graded
 from searchlens.importing import Pool
@@ -175,16 +175,9 @@ def graded(
     _judge_all(answers, common, grader, verdicts, seed=seed, workers=workers)
     found: dict[str, dict[str, Judged]] = {}
     for side in sides:
-        scored = score_answers(
-            answers[side.role],
-            common.of(side.role),
-            grader,
-            verdicts,
-            policies=list(side.pools),
-            luck_policy=next(iter(side.pools)),
-            seed=seed,
-            workers=workers,
-        ).scores
+        luck_policy = next(iter(side.pools))
+        rules = Rules(common.of(side.role), grader, verdicts, luck_policy=luck_policy, seed=seed, workers=workers)
+        scored = rules.scored(answers[side.role], list(side.pools)).scores
         found[side.role] = {
             name: Judged(scores=scored.filter(policy=name), samples=pool.samples) for name, pool in side.pools.items()
         }
