@@ -53,7 +53,8 @@ def unused(grid: Grid) -> Unused:
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
             "run prune on the machine that has the lock file and the questions",
         )
-    return Unused(_unused_generations(grid), _unused_traces(grid), _stale_manifests(grid), _abandoned(grid))
+    abandoned = [path for path in grid.layout.temporary() if _age(path) > ABANDONED_SECONDS]
+    return Unused(_unused_generations(grid), _unused_traces(grid), _stale_manifests(grid), abandoned)
 
 
 def delete(paths: list[Path]) -> None:
@@ -91,10 +92,6 @@ def _stale_manifests(grid: Grid) -> list[Path]:
     cells = set(grid.cells)
     current = {path for cell in cells for path in grid.manifests(*cell)}
     return [path for path in grid.layout.manifests() if path.parts[-3:-1] in cells and path not in current]
-
-
-def _abandoned(grid: Grid) -> list[Path]:
-    return [path for path in grid.layout.temporary() if _age(path) > ABANDONED_SECONDS]
 
 
 def _age(path: Path) -> float:
