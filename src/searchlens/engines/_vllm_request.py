@@ -110,9 +110,7 @@ class _StopIds(list[int]):
         return token in self._set
 
 
-@lru_cache(maxsize=256)
-def _stop_ids(ids: tuple[int, ...]) -> _StopIds:
-    return _StopIds(ids)
+_stop_ids = lru_cache(maxsize=256)(_StopIds)
 
 
 def scoring(text: Given) -> tuple[Request, SamplingParams]:
