@@ -181,7 +181,8 @@ class Rules:
         grader = grading.grader(self.kind)
         order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
         _check(answers, self.questions, order)
-        references, store = _references(self.questions, grader), VerdictStore(self.verdicts)
+        golds = pl.Series([grader.reference(question) for question in self.questions], dtype=pl.String)
+        references, store = positions(self.questions).with_columns(gold=golds), VerdictStore(self.verdicts)
         rows = answers.join(references, on="question")
         judgements = store.judge(
             grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
@@ -281,14 +282,11 @@ def _extract(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
     return [pl.concat([empty, *answers]).alias("answer"), pl.concat([empty, *hows]).alias("extraction")]
 
 
-def _references(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
+def positions(questions: Sequence[Question]) -> pl.DataFrame:
+    """``question``, the id of each question, and ``position``, its place among them."""
     return pl.DataFrame(
-        {
-            "question": [question.id for question in questions],
-            "position": range(len(questions)),
-            "gold": [grader.reference(question) for question in questions],
-        },
-        schema={"question": pl.String(), "position": pl.UInt32(), "gold": pl.String()},
+        {"question": [question.id for question in questions], "position": range(len(questions))},
+        schema={"question": pl.String(), "position": pl.UInt32()},
     )
 
 
