@@ -38,7 +38,7 @@ import psutil
 
 from searchlens.benchmarks import Question
 from searchlens.grading import GradedPair, grader, ifeval, processes
-from searchlens.grading.score import SAMPLES, Summary, score_samples
+from searchlens.grading.score import SAMPLES, Rules, Summary, found_answers
 
 BENCHMARKS, CHECKPOINTS, QUESTIONS, POLICIES, DRAWS = 4, 14, 500, 24, 16
 JOBS = 2
@@ -198,7 +198,8 @@ class Scored:
 def score_cell(folder: Path, cell: Cell) -> Scored:
     questions, samples = samples_of(cell)
     wall, cpu = time.perf_counter(), processor_seconds()
-    scored = score_samples(samples, questions, "math", folder / f"benchmark{cell.benchmark}", workers=1)
+    rules = Rules(questions, "math", folder / f"benchmark{cell.benchmark}", workers=1)
+    scored = rules.scored(found_answers(samples, "math"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return Scored(time.perf_counter() - wall, processor_seconds() - cpu, scored.summary, peak)
 

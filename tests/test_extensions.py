@@ -22,7 +22,7 @@ from searchlens.equivalence.rows import frame as rows
 from searchlens.errors import InputError
 from searchlens.figures.context import Labels, PairContext
 from searchlens.generate import generate
-from searchlens.grading.score import SAMPLES, ScoredSamples, score_samples
+from searchlens.grading.score import SAMPLES, Rules, ScoredSamples, found_answers
 from searchlens.grid import Grid
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
@@ -239,7 +239,8 @@ def _graded(texts: list[str], golds: list[str], kind: str, verdicts: Path) -> Sc
         for question in questions
         for i, text in enumerate(texts)
     ]
-    return score_samples(pl.DataFrame(rows, schema=SAMPLES), questions, kind, verdicts, workers=1)
+    answers = found_answers(pl.DataFrame(rows, schema=SAMPLES), kind)
+    return Rules(questions, kind, verdicts, workers=1).scored(answers)
 
 
 @pytest.mark.usefixtures("extensions")

@@ -17,7 +17,7 @@ from searchlens.grading import MAX_ANSWER, GradedPair, Grader, processes, simple
 from searchlens.grading import math as math_grader
 from searchlens.grading.choice import Choice
 from searchlens.grading.math import Math
-from searchlens.grading.score import SAMPLES, score_samples
+from searchlens.grading.score import SAMPLES, Rules, found_answers
 from searchlens.grading.simplerl import SimpleRL, SimpleRLUnits
 
 LIMITS = processes.Limits(cpu_seconds=0.5, wall_seconds=5.0)
@@ -191,13 +191,14 @@ def test_any_text_is_scored_and_fair_answers_beside_it_keep_their_verdicts(
         | {"stopped": stopped}
         for i, (text, q) in enumerate(given_texts)
     ]
-    scored = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table, workers=1)
+    answers = found_answers(pl.DataFrame(rows, schema=SAMPLES), "math")
+    scored = Rules(QUESTIONS, "math", table, workers=1).scored(answers)
     by_sample = dict(scored.scores.select("sample", "correct").iter_rows())
     fair = {text: by_sample[i] for i, (text, _) in enumerate(given_texts) if text in FAIR_TEXTS}
     assert fair == {text: correct for text, (_, correct) in FAIR_TEXTS.items()}
     assert scored.scores.height == len(given_texts)
     assert (scored.scores["correct"] <= (scored.scores["answer"] == 0)).all()
-    again = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table, workers=1)
+    again = Rules(QUESTIONS, "math", table, workers=1).scored(answers)
     assert again.scores.equals(scored.scores)  # the table returns what was judged
     assert again.summary.pairs_graded == 0
 

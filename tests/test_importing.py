@@ -15,7 +15,7 @@ import pytest
 from searchlens import benchmarks, importing
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.grading.score import score_samples
+from searchlens.grading.score import Rules, found_answers
 from searchlens.importing import Choices, Reading, spill
 from searchlens.importing.documents import KnownDocuments
 from searchlens.importing.matching import Match, Matcher, NoMatch
@@ -384,7 +384,7 @@ def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) ->
         (pl.col("finish") == "stop").alias("stopped"),
         "score",
     )
-    scores = score_samples(samples, reading.questions, "math", tmp_path / "verdicts").scores
+    scores = Rules(reading.questions, "math", tmp_path / "verdicts").scored(found_answers(samples, "math")).scores
     assert scores.select("correct", "answer", "tokens").rows() == [(True, 0, None), (False, 1, None), (False, -1, None)]
 
 

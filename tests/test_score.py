@@ -16,7 +16,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import score
-from searchlens.grading.score import Rules, answer_classes, distinct_forms, found_answers, score_samples, together
+from searchlens.grading.score import Rules, ScoredSamples, answer_classes, distinct_forms, found_answers, together
 from searchlens.grid import Grid
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
@@ -47,6 +47,18 @@ def sample(
 
 def frame(*rows: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=score.SAMPLES)
+
+
+def score_samples(
+    samples: pl.DataFrame,
+    questions: tuple[Question, ...],
+    kind: str,
+    verdicts: Path,
+    *,
+    policies: list[str] | None = None,
+    **options: Any,
+) -> ScoredSamples:
+    return Rules(questions, kind, verdicts, **options).scored(found_answers(samples, kind), policies)
 
 
 def answers(scores: pl.DataFrame) -> list[tuple[bool, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -257,18 +258,16 @@ def _both(
     return None if missing else (frames[0], frames[1])
 
 
-def _joined(
-    a: pl.DataFrame, b: pl.DataFrame, keys: list[str], columns: Sequence[str] = ("value", "lo", "hi")
-) -> pl.DataFrame:
-    """Rows that both have: keys, then ``a``, ``a_lo``, ``a_hi``, ``b``, ``b_lo``, ``b_hi``."""
+_ENDS = MappingProxyType({"value": "", "lo": "_lo", "hi": "_hi"})
+
+
+def _joined(a: pl.DataFrame, b: pl.DataFrame, keys: list[str], columns: Mapping[str, str] = _ENDS) -> pl.DataFrame:
+    """Rows that both have: keys, then for each column its name behind ``a``, and behind ``b``."""
     parts = [
-        frame.select(*keys, *(pl.col(column).alias(f"{side}{end}") for column, end in zip(columns, _ENDS, strict=True)))
+        frame.select(*keys, *(pl.col(column).alias(f"{side}{end}") for column, end in columns.items()))
         for side, frame in (("a", a), ("b", b))
     ]
     return parts[0].join(parts[1], on=keys, how="inner", nulls_equal=True, maintain_order="left")
-
-
-_ENDS = ("", "_lo", "_hi")
 
 
 def _differs() -> pl.Expr:
@@ -278,7 +277,7 @@ def _differs() -> pl.Expr:
 
 def _apart(rows: pl.DataFrame, same: Sequence[bool]) -> pl.DataFrame:
     """Differences with exact intervals where samples are the same, and with those of ``apart`` elsewhere."""
-    a, a_lo, a_hi, b, b_lo, b_hi = (rows[side + end].to_numpy() for side in ("a", "b") for end in _ENDS)
+    a, a_lo, a_hi, b, b_lo, b_hi = (rows[side + end].to_numpy() for side in ("a", "b") for end in _ENDS.values())
     ends = apart(a, Interval(a_lo, a_hi), b, Interval(b_lo, b_hi))
     exact = np.array(same, bool)
     return rows.with_columns(
@@ -336,18 +335,11 @@ def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float)
 
 def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
     keys = ["pair", "benchmark", "metric", "readout", "budget"]
-    values = {"inside": "inside", "gap": "", "gap_lo": "_lo", "gap_hi": "_hi"}
+    values = {"inside": "_inside", "gap": "", "gap_lo": "_lo", "gap_hi": "_hi"}
     frames = _both(a, b, lambda study: study.recovery(), "recovery analyses", notes)
     if frames is None:
         return pl.DataFrame(), 0
-    parts = [
-        frame.select(
-            *keys,
-            *(pl.col(name).alias(f"inside_{side}" if end == "inside" else side + end) for name, end in values.items()),
-        )
-        for side, frame in zip("ab", frames, strict=True)
-    ]
-    joined = parts[0].join(parts[1], on=keys, maintain_order="left")
+    joined = _joined(*frames, keys, values).rename({"a_inside": "inside_a", "b_inside": "inside_b"})
     order = [*keys, "inside_a", "inside_b", "a", "a_lo", "a_hi", "b", "b_lo", "b_hi"]
     return joined.filter(pl.col("inside_a") != pl.col("inside_b")).select(order), joined.height
 
@@ -429,10 +421,6 @@ def _sets(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
     frames = _both(a, b, lambda study: study.readings("exponents"), "sets of exponents", notes)
     if frames is None:
         return pl.DataFrame(), 0
-    parts = [
-        frame.select(*keys, pl.col("beta_lo").alias(f"{side}_lo"), pl.col("beta_hi").alias(f"{side}_hi"))
-        for side, frame in zip("ab", frames, strict=True)
-    ]
-    joined = parts[0].join(parts[1], on=keys, maintain_order="left")
+    joined = _joined(*frames, keys, {"beta_lo": "_lo", "beta_hi": "_hi"})
     moved = pl.any_horizontal(~pl.col(f"a_{end}").eq_missing(pl.col(f"b_{end}")) for end in ("lo", "hi"))
     return joined.filter(moved), joined.height

@@ -208,7 +208,7 @@ def _of_policy(
         return texts.with_columns(pl.lit(None, SAMPLES[name]).alias(name) for name in _VERDICT)
     chosen = _verdicts(verdicts)
     joined = texts.join(chosen, on=_KEY, how="left", maintain_order="left")
-    if _mismatches(joined):
+    if (joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any():
         raise InputError(
             f"{place.scores} is of other samples of {policy} than those in {place.folder(stream[0])}",
             f"run `searchlens score` or snakemake again: it grades {place.name} anew",
@@ -238,10 +238,6 @@ def _recorded_answers(place: Place, imports: Iterable[tuple[str, str, int]]) -> 
                 said.select(pl.lit(policy).alias("policy"), pl.col("question").alias("id"), "sample", "answer")
             )
     return pl.concat(parts)
-
-
-def _mismatches(joined: pl.DataFrame) -> bool:
-    return bool((joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any())
 
 
 def _stream(place: Place, candidates: Sequence[Stream], verdicts: pl.DataFrame | None) -> Stream:

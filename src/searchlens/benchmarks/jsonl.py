@@ -72,7 +72,7 @@ def strict_json(text: str, *, nan: bool = False) -> Any:
         Anything else. The message quotes no value.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=float if nan else _refuse_constant)
+        value = json.loads(text, object_pairs_hook=distinct, parse_constant=float if nan else refuse_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
     if "\\ud" in text.lower() and any(
@@ -89,7 +89,8 @@ def _object(text: str, nan: bool) -> dict[str, Any]:
     return value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object, whose keys must differ."""
     content = dict(pairs)
     if len(content) != len(pairs):
         keys = [key for key, _ in pairs]
@@ -97,7 +98,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and infinities."""
     raise ValueError(f"{name} is not JSON")
 
 

@@ -360,17 +360,15 @@ class Rule:
 
         def chosen() -> Ints:
             cost = self.options.cost_weight * selector.relative_cost(base)
-            return selector.select(self._distances(model, benchmark, proto), path, cost, candidates, base.policies)
+            key = ("distances", self.plan.models[model].base, benchmark)
+            distance = self.keep(
+                key, lambda: selector.distances(self.features(model, benchmark), proto, self.options), shared=True
+            )
+            return selector.select(distance, path, cost, candidates, base.policies)
 
         # Many rows take the same path, whatever their constants.
         key = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
         return self.keep(key, chosen, shared=True)
-
-    def _distances(self, model: str, benchmark: str, proto: Array) -> Array:
-        key = ("distances", self.plan.models[model].base, benchmark)
-        return self.keep(
-            key, lambda: selector.distances(self.features(model, benchmark), proto, self.options), shared=True
-        )
 
     def candidates(self, base: Readouts, benchmark: str) -> Ints:
         """Positions of the policies that the selector may choose: the AR pool (``exclude_default_on_anchor``)."""

@@ -69,7 +69,9 @@ def rank(values: Counts, cell: Readouts, options: BoptrOptions) -> Array:
 
 def fixed_coordinates(cell: Readouts, options: BoptrOptions) -> Floats:
     """Controller index in [0, 1] and scaled log cost of every policy, shape (2, policies)."""
-    return np.stack([_controllers(cell), log_cost(cell, ranked_pool(cell, options))])
+    index = [CONTROLLER_INDEX.get(name, OTHER_CONTROLLER) for name in cell.controllers]
+    controllers = np.array(index) / max(CONTROLLER_INDEX.values())
+    return np.stack([controllers, log_cost(cell, ranked_pool(cell, options))])
 
 
 def prototype(r: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
@@ -171,26 +173,14 @@ def percentile_rank(values: Counts, among: Counts) -> Array:
     """
     if len(among) == 1:
         return np.full(values.shape, 0.5, np.float32)
-    return _below(values, among) / np.float32(len(among) - 1)
+    return integer_rank(values, among) / np.float32(len(among) - 1)
 
 
 def integer_rank(values: Counts, among: Counts) -> Array:
-    """Rank in a pool from 0, ascending, ties averaged."""
-    return _below(values, among)
+    """Rank in a pool from 0, ascending, ties averaged: policies of the pool below each value, but itself not at all.
 
-
-def zscore(values: Counts, among: Counts) -> Array:
-    """Values in standard deviations of the pool from its mean; 0 if the pool is constant (within ``SAME``)."""
-    centre, spread = among.mean(axis=0), among.std(axis=0)
-    scaled: Array = np.where(spread > SAME, (values - centre) / np.where(spread > SAME, spread, 1), 0)
-    return scaled.astype(np.float32)
-
-
-def _below(values: Counts, among: Counts) -> Array:
-    """Number of policies of the pool below each value; ties count one half, the policy itself not at all.
-
-    Values within ``SAME`` are tied. Otherwise the ranks of P - Q at one sample, where P = Q, would be those of rounding
-    errors in expectations.
+    Values within ``SAME`` are tied, and count one half. Otherwise the ranks of P - Q at one sample, where P = Q, would
+    be those of rounding errors in expectations.
     """
     twice = np.zeros(values.shape, np.int16)
     for other in among:
@@ -199,10 +189,11 @@ def _below(values: Counts, among: Counts) -> Array:
     return np.float32(0.5) * (twice - np.int16(1)).clip(0)
 
 
-def _controllers(cell: Readouts) -> Floats:
-    """The feature ctrl of every policy, in [0, 1]."""
-    index = [CONTROLLER_INDEX.get(name, OTHER_CONTROLLER) for name in cell.controllers]
-    return np.array(index) / max(CONTROLLER_INDEX.values())
+def zscore(values: Counts, among: Counts) -> Array:
+    """Values in standard deviations of the pool from its mean; 0 if the pool is constant (within ``SAME``)."""
+    centre, spread = among.mean(axis=0), among.std(axis=0)
+    scaled: Array = np.where(spread > SAME, (values - centre) / np.where(spread > SAME, spread, 1), 0)
+    return scaled.astype(np.float32)
 
 
 _SCALES = {"percentile": percentile_rank, "integer": integer_rank, "zscore": zscore}

@@ -154,20 +154,8 @@ class _Head(Rule):
         return self._coordinates(rank, rule.features(model, benchmark).fixed)
 
 
-def _signed(rule: Rule) -> Rule:
-    return rule.keep("v6", lambda: _Head(rule, rule, signed_features))
-
-
-def _support(rule: Rule) -> Rule:
-    return rule.keep("v7 support", lambda: _Head(rule, rule, support_features))
-
-
 def _votes(rule: Rule) -> Rule:
     return rule.keep("votes", lambda: _Votes(rule))
-
-
-def _concentration(rule: Rule) -> Rule:
-    return rule.keep("v7 concentration", lambda: _Head(rule, _votes(rule), concentration_features))
 
 
 # ---- scales
@@ -189,19 +177,22 @@ def own_pair(rule: Rule, at: At) -> Floats | Reason:
 # ---- variants
 
 
-def shared_core(rule: Rule, at: At, scale: Scale) -> Prediction:
+def shared_core(rule: Rule, at: At, scale: Scale) -> Path | Reason:
     """v5: the paper's rule."""
-    return _along(rule, at, scale)
+    log_alpha = scale(rule, at)
+    return log_alpha if isinstance(log_alpha, Reason) else rule.path(*at.cell, log_alpha)
 
 
 def signed(rule: Rule, at: At, scale: Scale) -> Prediction:
     """v6: the scale of v5, and a selector on rank(P), the signed axis A and rank(T)."""
-    return _along(_signed(rule), at, scale)
+    return shared_core(rule.keep("v6", lambda: _Head(rule, rule, signed_features)), at, scale)
 
 
 def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
     """v7: the mean of P along the paths of a support head (fitted on P) and a concentration head (fitted on Q)."""
-    support, concentration = (_along(head, at, scale) for head in (_support(rule), _concentration(rule)))
+    on_p = rule.keep("v7 support", lambda: _Head(rule, rule, support_features))
+    on_q = rule.keep("v7 concentration", lambda: _Head(rule, _votes(rule), concentration_features))
+    support, concentration = (shared_core(head, at, scale) for head in (on_p, on_q))
     if isinstance(support, Reason):
         return support
     if isinstance(concentration, Reason):
@@ -209,11 +200,6 @@ def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
     base, draws = rule.view.base(*at.cell), rule.view.draws
     mean: Counts = np.mean([curve(head, base, draws) for head in (support, concentration)], axis=0)
     return Blend(mean, paths=(support, concentration))
-
-
-def _along(rule: Rule, at: At, scale: Scale) -> Path | Reason:
-    log_alpha = scale(rule, at)
-    return log_alpha if isinstance(log_alpha, Reason) else rule.path(*at.cell, log_alpha)
 
 
 _ROW = {row.key: row for row in ROWS}

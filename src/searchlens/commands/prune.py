@@ -53,7 +53,21 @@ def unused(grid: Grid) -> Unused:
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
             "run prune on the machine that has the lock file and the questions",
         )
-    return Unused(_unused_generations(grid), _unused_traces(grid), _stale_manifests(grid), _abandoned(grid))
+    layout, cells = grid.layout, set(grid.cells)
+    used = {item.id for item in grid.every_import}
+    used |= {g.id for cell in cells for g in grid.streams(*cell)}  # also of a cell that had another name
+    samples, traces = (
+        [folder for folder in layout.every(pattern("*", "*", "*")) if folder.name not in used]
+        for pattern in (layout.generation, layout.traces)
+    )
+    current = {path for cell in cells for path in grid.manifests(*cell)}  # not those that a later fill round replaced
+    return Unused(
+        # Also imported samples of other cells, because no record names them.
+        [folder for folder in samples if folder.parts[-3:-1] in cells or _was_imported(folder)],
+        [folder for folder in traces if folder.parts[-3:-1] in cells],
+        [path for path in layout.manifests() if path.parts[-3:-1] in cells and path not in current],
+        [path for path in layout.temporary() if _age(path) > ABANDONED_SECONDS],
+    )
 
 
 def delete(paths: list[Path]) -> None:
@@ -61,40 +75,9 @@ def delete(paths: list[Path]) -> None:
     files.remove(paths)
 
 
-def _unused_generations(grid: Grid) -> list[Path]:
-    """Folders of the cells of the study that no cell uses, and imported samples that no record names."""
-    cells, used = set(grid.cells), _used(grid)
-    folders = grid.layout.every(grid.layout.generation("*", "*", "*"))
-    unused = (folder for folder in folders if folder.name not in used)
-    return [folder for folder in unused if folder.parts[-3:-1] in cells or _was_imported(folder)]
-
-
-def _used(grid: Grid) -> set[str]:
-    """Ids of all streams and imports: a cell that had another name takes its samples from there."""
-    return {g.id for cell in grid.cells for g in grid.streams(*cell)} | {item.id for item in grid.every_import}
-
-
-def _unused_traces(grid: Grid) -> list[Path]:
-    """Folders of records of searches in the cells of the study that no cell uses."""
-    cells, used = set(grid.cells), _used(grid)
-    folders = grid.layout.every(grid.layout.traces("*", "*", "*"))
-    return [folder for folder in folders if folder.name not in used and folder.parts[-3:-1] in cells]
-
-
 def _was_imported(folder: Path) -> bool:
     shards = shards_of(folder)
     return bool(shards) and all(shard.sidecar.get("engine") == "imported" for shard in shards)
-
-
-def _stale_manifests(grid: Grid) -> list[Path]:
-    """Manifests of no current pool, or replaced by a later fill round."""
-    cells = set(grid.cells)
-    current = {path for cell in cells for path in grid.manifests(*cell)}
-    return [path for path in grid.layout.manifests() if path.parts[-3:-1] in cells and path not in current]
-
-
-def _abandoned(grid: Grid) -> list[Path]:
-    return [path for path in grid.layout.temporary() if _age(path) > ABANDONED_SECONDS]
 
 
 def _age(path: Path) -> float:

@@ -249,7 +249,8 @@ def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
     for name, colour in (("within_noise", TIED_COLOUR), ("same", EXACT_COLOUR)):
         for total, beta in rows.select("total", name).explode(name).iter_rows():
             axes.bar(total, STEP, WIDTH, beta - STEP / 2, color=colour, linewidth=0, zorder=1, gid=name)
-    for (name,), curve in others.filter(_determines_beta()).group_by("pair", maintain_order=True):
+    determined = others.filter(pl.col("same").list.len() < len(fit.beta_grid(DEFAULTS.beta_top)))
+    for (name,), curve in determined.group_by("pair", maintain_order=True):
         axes.plot(curve["total"], curve["beta"], color=style.CURVE_COLOUR, linewidth=0.6, zorder=2.5, gid=str(name))
     axes.plot(rows["total"], rows["beta"], color="black", marker="o", markersize=3, zorder=4, gid="fit")
     axes.axhline(FROZEN, color=style.RL_COLOUR, zorder=2, gid="frozen")
@@ -263,8 +264,3 @@ def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
         Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.6, label="other pairs"),
     ]
     axes.legend(handles=handles, loc="upper right", bbox_to_anchor=(1, 0.95))
-
-
-def _determines_beta() -> pl.Expr:
-    """Whether some exponents fit better than others."""
-    return pl.col("same").list.len() < len(fit.beta_grid(DEFAULTS.beta_top))

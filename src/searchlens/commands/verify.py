@@ -98,7 +98,9 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
         if why:
             report.damaged.append(why)
             unusable.append(shard)
-    report.notes += _strays(layout)
+    killed = (path for path in layout.shards() if not path.with_suffix(".json").exists())
+    again = "the next run takes it over, or sets it aside if it is not whole"
+    report.notes += [f"{path} has no sidecar: {again}" for path in killed]
     for path in layout.trace_files():
         report.traces += 1
         if path.with_suffix(".json").exists():
@@ -107,8 +109,9 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
             report.notes.append(f"{path} has no sidecar: its job was killed; `searchlens trace` records again")
     for path in layout.latest_manifests():
         report.manifests += 1
-        harmed += _add(report, path, _manifest(path))
-        report.damaged += _missing(layout, path)
+        content = listed(path)
+        harmed += _add(report, path, [content] if isinstance(content, str) else [])
+        report.damaged += _missing(layout, path, content) if isinstance(content, Listed) else []
     for path in layout.snapshots():
         harmed += _add(report, path, _snapshot(path))
     for path in layout.derived():
@@ -162,23 +165,7 @@ def _repaired(layout: Layout, unusable: Sequence[Shard], harmed: Sequence[Path])
     return [*(f"set aside: {path}" for path in moved), *(f"described anew: {path}" for path in anew)]
 
 
-def _strays(layout: Layout) -> Iterator[str]:
-    """Shards whose job was killed before it wrote the sidecar."""
-    for path in layout.shards():
-        if not path.with_suffix(".json").exists():
-            yield f"{path} has no sidecar: the next run takes it over, or sets it aside if it is not whole"
-
-
-def _manifest(path: Path) -> Iterator[str]:
-    content = listed(path)
-    if isinstance(content, str):
-        yield content
-
-
-def _missing(layout: Layout, path: Path) -> Iterator[str]:
-    content = listed(path)
-    if not isinstance(content, Listed):
-        return
+def _missing(layout: Layout, path: Path, content: Listed) -> Iterator[str]:
     for key, start, samples in sorted(content.ranges):
         folder = layout.generation(content.checkpoint, content.benchmark, key)
         reached = start

@@ -19,7 +19,7 @@ from searchlens.comparing.sides import BASE, RL, Side
 from searchlens.errors import InputError
 from searchlens.grading.luck import other_golds
 from searchlens.grading.recorded import RECORDED, answer_classes, is_recorded, judged, scorer_of
-from searchlens.grading.score import found_answers, score_answers
+from searchlens.grading.score import Rules, found_answers, positions
 from searchlens.grading.verdicts import VerdictStore
 from searchlens.health.counts import of_graded
 from searchlens.importing import Pool
@@ -175,16 +175,9 @@ def graded(
     _judge_all(answers, common, grader, verdicts, seed=seed, workers=workers)
     found: dict[str, dict[str, Judged]] = {}
     for side in sides:
-        scored = score_answers(
-            answers[side.role],
-            common.of(side.role),
-            grader,
-            verdicts,
-            policies=list(side.pools),
-            luck_policy=next(iter(side.pools)),
-            seed=seed,
-            workers=workers,
-        ).scores
+        luck_policy = next(iter(side.pools))
+        rules = Rules(common.of(side.role), grader, verdicts, luck_policy=luck_policy, seed=seed, workers=workers)
+        scored = rules.scored(answers[side.role], list(side.pools)).scores
         found[side.role] = {
             name: Judged(scores=scored.filter(policy=name), samples=pool.samples) for name, pool in side.pools.items()
         }
@@ -286,10 +279,7 @@ def _scorer(side: Side, pool: Pool, grader: str) -> str:
 
 def verdicts_of(pool: Pool, questions: Sequence[Question]) -> pl.DataFrame:
     """Recorded verdicts on some questions: ``question`` (position), ``sample``, ``scorer``, ``value``, ``answer``."""
-    places = pl.DataFrame(
-        {"question": [question.id for question in questions], "position": range(len(questions))},
-        schema={"question": pl.String(), "position": pl.UInt32()},
-    )
+    places = positions(questions)
     parts = [part.join(places, on="question").drop("question") for part in pool.recorded()]
     schema = {"position": pl.UInt32(), "sample": pl.UInt32(), "scorer": pl.String(), "value": pl.Float64()}
     empty = pl.DataFrame(schema={**schema, "answer": pl.String()})
@@ -300,11 +290,7 @@ def _as_recorded(pool: Pool, name: str, questions: Sequence[Question], scorer: s
     said = verdicts_of(pool, questions).filter(scorer=scorer).unique(["question", "sample"], keep="first")
     kept = ("question", "sample", "run", "tokens", "generated", "stopped", "score", "finish")
     ends = pl.concat([rows.select(kept) for rows in _rows(pool, name, questions)])
-    places = pl.DataFrame(
-        {"id": [question.id for question in questions], "position": range(len(questions))},
-        schema={"id": pl.String(), "position": pl.UInt32()},
-    )
-    rows = ends.join(places, left_on="question", right_on="id").drop("question").rename({"position": "question"})
+    rows = ends.join(positions(questions), on="question").drop("question").rename({"position": "question"})
     is_verdict = pl.when(pl.col("value").is_in([0.0, 1.0])).then("value")
     rows = rows.join(said, on=["question", "sample"], how="left").with_columns(value=is_verdict)
     rows = rows.with_columns(correct=judged())

@@ -107,13 +107,16 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
             tasks=wishes.tasks, failed=wishes.failed, is_subset=wishes.questions is not None, wishes=wishes.log
         )
 
+        # The grader by which golds are compared while a known benchmark is read.
+        grader = wishes.grader if wishes.grader and not is_recorded(wishes.grader) else MATH
+
         def read(paths: Sequence[Path], role: str) -> importing.Reading:
             with _named(role):
                 return stack.enter_context(
                     importing.read(
                         paths,
                         wishes.questions,
-                        _for_reading(wishes),
+                        grader,
                         choices,
                         folder=folder,
                         quotes=not withheld,
@@ -134,11 +137,6 @@ def _named(role: str) -> Iterator[None]:
     except InputError as error:
         hint = (error.hint or "").replace("nothing was imported", "nothing was compared")
         raise InputError(f"{TITLES[role]}: {error.message}", hint) from None
-
-
-def _for_reading(wishes: Wishes) -> str:
-    """The grader by which golds are compared while a known benchmark is read."""
-    return wishes.grader if wishes.grader and not is_recorded(wishes.grader) else MATH
 
 
 def _gated(names: Iterable[str]) -> str:

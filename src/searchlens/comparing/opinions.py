@@ -14,6 +14,7 @@ from searchlens.comparing.common import Common
 from searchlens.comparing.judging import Judged, verdicts_of
 from searchlens.comparing.sides import Side
 from searchlens.grading import GradedPair, processes
+from searchlens.grading.score import positions
 from searchlens.uncertainty import Resamples, with_width
 
 TEXTS = 2000
@@ -175,13 +176,8 @@ def _others(
     side: Side, questions: Sequence[Question], theirs: pl.DataFrame, *, is_recorded: bool
 ) -> list[tuple[str, pl.DataFrame]]:
     """Name of a grader, and ``question`` (position), ``sample``, ``theirs`` (right or not), ``end``."""
-    ids = pl.DataFrame(
-        {"id": [question.id for question in questions], "position": range(len(questions))},
-        schema={"id": pl.String(), "position": pl.UInt32()},
-    )
-    alone = theirs.filter(pl.col("side") == side.role, pl.col("verdict") != "unknown").join(
-        ids, left_on="question", right_on="id"
-    )
+    known = theirs.filter(pl.col("side") == side.role, pl.col("verdict") != "unknown")
+    alone = known.join(positions(questions), on="question")
     found = [
         (MATH_VERIFY, alone.select("sample", "end", question="position", theirs=pl.col("verdict") == "right")),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -71,26 +72,26 @@ class Bounds:
             raise InputError(f"Request {request_id}: top is {request.top}; allowed is {limits}")
         self._check_length(request_id, request)
 
-    def check_given(self, number: int, text: Given) -> None:
-        """Refuse a text that cannot be scored.
+    def check_given(self, texts: Sequence[Given]) -> None:
+        """Refuse texts of which one cannot be scored.
 
         Raises
         ------
         InputError
             If prompt or text are empty or have a token id that does not exist, or they do not fit together.
         """
-        self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size))
-        self._require("Text", number, _id_flaw("text", text.tokens, self.vocab_size))
-        where = f"Text {number}"
-        if not text.tokens:
-            raise InputError(f"{where}: it has no tokens after its prompt")
-        needed = len(text.prompt) + len(text.tokens)
-        if needed > self.max_model_len:
-            raise InputError(
-                f"{where}: {len(text.prompt)} prompt tokens and {len(text.tokens)} given tokens need {needed} tokens, "
-                f"the limit is {self.max_model_len}",
-                "Leave the text out; neither prompts nor texts are cut.",
-            )
+        for number, text in enumerate(texts):
+            self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size))
+            self._require("Text", number, _id_flaw("text", text.tokens, self.vocab_size))
+            if not text.tokens:
+                raise InputError(f"Text {number}: it has no tokens after its prompt")
+            needed = len(text.prompt) + len(text.tokens)
+            if needed > self.max_model_len:
+                raise InputError(
+                    f"Text {number}: {len(text.prompt)} prompt tokens and {len(text.tokens)} given tokens need {needed}"
+                    f" tokens, the limit is {self.max_model_len}",
+                    "Leave the text out; neither prompts nor texts are cut.",
+                )
 
     @staticmethod
     def _require(kind: str, number: int, flaw: _Flaw | None) -> None:
@@ -108,6 +109,12 @@ class Bounds:
                 f"{request.max_tokens} need {needed} tokens, the limit is {self.max_model_len}",
                 "Lower max_tokens, or leave out the question; prompts are never cut.",
             )
+
+
+def require_idle(is_idle: bool, what: str) -> None:
+    """Refuse what an engine does only while no request waits or runs."""
+    if not is_idle:
+        raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
 
 
 def require_numbers(log_p: npt.NDArray[np.float32]) -> None:

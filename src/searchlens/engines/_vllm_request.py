@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import Completion, Floor, Given, Request, RequestError, Sampling
+from searchlens.engines.base import Completion, FinishReason, Floor, Given, Request, RequestError, Sampling
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -110,9 +110,7 @@ class _StopIds(list[int]):
         return token in self._set
 
 
-@lru_cache(maxsize=256)
-def _stop_ids(ids: tuple[int, ...]) -> _StopIds:
-    return _StopIds(ids)
+_stop_ids = lru_cache(maxsize=256)(_StopIds)
 
 
 def scoring(text: Given) -> tuple[Request, SamplingParams]:
@@ -173,16 +171,22 @@ def has_floor(request: Request) -> bool:
     return request.floor is not None and request.floor.bound > -math.inf and not request.top
 
 
-def rejected(
-    request: Request, tokens: npt.NDArray[np.int32], ledger: npt.NDArray[np.float32], reused: int
+def drawn(
+    request: Request,
+    tokens: npt.NDArray[np.int32],
+    ledger: npt.NDArray[np.float32],
+    finish: FinishReason | Literal["rejected"],
+    reused: int,
 ) -> Completion:
-    """Return what was drawn of a request until it was known to have come down to its floor.
+    """Return what was drawn of a request, without its most likely tokens.
 
     Parameters
     ----------
     request : Request
     tokens : int32 array, shape (n,)
     ledger : float32 array, shape (n, LEDGER_COLUMNS)
+    finish : str
+        As in ``Completion``.
     reused : int
         Cached tokens of prompt and prefix.
     """
@@ -191,7 +195,7 @@ def rejected(
         tokens=tokens,
         logprobs=logprobs,
         sampling_logprobs=sampling_logprobs,
-        finish="rejected",
+        finish=finish,
         entropies=entropies if request.measures else None,
         certainties=certainties if request.measures else None,
         reused=reused,
@@ -210,16 +214,8 @@ def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -
     text = output.outputs[0]
     if text.finish_reason not in ("stop", "length"):
         return RequestError(f"vLLM gave the request up ({text.finish_reason})")
-    logprobs, sampling_logprobs, entropies, certainties = ledger.T.copy()
-    result = Completion(
-        tokens=np.array(text.token_ids, np.int32),
-        logprobs=logprobs,
-        sampling_logprobs=sampling_logprobs,
-        finish=text.finish_reason,
-        entropies=entropies if request.measures else None,
-        certainties=certainties if request.measures else None,
-        reused=output.num_cached_tokens or 0,
-    )
+    tokens = np.array(text.token_ids, np.int32)
+    result = drawn(request, tokens, ledger, text.finish_reason, output.num_cached_tokens or 0)
     if not request.top:
         return result
     top_tokens, top_logprobs = _top(text.logprobs, request.top)

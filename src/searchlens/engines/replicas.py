@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines._checks import Bounds
+from searchlens.engines._checks import Bounds, require_idle
 from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
 from searchlens.errors import InputError
 
@@ -124,7 +124,7 @@ class Replicas:
         RuntimeError
             Requests are waiting or running.
         """
-        self._require_idle("its cache can be cleared")
+        require_idle(not self._requests, "its cache can be cleared")
         self._homes.clear()
         self._ask_all("clear", [()] * len(self._processes))
 
@@ -179,9 +179,8 @@ class Replicas:
         EngineMemoryError
             The device is out of memory.
         """
-        self._require_idle("texts can be scored")
-        for number, text in enumerate(texts):
-            self.bounds.check_given(number, text)
+        require_idle(not self._requests, "texts can be scored")
+        self.bounds.check_given(texts)
         count = len(self._processes)
         # Neighbours may share a prompt.
         edges = [len(texts) * place // count for place in range(count + 1)]
@@ -196,10 +195,6 @@ class Replicas:
             process.process.join(_PATIENCE)
         self._kill()
         atexit.unregister(self._kill)
-
-    def _require_idle(self, what: str) -> None:
-        if self._requests:
-            raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
 
     def _ask_all(self, command: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Have every process do something at the same time, and return the results."""

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from searchlens.engines import _llama, _loading, sampler
-from searchlens.engines._checks import Bounds, at_most, never_drawn, require_numbers
+from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
@@ -170,7 +170,7 @@ class TransformersEngine:
         RuntimeError
             Requests are waiting or running.
         """
-        self._require_idle("its cache can be cleared")
+        require_idle(self._is_idle, "its cache can be cleared")
         self._reset()
 
     def add(self, request_id: int, request: Request) -> None:
@@ -218,9 +218,8 @@ class TransformersEngine:
 
         Texts of similar length go through the model together, and prompts are taken from the prefix cache.
         """
-        self._require_idle("texts can be scored")
-        for number, text in enumerate(texts):
-            self.bounds.check_given(number, text)
+        require_idle(self._is_idle, "texts can be scored")
+        self.bounds.check_given(texts)
         lengths = [len(text.prompt) + len(text.tokens) for text in texts]
         order = sorted(range(len(texts)), key=lengths.__getitem__)
         scores: dict[int, npt.NDArray[np.float32]] = {}
@@ -243,10 +242,6 @@ class TransformersEngine:
     @property
     def _is_idle(self) -> bool:
         return not (self._queue or self._rows.alive.any()) and (self._resident is None or self._resident.is_idle)
-
-    def _require_idle(self, what: str) -> None:
-        if not self._is_idle:
-            raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
 
     def _reset(self) -> None:
         self._queue = Queue()

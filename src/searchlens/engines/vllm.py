@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines._checks import Bounds, at_most, never_drawn
+from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
     LEDGER_COLUMNS,
     NOT_GIVEN,
     completion,
+    drawn,
     given_logprobs,
     has_floor,
     refusals,
-    rejected,
     sampling_params,
     scoring,
     worker_row,
@@ -230,7 +230,7 @@ class VllmEngine:
         RuntimeError
             Requests are waiting or running.
         """
-        self._require_idle("its cache can be cleared")
+        require_idle(not (self._queue or self._running), "its cache can be cleared")
         self._engine.reset_prefix_cache()
 
     def add(self, request_id: int, request: Request) -> None:
@@ -259,9 +259,8 @@ class VllmEngine:
         RequestError
             vLLM refused or gave up a text; the others were computed.
         """
-        self._require_idle("texts can be scored")
-        for number, text in enumerate(texts):
-            self.bounds.check_given(number, text)
+        require_idle(not (self._queue or self._running), "texts can be scored")
+        self.bounds.check_given(texts)
         for number, text in enumerate(texts):
             request, params = scoring(text)
             self._enqueue(number, request, params, text.tokens[-1])
@@ -295,10 +294,6 @@ class VllmEngine:
             raise
         self.clear()
         self._steps_of_start, self.steps = self.steps, 0
-
-    def _require_idle(self, what: str) -> None:
-        if self._queue or self._running:
-            raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
 
     def _enqueue(self, request_id: int, request: Request, params: SamplingParams, given: int) -> None:
         heappush(self._queue, (request.priority, self._arrivals, request_id, request, params, given))
@@ -407,7 +402,7 @@ class VllmEngine:
         parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), ends)
         owners = [self._running.pop(vllm_id)[:2] for vllm_id in ids]
         return [
-            (request_id, rejected(request, text, part, cached))
+            (request_id, drawn(request, text, part, "rejected", cached))
             for (request_id, request), text, part, cached in zip(owners, texts, parts, reused, strict=True)
         ]
 

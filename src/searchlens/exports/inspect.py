@@ -82,7 +82,9 @@ def _sample(question: Record, row: Record, pool: Pool) -> Record:
     }
     if row["tokens"] is not None and not failed:
         output["usage"] = {"input_tokens": 0, "output_tokens": row["tokens"], "total_tokens": row["tokens"]}
-    metadata = {key: row[key] for key in ("run", "score", "logprob") if row[key] is not None and _is_finite(row[key])}
+    metadata = {
+        key: row[key] for key in ("run", "score", "logprob") if row[key] is not None and math.isfinite(row[key])
+    }
     found: Record = {
         "id": question["id"],
         "epoch": row["sample"] + 1,
@@ -100,7 +102,3 @@ def _sample(question: Record, row: Record, pool: Pool) -> Record:
 
 def _grade(correct: bool | None) -> str | float:
     return math.nan if correct is None else "C" if correct else "I"
-
-
-def _is_finite(value: float) -> bool:
-    return math.isfinite(value)

@@ -194,7 +194,9 @@ def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str,
         look = looks[str(name)]
         axes.plot(*_line(points), **look, linewidth=0.8, markersize=3.6, markeredgewidth=0, zorder=5, gid=str(name))
         if axis != "samples":  # where all searches would have theirs at the same x
-            _whisker(axes, points.tail(1), look["color"])
+            for x, low, high in points.tail(1).select("x", "lo", "hi").drop_nulls().iter_rows():
+                whisker: dict[str, Any] = {"color": look["color"], "linewidth": 0.6, "alpha": 0.6, "zorder": 2}
+                axes.plot([x, x], [100 * low, 100 * high], **whisker)
 
 
 def _names(axes: Axes, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
@@ -211,11 +213,6 @@ def _names(axes: Axes, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> 
 
 def _line(points: pl.DataFrame) -> tuple[list[float], list[float]]:
     return points["x"].to_list(), style.percent(points["value"])
-
-
-def _whisker(axes: Axes, point: pl.DataFrame, colour: str) -> None:
-    for x, low, high in point.select("x", "lo", "hi").drop_nulls().iter_rows():
-        axes.plot([x, x], [100 * low, 100 * high], color=colour, linewidth=0.6, alpha=0.6, zorder=2)
 
 
 def _band(axes: Axes, rows: pl.DataFrame, colour: str) -> None:

@@ -115,13 +115,11 @@ class PairContext:
     path: pl.DataFrame
 
     @classmethod
-    def read(
-        cls, labels: Labels, base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, recovery: Path
-    ) -> PairContext:
+    def read(cls, drawn: Curves, prefill: pl.DataFrame, recovery: Path) -> PairContext:
         """With the frames of a recovery folder."""
         names = ("same_policy", "counts", "support", "near_match", "path")
         frames = {name: read_frame(recovery / f"{name}.parquet", "recovery") for name in names}
-        return cls(labels=labels, base=base, rl=rl, prefill=prefill, **frames)
+        return cls(labels=drawn.labels, base=drawn.base, rl=drawn.rl, prefill=prefill, **frames)
 
     def with_metric(self, metric: str) -> PairContext:
         """The same for a figure of another metric."""

@@ -31,7 +31,7 @@ SAMPLES = pl.Schema(
         "finish": pl.String(),
     }
 )
-"""Input of ``score_samples``. ``question`` is an id. ``run`` numbers the searches; the candidates of a search are
+"""Input of ``found_answers``. ``question`` is an id. ``run`` numbers the searches; the candidates of a search are
 consecutive. ``score`` is the evaluator's; for most policies it is the mean natural log-probability under the raw model.
 ``tokens`` counts the tokens of the sample. ``generated`` counts the tokens that its whole run drew; it is given on the
 first sample of the run and is 0 on the others. Score, token counts and ``stopped`` are null if unknown; a
@@ -89,73 +89,6 @@ class ScoredSamples(NamedTuple):
     summary: Summary
 
 
-def score_samples(
-    samples: pl.DataFrame,
-    questions: Sequence[Question],
-    kind: str,
-    verdicts: Path,
-    *,
-    policies: Sequence[str] | None = None,
-    q_instructions: QInstructions = "first_sample",
-    luck_policy: str = "",
-    seed: int = 0,
-    workers: int | None = None,
-) -> ScoredSamples:
-    """Grade samples.
-
-    The column ``answer`` numbers the classes of equivalent answers to a question, over all given policies. Class 0 is
-    that of right answers, whether or not it occurs; wrong classes follow in the order of their normalised answers. All
-    spellings of the right answer are one class, but spellings of a wrong answer with different normal forms are
-    several, which favours the right class in a vote. The column ``plain`` numbers classes by normal form alone. (Two
-    answers with the same normal form and different verdicts are two classes.) Neither column depends on the order of
-    the samples. If answers cannot be equivalent (instructions), both columns hold the number of the sample, so that
-    each sample is its own class, or 0 for a pass and 1 for a fail.
-
-    ``finished``: the sample ended by itself and states an answer (``grading.STATED``), which makes it valid for the
-    first-finish readout; null if it is not known how the sample ended. ``unknown``: the grader reached a limit.
-    ``checks``: which instructions were followed.
-
-    Parameters
-    ----------
-    samples : DataFrame
-        Columns of ``SAMPLES``, in any order; other columns are ignored.
-    questions : sequence of Question
-        The benchmark, in its order.
-    kind : str
-        Name of a grader.
-    verdicts : Path
-        Folder of the verdicts of this benchmark (``searchlens.grading.verdicts``); new ones are added.
-    policies : sequence of str, optional
-        Order of the policies in the result; by default the order of their first rows.
-    q_instructions : {"first_sample", "verdict_majority"}
-        Classes of answers that cannot be equivalent.
-    luck_policy : str, optional
-        Policy whose samples are also graded against the golds of other questions, column ``lucky``: not if answers
-        cannot be equivalent, because then a gold is a list of instructions. Empty: none.
-    seed : int
-        Which other questions.
-    workers : int, optional
-        Number of worker processes of the grader, >= 1; by default one per core.
-
-    Raises
-    ------
-    InputError
-        Unknown grader; a sample of an unknown question or policy; a sample that occurs twice.
-    """
-    answers = found_answers(samples, kind)
-    return score_answers(
-        answers,
-        questions,
-        kind,
-        verdicts,
-        policies=policies,
-        q_instructions=q_instructions,
-        luck_policy=luck_policy,
-        seed=seed,
-        workers=workers,
-    )
-
-
 def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
     """The answers in samples, which take little memory: some samples after others can be read so.
 
@@ -176,45 +109,39 @@ def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
     return whole.drop("text").with_columns(_extract(whole, grading.grader(kind)))
 
 
-def score_answers(
-    answers: pl.DataFrame,
-    questions: Sequence[Question],
-    kind: str,
-    verdicts: Path,
-    *,
-    policies: Sequence[str] | None = None,
-    q_instructions: QInstructions = "first_sample",
-    luck_policy: str = "",
-    seed: int = 0,
-    workers: int | None = None,
-) -> ScoredSamples:
-    """Grade samples by the answers that were found in them.
-
-    Parameters
-    ----------
-    answers : DataFrame
-        Of ``found_answers``.
-    questions, kind, verdicts, policies, q_instructions, luck_policy, seed, workers
-        As of ``score_samples``.
-
-    Raises
-    ------
-    InputError
-        As of ``score_samples``.
-    """
-    rules = Rules(questions, kind, verdicts, q_instructions, luck_policy, seed, workers)
-    rows, summary = rules.judged(answers, policies)
-    return ScoredSamples(rules.graded(rows, answer_classes([rows])), summary)
-
-
 @dataclass(frozen=True)
 class Rules:
-    """How the samples of a cell are graded: some policies after others, so that not all are in memory.
+    """How the samples of a cell are graded: all at once, or some policies after others, so that not all are in memory.
+
+    The column ``answer`` numbers the classes of equivalent answers to a question, over all given policies. Class 0 is
+    that of right answers, whether or not it occurs; wrong classes follow in the order of their normalised answers. All
+    spellings of the right answer are one class, but spellings of a wrong answer with different normal forms are
+    several, which favours the right class in a vote. The column ``plain`` numbers classes by normal form alone. (Two
+    answers with the same normal form and different verdicts are two classes.) Neither column depends on the order of
+    the samples. If answers cannot be equivalent (instructions), both columns hold the number of the sample, so that
+    each sample is its own class, or 0 for a pass and 1 for a fail.
+
+    ``finished``: the sample ended by itself and states an answer (``grading.STATED``), which makes it valid for the
+    first-finish readout; null if it is not known how the sample ended. ``unknown``: the grader reached a limit.
+    ``checks``: which instructions were followed.
 
     Attributes
     ----------
-    questions, kind, verdicts, q_instructions, luck_policy, seed, workers
-        As of ``score_samples``.
+    questions : sequence of Question
+        The benchmark, in its order.
+    kind : str
+        Name of a grader.
+    verdicts : Path
+        Folder of the verdicts of this benchmark (``searchlens.grading.verdicts``); new ones are added.
+    q_instructions : {"first_sample", "verdict_majority"}
+        Classes of answers that cannot be equivalent.
+    luck_policy : str
+        Policy whose samples are also graded against the golds of other questions, column ``lucky``: not if answers
+        cannot be equivalent, because then a gold is a list of instructions. Empty: none.
+    seed : int
+        Which other questions.
+    workers : int, optional
+        Number of worker processes of the grader, >= 1; by default one per core.
     """
 
     questions: Sequence[Question]
@@ -225,6 +152,11 @@ class Rules:
     seed: int = 0
     workers: int | None = None
 
+    def scored(self, answers: pl.DataFrame, policies: Sequence[str] | None = None) -> ScoredSamples:
+        """Grade samples by the answers that were found in them; parameters and errors are those of ``judged``."""
+        rows, summary = self.judged(answers, policies)
+        return ScoredSamples(self.graded(rows, answer_classes([rows])), summary)
+
     def judged(self, answers: pl.DataFrame, policies: Sequence[str] | None = None) -> tuple[pl.DataFrame, Summary]:
         """The verdicts of whole policies, in the order of the policies, and their counts.
 
@@ -233,7 +165,7 @@ class Rules:
         answers : DataFrame
             Of ``found_answers``.
         policies : sequence of str, optional
-            As of ``score_samples``.
+            Order of the policies in the result; by default the order of their first rows.
 
         Returns
         -------
@@ -244,12 +176,13 @@ class Rules:
         Raises
         ------
         InputError
-            As of ``score_samples``.
+            Unknown grader; a sample of an unknown question or policy; a sample that occurs twice.
         """
         grader = grading.grader(self.kind)
         order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
         _check(answers, self.questions, order)
-        references, store = _references(self.questions, grader), VerdictStore(self.verdicts)
+        golds = pl.Series([grader.reference(question) for question in self.questions], dtype=pl.String)
+        references, store = positions(self.questions).with_columns(gold=golds), VerdictStore(self.verdicts)
         rows = answers.join(references, on="question")
         judgements = store.judge(
             grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
@@ -280,7 +213,9 @@ class Rules:
             ``answer_classes`` of all policies of the cell.
         """
         if grading.votes(self.kind):
-            numbered = _voting_classes(rows, classes)
+            numbered = rows.join(
+                classes, on=["position", "form", "correct"], how="left", maintain_order="left"
+            ).with_columns(checks=pl.lit(None, dtype=pl.String))
         else:
             numbered = _separate_classes(rows, self.q_instructions)
         return _written(numbered)
@@ -347,21 +282,11 @@ def _extract(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
     return [pl.concat([empty, *answers]).alias("answer"), pl.concat([empty, *hows]).alias("extraction")]
 
 
-def _references(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
+def positions(questions: Sequence[Question]) -> pl.DataFrame:
+    """``question``, the id of each question, and ``position``, its place among them."""
     return pl.DataFrame(
-        {
-            "question": [question.id for question in questions],
-            "position": range(len(questions)),
-            "gold": [grader.reference(question) for question in questions],
-        },
-        schema={"question": pl.String(), "position": pl.UInt32(), "gold": pl.String()},
-    )
-
-
-def _voting_classes(rows: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the class of each answer."""
-    return rows.join(classes, on=["position", "form", "correct"], how="left", maintain_order="left").with_columns(
-        checks=pl.lit(None, dtype=pl.String)
+        {"question": [question.id for question in questions], "position": range(len(questions))},
+        schema={"question": pl.String(), "position": pl.UInt32()},
     )
 
 

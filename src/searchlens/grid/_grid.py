@@ -124,7 +124,10 @@ class Grid(Jobs):
             if uncovered(shards, generation.samples, generation.start):
                 return False
             used = [shard for shard in shards if shard.stop > generation.start and shard.start < generation.samples]
-            if not all(shard.present and (_vouches(manifest, shard) or _time(shard) <= written) for shard in used):
+            if not all(
+                shard.present and (_vouches(manifest, shard) or shard.path.stat().st_mtime_ns <= written)
+                for shard in used
+            ):
                 return False
         return True
 
@@ -293,10 +296,6 @@ def _vouches(manifest: Path, shard: Shard) -> bool:
     content = manifests.listed(manifest)
     named = (shard.path.parent.name, shard.path.name, shard.sidecar["sha256"])
     return isinstance(content, manifests.Listed) and named in content.hashes
-
-
-def _time(shard: Shard) -> int:
-    return shard.path.stat().st_mtime_ns
 
 
 _DRAWN_FROM = {"streams": "policies, samples or seeds", "reading": "budgets or landscape options"}

@@ -261,14 +261,12 @@ class PairCell:
     policies: Specs
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Parameters of the figures of a pair on a benchmark.
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """Parameters of all figures.
 
     Attributes
     ----------
-    cell : PairCell
-    base, rl : CellSamples
     budgets : tuple of int
     default_policy : str
     epsilon, support_q, confidence : float
@@ -277,9 +275,6 @@ class Figures:
         Section ``health``.
     """
 
-    cell: PairCell
-    base: CellSamples
-    rl: CellSamples
     budgets: tuple[int, ...]
     default_policy: str
     epsilon: float
@@ -288,21 +283,31 @@ class Figures:
     health: Mapping[str, Any]
 
 
+def _drawn(grid: Grid) -> dict[str, Any]:
+    config = grid.config
+    return {
+        "budgets": tuple(config["budgets"]),
+        "default_policy": config["default_policy"],
+        "epsilon": config["recovery"]["epsilon"],
+        "support_q": config["recovery"]["support_q"],
+        "confidence": config["landscape"]["confidence"],
+        "health": config["health"],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Drawn):
+    """Parameters of the figures of a pair on a benchmark: those of ``Drawn``, the pair, and its samples."""
+
+    cell: PairCell
+    base: CellSamples
+    rl: CellSamples
+
+
 def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
     """Parameters of the figures of a pair on a benchmark."""
-    config = grid.config
     base, rl = (cell_samples(grid, grid.pairs[pair][role], benchmark) for role in ROLES)
-    return Figures(
-        _pair_cell(grid, pair, benchmark),
-        base,
-        rl,
-        tuple(config["budgets"]),
-        config["default_policy"],
-        config["recovery"]["epsilon"],
-        config["recovery"]["support_q"],
-        config["landscape"]["confidence"],
-        config["health"],
-    )
+    return Figures(cell=_pair_cell(grid, pair, benchmark), base=base, rl=rl, **_drawn(grid))
 
 
 def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
@@ -322,31 +327,16 @@ def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
 # ---- the whole study
 
 
-@dataclass(frozen=True)
-class Overview:
-    """Parameters of the overview figures: those of ``Figures``, for all pairs."""
+@dataclass(frozen=True, kw_only=True)
+class Overview(Drawn):
+    """Parameters of the overview figures: those of ``Drawn``, and all pairs."""
 
     cells: tuple[PairCell, ...]
-    budgets: tuple[int, ...]
-    default_policy: str
-    epsilon: float
-    support_q: float
-    confidence: float
-    health: Mapping[str, Any]
 
 
 def overview(grid: Grid) -> Overview:
     """Parameters of the overview figures."""
-    config = grid.config
-    return Overview(
-        tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
-        tuple(config["budgets"]),
-        config["default_policy"],
-        config["recovery"]["epsilon"],
-        config["recovery"]["support_q"],
-        config["landscape"]["confidence"],
-        config["health"],
-    )
+    return Overview(cells=tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells), **_drawn(grid))
 
 
 @dataclass(frozen=True)

@@ -303,11 +303,6 @@ def train(
                 learner.save(folder / f"rl-{int(record['step']):05d}")
 
 
-def read_worked(path: Path) -> list[tuple[str, str]]:
-    """Questions of GSM8K's training split, with worked answers."""
-    return [(row["question"], worked_answer(row["answer"])) for row in rows(path, path.read_bytes())]
-
-
 def read_tasks(path: Path, family: str, longest: int = 300) -> list[Task]:
     """Questions of a known benchmark's training split of at most ``longest`` characters, each once."""
     found = {question.text: question for question in benchmarks.load(path, family=family, check=False)}
@@ -338,7 +333,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = {name: value for name, value in named.items() if value is not None}
     options = replace(Options(), **{**(ADAPTER_RATES if args.rank else {}), **given})
     tasks = [read_tasks(args.mawps, "mawps"), read_tasks(args.worked, "gsm8k")]
-    train(args.source, args.folder, read_worked(args.worked), tasks, options, args.device)
+    worked = [(row["question"], worked_answer(row["answer"])) for row in rows(args.worked, args.worked.read_bytes())]
+    train(args.source, args.folder, worked, tasks, options, args.device)
 
 
 if __name__ == "__main__":

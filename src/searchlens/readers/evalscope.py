@@ -25,6 +25,7 @@ from searchlens.readers.folders import beside, candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 from searchlens.store import yaml_text
 
+_REQUIRED = ("index", "model_output")
 _IDS = ("unique_id", "id", "question_id", "problem_id")
 
 
@@ -54,7 +55,7 @@ class EvalscopeReader:
 
     def files(self, path: Path) -> list[Path]:
         """Predictions: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r".+\.jsonl", _is_predictions)
+        return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file; verdicts of a file are in memory, texts are not.
@@ -75,16 +76,11 @@ class EvalscopeReader:
             asked = parameters(config.get("generation_config"))
             for number, row in lines.objects(path, notes):
                 place = f"{path}:{number}"
-                lines.required(row, ("index", "model_output"), place, "EvalScope's predictions")
+                lines.required(row, _REQUIRED, place, "EvalScope's predictions")
                 if not isinstance(row["index"], int):
                     raise InputError(f"{place}: index is {lines.named(row['index'])}; allowed: a whole number")
                 stream = Stream(str(row.get("model") or path.parent.name), plain_name(path)[:-6], asked, "EvalScope")
                 yield _sample(row, reviews.get(row["index"]), repeats, stream, place, notes)
-
-
-def _is_predictions(path: Path) -> bool:
-    row = lines.first_object(path)
-    return row is not None and "index" in row and "model_output" in row
 
 
 def _whole(text: str) -> int:

@@ -36,7 +36,7 @@ class EveryEvalEverReader:
 
     def files(self, path: Path) -> list[Path]:
         """Files of samples: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r".+\.jsonl", _is_samples)
+        return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples, file by file.
@@ -48,11 +48,6 @@ class EveryEvalEverReader:
         """
         for path in sorted(files):
             yield from _samples(path, notes)
-
-
-def _is_samples(path: Path) -> bool:
-    row = lines.first_object(path)
-    return row is not None and all(key in row for key in _REQUIRED)
 
 
 def _samples(path: Path, notes: Notes) -> Iterator[LoggedSample]:
@@ -138,7 +133,7 @@ def _drawn(
     sample_id = str(row["sample_id"])
     texts, reasonings = _texts(row)
     first = _first(row, ("", sample_id), counts)
-    is_filtered = _is_filtered(row, library)
+    is_filtered = "lm_eval" in library or "lm-eval" in library or "filter" in (row.get("metadata") or {})
     if is_filtered:
         notes.add("texts were filtered by lm-evaluation-harness; only their verdicts are kept", place)
     verdict, numbers = _verdict(row)
@@ -165,10 +160,6 @@ def _drawn(
 def _texts(row: lines.Object) -> tuple[list[str], list[str]]:
     output = row.get("output") or {}
     return output.get("raw") or [], output.get("reasoning_trace") or []
-
-
-def _is_filtered(row: lines.Object, library: str) -> bool:
-    return "lm_eval" in library or "lm-eval" in library or "filter" in (row.get("metadata") or {})
 
 
 def _document(row: lines.Object, is_templated: bool) -> Document:

@@ -137,27 +137,16 @@ class InspectReader:
 
 def _is_log(path: Path) -> bool:
     if kind(path) == "zip":
-        with zipfile.ZipFile(path) if zipfile.is_zipfile(path) else _Broken() as archive:
-            names = archive.namelist()
-        # A log that was cut off has no list of members, so its name must do.
+        names: list[str] = []  # of a log that was cut off, so that its name must do
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
         return "_journal/start.json" in names or "header.json" in names or (not names and path.suffix == ".eval")
     if kind(path) == "parquet":
         return False
     with opened(path) as file:
         head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
     return head.startswith(b"{") and b'"eval"' in head and b'"status"' in head and b'"version"' in head
-
-
-class _Broken:
-    """An archive whose list of members is lost."""
-
-    def __enter__(self) -> _Broken:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def namelist(self) -> list[str]:
-        return []
 
 
 def _newest(logs: Sequence[_Log], notes: Notes) -> list[_Log]:

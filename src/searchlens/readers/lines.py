@@ -7,7 +7,7 @@ format.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -165,6 +165,12 @@ def first_object(path: Path) -> Object | None:
     """The first object with any key in a file of lines, to tell its format; None if it is no such file."""
     status = path.stat()
     return _first_object(path, status.st_size, status.st_mtime_ns)
+
+
+def has_keys(path: Path, keys: Iterable[str]) -> bool:
+    """Whether the first object of a file of lines has all these keys."""
+    row = first_object(path)
+    return row is not None and all(key in row for key in keys)
 
 
 @lru_cache(maxsize=2)

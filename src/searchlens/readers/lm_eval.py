@@ -42,7 +42,7 @@ class LmEvalReader:
 
     def files(self, path: Path) -> list[Path]:
         """Files of samples: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r"samples_.+\.jsonl", _is_samples)
+        return candidates(path, r"samples_.+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file.
@@ -63,11 +63,6 @@ class LmEvalReader:
 
 
 # ---- which files
-
-
-def _is_samples(path: Path) -> bool:
-    row = lines.first_object(path)
-    return row is not None and all(key in row for key in _REQUIRED)
 
 
 def _named(path: Path) -> Dated:

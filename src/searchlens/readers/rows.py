@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 import pyarrow.parquet as pq
 from pyarrow import ArrowInvalid
 
+from searchlens.benchmarks.jsonl import distinct, refuse_constant
 from searchlens.errors import InputError
 from searchlens.readers.lines import raw
 from searchlens.readers.opening import kind, opened
@@ -48,10 +49,10 @@ def rows(path: Path, problems: Problems) -> Iterator[Row]:
         first = _first_byte(file)
         if first == b"[":
             yield from _list(path, file, problems)
-        elif first == b"{" or not _is_csv(path):
-            yield from _lines(path, problems)
-        else:
+        elif first != b"{" and any(suffix in (".csv", ".tsv") for suffix in path.suffixes[-2:]):
             yield from _csv(path, file)
+        else:
+            yield from _lines(path, problems)
 
 
 def first_row(path: Path) -> dict[str, Any] | None:
@@ -62,21 +63,7 @@ def first_row(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def decoder(*, nan: bool = False) -> json.JSONDecoder:
-    """A decoder of JSON that refuses repeated keys and, unless ``nan``, NaN and infinities."""
-    return json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=None if nan else _refuse_constant)
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+_DECODER = json.JSONDecoder(object_pairs_hook=distinct, parse_constant=refuse_constant)
 
 
 def _first_byte(file: IO[bytes]) -> bytes:
@@ -85,17 +72,12 @@ def _first_byte(file: IO[bytes]) -> bytes:
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
 
 
-def _is_csv(path: Path) -> bool:
-    return any(suffix in (".csv", ".tsv") for suffix in path.suffixes[-2:])
-
-
 def _lines(path: Path, problems: Problems) -> Iterator[Row]:
-    decode = decoder().decode
     for number, line in raw(path):
         place = f"{path}:{number}"
         try:
             text = line.decode().strip()
-            row = decode(text)
+            row = _DECODER.decode(text)
             if b"\\u" in line and "\\ud" in text.lower():
                 json.dumps(row, ensure_ascii=False).encode()
         except UnicodeDecodeError as error:
@@ -115,7 +97,7 @@ def _lines(path: Path, problems: Problems) -> Iterator[Row]:
 
 def _list(path: Path, file: IO[bytes], problems: Problems) -> Iterator[Row]:
     try:
-        table = decoder().decode(file.read().decode("utf-8-sig").strip())
+        table = _DECODER.decode(file.read().decode("utf-8-sig").strip())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}", "a JSON list of objects, or one JSON object per line") from None
     for number, row in enumerate(table, start=1):

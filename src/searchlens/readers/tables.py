@@ -56,6 +56,13 @@ def batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, pa.Record
         raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
 
 
+def rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place, for messages, and content of each row; columns and errors as of ``batches``."""
+    for first, batch in batches(path, columns):
+        for position, row in enumerate(batch.to_pylist()):
+            yield f"{path}, row {first + position + 1}", row
+
+
 def _leaves(field: pa.Field, prefix: str) -> Iterator[str]:
     """Names of a field and of the fields of a struct in it."""
     name = f"{prefix}{field.name}"

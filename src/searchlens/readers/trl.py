@@ -13,7 +13,7 @@ from searchlens.readers.fields import last_asked, parts_of
 from searchlens.readers.folders import candidates
 from searchlens.readers.logged import LoggedSample, Notes, Stream
 from searchlens.readers.rewards import Prompts, Right, numbers_in
-from searchlens.readers.tables import batches, columns_of
+from searchlens.readers.tables import columns_of, rows
 
 _COLUMNS = ("step", "prompt", "completion")
 
@@ -49,7 +49,7 @@ class TrlReader:
         for path in sorted(files, key=lambda path: (str(path.parent), _step(path), path.name)):
             shared, before = before, {}
             prompts, streams = Prompts(), dict[Any, Stream]()
-            for place, row in _rows(path):
+            for place, row in rows(path, columns_of(path)):
                 notes.at(place, row)
                 name = _digest(row)
                 before[name] = before.get(name, 0) + 1
@@ -74,12 +74,6 @@ class TrlReader:
 def _step(path: Path) -> int:
     match = re.search(r"(\d+)\.parquet$", path.name)
     return int(match[1]) if match else 0
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for first, batch in batches(path, columns_of(path)):
-        for position, row in enumerate(batch.to_pylist()):
-            yield f"{path}, row {first + position + 1}", row
 
 
 def _digest(row: dict[str, Any]) -> bytes:

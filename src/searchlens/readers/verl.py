@@ -13,7 +13,7 @@ from searchlens.readers.fields import last_asked
 from searchlens.readers.folders import candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream
 from searchlens.readers.rewards import Prompts, Right, gold_of, numbers_in
-from searchlens.readers.tables import batches, columns_of
+from searchlens.readers.tables import columns_of, rows
 
 _NOT_NUMBERS = ("input", "output", "gts", "step")
 _ANSWERS = ("pred", "extracted_answer", "answer")
@@ -95,14 +95,12 @@ def _generated(path: Path, notes: Notes) -> Iterator[LoggedSample]:
     """Rows of the data set with a list of responses each."""
     wanted = ("prompt", "responses", "data_source", "reward_model", "extra_info")
     streams: dict[str, Stream] = {}
-    for first, batch in batches(path, wanted):
-        for position, row in enumerate(batch.to_pylist()):
-            place = f"{path}, row {first + position + 1}"
-            notes.at(place, row)
-            task = str(row.get("data_source") or "")
-            stream = streams.setdefault(task, Stream("", task, {}, "verl"))
-            index = (row.get("extra_info") or {}).get("index")
-            gold = gold_of((row.get("reward_model") or {}).get("ground_truth"))
-            document = Document(index, index is not None, last_asked(row["prompt"]), True, (), gold)
-            for sample, text in enumerate(row["responses"] or ()):
-                yield LoggedSample(stream, document, sample, text, place)
+    for place, row in rows(path, wanted):
+        notes.at(place, row)
+        task = str(row.get("data_source") or "")
+        stream = streams.setdefault(task, Stream("", task, {}, "verl"))
+        index = (row.get("extra_info") or {}).get("index")
+        gold = gold_of((row.get("reward_model") or {}).get("ground_truth"))
+        document = Document(index, index is not None, last_asked(row["prompt"]), True, (), gold)
+        for sample, text in enumerate(row["responses"] or ()):
+            yield LoggedSample(stream, document, sample, text, place)

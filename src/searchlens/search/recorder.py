@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class Recorder:
 
     def watch(self, search: Search) -> Search:
         """The same search; what the engine draws for it is counted."""
-        resume: Callable[[], list[Ask]] = lambda: next(search)  # noqa: E731
+        resume: Callable[[], list[Ask]] = partial(next, search)
         while True:
             try:
                 asks = resume()
@@ -90,13 +91,13 @@ class Recorder:
             try:
                 replies = yield asks
             except Exception as error:
-                resume = _thrower(search, error)
+                resume = partial(search.throw, error)
                 continue
             for reply in replies:
                 if isinstance(reply, Completion):
                     self._requests += 1
                     self._generated += len(reply.tokens)
-            resume = _sender(search, replies)
+            resume = partial(search.send, replies)
 
     def note(self, kind: str, **values: Any) -> None:
         """Take one note. A wrong one is no reason for the search to fail: the record says so, and ends with it."""
@@ -301,11 +302,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-
-
-def _sender(search: Search, replies: list[Any]) -> Callable[[], list[Ask]]:
-    return lambda: search.send(replies)
-
-
-def _thrower(search: Search, error: Exception) -> Callable[[], list[Ask]]:
-    return lambda: search.throw(error)

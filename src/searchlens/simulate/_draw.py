@@ -95,7 +95,8 @@ def dense_landscape(design: Design, seed: int, cell: Cell, readout: Readout = "e
             points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
         for metric, parts in credit.items():
             parts.append(_points_first(values[metric], len(pool.policies)))
-        tokens |= dict(zip(pool.policies, _per_policy(pool.tokens, pool).mean(axis=1).tolist(), strict=True))
+        by_policy = pool.tokens.reshape(len(pool.policies), -1)
+        tokens |= dict(zip(pool.policies, by_policy.mean(axis=1).tolist(), strict=True))
         rates.append(_rates(pool))
     stacked = {metric: np.concatenate(parts) for metric, parts in credit.items()}
     falls = votes_fall(points, stacked.pop("prefix Q"))
@@ -211,10 +212,6 @@ def _first_of_class(outcomes: Outcomes, item: SimBenchmark) -> npt.NDArray[np.in
 def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     """From (samples, policies, questions) to (policies * questions, samples)."""
     return np.ascontiguousarray(values.reshape(len(values), -1).T)
-
-
-def _per_policy(values: npt.NDArray[_Value], pool: SamplePool) -> npt.NDArray[_Value]:
-    return values.reshape(len(pool.policies), -1)
 
 
 def _points_first(values: npt.NDArray[np.float64], policies: int) -> npt.NDArray[np.float32]:

@@ -1,29 +1,27 @@
-"""Titles and legends of the figures of a pair on a benchmark."""
+"""What the figures of a pair on a benchmark show, and their titles and legends."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from searchlens.figures.context import Labels
+from searchlens.figures.context import Curves, Labels
 from searchlens.health.cells import pair_warning
 from searchlens.policies import kinds
+from searchlens.stages._frames import read_points
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from searchlens.grid import needs
     from searchlens.store.layout import Layout
 
 
-def figure_labels(
-    study: needs.Figures | needs.Overview, cell: needs.PairCell, points: pl.DataFrame, layout: Layout
-) -> Labels:
-    """Titles and legends of the figures of a pair on a benchmark; ``points`` are those of its Base landscape."""
-    base, rl = (layout.landscape(checkpoint, cell.benchmark) for checkpoint in (cell.base, cell.rl))
-    return Labels(
+def curves(study: needs.Drawn, cell: needs.PairCell, layout: Layout) -> Curves:
+    """The points of both landscapes of a pair on a benchmark, with titles and legends of their figures."""
+    of_base, of_rl = (layout.landscape(checkpoint, cell.benchmark) for checkpoint in (cell.base, cell.rl))
+    base, rl = (read_points(folder, study.budgets) for folder in (of_base, of_rl))
+    labels = Labels(
         pair=cell.pair,
         benchmark=cell.title,
-        questions=int(points["questions"][0]),
+        questions=int(base["questions"][0]),
         source=cell.source,  # type: ignore[arg-type]
         default_policy=study.default_policy,
         epsilon=study.epsilon,
@@ -31,5 +29,6 @@ def figure_labels(
         confidence=study.confidence,
         policies=kinds.from_specs(cell.policies),
         parameters=cell.parameters,
-        warning=pair_warning(base, rl, study.default_policy, study.health),
+        warning=pair_warning(of_base, of_rl, study.default_policy, study.health),
     )
+    return Curves(labels, base, rl)

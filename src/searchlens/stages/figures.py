@@ -10,8 +10,7 @@ from searchlens.catalogue import loaded
 from searchlens.figures import build
 from searchlens.figures.context import PairContext
 from searchlens.stages import costs
-from searchlens.stages._frames import read_points
-from searchlens.stages._labels import figure_labels
+from searchlens.stages._labels import curves
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -37,12 +36,9 @@ def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
         A landscape or the recovery analysis is missing.
     """
     cell = study.cell
-    base, rl = (
-        read_points(layout.landscape(checkpoint, cell.benchmark), study.budgets) for checkpoint in (cell.base, cell.rl)
-    )
+    drawn = curves(study, cell, layout)
     tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)
-    labels = figure_labels(study, cell, base, layout)
-    context = PairContext.read(labels, base, rl, tokens, layout.recovery(cell.pair, cell.benchmark))
+    context = PairContext.read(drawn, tokens, layout.recovery(cell.pair, cell.benchmark))
     record = layout.failures("figures", cell.pair, cell.benchmark, "figures.json")
     paths = build.write(loaded("figure", stage="pair"), context, output, record)
     log.info("%s/%s: %d files of figures in %s", cell.pair, cell.benchmark, len(paths), output)

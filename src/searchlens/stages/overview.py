@@ -9,9 +9,9 @@ import polars as pl
 
 from searchlens.catalogue import READING_FRAMES, loaded
 from searchlens.figures import build
-from searchlens.figures.context import Curves, StudyContext
-from searchlens.stages._frames import read_frame, read_points
-from searchlens.stages._labels import figure_labels
+from searchlens.figures.context import StudyContext
+from searchlens.stages._frames import read_frame
+from searchlens.stages._labels import curves
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -34,17 +34,11 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
     InputError
         A landscape or the readings are missing.
     """
-    curves = []
-    for cell in study.cells:
-        base, rl = (
-            read_points(layout.landscape(checkpoint, cell.benchmark), study.budgets)
-            for checkpoint in (cell.base, cell.rl)
-        )
-        curves.append(Curves(figure_labels(study, cell, base, layout), base, rl))
+    drawn = [curves(study, cell, layout) for cell in study.cells]
     titles = {cell.benchmark: cell.title for cell in study.cells}
     readings = {
         name: read_frame(layout.readings_frame(name), "readings").with_columns(pl.col("benchmark").replace(titles))
         for name in READING_FRAMES
     }
     record = layout.failures("overview", "figures.json")
-    build.write(loaded("figure", stage="study"), StudyContext(curves, readings), output, record)
+    build.write(loaded("figure", stage="study"), StudyContext(drawn, readings), output, record)

@@ -44,16 +44,12 @@ def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads
     source, jobs = stage_source("landscape"), []
     for checkpoint, benchmark, path in study.cells:
         cell, folder = study.landscape[benchmark], layout.landscape(checkpoint, benchmark)
-        made_from = digest([source, vars(cell), *_hashes(Path(path))], 16)
+        made_from = digest([source, vars(cell), *map(file_sha256, (Path(path), readouts_sidecar(Path(path))))], 16)
         if not _is_made_from(folder, made_from):
             (folder / SIGNATURE).unlink(missing_ok=True)  # a killed job leaves no signature of a mixture
             jobs.append((cell, Path(path), folder, fingerprint, made_from))
     shared(landscape, jobs, threads)
     log.info("%d of %d landscapes made, the others are current", len(jobs), len(study.cells))
-
-
-def _hashes(path: Path) -> list[str]:
-    return [file_sha256(path), file_sha256(readouts_sidecar(path))]
 
 
 def _is_made_from(folder: Path, made_from: str) -> bool:

@@ -89,16 +89,12 @@ def closure(stage: str) -> set[Path]:
 
 def _depends_on(path: Path) -> set[Path]:
     source = _read(path)
-    return set(source.imports) | {target for kind, options in source.code for target in _declaring(kind, dict(options))}
-
-
-def _declaring(kind: str, options: Mapping[str, object]) -> Iterator[Path]:
-    for declaration in catalogue.declared(kind, **options).values():
-        yield _relative(declaration.path)
-
-
-def _relative(path: Path) -> Path:
-    return path.relative_to(PACKAGE) if path.is_relative_to(PACKAGE) else path
+    calls = (catalogue.declared(kind, **dict(options)) for kind, options in source.code)
+    declared = (declaration.path for found in calls for declaration in found.values())
+    return {
+        *source.imports,
+        *(each.relative_to(PACKAGE) if each.is_relative_to(PACKAGE) else each for each in declared),
+    }
 
 
 Call = tuple[str, tuple[tuple[str, object], ...]]

@@ -226,11 +226,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
 
 def replace_text(target: Path, text: str) -> None:
     """``replace`` for a text file."""
-
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    replace(target, write)
+    replace(target, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def move(source: Path, target: Path) -> bool:

@@ -57,7 +57,9 @@ class Layout:
 
     def manifest(self, checkpoint: str, benchmark: str, pool: str, fill: int = 0) -> Path:
         """List of the shards that a pool of generations consists of, after a number of repairs (fill rounds)."""
-        return self.results / "manifests" / checkpoint / benchmark / manifest_name(pool, fill)
+        return (
+            self.results / "manifests" / checkpoint / benchmark / (f"{pool}.r{fill}.json" if fill else f"{pool}.json")
+        )
 
     def job_record(self, checkpoint: str, benchmark: str, pool: str) -> Path:
         """State of the last sampling job of a pool."""
@@ -291,11 +293,6 @@ def landscape_folder(landscapes: Path, checkpoint: str, benchmark: str) -> Path:
 
 
 # ---- names of files
-
-
-def manifest_name(pool: str, fill: int) -> str:
-    """File name of a pool's manifest; fill round 0 is the first."""
-    return f"{pool}.json" if fill == 0 else f"{pool}.r{fill}.json"
 
 
 def parse_manifest(path: Path) -> tuple[str, int] | None:

@@ -58,11 +58,7 @@ def write(
     stream = io.BytesIO()
     frame.write_ipc(stream, compression="uncompressed")
     packed = lzma.compress(stream.getvalue(), preset=9 | lzma.PRESET_EXTREME)
-
-    def write_packed(path: Path) -> None:
-        path.write_bytes(packed)
-
-    files.replace(target, write_packed)
+    files.replace(target, lambda path: path.write_bytes(packed))
     entries = {**drawn_from, **({"grader": judge.entry} if judge.version else {})}
     files.replace_text(readouts_sidecar(target), json.dumps(entries, indent=1) + "\n")
 

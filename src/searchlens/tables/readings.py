@@ -235,13 +235,9 @@ def coverage(context: StudyContext) -> Table:
     ]
     parts = [
         _by_measure(shares, context, fmt.percent, "Questions solved reliably"),
-        _by_measure(entropies, context, _nats, "Entropy of the answers"),
+        _by_measure(entropies, context, fmt.interval, "Entropy of the answers"),
     ]
     return Table(data, parts, noted(notes, context))
-
-
-def _nats(value: float | None, lo: float | None, hi: float | None, sign: str = "") -> str:
-    return fmt.interval(value, lo, hi, 2, sign)
 
 
 @table("guessing", stage="study")
@@ -277,7 +273,7 @@ def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., 
         line = dict(zip(keys, ("" if name is None else str(name) for name in names), strict=True))
         signs = {row["side"]: "+" if row["side"] == DIFFERENCE else "" for row in rows.rows(named=True)}
         cells = {
-            row["side"].replace("-", "−"): shown(row["value"], row["lo"], row["hi"], signs[row["side"]])
+            row["side"].replace("-", "−"): shown(row["value"], row["lo"], row["hi"], sign=signs[row["side"]])
             for row in rows.rows(named=True)
         }
         lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
