@@ -149,7 +149,8 @@ class Prompter:
         except InputError:  # it may take no such turn; what else is wrong, the prompts say
             return ()
         added = self.tokenizer.get_added_tokens_decoder()
-        first = self.spell(text.rpartition(_ANSWER)[2].lstrip())[:1]
+        _, answer, rest = text.rpartition(_ANSWER)  # a template may leave the answer out, too
+        first = self.spell(rest.lstrip())[:1] if answer else ()
         return tuple(token for token in first if token in added and token < self.specials.vocab_size)
 
     def encode(self, question: Question) -> tuple[int, ...]:

@@ -47,7 +47,8 @@ class ChatTemplate:
         tokens = {key: text for content in read.values() for key in _NAMES if (text := _text(content.get(key)))}
         content = read["tokenizer_config"].get("chat_template")
         if isinstance(content, list):  # several, each with a name
-            content = next((each.get("template") for each in content if each.get("name") == "default"), None)
+            named = [each for each in content if isinstance(each, Mapping)]
+            content = next((each.get("template") for each in named if each.get("name") == "default"), None)
         source = _alone(folder / FILE) or content
         return cls(source, tokens) if isinstance(source, str) and source else None
 
@@ -65,8 +66,9 @@ class ChatTemplate:
         asked = {"source": self.source, "variables": {**self.tokens, **arguments}, "conversations": conversations}
         command = [sys.executable, "-P", "-m", __name__]
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
-        answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {done.stderr.strip()[-300:]}"
-        if done.returncode == -signal.SIGVTALRM:
+        last = next(reversed(done.stderr.strip().splitlines()), f"its process ended with status {done.returncode}")
+        answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {last[:300]}"
+        if done.returncode == -signal.SIGPROF:
             answer = f"does not end within {_SECONDS} s"
         if isinstance(answer, str):
             raise InputError(f"{folder}: the chat template {answer}", _HINT)
@@ -78,6 +80,8 @@ def _alone(path: Path) -> str:
         return require_no_stream(path).read_text("utf-8") if path.exists() else ""
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _text(token: object) -> str:
@@ -91,13 +95,16 @@ def _text(token: object) -> str:
 
 def _main() -> None:
     """Read what ``render`` asks for, and write the texts, or in words why there are none."""
-    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    size = _BYTES if most == resource.RLIM_INFINITY else min(most, _BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
     try:
-        answer: Any = _rendered(**json.load(sys.stdin))
+        answer = json.dumps(_rendered(**json.load(sys.stdin)))
     except Exception as error:  # anything that a program of others may raise
         said = f"{error}" if isinstance(error, _RefusedError) else f"fails: {type(error).__name__}: {error}"
-        answer = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
-    json.dump(answer, sys.stdout)
+        said = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
+        answer = json.dumps(said.removesuffix(":"))
+    sys.stdout.write(answer)
 
 
 class _RefusedError(Exception):
@@ -122,14 +129,21 @@ def _rendered(source: str, variables: Mapping[str, Any], conversations: Sequence
     environment = ImmutableSandboxedEnvironment(**options)
     environment.filters["tojson"] = _json
     del environment.filters["random"]
+    del environment.globals["lipsum"]  # random text
     environment.globals |= {"raise_exception": _refuse, "strftime_now": _date}
+    _limit_time()  # Jinja computes constants when it reads the template
     template = environment.from_string(source)
     texts = []
     for messages in conversations:
-        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)  # nothing handles its signal, which ends the process
+        _limit_time()
         given = {"messages": messages, "add_generation_prompt": messages[-1]["role"] == "user"}
         texts.append(template.render({**given, "tools": None, "documents": None, **variables}))
     return texts
+
+
+def _limit_time() -> None:
+    """Begin to count; nothing handles the signal at the end, so it ends the process, whatever that computes."""
+    signal.setitimer(signal.ITIMER_PROF, _SECONDS)
 
 
 def _json(value: Any, ensure_ascii: bool = False, **layout: Any) -> str:
