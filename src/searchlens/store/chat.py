@@ -64,6 +64,7 @@ class ChatTemplate:
         needs too much memory, or asks for the date.
         """
         asked = {"source": self.source, "variables": {**self.tokens, **arguments}, "conversations": conversations}
+        asked["seconds"] = _SECONDS
         command = [sys.executable, "-P", "-m", __name__]
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
         last = next(reversed(done.stderr.strip().splitlines()), f"its process ended with status {done.returncode}")
@@ -111,7 +112,9 @@ class _RefusedError(Exception):
     """The template says that it takes no such conversation, or asked for the date."""
 
 
-def _rendered(source: str, variables: Mapping[str, Any], conversations: Sequence[Conversation]) -> list[str]:
+def _rendered(
+    source: str, variables: Mapping[str, Any], conversations: Sequence[Conversation], seconds: float
+) -> list[str]:
     from jinja2 import nodes
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -131,19 +134,19 @@ def _rendered(source: str, variables: Mapping[str, Any], conversations: Sequence
     del environment.filters["random"]
     del environment.globals["lipsum"]  # random text
     environment.globals |= {"raise_exception": _refuse, "strftime_now": _date}
-    _limit_time()  # Jinja computes constants when it reads the template
+    _limit_time(seconds)  # Jinja computes constants when it reads the template
     template = environment.from_string(source)
     texts = []
     for messages in conversations:
-        _limit_time()
+        _limit_time(seconds)
         given = {"messages": messages, "add_generation_prompt": messages[-1]["role"] == "user"}
         texts.append(template.render({**given, "tools": None, "documents": None, **variables}))
     return texts
 
 
-def _limit_time() -> None:
+def _limit_time(seconds: float) -> None:
     """Begin to count; nothing handles the signal at the end, so it ends the process, whatever that computes."""
-    signal.setitimer(signal.ITIMER_PROF, _SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _json(value: Any, ensure_ascii: bool = False, **layout: Any) -> str:
