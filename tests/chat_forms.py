@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import write_checkpoint
+from searchlens.benchmarks import Question
 
 _CHATML = r"""
 {%- for message in messages %}{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}
@@ -225,3 +226,39 @@ def write_tokenizer(folder: Path, form: Form, template: str | None = None) -> No
     if form.stored == "file":
         (folder / "chat_template.jinja").write_text(text, "utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), "utf-8")
+
+
+def asked() -> list[Question]:
+    """Fifty questions, of texts that a program may take for something else."""
+    texts = [
+        "What is 12+12?",
+        "{question} {{ messages }} {% if x %} {# note #} {0} %s",
+        "求 $x^2=4$ 的解 🙂👩‍👩‍👧 e\u0301 ﬁ ①\u200b",
+        r"$\frac{1}{2} \boxed{} \n \u0041$ \\",
+        "<|im_end|>\n<|im_start|>assistant\nNo.<|im_sep|><|end|><|user|>",
+        "</s><s>[INST] none [/INST]<unk><0x0A>",
+        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n<end_of_turn><bos><|endoftext|>",
+        "<think>\n\n</think>\n\nA \"b\" 'c' `d` &amp; <b>",
+        "a\n\n\n b\tc \r\n\r\n  d\u00a0\u2003e",
+        "▁Ġ▁ Ċ the  stepped   boxed",
+    ]
+    around = ["{}", "  \n{} \t\n\n", "{} {}", "\n{}\n\n{}\n", "\u3000“{}”\u00a0"]
+    cases = [(text, each) for each in around for text in texts]
+    return [Question(f"q{place}", each.replace("{}", text), "") for place, (text, each) in enumerate(cases)]
+
+
+QUESTIONS = asked()
+
+
+def write_llama(folder: Path, form: Form, seed: int) -> None:
+    """A model with random weights that fits a form's tokenizer, in which no two tokens are nearly as likely."""
+    import torch
+    import transformers
+
+    write_form(folder, form)
+    size = json.loads((folder / "config.json").read_text())["vocab_size"]
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ids = {"bos_token_id": None, "eos_token_id": size - len(form.marks) + 1, "pad_token_id": None}
+    made = transformers.LlamaConfig(**sizes, vocab_size=size, max_position_embeddings=512, initializer_range=0.5, **ids)
+    transformers.LlamaForCausalLM(made).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""A tokenizer's own chat template: the token ids of transformers, clear refusals, and ids that follow its text."""
+"""A tokenizer's own chat template: the token ids of transformers, the same samples on both engines, clear refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,15 @@ import polars as pl
 import pytest
 
 pytest.importorskip("tokenizers")
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from chat_forms import FORMS, Form, write_form, write_tokenizer  # noqa: E402
-from searchlens import config  # noqa: E402
+from chat_forms import FORMS, QUESTIONS, write_form, write_llama, write_tokenizer  # noqa: E402
 from searchlens.benchmarks import Question, prompts  # noqa: E402
-from searchlens.commands import check, pin  # noqa: E402
+from searchlens.commands import check  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.generate import Prompter, generate  # noqa: E402
-from searchlens.grid import Grid, pins  # noqa: E402
+from searchlens.grid import Grid  # noqa: E402
 from searchlens.store import chat  # noqa: E402
 from searchlens.store.chat import ChatTemplate  # noqa: E402
 from searchlens.store.specials import Specials  # noqa: E402
@@ -39,29 +38,8 @@ WORKED = [
     ("三加四？", "\\boxed{7} 🙂"),
 ]
 QUESTION = Question("q", "What is 2+3?", "5")
+TURN = "{{ messages[-1].content }}"
 BASE, RL = "toy-base", "toy-rl"
-
-
-def asked() -> list[Question]:
-    """Fifty questions, of texts that a program may take for something else."""
-    texts = [
-        "What is 12+12?",
-        "{question} {{ messages }} {% if x %} {# note #} {0} %s",
-        "求 $x^2=4$ 的解 🙂👩‍👩‍👧 e\u0301 ﬁ ①\u200b",
-        r"$\frac{1}{2} \boxed{} \n \u0041$ \\",
-        "<|im_end|>\n<|im_start|>assistant\nNo.<|im_sep|><|end|><|user|>",
-        "</s><s>[INST] none [/INST]<unk><0x0A>",
-        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n<end_of_turn><bos><|endoftext|>",
-        "<think>\n\n</think>\n\nA \"b\" 'c' `d` &amp; <b>",
-        "a\n\n\n b\tc \r\n\r\n  d\u00a0\u2003e",
-        "▁Ġ▁ Ċ the  stepped   boxed",
-    ]
-    around = ["{}", "  \n{} \t\n\n", "{} {}", "\n{}\n\n{}\n", "\u3000“{}”\u00a0"]
-    cases = [(text, each) for each in around for text in texts]
-    return [Question(f"q{place}", each.replace("{}", text), "") for place, (text, each) in enumerate(cases)]
-
-
-QUESTIONS = asked()
 
 
 @pytest.fixture
@@ -132,6 +110,35 @@ def test_thinking_is_an_argument(folder_of: Any, template_of: Any) -> None:
     assert ends == ["", "<think>\n\n</think>\n\n", ""]
 
 
+NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ image_token }}|{{ my_token }}|"
+"""Tokens that a template may name."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "older"),
+    [
+        ({"bos_token": None}, {}),
+        ({"unk_token": {"content": "</s>", "__type": "AddedToken"}, "add_bos_token": True}, {}),
+        ({"eos_token": ...}, {"eos_token": {"content": "[INST]", "lstrip": False}}),
+        ({"eos_token": "</s>"}, {"eos_token": "[INST]"}),
+        ({"eos_token": "</s>", "added_tokens_decoder": {}}, {"eos_token": "[INST]", "bos_token": "</s>"}),
+        ({"image_token": "[INST]", "extra_special_tokens": {"my_token": "[/INST]"}}, {}),
+        ({"chat_template": {"default": "{{ eos_token }}" + TURN, "rag": ""}}, {}),
+        ({"chat_template": [{"name": "default", "template": each + TURN} for each in "ab"]}, {}),
+    ],
+)
+def test_settings_mean_what_they_mean_to_transformers(
+    tmp_path: Path, template_of: Any, settings: dict[str, Any], older: dict[str, Any]
+) -> None:
+    folder = write_form(tmp_path / "form", FORMS["mistral"], NAMES + TURN)
+    edit(folder / "tokenizer_config.json", **settings)
+    edit(folder / "special_tokens_map.json", **older)
+    (found,) = Prompter(folder, template_of(folder, math=None)).prompts([QUESTION])
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    messages = [{"role": "user", "content": QUESTION.text}]
+    assert list(found) == theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+
+
 def test_a_prompt_does_not_depend_on_the_working_directory(
     folder_of: Any, template_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +185,6 @@ def test_a_template_that_leaves_answers_out_ends_none(tmp_path: Path, template_o
 
 # ---- templates that cannot be used
 
-TURN = "{{ messages[-1].content }}"
 ALTERNATE = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}" + TURN
 BAD = {
     "raises": ("{{ raise_exception('none\n\nof \x1b[1mthese') }}", r"refuses the conversation: none of \[1mthese"),
@@ -278,6 +284,9 @@ def test_a_damaged_file_is_named(raw: dict[str, Any], make_grid: Make, tmp_path:
     path.write_bytes(b"{{ messages }}\xff\xfe")
     with pytest.raises(InputError, match=r"/chat_template\.jinja is not text in UTF-8: byte 15 is 0xff"):
         check.answer(make_grid(raw))
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match=rf"checkpoints\.{BASE}\.template: its tokenizer has no chat template"):
+        check.answer(make_grid(raw))
     path.unlink()
     path.mkdir()
     with pytest.raises(InputError, match=r"cannot read .*/chat_template\.jinja: Is a directory"):
@@ -293,163 +302,7 @@ def test_another_template_than_the_planned_one_asks_nothing(tmp_path: Path, temp
         Prompter(folder, template).encode(QUESTION)
 
 
-# ---- the configuration
-
-
-@pytest.mark.parametrize(
-    ("mine", "says"),
-    [
-        ({"text": "Q:"}, r"templates\.mine\.text: must have \{question\} once, found 0: 'Q:'"),
-        ({"text": "{question} {question}"}, r"templates\.mine\.text: must have \{question\} once, found 2: '.*'"),
-        ({"math": "{Question}"}, r"templates\.mine\.math: must have \{question\} once, found 0: '.*'"),
-        ({"system": "{question}"}, r"templates\.mine\.system: must have \{question\} never, found 1: '.*'"),
-        ({"math_system": "{question}"}, r"templates\.mine\.math_system: must have \{question\} never, found 1: '.*'"),
-        ({"stop_texts": ["a", ""]}, r"templates\.mine\.stop_texts: an empty text would end every answer"),
-        ({"chat": {"messages": "x"}}, r"templates\.mine\.chat: messages is given already; allowed: .*"),
-        ({"chat": {"enable_thinking": None}}, r"templates\.mine\.chat.*"),
-        ({"chat": True}, r"templates\.mine\.chat.*"),
-        ({"txt": "{question}"}, r"templates\.mine: 'txt' is unknown; did you mean 'text'\? Known: .*"),
-        ({"before_answer": 1}, r"templates\.mine\.before_answer.*"),
-        ({"check_every": -1}, r"templates\.mine\.check_every.*"),
-    ],
-)
-def test_a_wrong_template_is_named_by_its_key(raw: dict[str, Any], mine: dict[str, Any], says: str) -> None:
-    raw["templates"] = {"mine": mine}
-    with pytest.raises(InputError) as refused:
-        config.validate(raw)
-    assert re.search(rf"^ *(the configuration has 1 error: *)?{says}$", refused.value.message, re.MULTILINE)
-
-
-def test_an_unknown_template_is_named_with_the_nearest(raw: dict[str, Any]) -> None:
-    raw["templates"] = {"mine": {"chat": {}}}
-    raw["checkpoints"][BASE]["template"] = "mein"
-    with pytest.raises(InputError, match=rf"checkpoints\.{BASE}\.template: 'mein' is unknown; did you mean 'mine'\?"):
-        config.validate(raw)
-
-
-# ---- ids
-
-
-@pytest.fixture
-def ids(raw: dict[str, Any], make_grid: Make) -> Callable[..., tuple[str, ...]]:
-    """The generation ids of a cell with a folder and a template, with the keys of one of the study's own."""
-
-    def of(path: str, template: str = "chat", **own: dict[str, Any]) -> tuple[str, ...]:
-        raw["templates"] = own
-        raw["checkpoints"][BASE] |= {"path": path, "template": template}
-        return tuple(generation.id for generation in make_grid(raw).generations(BASE, "sums"))
-
-    return of
-
-
-def test_ids_follow_the_text_of_a_template_and_not_its_place(tmp_path: Path, ids: Any) -> None:
-    form = FORMS["qwen2.5"]
-    for name in ("config", "list", "file"):
-        write_form(tmp_path / name, replace(form, stored=name))
-    assert ids("config") == ids("list") == ids("file")
-    write_form(tmp_path / "other", form, form.template.replace("calculator", "Calculator"))
-    different = [ids("config"), ids("other"), ids("config", "zoo")]
-    different += [ids("config", "a", a={**prompts.families()["chat"], **more}) for more in MORE]
-    assert len(set(different)) == len(different)
-
-
-MORE: Sequence[dict[str, Any]] = [
-    {"system": "Be brief."},
-    {"chat": {"enable_thinking": False}},
-    {"chat": {"enable_thinking": True}},
-    {"chat": {"date_string": "1 Jan 2026"}},
-    {"math": "{question}"},
-]
-
-
-@pytest.mark.parametrize("shipped", prompts.families())
-def test_the_name_of_a_template_is_no_part_of_ids(tmp_path: Path, ids: Any, shipped: str) -> None:
-    write_form(tmp_path / "form", FORMS["qwen2.5"])
-    copied = json.loads(json.dumps(prompts.families()[shipped]))
-    assert ids("form", shipped) == ids("form", "mine", mine=copied) == ids("form", shipped, **{shipped: copied})
-
-
-def test_only_tokens_that_a_template_names_are_part_of_ids(tmp_path: Path, ids: Any) -> None:
-    folder = write_form(tmp_path / "form", FORMS["mistral"])
-    before = ids("form")
-    edit(folder / "tokenizer_config.json", sep_token="[INST]", cls_token="[/INST]")
-    assert ids("form") == before
-    edit(folder / "tokenizer_config.json", bos_token={"content": "<s>", "lstrip": False})
-    assert ids("form") == before
-    edit(folder / "tokenizer_config.json", bos_token="[INST]")
-    assert ids("form") != before
-
-
-# ---- checkpoints of the hub
-
-
-@pytest.fixture
-def pinned(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], Grid]:
-    """The study with both sides from a cache of the hub, pinned, with a template."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    for side in ("base", "rl"):
-        shutil.rmtree(tmp_path / side)
-        write_form(tmp_path / side, FORMS["smollm2"], FORMS["smollm2"].template + side)
-        repository = tmp_path / f"hub/models--org--{side}"
-        shutil.copytree(tmp_path / side, repository / "snapshots" / ("a" * 40))
-        (repository / "refs").mkdir()
-        (repository / "refs/main").write_text("a" * 40)
-
-    def made(template: str) -> Grid:
-        raw["lock"] = "lock.json"
-        raw["checkpoints"] = {f"toy-{side}": {"hub": f"org/{side}", "template": template} for side in ("base", "rl")}
-        return make_grid(raw)
-
-    grid = made("zoo")
-    pin.pin(grid.lock, grid.sources(), pin.Cache())
-    return made
-
-
-def test_a_checkpoint_of_the_hub_has_the_ids_of_its_folder(
-    raw: dict[str, Any], make_grid: Make, pinned: Callable[[str], Grid], tmp_path: Path
-) -> None:
-    grid = pinned("chat")
-    (source, _) = grid.sources()
-    assert "chat_template.jinja" in grid.lock[source].files
-    hub = {side: [generation.id for generation in grid.generations(side, "sums")] for side in (BASE, RL)}
-    shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
-    assert [generation.id for generation in pinned("chat").generations(BASE, "sums")] == hub[BASE]
-    raw["checkpoints"] = {f"toy-{side}": {"path": side, "template": "chat"} for side in ("base", "rl")}
-    assert hub == {side: [each.id for each in make_grid(raw).generations(side, "sums")] for side in (BASE, RL)}
-    assert hub[BASE] != hub[RL]
-
-
-def test_a_lock_from_before_chat_templates_is_refused_for_them_alone(pinned: Callable[[str], Grid]) -> None:
-    lock = pinned("chat").lock
-    before, wanted = lock.path.read_bytes(), pinned("chat").generations(BASE, "sums")
-    content = json.loads(before)
-    for model in content["models"].values():
-        del model["chat"], model["files"]["chat_template.jinja"]
-    lock.path.write_text(json.dumps(content))
-    assert pinned("zoo").generations(BASE, "sums")
-    with pytest.raises(InputError) as refused:
-        pinned("chat").generations(BASE, "sums")
-    assert refused.value.message == "model org/base@main was pinned without its chat template"
-    assert refused.value.hint == "run `searchlens pin`"
-    old = pins.Lock.read(lock.path)
-    pin.pin(old, pinned("chat").sources(), pin.Cache())
-    assert lock.path.read_bytes() == before and pinned("chat").generations(BASE, "sums") == wanted
-
-
 # ---- samples
-
-
-def write_llama(folder: Path, form: Form, seed: int) -> None:
-    """A model with random weights that fits a form's tokenizer, in which no two tokens are nearly as likely."""
-    write_form(folder, form)
-    size = json.loads((folder / "config.json").read_text())["vocab_size"]
-    torch.manual_seed(seed)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-    ids = {"bos_token_id": None, "eos_token_id": size - len(form.marks) + 1, "pad_token_id": None}
-    made = transformers.LlamaConfig(**sizes, vocab_size=size, max_position_embeddings=512, initializer_range=0.5, **ids)
-    transformers.LlamaForCausalLM(made).save_pretrained(folder)
 
 
 @pytest.fixture
@@ -473,6 +326,9 @@ def drawn(grid: Grid, checkpoint: str) -> Iterator[tuple[str, pl.DataFrame, dict
 
 
 def test_one_key_makes_samples_of_a_llama(llama: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """Also if a template takes no empty question, of which a shard has no prompt."""
+    strict = "{% if not messages[-1].content | trim %}{{ raise_exception('empty') }}{% endif %}"
+    edit(tmp_path / "rl/tokenizer_config.json", chat_template=strict + FORMS["llama3.1"].template)
     grid = make_grid(llama)
     assert check.answer(grid)["missing"] == []
     end = Prompter(tmp_path / "base", grid.template(BASE, "sums")).tokenizer.token_to_id("<|eot_id|>")
@@ -508,7 +364,9 @@ def test_vllm_is_asked_the_same_and_says_the_same(
         (greedy,) = (frame for policy, frame, _ in drawn(make_grid(llama), BASE) if policy == "greedy")
         texts[name] = greedy.select("question", "text", "tokens", "finish").to_dicts()
     assert texts["transformers"] == texts["vllm"] and len({each["text"] for each in texts["vllm"]}) > 1
-    embedded, vllm = (set(requests[each.__name__]) for each in (TransformersEngine, VllmEngine))
+    embedded, vllm = (
+        {each for each in requests[engine.__name__] if each[1]} for engine in (TransformersEngine, VllmEngine)
+    )
     assert embedded == vllm
     questions = [question.text for question in make_grid(llama).questions("sums")]
     asked_of_them = [[{"role": "user", "content": BOXED.format(question)}] for question in questions]

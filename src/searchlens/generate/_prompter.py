@@ -107,7 +107,7 @@ class Prompter:
     @property
     def record(self) -> dict[str, list[Any]]:
         """Stop ids, masked ids and the prompt of no question, as plain JSON: where texts begin and end."""
-        (text,) = self._texts([("", ())])
+        (text,) = self._texts([("?" if self.template.chat else "", ())])  # a chat template may refuse an empty one
         empty = self.tokenizer.encode(text, add_special_tokens=self.template.chat is None).ids
         return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
 

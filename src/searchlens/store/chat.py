@@ -23,7 +23,6 @@ from searchlens.store.inputs import not_utf8, require_no_stream
 
 FILE = "chat_template.jinja"
 """Comes before the ``chat_template`` of tokenizer_config.json, as in transformers."""
-_NAMES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _SECONDS, _BYTES = 5, 2 * 2**30
 """Limits of one conversation: of processor time, and of the memory of the process."""
 _HINT = "change `system` or the arguments of `chat`, or write the turns as a template of your own (docs/templates.md)"
@@ -42,15 +41,18 @@ class ChatTemplate:
     @classmethod
     def read(cls, folder: Path) -> ChatTemplate | None:
         """That of a checkpoint's folder; None if it has none. An InputError names a damaged file."""
-        paths = {name: folder / f"{name}.json" for name in ("special_tokens_map", "tokenizer_config")}
-        read = {name: mapping(path) if path.exists() else {} for name, path in paths.items()}
-        tokens = {key: text for content in read.values() for key in _NAMES if (text := _text(content.get(key)))}
-        content = read["tokenizer_config"].get("chat_template")
+        paths = [folder / f"{name}.json" for name in ("tokenizer_config", "special_tokens_map")]
+        settings, older = (mapping(path) if path.exists() else {} for path in paths)
+        content = settings.get("chat_template")
         if isinstance(content, list):  # several, each with a name
-            named = [each for each in content if isinstance(each, Mapping)]
-            content = next((each.get("template") for each in named if each.get("name") == "default"), None)
-        source = _alone(folder / FILE) or content
-        return cls(source, tokens) if isinstance(source, str) and source else None
+            content = {each.get("name"): each.get("template") for each in content if isinstance(each, Mapping)}
+        if isinstance(content, Mapping):
+            content = content.get("default")
+        if (folder / FILE).exists():
+            content = _alone(folder / FILE)
+        tokens = _named(settings) | ({} if "added_tokens_decoder" in settings else _named(older))
+        tokens = {name: text for name, text in tokens.items() if text}
+        return cls(content, tokens) if isinstance(content, str) and content else None
 
     @property
     def digest(self) -> str:
@@ -63,9 +65,9 @@ class ChatTemplate:
         ``folder`` is for messages. An InputError says that the template is no Jinja, raises an error, does not end,
         needs too much memory, or asks for the date.
         """
-        asked = {"source": self.source, "variables": {**self.tokens, **arguments}, "conversations": conversations}
-        asked["seconds"] = _SECONDS
-        command = [sys.executable, "-P", "-m", __name__]
+        variables = {**self.tokens, **arguments}
+        asked = {"source": self.source, "variables": variables, "conversations": conversations, "seconds": _SECONDS}
+        command = [sys.executable, "-P", __file__]  # by its path: another copy of the package may be installed
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
         last = next(reversed(done.stderr.strip().splitlines()), f"its process ended with status {done.returncode}")
         answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {last[:300]}"
@@ -78,11 +80,18 @@ class ChatTemplate:
 
 def _alone(path: Path) -> str:
     try:
-        return require_no_stream(path).read_text("utf-8") if path.exists() else ""
+        return require_no_stream(path).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _named(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Special tokens by the names that transformers gives to chat templates; an empty text for none."""
+    named = {name: token for name, token in settings.items() if name.endswith("_token")}
+    extra = settings.get("extra_special_tokens")
+    return {name: _text(token) for name, token in (named | (extra if isinstance(extra, dict) else {})).items()}
 
 
 def _text(token: object) -> str:
