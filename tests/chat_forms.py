@@ -76,15 +76,17 @@ _INST = r"""
     {%- endif %}
 {%- endfor %}"""
 
-_LINES = r"""{{ bos_token }}
-{%- for message in messages %}
-    {%- if message['role'] == 'assistant' %}
-        {{- '<|assistant|>\n' + message['content'] + eos_token + ('' if loop.last else '\n') }}
-    {%- else %}
-        {{- '<|' + message['role'] + '|>\n' + message['content'] + '\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"""
+_LINES = r"""{{ bos_token }}{% for message in messages %}
+    {% if message['role'] == 'assistant' %}
+{{ '<|assistant|>\n' + message['content'] + eos_token + ('' if loop.last else '\n') -}}
+    {% else %}
+{{ '<|' + message['role'] + '|>\n' + message['content'] + '\n' -}}
+    {% endif %}
+    {% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>\n' -}}
+    {% endif %}
+{% endfor %}
+"""
 
 _SEPARATED = r"""
 {%- for message in messages %}{{ '<|im_start|>' ~ message.role ~ '<|im_sep|>' ~ message.content ~ '<|im_end|>' }}
