@@ -70,7 +70,7 @@ fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (
 	.venv/bin/python tests/fuzzing.py
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
-	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm

@@ -120,7 +120,7 @@ class Prompter:
     @property
     def record(self) -> dict[str, list[Any]]:
         """Stop ids, masked ids and the prompt of no question, as plain JSON: where texts begin and end."""
-        (text,) = self._texts([("", ())])
+        (text,) = self._texts([("?" if self.template.chat else "", ())])  # a chat template may refuse an empty one
         empty = self.tokenizer.encode(text, add_special_tokens=self.template.chat is None).ids
         return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
 
@@ -169,7 +169,8 @@ class Prompter:
         except InputError:  # it may take no such turn; what else is wrong, the prompts say
             return ()
         added = self.tokenizer.get_added_tokens_decoder()
-        first = self.spell(text.rpartition(_ANSWER)[2].lstrip())[:1]
+        _, answer, rest = text.rpartition(_ANSWER)  # a template may leave the answer out, too
+        first = self.spell(rest.lstrip())[:1] if answer else ()
         return tuple(token for token in first if token in added and token < self.specials.vocab_size)
 
     def encode(self, question: Question) -> tuple[int, ...]:

@@ -40,6 +40,7 @@ class Inputs(StudyGrid):
         self._fingerprints: dict[str, str] = {}
         self._shapes: dict[str, Shape | None] = {}
         self._specials: dict[str, Specials | None] = {}
+        self._chats: dict[str, str] = {}
         self._counts: dict[str, int] = {}
 
     @cached_property
@@ -328,7 +329,7 @@ class Inputs(StudyGrid):
         asked, own = self.config["checkpoints"][checkpoint], self.config.get("templates")
         template = prompts.template(asked["template"], spec["wording"], recipe_stops=spec["recipe_stops"], own=own)
         if template.chat:
-            template = replace(template, chat=replace(template.chat, digest=self._chat(checkpoint)))
+            template = replace(template, chat=replace(template.chat, digest=self._chat_digest(checkpoint)))
         examples = self.examples(benchmark) if asked["examples"] else None
         if examples is None:
             return template
@@ -337,8 +338,13 @@ class Inputs(StudyGrid):
         except InputError as error:
             raise InputError(f"benchmarks.{benchmark}.examples: {error.message}", error.hint) from None
 
-    def _chat(self, checkpoint: str) -> str:
-        """Digest of the chat template of a checkpoint; a placeholder if it is not pinned or not here."""
+    def _chat_digest(self, checkpoint: str) -> str:
+        """Digest of the chat template of a checkpoint, read once; a placeholder if it is not pinned or not here."""
+        if checkpoint not in self._chats:
+            self._chats[checkpoint] = self._read_chat_digest(checkpoint)
+        return self._chats[checkpoint]
+
+    def _read_chat_digest(self, checkpoint: str) -> str:
         source = self.checkpoint_source(checkpoint)
         if absent := self.absent_weights(checkpoint):
             return absent

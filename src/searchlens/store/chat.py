@@ -23,7 +23,6 @@ from searchlens.store.inputs import not_utf8, require_no_stream
 
 FILE = "chat_template.jinja"
 """Comes before the ``chat_template`` of tokenizer_config.json, as in transformers."""
-_NAMES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _SECONDS, _BYTES = 5, 2 * 2**30
 """Limits of one conversation: of processor time, and of the memory of the process."""
 _HINT = "change `system` or the arguments of `chat`, or write the turns as a template of your own (docs/templates.md)"
@@ -42,14 +41,18 @@ class ChatTemplate:
     @classmethod
     def read(cls, folder: Path) -> ChatTemplate | None:
         """That of a checkpoint's folder; None if it has none. An InputError names a damaged file."""
-        paths = {name: folder / f"{name}.json" for name in ("special_tokens_map", "tokenizer_config")}
-        read = {name: mapping(path) if path.exists() else {} for name, path in paths.items()}
-        tokens = {key: text for content in read.values() for key in _NAMES if (text := _text(content.get(key)))}
-        content = read["tokenizer_config"].get("chat_template")
+        paths = [folder / f"{name}.json" for name in ("tokenizer_config", "special_tokens_map")]
+        settings, older = (mapping(path) if path.exists() else {} for path in paths)
+        content = settings.get("chat_template")
         if isinstance(content, list):  # several, each with a name
-            content = next((each.get("template") for each in content if each.get("name") == "default"), None)
-        source = _alone(folder / FILE) or content
-        return cls(source, tokens) if isinstance(source, str) and source else None
+            content = {each.get("name"): each.get("template") for each in content if isinstance(each, Mapping)}
+        if isinstance(content, Mapping):
+            content = content.get("default")
+        if (folder / FILE).exists():
+            content = _alone(folder / FILE)
+        tokens = _named(settings) | ({} if "added_tokens_decoder" in settings else _named(older))
+        tokens = {name: text for name, text in tokens.items() if text}
+        return cls(content, tokens) if isinstance(content, str) and content else None
 
     @property
     def digest(self) -> str:
@@ -62,11 +65,13 @@ class ChatTemplate:
         ``folder`` is for messages. An InputError says that the template is no Jinja, raises an error, does not end,
         needs too much memory, or asks for the date.
         """
-        asked = {"source": self.source, "variables": {**self.tokens, **arguments}, "conversations": conversations}
-        command = [sys.executable, "-P", "-m", __name__]
+        variables = {**self.tokens, **arguments}
+        asked = {"source": self.source, "variables": variables, "conversations": conversations, "seconds": _SECONDS}
+        command = [sys.executable, "-P", __file__]  # by its path: another copy of the package may be installed
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
-        answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {done.stderr.strip()[-300:]}"
-        if done.returncode == -signal.SIGVTALRM:
+        last = next(reversed(done.stderr.strip().splitlines()), f"its process ended with status {done.returncode}")
+        answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {last[:300]}"
+        if done.returncode == -signal.SIGPROF:
             answer = f"does not end within {_SECONDS} s"
         if isinstance(answer, str):
             raise InputError(f"{folder}: the chat template {answer}", _HINT)
@@ -75,9 +80,18 @@ class ChatTemplate:
 
 def _alone(path: Path) -> str:
     try:
-        return require_no_stream(path).read_text("utf-8") if path.exists() else ""
+        return require_no_stream(path).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _named(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Special tokens by the names that transformers gives to chat templates; an empty text for none."""
+    named = {name: token for name, token in settings.items() if name.endswith("_token")}
+    extra = settings.get("extra_special_tokens")
+    return {name: _text(token) for name, token in (named | (extra if isinstance(extra, dict) else {})).items()}
 
 
 def _text(token: object) -> str:
@@ -91,20 +105,25 @@ def _text(token: object) -> str:
 
 def _main() -> None:
     """Read what ``render`` asks for, and write the texts, or in words why there are none."""
-    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    size = _BYTES if most == resource.RLIM_INFINITY else min(most, _BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
     try:
-        answer: Any = _rendered(**json.load(sys.stdin))
+        answer = json.dumps(_rendered(**json.load(sys.stdin)))
     except Exception as error:  # anything that a program of others may raise
         said = f"{error}" if isinstance(error, _RefusedError) else f"fails: {type(error).__name__}: {error}"
-        answer = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
-    json.dump(answer, sys.stdout)
+        said = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
+        answer = json.dumps(said.removesuffix(":"))
+    sys.stdout.write(answer)
 
 
 class _RefusedError(Exception):
     """The template says that it takes no such conversation, or asked for the date."""
 
 
-def _rendered(source: str, variables: Mapping[str, Any], conversations: Sequence[Conversation]) -> list[str]:
+def _rendered(
+    source: str, variables: Mapping[str, Any], conversations: Sequence[Conversation], seconds: float
+) -> list[str]:
     from jinja2 import nodes
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -122,14 +141,21 @@ def _rendered(source: str, variables: Mapping[str, Any], conversations: Sequence
     environment = ImmutableSandboxedEnvironment(**options)
     environment.filters["tojson"] = _json
     del environment.filters["random"]
+    del environment.globals["lipsum"]  # random text
     environment.globals |= {"raise_exception": _refuse, "strftime_now": _date}
+    _limit_time(seconds)  # Jinja computes constants when it reads the template
     template = environment.from_string(source)
     texts = []
     for messages in conversations:
-        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)  # nothing handles its signal, which ends the process
+        _limit_time(seconds)
         given = {"messages": messages, "add_generation_prompt": messages[-1]["role"] == "user"}
         texts.append(template.render({**given, "tools": None, "documents": None, **variables}))
     return texts
+
+
+def _limit_time(seconds: float) -> None:
+    """Begin to count; nothing handles the signal at the end, so it ends the process, whatever that computes."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _json(value: Any, ensure_ascii: bool = False, **layout: Any) -> str:
