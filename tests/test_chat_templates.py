@@ -20,9 +20,10 @@ transformers = pytest.importorskip("transformers")
 
 from chat_forms import FORMS, QUESTIONS, write_form, write_llama, write_tokenizer  # noqa: E402
 from searchlens.benchmarks import Question, prompts  # noqa: E402
+from searchlens.benchmarks.prompter import Prompter  # noqa: E402
 from searchlens.commands import check  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.generate import Prompter, generate  # noqa: E402
+from searchlens.generate import generate  # noqa: E402
 from searchlens.grid import Grid  # noqa: E402
 from searchlens.store import chat  # noqa: E402
 from searchlens.store.chat import ChatTemplate  # noqa: E402
