@@ -369,9 +369,8 @@ class Study:
             withheld, or the tokenizer is another one now.
         """
         cell, inputs = self._cell(checkpoint, benchmark), self._inputs
-        if reason := self.withheld(benchmark) or (
-            f"its samples are {s}" if (s := self.source(*cell)) != "sampled" else ""
-        ):
+        source = self.source(*cell)
+        if reason := self.withheld(benchmark) or (f"its samples are {source}" if source != "sampled" else ""):
             raise InputError(f"prompts of {checkpoint} on {benchmark}: {reason}")
         extras.require("tokenizers")
         asked = [inputs.questions(benchmark)[self.question(benchmark, each).index] for each in questions]
@@ -379,10 +378,9 @@ class Study:
         if not (folder / "tokenizer.json").exists():
             raise InputError(f"its tokenizer is not on this machine: {folder} has no tokenizer.json", _ROOT)
         prompter = Prompter(folder, inputs.template(*cell), spec.get("stop_tokens"), inputs.specials(checkpoint))
-        drawn = [
-            json.loads(one.sidecar.get("specials") or "{}") for found in self.shards(*cell).values() for one in found
-        ]
-        if any("prompt" in each and each["prompt"] != prompter.record["prompt"] for each in drawn[:1]):
+        first = next((found[0] for found in self.shards(*cell).values() if found), None)
+        drawn = json.loads(first.sidecar.get("specials") or "{}") if first else {}
+        if "prompt" in drawn and drawn["prompt"] != prompter.record["prompt"]:
             raise InputError(f"{folder} has another tokenizer or chat template than the samples were drawn with")
         return [prompter.shown(question) for question in asked]
 

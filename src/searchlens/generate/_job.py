@@ -95,7 +95,8 @@ class Job:
         engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, masked)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
         self.check_lengths(engine.max_model_len)
-        log.info("%s", self.prompter.described(next(iter(self.prompts), ())))
+        first = () if self.grid.terms(self.pool.benchmark) else self.prompts[0]  # logs are plain text
+        log.info("%s", self.prompter.described(first))
         return engine
 
     def evaluator_tokens(self, where: str, policy: policies.Policy) -> int:

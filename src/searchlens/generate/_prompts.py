@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from os.path import commonprefix
 from typing import Any
@@ -41,16 +41,16 @@ def prompts(grid: Grid, *, shown: bool) -> tuple[list[str], list[str], list[dict
         sides = [jobs.get((grid.pairs[pair][role], benchmark)) for role in ("base", "rl")]
         if all(sides):
             notes += [f"{pair}/{benchmark}: {what}" for what in _difference(*filter(None, sides))]
-    sent = [
-        {
-            "checkpoint": checkpoint,
-            "benchmark": benchmark,
-            "question": job.questions[0].id,
-            "prompt": asdict(job.prompter.shown(job.questions[0])),
-        }
-        for (checkpoint, benchmark), job in (jobs.items() if shown else ())
-    ]
+    sent = [_first(grid, job) for job in jobs.values()] if shown else []
     return list(dict.fromkeys(refusals)), list(dict.fromkeys(notes)), sent
+
+
+def _first(grid: Grid, job: Job) -> dict[str, Any]:
+    """The first prompt of a cell; without its question, if that is not to be shown in plain text."""
+    question, benchmark = job.questions[0], job.pool.benchmark
+    shown = replace(question, text="…") if grid.terms(benchmark) else question
+    named = {"checkpoint": job.pool.checkpoint, "benchmark": benchmark, "question": question.id}
+    return {**named, "prompt": asdict(job.prompter.shown(shown))}
 
 
 def drawn_otherwise(grid: Grid) -> Iterator[str]:

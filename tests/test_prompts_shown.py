@@ -1,0 +1,153 @@
+"""The prompt as it was sent: its tokens before and after sampling, for people, for programs and for the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import searchlens
+from chat_forms import FORMS, write_llama
+from searchlens.api import InputError
+from searchlens.benchmarks import Question
+from searchlens.benchmarks.prompter import Prompter
+from searchlens.cli import main
+from searchlens.commands import check
+from searchlens.explorer.files import Files
+from searchlens.explorer.inlined import explorer_page
+from searchlens.grid import Grid
+from small_results import finish
+
+pytest.importorskip("torch")
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def raw(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """The toy study, both sides with a chat template; RL has another instruction."""
+    for place, side in enumerate(("base", "rl")):
+        shutil.rmtree(tmp_path / side)
+        write_llama(tmp_path / side, FORMS["llama3.1"], place)
+        raw["checkpoints"][f"toy-{side}"]["template"] = "chat"
+    return raw
+
+
+def apart(raw: dict[str, Any]) -> dict[str, Any]:
+    """Both sides with a prompt of their own."""
+    raw["templates"] = {"other": {"chat": {}, "math": "{question}!"}}
+    raw["checkpoints"]["toy-rl"]["template"] = "other"
+    raw["pairs"]["toy"]["templates"] = "own"
+    return raw
+
+
+@pytest.fixture
+def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+    return finish(raw, tmp_path)
+
+
+def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+    """Also of letters that are several tokens, and of blanks that a tokenizer counts to the next word."""
+    grid = make_grid(raw)
+    asked = Prompter(grid.checkpoint_folder("toy-base"), grid.template("toy-base", "sums"))
+    question = Question("q", "one  求🙂 <|eot_id|>\n\ttwo", "")
+    sent = asked.shown(question)
+    (text,) = asked.texts([question])
+    assert "".join(sent.pieces) == text and sent.ids == asked.encode(question)
+    assert {sent.pieces[place] for place in sent.special} == set(FORMS["llama3.1"].marks) - {"<|end_of_text|>"}
+    assert str(sent).startswith("⟦<|begin_of_text|>⟧⟦<|start_header_id|>⟧system") and "求🙂 ⟦<|eot_id|>⟧\n" in str(sent)
+
+
+def test_a_token_that_the_tokenizer_puts_before_a_text_has_its_name(
+    raw: dict[str, Any], make_grid: Callable[..., Grid]
+) -> None:
+    raw["checkpoints"]["toy-base"]["template"] = raw["checkpoints"]["toy-rl"]["template"] = "zoo"
+    (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
+    assert first["prompt"]["pieces"][0] == "<|begin_of_text|>" and first["prompt"]["special"] == (0,)
+
+
+def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(
+    raw: dict[str, Any], make_grid: Callable[..., Grid]
+) -> None:
+    found = check.answer(make_grid(apart(raw)), with_prompts=True)
+    assert [(each["checkpoint"], each["question"]) for each in found["prompts"]] == [
+        ("toy-base", "q0"),
+        ("toy-rl", "q0"),
+    ]
+    assert any(
+        "prompts of toy-base and toy-rl differ, first in question q0 at token" in note for note in found["notes"]
+    )
+    text = check.rendered(found)
+    assert "toy-rl/sums: prompt of question q0" in text and "⟦<|end_header_id|>⟧\n\nCompute 0+1.!⟦<|eot_id|>⟧" in text
+    assert check.answer(make_grid(raw))["prompts"] == []
+
+
+def test_a_question_that_is_not_to_be_shown_is_left_out(
+    raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Grid, "terms", lambda *_: "GPQA-Diamond is gated")
+    (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
+    assert "\n\n…\nPlease reason step by step" in "".join(first["prompt"]["pieces"])
+
+
+def test_show_has_one_prompt_for_both_or_one_for_each(
+    raw: dict[str, Any], results: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    assert main(["show", str(results), "--question", "q2", "--prompt"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("prompt of Base and RL, ") == 1 and "Compute 2+3." in printed and "⟦<|eot_id|>⟧" in printed
+    assert main(["show", str(results), "--question", "q2"]) == 0
+    assert "prompt of" not in capsys.readouterr().out
+    shutil.rmtree(results)
+    others = finish(apart(raw), tmp_path)
+    assert main(["show", str(others), "--question", "q2", "--prompt", "--json"]) == 0
+    sent = json.loads(capsys.readouterr().out)["questions"][0]["prompts"]
+    assert sent["base"]["ids"] != sent["rl"]["ids"] and "".join(sent["rl"]["pieces"]).count("Compute 2+3.!") == 1
+
+
+def test_a_prompt_that_is_not_known_is_said_with_the_reason(results: Path, tmp_path: Path, capsys: Captured) -> None:
+    study = searchlens.open(results)
+    assert [len(each.ids) > 10 for each in study.prompts("toy-base", "sums", [0, "q3"])] == [True, True]
+    with pytest.raises(InputError, match="sums has no question 99"):
+        study.prompts("toy-base", "sums", [99])
+    (tmp_path / "rl/tokenizer.json").rename(tmp_path / "moved.json")
+    with pytest.raises(InputError, match=r"its tokenizer is not on this machine: .*rl has no tokenizer\.json"):
+        searchlens.open(results).prompts("toy-rl", "sums", [0])
+    assert main(["show", str(results), "--question", "q2", "--prompt"]) == 0
+    assert "prompt of RL: not known, its tokenizer is not on this machine" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_tokenizer_that_is_another_one_now_is_not_taken_for_that_of_the_samples(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from searchlens.api.study import Study
+
+    study = searchlens.open(results)
+    shards = study.shards("toy-base", "sums")
+    for prompt, is_known in (([1, 2], False), (None, True)):
+        for found in shards.values():
+            found[0].sidecar["specials"] = json.dumps({} if prompt is None else {"prompt": prompt})
+        monkeypatch.setattr(Study, "shards", lambda *_: shards)
+        if is_known:
+            assert study.prompts("toy-base", "sums", [0])
+        else:
+            with pytest.raises(InputError, match="another tokenizer or chat template than the samples were drawn with"):
+                study.prompts("toy-base", "sums", [0])
+
+
+def test_both_pages_have_the_prompts_and_name_no_file_that_is_not_there(results: Path, tmp_path: Path) -> None:
+    study = searchlens.open(results)
+    files = Files(study)
+    (cell,) = json.loads(files.index)["cells"]
+    assert cell["base"]["files"]["prompts"] == "prompts/toy-base/sums/{question}.json"
+    made = json.loads(files.made("prompts/toy-base/sums/2.json") or b"")
+    assert "".join(made["2"]["pieces"]).count("Compute 2+3.") == 1 and len(made["2"]["ids"]) == len(made["2"]["pieces"])
+    assert files.made("prompts/toy-base/sums/99.json") == b"{}"
+    assert 'data-path="prompts/toy-rl/sums.json"' in explorer_page(study).html
+    (tmp_path / "rl/tokenizer.json").unlink()
+    (cell,) = json.loads(Files(searchlens.open(results)).index)["cells"]
+    assert "prompts" in cell["base"]["files"] and "prompts" not in cell["rl"]["files"]
+    assert 'data-path="prompts/toy-rl/sums.json"' not in explorer_page(searchlens.open(results)).html
