@@ -294,7 +294,7 @@ def test_what_the_system_refuses_is_one_line(
 ) -> None:
     """For example a disk that fails."""
 
-    def fails(_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error", "results/x.parquet")
 
     monkeypatch.setattr("searchlens.commands.check.answer", fails)
@@ -305,7 +305,7 @@ def test_what_the_system_refuses_is_one_line(
 def test_ctrl_c_ends_a_command_with_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("searchlens.commands.check.answer", interrupted)
