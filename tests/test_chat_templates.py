@@ -111,7 +111,7 @@ def test_thinking_is_an_argument(folder_of: Any, template_of: Any) -> None:
     assert ends == ["", "<think>\n\n</think>\n\n", ""]
 
 
-NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ image_token }}|{{ my_token }}|"
+NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ image_token }}|{{ my_token }}|{{ cls_token }}|"
 """Tokens that a template may name."""
 
 
@@ -119,7 +119,7 @@ NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ image_token }}|{{ my
     ("settings", "older"),
     [
         ({"bos_token": None}, {}),
-        ({"unk_token": {"content": "</s>", "__type": "AddedToken"}, "add_bos_token": True}, {}),
+        ({"unk_token": {"content": "</s>", "__type": "AddedToken"}, "add_bos_token": True, "cls_token": "</s>"}, {}),
         ({"eos_token": ...}, {"eos_token": {"content": "[INST]", "lstrip": False}}),
         ({"eos_token": "</s>"}, {"eos_token": "[INST]"}),
         ({"eos_token": "</s>", "added_tokens_decoder": {}}, {"eos_token": "[INST]", "bos_token": "</s>"}),
@@ -134,10 +134,12 @@ def test_settings_mean_what_they_mean_to_transformers(
     folder = write_form(tmp_path / "form", FORMS["mistral"], NAMES + TURN)
     edit(folder / "tokenizer_config.json", **settings)
     edit(folder / "special_tokens_map.json", **older)
-    (found,) = Prompter(folder, template_of(folder, math=None)).prompts([QUESTION])
+    arguments = {"cls_token": "[INST]"}  # an argument comes before a token of the same name
+    (found,) = Prompter(folder, template_of(folder, math=None, chat=arguments)).prompts([QUESTION])
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     messages = [{"role": "user", "content": QUESTION.text}]
-    assert list(found) == theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    how = {"add_generation_prompt": True, "return_dict": False, **arguments}
+    assert list(found) == theirs.apply_chat_template(messages, **how)
 
 
 def test_a_prompt_does_not_depend_on_the_working_directory(
@@ -175,9 +177,13 @@ def test_the_token_after_an_answer_ends_it_although_no_file_says_so(
 
 @pytest.mark.parametrize(
     "template",
-    ["<|im_start|>{{ messages[-1].content if messages[-1].role == 'user' }}", "<|im_start|>{{ messages[0].content }}"],
+    [
+        "<|im_start|>{{ messages[-1].content if messages[-1].role == 'user' }}",
+        "<|im_start|>{{ messages[0].content }}",
+        "{{ messages|map(attribute='content')|join }}{% if add_generation_prompt %}<|im_start|>{% endif %}",
+    ],
 )
-def test_a_template_that_leaves_answers_out_ends_none(tmp_path: Path, template_of: Any, template: str) -> None:
+def test_a_template_without_answers_or_ends_of_them_ends_none(tmp_path: Path, template_of: Any, template: str) -> None:
     folder = write_form(tmp_path / "form", FORMS["qwen2.5"], template)
     prompter = Prompter(folder, template_of(folder))
     assert prompter.stop_ids == Specials.read(folder).ends
@@ -330,6 +336,7 @@ def test_one_key_makes_samples_of_a_llama(llama: dict[str, Any], make_grid: Make
     """Also if a template takes no empty question, of which a shard has no prompt."""
     strict = "{% if not messages[-1].content | trim %}{{ raise_exception('empty') }}{% endif %}"
     edit(tmp_path / "rl/tokenizer_config.json", chat_template=strict + FORMS["llama3.1"].template)
+    llama["benchmarks"]["sums"]["wording"] = "as-is"
     grid = make_grid(llama)
     assert check.answer(grid)["missing"] == []
     end = Prompter(tmp_path / "base", grid.template(BASE, "sums")).tokenizer.token_to_id("<|eot_id|>")
