@@ -7,6 +7,7 @@ clock and no random numbers, because the same question is to have the same promp
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -68,7 +69,8 @@ class ChatTemplate:
         variables = {**self.tokens, **arguments}
         asked = {"source": self.source, "variables": variables, "conversations": conversations, "seconds": _SECONDS}
         command = [sys.executable, "-P", __file__]  # by its path: another copy of the package may be installed
-        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+        paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, env=paths)
         last = next(reversed(done.stderr.strip().splitlines()), f"its process ended with status {done.returncode}")
         answer = json.loads(done.stdout) if done.returncode == 0 else f"cannot be run: {last[:300]}"
         if done.returncode == -signal.SIGPROF:
