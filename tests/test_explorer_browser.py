@@ -529,7 +529,7 @@ OTHER = {**PROMPT, "ids": [1, 20, 13, 31, 99, 40, 2]}
 SENT = f"<s>two\n plus\t{SHOWN}</s>"
 Prompts = dict[str, dict[str, Any] | None]
 SAME = "Base and RL were sent the same 7 tokens."
-UNKNOWN = "is not known here: its tokenizer is not on this machine."
+UNKNOWN = "is not known here: its tokenizer is not on this machine, or is another one now."
 SAID = {
     "equal": ({"base": PROMPT, "rl": PROMPT}, [SAME]),
     "differ": ({"base": PROMPT, "rl": OTHER}, ["The prompts differ, first at token 4."]),

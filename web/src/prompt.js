@@ -35,7 +35,7 @@ export function compared(base, rl) {
 /** @param {string} title @param {import("./study.js").Side} side @param {boolean} ranges whether the page holds no excerpt, but asks a server */
 export function unknown(title, side, ranges) {
   const why = side.files.prompts && !ranges ? "this page holds an excerpt; searchlens view shows all questions"
-    : side.source === "imported" ? "its samples were imported" : "its tokenizer is not on this machine";
+    : side.source === "imported" ? "its samples were imported" : "its tokenizer is not on this machine, or is another one now";
   return `The prompt of ${title} is not known here: ${why}.`;
 }
 
