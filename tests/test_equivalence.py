@@ -178,7 +178,8 @@ def test_beams_are_those_of_transformers(subject: Subject) -> None:
 def stopping() -> Subject:
     """The same comparison under a template with stop texts that the micro model often writes."""
     stops = {**prompts.families()["zoo"], "stop_texts": ["=", "so"], "check_every": 5}
-    return Subject.of(grid(templates={"zoo": stops}), 1)
+    raw = written() | {"templates": {"zoo": stops}}
+    return Subject.of(Grid(config.plain(config.validate(raw))), 1)
 
 
 def test_comparisons_hold_with_stop_texts(stopping: Subject) -> None:

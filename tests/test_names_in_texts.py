@@ -20,7 +20,8 @@ FOLDERS = ("src", "tests", "workflow", "validation", "perf", "config", "docs", "
 
 WRITTEN_BY_READERS = {
     *("capitals.py", "last_word.py", "mine.py", "cohort.yaml"),
-    *(f"config/{name}.yaml" for name in ("sums", "amc", "worked", "capitals", "mine", "large", "instruct", "own")),
+    *(f"config/{name}.yaml" for name in ("sums", "amc", "worked", "capitals", "mine", "large", "own")),
+    *(f"config/{name}.yaml" for name in ("chat", "no-thinking", "base", "sft")),
     "config/adapter.yaml",
 }
 """Files of the examples, which a reader makes, and the description of a cohort, which lies next to landscapes."""
