@@ -1,8 +1,10 @@
 r"""How often do grader ``math`` and math-verify by itself judge an answer wrongly?
 
     python validation/graders.py --benchmarks FOLDER --output docs/graders.csv
+    python validation/graders.py --exam --output docs/exam.csv
 
-Three sets of answers with known truth:
+``--exam`` judges the pairs and texts of ``validation/exam``, by an author who had not seen the graders,
+by ``math``, ``simplerl`` and math-verify. The other sets of answers with known truth are three:
 
 * ``table``: ``tests/data/answers.jsonl``, answers of all kinds that we wrote.
 * The golds of each benchmark file in a folder, each in other spellings, which are right, and with a digit changed, the
@@ -24,15 +26,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from searchlens import benchmarks
+from searchlens import benchmarks, grading
 from searchlens.benchmarks.mathematics import gold_text
 from searchlens.grading import GradedPair
 from searchlens.grading.math import Math
 from searchlens.grading.processes import Limits
 
 TABLE = Path(__file__).parents[1] / "tests" / "data" / "answers.jsonl"
+EXAM = Path(__file__).parent / "exam"
 FILES = {
     "math500": "math500.jsonl",
     "aime24": "aime24.jsonl",
@@ -66,6 +69,81 @@ class Case(NamedTuple):
     pair: GradedPair
     right: bool
     text: bool = False
+
+
+# ---- the exam
+
+
+def exam_pairs(name: str) -> list[Case]:
+    """Pairs of a file by kind; right is what the benchmarks' convention says where that differs from mathematics."""
+    with (EXAM / f"{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [
+        Case(
+            f"{name}: {row['kind']}",
+            GradedPair(row["gold"], row["answer"]),
+            (row["convention"] or row["right"]) == "yes",
+        )
+        for row in rows
+    ]
+
+
+def exam_texts() -> list[dict[str, Any]]:
+    """Texts, each with what it states: ``answer``, null for nothing."""
+    return [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
+
+
+def found(rows: list[dict[str, Any]]) -> list[bool]:
+    """Whether the answer that a grader finds in a text is the stated one."""
+    graders = {name: grading.grader(name) for name in ("math", "choice")}
+    answers = [graders[row["grader"]].extract(row["text"], True).answer for row in rows]
+    judged = [place for place, row in enumerate(rows) if row["answer"] is not None and answers[place] is not None]
+    right = {place for place, row in enumerate(rows) if row["answer"] is None and answers[place] is None}
+    for name, grader in graders.items():
+        places = [place for place in judged if rows[place]["grader"] == name]
+        verdicts = grader.grade([GradedPair(rows[place]["answer"], str(answers[place])) for place in places])
+        right |= {place for place, verdict in zip(places, verdicts, strict=True) if verdict.correct}
+    return [place in right for place in range(len(rows))]
+
+
+def graded(name: str, cases: list[Case]) -> list[bool]:
+    """Verdicts of a grader on pairs, with golds as it reads them."""
+    grader = grading.grader(name)
+    references = [grader.reference(benchmarks.Question("", "", case.pair.gold)) for case in cases]
+    pairs = [GradedPair(gold, case.pair.answer) for gold, case in zip(references, cases, strict=True)]
+    return [bool(verdict.correct) for verdict in grader.grade(pairs)]
+
+
+def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
+    """Errors by kind and grader, and texts whose answer is not found."""
+    rows: list[dict[str, Any]] = []
+    for name in ("pairs", "noted"):
+        cases = exam_pairs(name)
+        verdicts = {
+            "math": graded("math", cases),
+            "simplerl": graded("simplerl", cases),
+            "math-verify": by_itself(cases),
+        }
+        groups = dict.fromkeys([f"{name}: all", *(case.group for case in cases)])
+        for group in groups:
+            inside = [place for place, case in enumerate(cases) if group in (case.group, f"{name}: all")]
+            row = {"kind": group, "pairs": len(inside)}
+            for grader, given in verdicts.items():
+                errors = Counter(cases[place].right for place in inside if given[place] != cases[place].right)
+                row |= {f"{grader} rejects right": errors[True], f"{grader} accepts wrong": errors[False]}
+            rows.append(row)
+        for case, verdict in zip(cases, verdicts["math"], strict=True):
+            if shows_wrong and verdict != case.right:
+                print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
+    texts = exam_texts()
+    right = found(texts)
+    for kind in dict.fromkeys(["all", *(text["kind"] for text in texts)]):
+        inside = [good for text, good in zip(texts, right, strict=True) if kind in ("all", text["kind"])]
+        rows.append({"kind": f"texts: {kind}", "pairs": len(inside), "math rejects right": inside.count(False)})
+    for text, good in zip(texts, right, strict=True):
+        if shows_wrong and not good:
+            print("not found", text["kind"], text["grader"], repr(text["answer"]), repr(text["text"]), sep=" | ")
+    return rows
 
 
 # ---- golds
@@ -219,7 +297,18 @@ def main() -> None:
     parser.add_argument("--benchmarks", type=Path, help="folder of benchmark files; without it, the table alone")
     parser.add_argument("--output", type=Path, help="CSV file")
     parser.add_argument("--wrong", action="store_true", help="print the answers that grader math judges wrongly")
+    parser.add_argument("--exam", action="store_true", help="the pairs and texts of validation/exam instead")
     options = parser.parse_args()
+    rows = exam(shows_wrong=options.wrong) if options.exam else compared(options)
+    if options.output:
+        with options.output.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Errors of ``math`` and math-verify on the table, and on golds and texts of benchmark files."""
     cases = list(table_cases())
     for family, golds in golds_of(options.benchmarks) if options.benchmarks else ():
         cases += [*mutated_cases(family, golds), *text_cases(family, golds)]
@@ -239,11 +328,7 @@ def main() -> None:
         for case, verdict in zip(cases, verdicts["math"], strict=True):
             if verdict != case.right:
                 print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
-    if options.output:
-        with options.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+    return rows
 
 
 if __name__ == "__main__":
