@@ -146,8 +146,9 @@ def _template_errors(where: str, template: PromptFamily) -> Iterator[str]:
         text = getattr(template, key)
         if text is not None and (count := text.count("{question}")) != needed:
             yield f"{where}.{key}: must have {{question}} {('never', 'once')[needed]}, found {count}: {text[:80]!r}"
-    if "" in (*template.stop_texts, *template.recipe_stops):
-        yield f"{where}.stop_texts: an empty text would end every answer"
+    for key in ("stop_texts", "recipe_stops"):
+        if "" in getattr(template, key):
+            yield f"{where}.{key}: an empty text would end every answer"
     if wrong := sorted(_GIVEN.intersection(template.chat or ())):
         yield f"{where}.chat: {', '.join(wrong)} is given already; allowed: other arguments of the chat template"
 
