@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from contextlib import chdir
@@ -23,11 +24,12 @@ from searchlens.explorer.files import Files
 from searchlens.explorer.inlined import explorer_page
 from searchlens.generate import generate
 from searchlens.grid import Grid
+from searchlens.grid._study import StudyGrid
 from searchlens.store import chat, snapshots
 from small_results import finish
 
 pytest.importorskip("torch")
-Captured = pytest.CaptureFixture[str]
+Captured, Logged = pytest.CaptureFixture[str], pytest.LogCaptureFixture
 
 
 @pytest.fixture
@@ -95,6 +97,29 @@ def test_a_question_that_is_not_to_be_shown_is_left_out(
     monkeypatch.setattr(Grid, "terms", lambda *_: "GPQA-Diamond is gated")
     (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
     assert "\n\n…\nPlease reason step by step" in "".join(first["prompt"]["pieces"])
+
+
+def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
+    raw: dict[str, Any],
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Logged,
+) -> None:
+    monkeypatch.setattr(StudyGrid, "terms", lambda *_: "GPQA-Diamond is gated")
+    study = searchlens.open(results)
+    with pytest.raises(InputError, match="prompts of toy-base on sums: GPQA-Diamond is gated: its terms ask that no"):
+        study.prompts("toy-base", "sums", [0])
+    files = Files(study)
+    (cell,) = json.loads(files.index)["cells"]
+    assert "prompts" not in cell["base"]["files"] and files.made("prompts/toy-base/sums/2.json") == b"{}"
+    caplog.clear()
+    with chdir(tmp_path), caplog.at_level(logging.INFO):
+        grid = Grid(config.plain(config.validate({**raw, "results": "others"})))
+        for pool in grid.pools("toy-base", "sums"):
+            generate(grid, "toy-base", "sums", grid.current_manifest(pool))
+    (said,) = {line.partition("first prompt:")[2] for line in caplog.messages if "first prompt:" in line}
+    assert said.strip() == ""
 
 
 def test_show_has_one_prompt_for_both_or_one_for_each(
