@@ -45,7 +45,7 @@ def serve(repositories: Mapping[str, Files], commit: str) -> Iterator[str]:
                 self.answer(b"{}", 403, X_Error_Code="GatedRepo", X_Error_Message="terms")
             elif files is None:
                 self.answer(b"{}", 404, X_Error_Code="RepoNotFound")
-            elif path == f"/api/{repo}/revision/main":
+            elif path in {f"/api/{repo}/revision/{revision}" for revision in ("main", commit)}:
                 self.answer(json.dumps({"id": repo, "sha": commit, "siblings": _siblings(files)}).encode())
             elif path == f"/api/{repo}/tree/{commit}":
                 tree = [{"type": "file", "path": n, "size": len(c), "oid": "0" * 40} for n, c in files.items()]

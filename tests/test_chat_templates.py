@@ -111,6 +111,13 @@ def test_thinking_is_an_argument(folder_of: Any, template_of: Any) -> None:
     assert ends == ["", "<think>\n\n</think>\n\n", ""]
 
 
+def test_an_argument_that_a_template_does_not_name_is_noted(folder_of: Any, template_of: Any) -> None:
+    arguments = {"enable_thinkin": False, "enable_thinking": False}
+    notes = Prompter(folder_of("qwen3"), template_of(folder_of("qwen3"), chat=arguments)).notes
+    (said,) = (note for note in notes if "argument" in note)
+    assert said == "the chat template does not name enable_thinkin, an argument of `chat`, which so changes no prompt"
+
+
 NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ image_token }}|{{ my_token }}|{{ cls_token }}|"
 """Tokens that a template may name."""
 
@@ -201,6 +208,8 @@ BAD = {
         r"prints today's date, by which prompts of two days differ: give a date as an argument of `chat`",
     ),
     "is no Jinja": ("{% if %}", r"fails: TemplateSyntaxError: Expected an expression, got .*"),
+    "writes half of a character": ("{{ '\\ud800' }}", "fails: UnicodeEncodeError: .*surrogates not allowed"),
+    "is half of a character": ("\ud800", "fails: UnicodeEncodeError: .*surrogates not allowed"),
     "wants Python": ("{{ ''.__class__.__mro__ }}", r"fails: SecurityError: access to attribute '__class__' .*"),
     "wants a file": ("{% include '/etc/hostname' %}", r"fails: TypeError: no loader .*"),
     "wants random text": ("{{ lipsum() }}", "fails: UndefinedError: 'lipsum' is undefined"),
@@ -270,7 +279,18 @@ def test_turns_in_a_wrong_order_are_refused_by_the_template(folder_of: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "none", [..., None, "", [], {}, [{"name": "rag", "template": TURN}], ["x"], [{"name": "default"}]]
+    "none",
+    [
+        ...,
+        None,
+        "",
+        [],
+        {},
+        [{"name": "rag", "template": TURN}],
+        [{"name": [], "template": TURN}],
+        ["x"],
+        [{"name": "default"}],
+    ],
 )
 def test_a_checkpoint_without_a_template_is_named(
     raw: dict[str, Any], make_grid: Make, tmp_path: Path, none: Any
@@ -283,6 +303,19 @@ def test_a_checkpoint_without_a_template_is_named(
         f"checkpoints.{BASE}.template: its tokenizer has no chat template, neither chat_template.jinja nor"
         " chat_template in tokenizer_config.json"
     )
+
+
+def test_a_folder_that_is_not_there_is_not_said_to_lack_a_template(raw: dict[str, Any], make_grid: Make) -> None:
+    raw["checkpoints"][BASE] |= {"path": "nowhere", "template": "chat"}
+    with pytest.raises(InputError, match=rf"^checkpoints\.{BASE}\.path: checkpoint folder .*nowhere does not exist"):
+        make_grid(raw).generations(BASE, "sums")
+
+
+def test_a_template_with_half_of_a_character_has_an_id(tmp_path: Path, template_of: Any) -> None:
+    """Whether its prompts can be used, a job says."""
+    folder = write_form(tmp_path / "form", FORMS["qwen2.5"], "\ud800" + TURN)
+    with pytest.raises(InputError, match="surrogates not allowed"):
+        Prompter(folder, template_of(folder)).encode(QUESTION)
 
 
 def test_a_damaged_file_is_named(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:

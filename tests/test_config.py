@@ -464,6 +464,7 @@ def test_an_exponent_that_is_not_set_has_its_default() -> None:
         ({"equivalence": {}}, "equivalence.policies: is missing"),
         ({"pools": {16: []}}, "pools: key 16 must be a string; put it in quotes"),
         ({"lock": date(2026, 1, 2)}, "lock: 2026-01-02 is a date; put it in quotes"),
+        ({"lock": "a\ud800"}, r"lock: 'a\ud800' has half of a character; write the character itself"),
     ],
 )
 def test_a_wrong_type_is_said_in_the_words_of_yaml(change: Mapping[str, Any], says: str) -> None:

@@ -318,6 +318,18 @@ def test_pin_and_fetch_from_a_hub(command: Callable[..., Any], tmp_path: Path, l
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {name: FILES[name] for name in IN_USE}
 
 
+def test_a_lock_from_before_chat_templates_keeps_its_commit(command: Callable[..., Any], lock: pins.Lock) -> None:
+    """The hub is asked for that commit, and not for what the name means now."""
+    expected = lock.path.read_bytes()
+    content = json.loads(expected)
+    (model,) = content["models"].values()
+    del model["chat"]
+    lock.path.write_text(json.dumps(content))
+    done = command("pin")
+    assert done.returncode == 0, done.stderr
+    assert lock.path.read_bytes() == expected
+
+
 def test_a_dataset_is_pinned_fetched_and_checked_like_weights(command: Callable[..., Any], tmp_path: Path) -> None:
     """Only the files of its split; a study of it is planned before, with as many questions as the family has."""
     planned = command("plan", quiz=True)

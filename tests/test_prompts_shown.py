@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 import searchlens
 from chat_forms import FORMS, write_llama
+from searchlens import config
 from searchlens.api import InputError
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
@@ -19,11 +22,14 @@ from searchlens.cli import main
 from searchlens.commands import check
 from searchlens.explorer.files import Files
 from searchlens.explorer.inlined import explorer_page
+from searchlens.generate import generate
 from searchlens.grid import Grid
+from searchlens.grid._study import StudyGrid
+from searchlens.store import chat, snapshots
 from small_results import finish
 
 pytest.importorskip("torch")
-Captured = pytest.CaptureFixture[str]
+Captured, Logged = pytest.CaptureFixture[str], pytest.LogCaptureFixture
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], 
     grid = make_grid(raw)
     asked = Prompter(grid.checkpoint_folder("toy-base"), grid.template("toy-base", "sums"))
     question = Question("q", "one  求🙂 <|eot_id|>\n\ttwo", "")
-    sent = asked.shown(question)
+    (sent,) = asked.shown([question])
     (text,) = asked.texts([question])
     assert "".join(sent.pieces) == text and sent.ids == asked.encode(question)
     assert {sent.pieces[place] for place in sent.special} == set(FORMS["llama3.1"].marks) - {"<|end_of_text|>"}
@@ -91,6 +97,29 @@ def test_a_question_that_is_not_to_be_shown_is_left_out(
     monkeypatch.setattr(Grid, "terms", lambda *_: "GPQA-Diamond is gated")
     (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
     assert "\n\n…\nPlease reason step by step" in "".join(first["prompt"]["pieces"])
+
+
+def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
+    raw: dict[str, Any],
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Logged,
+) -> None:
+    monkeypatch.setattr(StudyGrid, "terms", lambda *_: "GPQA-Diamond is gated")
+    study = searchlens.open(results)
+    with pytest.raises(InputError, match="prompts of toy-base on sums: GPQA-Diamond is gated: its terms ask that no"):
+        study.prompts("toy-base", "sums", [0])
+    files = Files(study)
+    (cell,) = json.loads(files.index)["cells"]
+    assert "prompts" not in cell["base"]["files"] and files.made("prompts/toy-base/sums/2.json") == b"{}"
+    caplog.clear()
+    with chdir(tmp_path), caplog.at_level(logging.INFO):
+        grid = Grid(config.plain(config.validate({**raw, "results": "others"})))
+        for pool in grid.pools("toy-base", "sums"):
+            generate(grid, "toy-base", "sums", grid.current_manifest(pool))
+    (said,) = {line.partition("first prompt:")[2] for line in caplog.messages if "first prompt:" in line}
+    assert said.strip() == ""
 
 
 def test_show_has_one_prompt_for_both_or_one_for_each(
@@ -134,8 +163,54 @@ def test_a_tokenizer_that_is_another_one_now_is_not_taken_for_that_of_the_sample
         if is_known:
             assert study.prompts("toy-base", "sums", [0])
         else:
-            with pytest.raises(InputError, match="another tokenizer or chat template than the samples were drawn with"):
+            with pytest.raises(InputError, match="are others than those that the samples were drawn with"):
                 study.prompts("toy-base", "sums", [0])
+
+
+@pytest.mark.parametrize("name", ["worked.jsonl", "rl/tokenizer.json"])
+def test_a_prompt_that_was_not_sent_is_not_shown(raw: dict[str, Any], tmp_path: Path, name: str) -> None:
+    """Also if what changed stands in no prompt without a question."""
+    worked = tmp_path / "worked.jsonl"
+    worked.write_text('{"question": "What is $5+2$?", "answer": "7"}\n')
+    raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 1}
+    with chdir(tmp_path):
+        grid = Grid(config.plain(config.validate(raw)))
+        for pool in grid.pools("toy-rl", "sums"):
+            generate(grid, "toy-rl", "sums", grid.current_manifest(pool))
+        snapshots.save(grid.config)
+    study = tmp_path / "results"
+    assert "What is $5+2$?" in str(searchlens.open(study).prompts("toy-rl", "sums", [0])[0])
+    text = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(text.replace("5+2", "6+1") if name == "worked.jsonl" else json.dumps(json.loads(text)))
+    with pytest.raises(InputError, match=r"worked examples of toy-rl .* are others than those that the samples were"):
+        searchlens.open(study).prompts("toy-rl", "sums", [0])
+
+
+def test_prompts_of_many_questions_need_no_process_each(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    run = chat.subprocess.run
+    monkeypatch.setattr(chat.subprocess, "run", lambda *given, **named: started.append(given) or run(*given, **named))
+    study = searchlens.open(results)
+    study.prompts("toy-rl", "sums", [0])
+    one = len(started)
+    assert len(study.prompts("toy-rl", "sums", range(6))) == 6 and len(started) == 2 * one
+
+
+def test_check_prints_no_control_characters_of_a_question(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+    grid = make_grid(raw)
+    path = grid.root / "sums.jsonl"
+    path.write_text(path.read_text().replace("Compute", r"\u001b[31mred\u202e", 1))
+    text = check.rendered(check.answer(make_grid(raw), with_prompts=True))
+    assert r"\x1b[31mred\u202e 0+1." in text and "\x1b" not in text
+
+
+def test_check_says_why_no_prompt_is_shown(
+    raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Grid, "is_here", lambda *_: False)
+    found = check.answer(make_grid(raw), with_prompts=True)
+    assert any("no prompt is shown: " in note for note in found["notes"])
+    assert check.answer(make_grid(raw))["notes"] == []
 
 
 def test_both_pages_have_the_prompts_and_name_no_file_that_is_not_there(results: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def raw(raw: dict[str, Any]) -> dict[str, Any]:
         ({"system": "{question}"}, r"templates\.mine\.system: must have \{question\} never, found 1: '.*'"),
         ({"math_system": "{question}"}, r"templates\.mine\.math_system: must have \{question\} never, found 1: '.*'"),
         ({"stop_texts": ["a", ""]}, r"templates\.mine\.stop_texts: an empty text would end every answer"),
+        ({"recipe_stops": [""]}, r"templates\.mine\.recipe_stops: an empty text would end every answer"),
         ({"chat": {"messages": "x"}}, r"templates\.mine\.chat: messages is given already; allowed: .*"),
         ({"chat": {"enable_thinking": None}}, r"templates\.mine\.chat.*"),
         ({"chat": True}, r"templates\.mine\.chat.*"),

@@ -380,9 +380,13 @@ class Study:
         prompter = Prompter(folder, inputs.template(*cell), spec.get("stop_tokens"), inputs.specials(checkpoint))
         first = next((found[0] for found in self.shards(*cell).values() if found), None)
         drawn = json.loads(first.sidecar.get("specials") or "{}") if first else {}
-        if "prompt" in drawn and drawn["prompt"] != prompter.record["prompt"]:
-            raise InputError(f"{folder} has another tokenizer or chat template than the samples were drawn with")
-        return [prompter.shown(question) for question in asked]
+        known = {key: value for key, value in prompter.record.items() if key in {"prompt", "made"} & drawn.keys()}
+        if not known.items() <= drawn.items():
+            what = "tokenizer, chat template or worked examples"
+            raise InputError(
+                f"{what} of {checkpoint} ({folder}) are others than those that the samples were drawn with"
+            )
+        return prompter.shown(asked)
 
     def samples(
         self,

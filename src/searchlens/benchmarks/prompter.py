@@ -16,6 +16,7 @@ from searchlens.benchmarks.prompts import Template
 from searchlens.errors import InputError
 from searchlens.search.stops import End, end
 from searchlens.store.chat import ChatTemplate, Conversation
+from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.specials import Specials, runs
 
 if TYPE_CHECKING:
@@ -115,14 +116,21 @@ class Prompter:
             for token in ends
             if token not in self.template.stop_texts
         )
-        return (*self.specials.notes, *spelled, *lost)
+        asked, found = self.template.chat, ChatTemplate.read(self.folder)
+        unused = (
+            f"the chat template does not name {name}, an argument of `chat`, which so changes no prompt"
+            for name in (asked.arguments if asked and found else ())
+            if found and not re.search(rf"\b{re.escape(name)}\b", found.source)
+        )
+        return (*self.specials.notes, *spelled, *lost, *unused)
 
     @property
-    def record(self) -> dict[str, list[Any]]:
-        """Stop ids, masked ids and the prompt of no question, as plain JSON: where texts begin and end."""
+    def record(self) -> dict[str, Any]:
+        """Stop ids, masked ids, the prompt of no question, and a hash of all that makes prompts, as plain JSON."""
         (text,) = self._texts([("?" if self.template.chat else "", ())])  # a chat template may refuse an empty one
         empty = self.tokenizer.encode(text, add_special_tokens=self.template.chat is None).ids
-        return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty}
+        made = digest([self.template.description, file_sha256(self.folder / "tokenizer.json")], 12)
+        return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty, "made": made}
 
     def texts(self, questions: Sequence[Question]) -> list[str]:
         """Return the prompts of questions as texts.
@@ -190,9 +198,11 @@ class Prompter:
         """
         return [self._encode(text) for text in self.texts(questions)]
 
-    def shown(self, question: Question) -> Prompt:
-        """Return the prompt of a question for people to look at; ``prompts`` says what is refused."""
-        (text,) = self.texts([question])
+    def shown(self, questions: Sequence[Question]) -> list[Prompt]:
+        """Return the prompts of questions for people to look at; ``prompts`` says what is refused."""
+        return [self._shown(text) for text in self.texts(questions)]
+
+    def _shown(self, text: str) -> Prompt:
         ids = self._encode(text)
         encoding = self.tokenizer.encode(text, add_special_tokens=self.template.chat is None)
         added, pieces, end = self.tokenizer.get_added_tokens_decoder(), [], 0

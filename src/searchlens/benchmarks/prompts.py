@@ -27,7 +27,7 @@ from searchlens.schemas.options import STRICT, Natural
 
 @dataclass(frozen=True, kw_only=True)
 class PromptFamily:
-    """The prompts of a family of models (docs/templates.md), all of which is part of the generation id."""
+    """The prompts of a family of models (docs/templates.md). What a benchmark uses is part of the generation id."""
 
     __pydantic_config__ = STRICT
 

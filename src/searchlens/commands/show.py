@@ -303,9 +303,10 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
 def prompt_lines(title: str, sent: Record) -> list[str]:
     """A prompt (``Prompt``) with its special tokens marked, and the ids of all tokens; or why it is not known."""
     if "reason" in sent:
-        return [f"{title}: not known, {sent['reason']}"]
+        return [printable(f"{title}: not known, {sent['reason']}")]
     ids = " ".join(map(str, sent["ids"]))
-    return [f"{title}, {len(sent['ids'])} tokens, special ones in ⟦⟧:", str(Prompt(**sent)), f"(ids: {ids})"]
+    lines = [f"{title}, {len(sent['ids'])} tokens, special ones in ⟦⟧:", str(Prompt(**sent)), f"(ids: {ids})"]
+    return list(map(printable, lines))
 
 
 def _question_lines(question: Record, width: int, most: int | None) -> list[str]:
@@ -321,7 +322,7 @@ def _question_lines(question: Record, width: int, most: int | None) -> list[str]
     same = len({str(sent) for sent in question["prompts"].values()}) == 1
     for role, sent in list(question["prompts"].items())[: 1 if same else None]:
         title = f"prompt of {'Base and RL' if same else SIDES[role]}"
-        lines += ["", *(part for line in prompt_lines(title, sent) for part in wrapped(printable(line), width))]
+        lines += ["", *(part for line in prompt_lines(title, sent) for part in wrapped(line, width))]
     for answers in question["policies"]:
         lines += ["", answers["policy"]]
         if width < NARROW:

@@ -170,7 +170,7 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
 def _typed(raw: Mapping[str, Any]) -> tuple[Config | None, list[ErrorDetails]]:
     """The configuration without what pydantic refuses, and what that is; None if too little is left."""
     # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
-    left = json.loads(json.dumps(raw, default=str, skipkeys=True))
+    left = json.loads(json.dumps(raw, default=str, skipkeys=True, ensure_ascii=False).encode("utf-8", "replace"))
     found: list[ErrorDetails] = []
     for attempt in range(6):  # a value of a wrong type is taken out, is then missing, has keys that are missing, ...
         try:
@@ -234,6 +234,8 @@ def _not_json(value: Any, where: str = "") -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for content in value:
             yield from _not_json(content, where)
+    elif isinstance(value, str) and re.search("[\ud800-\udfff]", value):
+        yield f"{where}: {value!a} has half of a character; write the character itself"
     elif not isinstance(value, str | int | float | None):
         yield f"{where}: {value} is a {type(value).__name__}; put it in quotes"
 

@@ -42,6 +42,8 @@ def prompts(grid: Grid, *, shown: bool) -> tuple[list[str], list[str], list[dict
         if all(sides):
             notes += [f"{pair}/{benchmark}: {what}" for what in _difference(*filter(None, sides))]
     sent = [_first(grid, job) for job in jobs.values()] if shown else []
+    if shown and not sent:
+        notes.append("no prompt is shown: this study samples no cell whose questions and checkpoint are here")
     return list(dict.fromkeys(refusals)), list(dict.fromkeys(notes)), sent
 
 
@@ -50,7 +52,7 @@ def _first(grid: Grid, job: Job) -> dict[str, Any]:
     question, benchmark = job.questions[0], job.pool.benchmark
     shown = replace(question, text="…") if grid.terms(benchmark) else question
     named = {"checkpoint": job.pool.checkpoint, "benchmark": benchmark, "question": question.id}
-    return {**named, "prompt": asdict(job.prompter.shown(shown))}
+    return {**named, "prompt": asdict(job.prompter.shown([shown])[0])}
 
 
 def drawn_otherwise(grid: Grid) -> Iterator[str]:

@@ -358,6 +358,7 @@ class Inputs(StudyGrid):
         else:
             return f"not pinned: {source}"
         if not found:
+            self.fingerprint(checkpoint)  # which says so if the folder is not there
             raise InputError(
                 f"checkpoints.{checkpoint}.template: its tokenizer has no chat template, neither {chat.FILE} nor"
                 " chat_template in tokenizer_config.json",

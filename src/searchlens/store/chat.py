@@ -46,7 +46,7 @@ class ChatTemplate:
         settings, older = (mapping(path) if path.exists() else {} for path in paths)
         content = settings.get("chat_template")
         if isinstance(content, list):  # several, each with a name
-            content = {each.get("name"): each.get("template") for each in content if isinstance(each, Mapping)}
+            content = {str(each.get("name")): each.get("template") for each in content if isinstance(each, Mapping)}
         if isinstance(content, Mapping):
             content = content.get("default")
         if (folder / FILE).exists():
@@ -151,7 +151,9 @@ def _rendered(
     for messages in conversations:
         _limit_time(seconds)
         given = {"messages": messages, "add_generation_prompt": messages[-1]["role"] == "user"}
-        texts.append(template.render({**given, "tools": None, "documents": None, **variables}))
+        text = template.render({**given, "tools": None, "documents": None, **variables})
+        text.encode()  # which fails for half of a character, as a tokenizer would
+        texts.append(text)
     return texts
 
 

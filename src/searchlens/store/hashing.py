@@ -26,7 +26,7 @@ def canonical(value: Any) -> str:
 
 def digest(value: Any, length: int) -> str:
     """The first ``length`` hexadecimal digits of the sha256 of ``canonical(value)``."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def file_sha256(path: Path) -> str:

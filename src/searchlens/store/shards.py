@@ -89,7 +89,7 @@ class Provenance:
     finished : str
         UTC.
     specials : str
-        ``Prompter.record`` as JSON: where texts begin and end, and what is never drawn.
+        ``Prompter.record`` as JSON: where texts begin and end, what is never drawn, and a hash of what makes prompts.
     """
 
     wall_seconds: float
