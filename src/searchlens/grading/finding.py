@@ -1,40 +1,112 @@
 r"""Where a text states its answer: in a box, or in the words of a finished text (docs/grading.md lists them).
 
-Two rules differ in the words. The wide one finds answers where models and evaluation harnesses write them. The narrow
-one takes "answer is" and "Answer:" on one line alone, and lets an open box take back every closed one.
+Two rules differ. The wide one finds answers where models and evaluation harnesses write them. The narrow one takes
+"answer is" and "Answer:" on one line alone, lets an open box take back every closed one, and lets boxes beat all words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from searchlens.benchmarks.boxed import final_box, last_boxed
+from searchlens.benchmarks.boxed import FinalBox, final_box, last_boxed
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, WITHDRAWN, Extraction, How
+
+# ---- parts of a text
+
+
+class Words(Protocol):
+    """Finds what the words of a text state, empty if nothing; ``beats_box``: only what replaces a box before it."""
+
+    def __call__(self, text: str, *, beats_box: bool = False) -> str: ...
+
+
+_NEXT = re.compile(
+    r"<(?:\|[\w ]{1,40}\|>|/?s>|eos>|(?:start|end)_of_turn>|｜[^｜<>\n]{1,40}｜>)|\[/?INST\]"
+    r"|\n[ \t#*>]*+(?i:(?:(?:new|next)[ \t])?(?:question|problem|exercise|user|human|instruction|q|问题|题目"
+    r"|pregunta|problema|frage|aufgabe|вопрос|задача)(?:[ \t]#?\d+)?[ \t*_]*+[:：])"
+)
+"""A control token, or the question that a base model asks itself next."""
+_THOUGHT = ("</think>", "</thinking>", "[/THINK]", "<|channel|>final<|message|>")
+
+
+def found(text: str, stopped: bool, words: Words, is_blank: Callable[[str], bool]) -> Extraction:
+    """The answer of the first part of a text that states one: what stands in the last ``<answer>`` behind the thinking,
+    all that stands behind it, the same of the whole text; each up to a control token or another question.
+    """
+    extraction = NO_ANSWER
+    for part in _parts(text):
+        for turn in _NEXT.split(part):
+            extraction = _in_turn(turn, stopped, words, is_blank)
+            if extraction.answer is not None:
+                return extraction
+    return extraction
+
+
+def _parts(text: str) -> Iterator[str]:
+    behind = max((text.rfind(mark) + len(mark) for mark in _THOUGHT if mark in text), default=0)
+    for part in (text[behind:], text) if behind else (text,):
+        start = part.rfind("<answer>")
+        if start >= 0:
+            end = part.find("</answer>", start)
+            yield part[start : end if end >= 0 else len(part)]
+        yield part
+
+
+def _in_turn(text: str, stopped: bool, words: Words, is_blank: Callable[[str], bool]) -> Extraction:
+    """The last box that is not blank, unless words behind it state another answer; without one, the words."""
+    if "\\boxed" not in text and "\\fbox" in text:
+        text = text.replace("\\fbox", "\\boxed")
+    box = final_box(text, stopped=stopped, is_blank=is_blank) if "\\boxed" in text else FinalBox(None, "absent")
+    if box.state == "absent":
+        return in_words(words(text)) if stopped else NO_ANSWER
+    if box.state == "withdrawn":
+        return WITHDRAWN
+    if box.state == "closed" and stopped:
+        sentence = _SENTENCE_END.search(text, box.end)
+        if sentence and (later := words(text[sentence.end() :], beats_box=True)):
+            return in_words(later)
+        if is_hedged(text, box.end):
+            return NO_ANSWER
+    return _checked(box.content, "kept" if box.state == "kept" else "boxed")
+
+
+_SENTENCE_END = re.compile(r"[.!?。](?=\s)|\n")
+_HEDGE = re.compile(
+    r"\b(?:or (?:maybe|perhaps|possibly)\b|(?:not sure|unsure) which(?: (?:one|is|of)\b|[.!\n])"
+    r"|can(?:not|'t|’t) (?:decide|(?:tell|say) which)|could (?:also )?be either|either (?:could|may|might) be"
+    r"|both (?:are|seem|look) (?:equally )?(?:plausible|possible|reasonable)|leave it open|just as good\b)",
+    re.IGNORECASE,
+)
+
+
+def is_hedged(text: str, start: int) -> bool:
+    """Whether a text takes back, behind a position, that it states one answer."""
+    return bool(_HEDGE.search(text, start))
+
+
+_BLANK = re.compile(
+    r"(?:[\s.…_?~]|\\(?:[lc]?dots[a-z]?|q?quad|square|text\s*\{\s*\}|[hv]?phantom\s*\{[^{}]*\}|[,;:! ]))*"
+    r"|(?:\\text\s*\{)?\s*(?:(?:the|your|my|final)\s+)*answer(?:\s+here)?\s*\}?",
+    re.IGNORECASE,
+)
+
+
+def is_blank(content: str) -> bool:
+    """Whether a box holds nothing but a place for an answer."""
+    return len(content) <= _SHORT and bool(_BLANK.fullmatch(content))
+
 
 # ---- boxes
 
 
-def in_box(text: str, *, stopped: bool) -> Extraction | None:
-    r"""The answer that the boxes of a text state (``benchmarks.boxed.final_box``), or that they state none; None if the
-    text has no box. Without a ``\boxed``, an ``\fbox`` is one. An empty or overlong box states no answer.
-    """
-    if "\\boxed" not in text:
-        if "\\fbox" not in text:
-            return None
-        text = text.replace("\\fbox", "\\boxed")
-    content, state = final_box(text, stopped=stopped)
-    if state == "withdrawn":
-        return WITHDRAWN
-    return _checked(content, "kept" if state == "kept" else "boxed")
-
-
 def in_closed_box(text: str) -> Extraction | None:
-    r"""As ``in_box``, by the narrow rule: the last ``\boxed{...}`` alone, which states no answer if it is open."""
+    r"""By the narrow rule, the last ``\boxed{...}`` alone, which states no answer if it is open; None without one."""
     if "\\boxed" not in text:
         return None
     content = last_boxed(text)
-    if content is None and final_box(text, stopped=False).state != "none":
+    if content is None and final_box(text, stopped=False).state not in ("none", "absent"):
         return WITHDRAWN
     return _checked(content, "boxed")
 
@@ -67,38 +139,102 @@ def closing_sentence(text: str) -> str:
 # ---- formulas, wide
 
 _EMPHASIS = r"[*_`]*"
-_KEYWORD = re.compile(rf"answer{_EMPHASIS}(?:\s+(?:is|=)(?!\w)|[ \t]*[:：=]|(?=[ \t*_`#]*\n))", re.IGNORECASE)
+LOOSE = (
+    r"(?:\s*,\s[^,.:\n]{1,40},|\s(?:to|for|of|in|after|when|rounded|expressed)\s[^,.:;=\n]{1,50}?)?"
+    r"\s+(?:is|=|equals|becomes|(?:must|should|would|will)\s+be|(?:has|needs|ought)\s+to\s+be"
+    r"|(?:comes|works|turns)\s+out\s+(?:as|to\s+be|to))(?!\w)"
+)
+"""Between "answer" and what it is, with more words than "is": "in simplest form, is", "has to be"."""
+FILLER = (
+    r"(?i:therefore|thus|then|hence|so|indeed|just|simply|exactly|precisely|clearly|obviously|definitely|certainly"
+    r"|actually|probably|likely|only|now|again|still|also|equal\s+to|given\s+by|as\s+follows)(?![\w'’-])"
+)
+_ROUGHLY = r"(?i:approximately|about|roughly|around)(?!\w)|≈|\\approx(?![a-z])"
+FOREIGN = (
+    r"(?i:答案(?:应该|应当)?(?:[是为為選选:：]|就是)+|(?:答え|正解|解答)(?:は|[:：])|(?:정답|답)(?:은|[:：])"
+    r"|(?:respuesta|resposta|risposta)(?:\s+(?:final|finale|correcta|correta|corretta))?(?:\s+(?:es|é|è)(?!\w)|\s?[:：=])"
+    r"|(?:antwort|antwoord)(?:\s+(?:lautet|ist|is)(?!\w)|\s?[:：=])|r[ée]ponse(?:\s+(?:finale|correcte))?"
+    r"(?:\s+est(?!\w)|\s?[:：=])|ответ(?:\s+(?:равен|это|будет)(?!\w)|\s?[:：=—–-]))"
+)
+"""The word for "answer" with "is" or a colon: Chinese, Japanese, Korean, Spanish, Portuguese, Italian, German, Dutch,
+French, Russian.
+"""
+_FOREIGN = re.compile(FOREIGN)
+_LATIN = ("respuesta", "resposta", "risposta", "antwo", "reponse")
+_KEYWORD = re.compile(
+    rf"answer{_EMPHASIS}(?:\s+(?:is|=)(?!\w)|[ \t]*[:：=]|(?=[ \t*_`#]*\n)|(?P<loose>{LOOSE}))", re.IGNORECASE
+)
 _HEADING = re.compile(r"[ \t#>*_`]*(?:(?:the|my)[ \t]+)?(?:(?:final|correct)[ \t]+)?\Z", re.IGNORECASE)
-_LEAD = re.compile(r"[\s:：*_`#]*")
+_SUPPOSED = re.compile(r"\b(?:if|whether|unless|suppose|assuming)\s(?:the\s|my\s|this\s)?(?:\w+\s)?\Z", re.IGNORECASE)
+_LEAD = re.compile(rf"(?:[\s:：*_`#=,\"“]++|(?:{FILLER})|(?P<rough>{_ROUGHLY}))*+")
+_NOT = re.compile(r"not\s(?:[^.\n]{1,40}?\sbut\s)?")
 _INSIDE = r"(?:[^$\\]|\\.)+"
 r"""What stands between dollar signs; in ``$\$18$`` the second one is part of the formula."""
+_UNIT = r"(?:[ \t]+[a-z]{1,20}){0,3}"
 _HASHES = re.compile(
-    r"####[ \t]*(?=(?:\\?\$)?[-+]?\.?\d[\d.,/]*%?[ \t]*(?:\n|\Z)|\$(?:[^$\\\n]|\\.)+\$[ \t]*(?:\n|\Z))"
+    r"####[ \t:*_]*(?=(?:(?:\\?\$)?[-+−]?\.?\d[\d.,/]*%?|\$(?:[^$\\\n]|\\.)+\$)" + _UNIT + r"[ \t*_.]*(?:\n|\Z))"
 )
 _FORMULA = re.compile(rf"\$+(?![\d.,]+\s+[A-Za-z]{{2}})({_INSIDE})\$+|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
-_NEXT_FORMULA = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+)(?=\$|\\[(\[])")
-_END_OF_ANSWER = re.compile(r"\.(?=\s|$)|\*\*|</|\n")
+_NEXT_FORMULA = re.compile(r"\s*(?:,\s*(?:(?:and|or)\s+)?|(?:and|or)\s+)(?=\$|\\[(\[])")
+_END_OF_ANSWER = re.compile(
+    r"\.(?=\s|$)|\*\*|</|\n|[。；，]|;\s|(?<=\d)!(?!\w)|,?\s(?:because|since)\b|,\s(?:so|as|which|where|but|not)\b"
+    r"|\s?(?:です|입니다|이다)"
+)
 _NUMBER = r"[-+]?(?:\d[\d.,/]*\d|\d)%?"
 _ONE_FORMULA = rf"\$+{_INSIDE}\$+|\\\((?:(?!\\\)).)+\\\)|\\\[(?:(?!\\\]).)+\\\]"
 _ALONE = re.compile(rf"[*\s]*+(?:({_NUMBER})|({_ONE_FORMULA}))\.?[*\s]*+", re.DOTALL)
+_VALUE = re.compile(rf"(?:\\?\$|[€£])?[-+−±]?\.?\d[^A-Za-z\n]*(?:[ \t]?[A-Za-z°]+\.?){{0,2}}|[A-Za-z]\s?=[^\n]+|[^A-Za-z\n]*\\[^\n]+|[(\[{{][^\n]*\d[^\n]*")
+"""Words that are an answer wherever they stand: a number with a unit, an equation, a command, a tuple."""
+_SECOND_THOUGHT = re.compile(
+    r"\b(?:wait|actually|correction|oops|sorry|hold on|my mistake|i made an? (?:error|mistake)|no)\b", re.IGNORECASE
+)
+IT_IS = r"(?i:\b(?:it|this|that)(?:\s+(?:is|must\s+be|should\s+be|has\s+to\s+be|becomes)|['’]s))\s+(?:actually\s+|really\s+)?"
+_IT_IS = re.compile(rf"{IT_IS}[*_]*+({_NUMBER}|{_ONE_FORMULA})(?=[*_!]*\.?\s*(?:\Z|\n|(?<=\.)\s))", re.DOTALL)
 _SHORT = 80
 """Longest line without a formula that is an answer behind a keyword on the line before."""
 
 
-def statement(text: str) -> str:
+def statement(text: str, *, beats_box: bool = False) -> str:
     """What a finished text calls its answer last, empty if nothing: behind a keyword or ``####``, in ``<answer>`` tags,
-    or as the whole text.
+    or as the whole text. A later "Wait, ... it is 9" replaces it, and a hedge takes it back.
     """
+    start, answer = _last_statement(text, beats_box=beats_box)
+    if (answer or beats_box) and (later := corrected(text, start, _IT_IS)):
+        return later[1].strip("$") if later[1][0] == "$" else later[1].removeprefix("\\(").removesuffix("\\)")
+    if answer:
+        return "" if answer.startswith("either ") or is_hedged(text, start) else answer
+    alone = None if beats_box else _ALONE.fullmatch(text)
+    return (alone[1] or _answer_at(alone[2], 0)) if alone else ""
+
+
+def corrected(text: str, start: int, it_is: re.Pattern[str]) -> re.Match[str] | None:
+    """The last "it is ..." behind a "wait", "actually" or the like."""
+    doubt = _SECOND_THOUGHT.search(text, start)
+    return max(it_is.finditer(text, doubt.end()), key=re.Match.start, default=None) if doubt else None
+
+
+def _last_statement(text: str, *, beats_box: bool) -> tuple[int, str]:
+    """Place and answer; no answer if nothing is stated."""
     hashes = next((m for m in _places(text, "####", _HASHES) if _starts_line(text, m.start())), None)
     for keyword in _keywords(text):
         if hashes and hashes.start() > keyword.start():
             break
-        if answer := _answer_at(text, keyword.end()):
-            return answer
+        if answer := _answer_at(text, keyword.end(), must_be_value=beats_box or bool(keyword.groupdict().get("loose")), is_exact=beats_box):
+            return keyword.start(), answer
     if hashes:
-        return _answer_at(text, hashes.end())
-    alone = _ALONE.fullmatch(text)
-    return (alone[1] or _answer_at(alone[2], 0)) if alone else ""
+        return hashes.start(), _answer_at(text, hashes.end())
+    for keyword in reversed(foreign_keywords(text)):
+        if answer := _answer_at(text, keyword.end()):
+            return keyword.start(), answer
+    return 0, ""
+
+
+def foreign_keywords(text: str) -> list[re.Match[str]]:
+    """Where words of other languages announce an answer."""
+    lowered = text.lower()
+    if text.isascii() and not any(word in lowered for word in _LATIN):
+        return []
+    return list(_FOREIGN.finditer(text))
 
 
 def _keywords(text: str) -> Iterator[re.Match[str]]:
@@ -119,9 +255,9 @@ _TAG = re.compile("answer>", re.IGNORECASE)
 
 
 def _announces(text: str, keyword: re.Match[str]) -> bool:
-    """Whether a keyword is a word of its own, and a heading unless a verb or colon follows it."""
+    """Whether a keyword is a word of its own, not supposed, and a heading unless a verb or colon follows it."""
     start = keyword.start()
-    if text[start - 1 : start].isalnum():
+    if text[start - 1 : start].isalnum() or _SUPPOSED.search(text, max(0, start - 40), start):
         return False
     return keyword[0].rstrip("*_`").lower() != "answer" or bool(
         _HEADING.match(text, text.rfind("\n", 0, start) + 1, start)
@@ -140,19 +276,29 @@ def _starts_line(text: str, start: int) -> bool:
     return not text[text.rfind("\n", 0, start) + 1 : start].strip()
 
 
-def _answer_at(text: str, start: int) -> str:
+def _answer_at(text: str, start: int, *, must_be_value: bool = False, is_exact: bool = False) -> str:
     """The formulas that begin here or on the next line with text, or else the words up to the end of the sentence."""
-    begin = _LEAD.match(text, start).end()  # type: ignore[union-attr]
+    lead = _LEAD.match(text, start)
+    if lead is None or (is_exact and lead["rough"]):
+        return ""
+    begin = lead.end()
+    if text.startswith("not ", begin):
+        negation = _NOT.match(text, begin)
+        if negation is None or not negation[0].endswith("but "):
+            return ""
+        begin = negation.end()
     formulas = list(_formulas(text, begin))
     if formulas:
         return ", ".join(formulas)
     end = _END_OF_ANSWER.search(text, begin)
-    answer = text[begin : end.start() if end else len(text)].strip(" \t`_*")
+    answer = text[begin : end.start() if end else len(text)].strip(" \t`_*\"“”")
+    if must_be_value and not _VALUE.fullmatch(answer):
+        return ""
     return answer if len(answer) <= _SHORT or "\n" not in text[start:begin] else ""
 
 
 def _formulas(text: str, start: int) -> Iterator[str]:
-    """Formulas joined by commas or "and"."""
+    """Formulas joined by commas, "and" or "or"."""
     while formula := _FORMULA.match(text, start):
         yield (formula[1] or formula[2] or formula[3]).strip()
         joint = _NEXT_FORMULA.match(text, formula.end())
