@@ -12,7 +12,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to the a
 _UNBRACED = re.compile(r"\\boxed(?![A-Za-z])\s*([^\s${}][^\s$]*?)(?=[.,;:]*(?:[\s$]|\\[)\]]|$))")
 _SPACE = r"(?:\s|\$|\\[,;:()\[\] ]|\\q?quad(?![A-Za-z])|~)*"
 _JOINT = re.compile(
-    rf"\}}{_SPACE}(?:,{_SPACE}(?:and\b)?|and\b|,?\s*\\text\s*\{{\s*,?\s*and\s*\}}){_SPACE}"
+    rf"\}}{_SPACE}(?:[,;]{_SPACE}(?:and\b)?|\\q?quad(?![A-Za-z])|and\b|or\b(?={_SPACE}[A-Za-z](?:_\{{?\w+\}}?)?\s*=)|,?\s*\\text\s*\{{\s*,?\s*and\s*\}}){_SPACE}"
     rf"(?:[A-Za-z](?:_\{{?\w+\}}?)?\s*=\s*)?\Z"
 )
 """What joins two boxes: the brace that closes the first one, a comma or "and", and perhaps ``x =``."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.boxed import last_boxed
 from searchlens.catalogue import grader
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import (
@@ -66,7 +67,7 @@ class ChoiceNarrow(Choice):
 # ---- boxes
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathsf|mathit)\s*\{([^{}]*)\}|[$*]|\\[,;:! ]")
-_LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)[ :]\s*)?[(\[]?\s*([A-Ja-j])\s*(?:$|[)\].:]|\s*,)")
+_LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)[ :]\s*)?[(\[<'\"“]?\s*([A-Ja-j])\s*(?:$|[)\]>'\"”.:]|\s*,)")
 _SEVERAL = re.compile(r"\(?[A-Ja-j]\)?\s*(?:,|&|and\b|or\b)[\s,]*(?:and\s|or\s)?\s*\(?[A-Ja-j]\)?(?![A-Za-z0-9])")
 
 
@@ -104,19 +105,18 @@ def _sentence(text: str) -> str:
 _MARKUP = r"(?:[\s$*_`\"“:：,]|\\[(\[]|\\(?:text|textbf|mathrm|mathbf)\{){0,12}"
 _REASON = r"\s+(?:because|since|as|due|not|rather|which)\b"
 _LETTER_ALONE = (  # "A" and "I" are words, too, and two letters are no choice
-    rf"(?:[(\[{{<'‘（]([A-Ja-j])[)\]}}>'’）]|([B-HJ]|[AI](?!\s+[a-z]|')|[AI](?={_REASON}))(?![A-Za-z'’]))"
+    rf"(?:[(\[{{<'‘（【「«„]\s?([A-Ja-j])\s?[)\]}}>'’）】」»“]|([B-HJ]|[AI](?!\s+[a-z]|')|[AI](?={_REASON}))(?![A-Za-z'’]))"
     r"(?![)*$]{0,4}\s?(?:,|&|(?:and|or)\b)[\s,*$]{0,4}\(?[A-J](?![A-Za-z'’]))"
 )
 _NOUN = (
     r"(?i:(?:the\s|la\s|die\s|der\s|a\s|l['’])?(?:option|choice|letter|answer|antwort|opci[oó]n|letra|alternativa|lettre"
     r"|r[ée]ponse|op[cç][aã]o|вариант|选项|選項|選択肢)(?!\w))?"
 )
-_STATED = rf"{_MARKUP}(?:(?:{FILLER}){_MARKUP})?{_NOUN}{_MARKUP}{_LETTER_ALONE}"
+_STATED = rf"{_MARKUP}(?:(?:{FILLER}){_MARKUP})?{_NOUN}{_MARKUP}(?:not\s\(?[A-J]\)?,?\sbut\s(?:rather\s)?{_NOUN}\s?)?{_LETTER_ALONE}"
 _COPULA = rf"(?:[*_`]{{0,3}}(?:\s+is\b|\s?[:：=]|[ \t*_`#]{{0,4}}\n)|{LOOSE})"
 _PRAISED = "|".join(rf"(?<=(?i:{word})\s)" for word in ("correct", "right", "best", "final"))
 _SPEAKER = "|".join(rf"(?<=I{words}\s)" for words in ("", r"\swould", r"\swill", "'d", "'ll", "’d", "’ll"))
 _WE = r"(?<=(?i:we)\s)"
-_JUDGED = r"(?<![A-Za-z] [A-J]\s)(?<![A-Za-z]\s\([A-J]\)\s)"
 _PLACES = {
     "answer": rf"(?<!\w)(?i:answer)(?:{_COPULA}|>){_STATED}",
     **{
@@ -129,15 +129,24 @@ _PLACES = {
         word: rf"(?:(?:{_SPEAKER})(?i:{word})\b{_STATED}|{_WE}(?i:{word})\s{_NOUN}\s?{_LETTER_ALONE}(?=[.\s]*(?:\n|\Z)))"
         for word in ("choose", "pick", "select", "go with")
     },
-    "is the": r"(?<!\w[A-J]\s)(?:(?<=([A-J])\s)|(?<=([A-J])\)\s))"
-    r"(?i:is\sthe\s(?:(?:correct|right|best)\s)?(?:answer|choice|option)\b)",
-    "is correct": r"(?<!\w[A-J]\s)(?:(?<=([A-J])\s)|(?<=([A-J])\)\s))(?i:is\scorrect)(?!\s?\?|\w)",
-    "is right": r"(?<!\w[A-J]\s)(?:(?<=([A-J])\s)|(?<=([A-J])\)\s))(?i:is\sright)(?=\s?(?:[.,;!*]|\Z|\n))",
+    **{
+        f"{verb} {word}": rf"(?i:{verb}\s{pattern})"
+        for verb in ("is", "must be")
+        for word, pattern in (
+            ("the", r"the\s(?:(?:correct|right|best|true)\s)?(?:answer|choice|option|one)\b"),
+            ("correct", r"correct\b(?!\s?\?)"),
+            ("right", r"right(?=\s?(?:[.,;!*\n]|\Z))"),
+        )
+    },
 }
 """Words in lower case to the pattern of a statement around them."""
 _STATEMENTS = [(word, re.compile(pattern)) for word, pattern in _PLACES.items()]
 _EXPLICIT = _STATEMENTS[:5]
-_OTHER = re.compile(rf"\b(?:if|whether|unless|that|why|statement|step|part|equation|claim|point|group|set|figure)\s\(?[A-J]\)?\s\Z", re.IGNORECASE)
+_BEFORE = re.compile(
+    r"(?:\b(?i:if|whether|unless|why|statement|step|part|equation|claim|point|group|set|figure)\s)?"
+    r"(?<![\w'])[*_$(\[{'\"]{0,4}([A-J])[)\]}*_$'\"]{0,4}\s\Z"
+)
+"""The letter that something is said of; only the letter, if it is chosen."""
 _ABROAD = re.compile(rf"(?:{FOREIGN}|[故应選选](?:选|択|擇|择)?(?:[:：]|\s|(?=[A-J(（]))){_STATED}")
 _IT_IS = re.compile(rf"{IT_IS}{_STATED}(?=[*_!)\s]*[.\n]|[*_\s]*\Z)")
 _ALONE = re.compile(r"[\s$*_`]*+(?:[(\[]([A-Ja-j])[)\]]|([A-J]))[.:)]?[\s$*_`]*+")
@@ -153,7 +162,7 @@ def _statement(text: str, *, beats_box: bool = False) -> str:
     if not beats_box and (alone := _ALONE.fullmatch(text.rstrip().rpartition("\n")[2])):
         return _first_group(alone)
     start, letter = _last_letter(text, _EXPLICIT if beats_box else _STATEMENTS)
-    if (letter or beats_box) and (later := corrected(text, max(start, 0), _IT_IS)):
+    if later := corrected(text, max(start, 0), _IT_IS, is_stated=bool(letter) or beats_box):
         return _first_group(later)
     if letter:
         return "" if is_hedged(text, start) else letter
@@ -172,10 +181,17 @@ def _last_letter(text: str, statements: list[tuple[str, re.Pattern[str]]]) -> tu
     for word, pattern in statements:
         start = lowered.rfind(word)
         while start > last:
-            if (statement := pattern.match(text, start)) and not _OTHER.search(text, max(0, start - 24), start):
-                last, letter = start, _first_group(statement)
+            if (match := pattern.match(text, start)) and (chosen := _chosen(text, match)):
+                last, letter = start, chosen
             start = lowered.rfind(word, 0, start)
     return last, letter
+
+
+def _chosen(text: str, match: re.Match[str]) -> str:
+    if match.lastindex:
+        return _first_group(match)
+    before = _BEFORE.search(text, max(0, match.start() - 24), match.start())
+    return before[1] if before and not before[0][:2].isalpha() else ""
 
 
 def _of_lines(text: str) -> str:
@@ -184,7 +200,7 @@ def _of_lines(text: str) -> str:
     first = text.strip().partition("\n")[0]
     if len(listed) < 2 and (match := _ALONE.fullmatch(first) or _FIRST.fullmatch(first)):
         return _first_group(match)
-    stated = statement(text).casefold() if len(listed) > 1 else ""
+    stated = (statement(text) or last_boxed(text) or "").casefold() if len(listed) > 1 else ""
     letters = [letter for letter, choice in listed if stated and choice.strip(" .*").casefold() == stated]
     return letters[0] if len(letters) == 1 else ""
 

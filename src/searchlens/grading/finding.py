@@ -76,6 +76,7 @@ _SENTENCE_END = re.compile(r"[.!?。](?=\s)|\n")
 _HEDGE = re.compile(
     r"\b(?:or (?:maybe|perhaps|possibly)\b|(?:not sure|unsure) which(?: (?:one|is|of)\b|[.!\n])"
     r"|can(?:not|'t|’t) (?:decide|(?:tell|say) which)|could (?:also )?be either|either (?:could|may|might) be"
+    r"|(?:could|might|may) (?:also|as well|equally)(?: well)? be|but (?:it|this|that) (?:could|might|may) be"
     r"|both (?:are|seem|look) (?:equally )?(?:plausible|possible|reasonable)|leave it open|just as good\b)",
     re.IGNORECASE,
 )
@@ -87,8 +88,8 @@ def is_hedged(text: str, start: int) -> bool:
 
 
 _BLANK = re.compile(
-    r"(?:[\s.…_?~]|\\(?:[lc]?dots[a-z]?|q?quad|square|text\s*\{\s*\}|[hv]?phantom\s*\{[^{}]*\}|[,;:! ]))*"
-    r"|(?:\\text\s*\{)?\s*(?:(?:the|your|my|final)\s+)*answer(?:\s+here)?\s*\}?",
+    r"(?:[\s.…_?~{}]|\\(?:[lc]?dots[a-z]?|q?quad|square|text|mathrm|underline|[hv]?phantom\s*\{[^{}]*\}"
+    r"|[hv]space\*?\s*\{[^{}]*\}|[,;:! _]))*|[<\[]?(?:\\text\s*\{)?[<\[]?\s*(?:(?:the|your|my|final)\s+)*answer(?:\s+here)?\s*[>\]]?\}?[>\]]?",
     re.IGNORECASE,
 )
 
@@ -140,21 +141,24 @@ def closing_sentence(text: str) -> str:
 
 _EMPHASIS = r"[*_`]*"
 LOOSE = (
-    r"(?:\s*,\s[^,.:\n]{1,40},|\s(?:to|for|of|in|after|when|rounded|expressed)\s[^,.:;=\n]{1,50}?)?"
-    r"\s+(?:is|=|equals|becomes|(?:must|should|would|will)\s+be|(?:has|needs|ought)\s+to\s+be"
+    r"(?:\s*,\s[^,.:\n]{1,40},|\s(?:to|for|of|in|after|when|rounded|expressed)\s[^,.:;=\n]{1,50}?|\shere"
+    r"|\s(?:that\s|which\s)?(?:we|I|you)\s(?:get|got|find|found|obtain|have|need|want|seek|(?:are\s)?look(?:ing)?\sfor))?"
+    r"\s+(?:is|=|equals|becomes|(?:comes|amounts)\s+to|(?:must|should|would|will)\s+be|(?:has|needs|ought)\s+to\s+be"
     r"|(?:comes|works|turns)\s+out\s+(?:as|to\s+be|to))(?!\w)"
 )
 """Between "answer" and what it is, with more words than "is": "in simplest form, is", "has to be"."""
 FILLER = (
     r"(?i:therefore|thus|then|hence|so|indeed|just|simply|exactly|precisely|clearly|obviously|definitely|certainly"
-    r"|actually|probably|likely|only|now|again|still|also|equal\s+to|given\s+by|as\s+follows)(?![\w'’-])"
+    r"|actually|probably|likely|only|now|again|still|also|equal\s+to|given\s+by|as\s+follows|of\s+course|in\s+fact"
+    r"|nothing\s+but|none\s+other\s+than|found\s+to\s+be|in\s+the\s+end|finally|necessarily"
+    r"|donc|por\s+lo\s+tanto|por\s+tanto|entonces|portanto|então|quindi|dunque|daher|somit|folglich)(?![\w'’-])"
 )
 _ROUGHLY = r"(?i:approximately|about|roughly|around)(?!\w)|≈|\\approx(?![a-z])"
 FOREIGN = (
     r"(?i:答案(?:应该|应当)?(?:[是为為選选:：]|就是)+|(?:答え|正解|解答)(?:は|[:：])|(?:정답|답)(?:은|[:：])"
-    r"|(?:respuesta|resposta|risposta)(?:\s+(?:final|finale|correcta|correta|corretta))?(?:\s+(?:es|é|è)(?!\w)|\s?[:：=])"
-    r"|(?:antwort|antwoord)(?:\s+(?:lautet|ist|is)(?!\w)|\s?[:：=])|r[ée]ponse(?:\s+(?:finale|correcte))?"
-    r"(?:\s+est(?!\w)|\s?[:：=])|ответ(?:\s+(?:равен|это|будет)(?!\w)|\s?[:：=—–-]))"
+    r"|(?:respuesta|resposta|risposta|antwort|antwoord|r[ée]ponse)(?:\s+(?:(?!\w+\s+\w+\s+\w+\s+\w+\s)[^.,:;\n]){1,40}?)?"
+    r"(?:\s+(?:es|é|è|est|lautet|ist|is)(?!\w)|[*_]{0,2}\s?[:：=])"
+    r"|ответ[*_]{0,2}(?:\s+(?:равен|это|будет)(?!\w)|\s?[:：=—–-]|\s(?=[\d$\\])))"
 )
 """The word for "answer" with "is" or a colon: Chinese, Japanese, Korean, Spanish, Portuguese, Italian, German, Dutch,
 French, Russian.
@@ -167,7 +171,9 @@ _KEYWORD = re.compile(
 _HEADING = re.compile(r"[ \t#>*_`]*(?:(?:the|my)[ \t]+)?(?:(?:final|correct)[ \t]+)?\Z", re.IGNORECASE)
 _SUPPOSED = re.compile(r"\b(?:if|whether|unless|suppose|assuming)\s(?:the\s|my\s|this\s)?(?:\w+\s)?\Z", re.IGNORECASE)
 _LEAD = re.compile(rf"(?:[\s:：*_`#=,\"“]++|(?:{FILLER})|(?P<rough>{_ROUGHLY}))*+")
-_NOT = re.compile(r"not\s(?:[^.\n]{1,40}?\sbut\s)?")
+_NOT = re.compile(
+    r"not\s[^\n]{1,40}?(?:\sbut\s(?:rather\s|actually\s)?|[;,.—–-]+\s*(?:(?:it|that)(?:\s+is|['’]s)|rather|instead),?\s)"
+)
 _INSIDE = r"(?:[^$\\]|\\.)+"
 r"""What stands between dollar signs; in ``$\$18$`` the second one is part of the formula."""
 _UNIT = r"(?:[ \t]+[a-z]{1,20}){0,3}"
@@ -178,7 +184,7 @@ _FORMULA = re.compile(rf"\$+(?![\d.,]+\s+[A-Za-z]{{2}})({_INSIDE})\$+|\\\((.+?)\
 _NEXT_FORMULA = re.compile(r"\s*(?:,\s*(?:(?:and|or)\s+)?|(?:and|or)\s+)(?=\$|\\[(\[])")
 _END_OF_ANSWER = re.compile(
     r"\.(?=\s|$)|\*\*|</|\n|[。；，]|;\s|(?<=\d)!(?!\w)|,?\s(?:because|since)\b|,\s(?:so|as|which|where|but|not)\b"
-    r"|\s?(?:です|입니다|이다)"
+    r"|\s?(?:です|입니다|이다)|,?\s(?:rather than|instead of|and not)\s"
 )
 _NUMBER = r"[-+]?(?:\d[\d.,/]*\d|\d)%?"
 _ONE_FORMULA = rf"\$+{_INSIDE}\$+|\\\((?:(?!\\\)).)+\\\)|\\\[(?:(?!\\\]).)+\\\]"
@@ -188,8 +194,10 @@ _VALUE = re.compile(rf"(?:\\?\$|[€£])?[-+−±]?\.?\d[^A-Za-z\n]*(?:[ \t]?[A-
 _SECOND_THOUGHT = re.compile(
     r"\b(?:wait|actually|correction|oops|sorry|hold on|my mistake|i made an? (?:error|mistake)|no)\b", re.IGNORECASE
 )
+_DENIAL = re.compile(r"\banswer\s(?:isn['’]t|is\snot)\b", re.IGNORECASE)
 IT_IS = r"(?i:\b(?:it|this|that)(?:\s+(?:is|must\s+be|should\s+be|has\s+to\s+be|becomes)|['’]s))\s+(?:actually\s+|really\s+)?"
 _IT_IS = re.compile(rf"{IT_IS}[*_]*+({_NUMBER}|{_ONE_FORMULA})(?=[*_!]*\.?\s*(?:\Z|\n|(?<=\.)\s))", re.DOTALL)
+_EITHER = re.compile(rf"either\s|{_NUMBER}\s+or\s+{_NUMBER}(?!\w)")
 _SHORT = 80
 """Longest line without a formula that is an answer behind a keyword on the line before."""
 
@@ -199,17 +207,17 @@ def statement(text: str, *, beats_box: bool = False) -> str:
     or as the whole text. A later "Wait, ... it is 9" replaces it, and a hedge takes it back.
     """
     start, answer = _last_statement(text, beats_box=beats_box)
-    if (answer or beats_box) and (later := corrected(text, start, _IT_IS)):
+    if later := corrected(text, start, _IT_IS, is_stated=bool(answer) or beats_box):
         return later[1].strip("$") if later[1][0] == "$" else later[1].removeprefix("\\(").removesuffix("\\)")
     if answer:
-        return "" if answer.startswith("either ") or is_hedged(text, start) else answer
+        return "" if _EITHER.match(answer) or is_hedged(text, start) else answer
     alone = None if beats_box else _ALONE.fullmatch(text)
     return (alone[1] or _answer_at(alone[2], 0)) if alone else ""
 
 
-def corrected(text: str, start: int, it_is: re.Pattern[str]) -> re.Match[str] | None:
-    """The last "it is ..." behind a "wait", "actually" or the like."""
-    doubt = _SECOND_THOUGHT.search(text, start)
+def corrected(text: str, start: int, it_is: re.Pattern[str], *, is_stated: bool) -> re.Match[str] | None:
+    """The last "it is ..." behind a "wait", "actually" or the like, or behind "the answer is not" if none is stated."""
+    doubt = (_SECOND_THOUGHT if is_stated else _DENIAL).search(text, start)
     return max(it_is.finditer(text, doubt.end()), key=re.Match.start, default=None) if doubt else None
 
 
@@ -284,7 +292,7 @@ def _answer_at(text: str, start: int, *, must_be_value: bool = False, is_exact: 
     begin = lead.end()
     if text.startswith("not ", begin):
         negation = _NOT.match(text, begin)
-        if negation is None or not negation[0].endswith("but "):
+        if negation is None:
             return ""
         begin = negation.end()
     formulas = list(_formulas(text, begin))
@@ -292,7 +300,7 @@ def _answer_at(text: str, start: int, *, must_be_value: bool = False, is_exact: 
         return ", ".join(formulas)
     end = _END_OF_ANSWER.search(text, begin)
     answer = text[begin : end.start() if end else len(text)].strip(" \t`_*\"“”")
-    if must_be_value and not _VALUE.fullmatch(answer):
+    if "\\boxed" in answer or is_blank(answer) or (must_be_value and not _VALUE.fullmatch(answer)):
         return ""
     return answer if len(answer) <= _SHORT or "\n" not in text[start:begin] else ""
 
