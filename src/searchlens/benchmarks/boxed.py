@@ -81,22 +81,32 @@ def final_box(text: str, *, stopped: bool, is_blank: Callable[[str], bool] = lam
 
     Closed boxes whose content is blank are passed over, ``_MOST`` of them.
     """
-    boxes = (_unbraced(text, box, stopped=stopped) for box in islice(_before(text, len(text)), _MOST))
-    last = next((box for box in boxes if not box.closed or not is_blank(box.content)), None)
+    last = _last_before(text, len(text))
+    if last and last.closed and is_blank(last.content):
+        last = _last_filled(text, last, is_blank)
     if last is None:
         return FinalBox(None, "absent")
+    if not last.closed:
+        last = _unbraced(text, last, stopped=stopped)
+        if last.closed and is_blank(last.content):
+            return FinalBox(None, "absent")
     if last.closed and not _may_be_joined(text, last):
         return FinalBox(last.content, "closed", last.end)
     group = _joined_to(text, last)
     if last.closed:
-        hedged = _is_alternative(text, group[0])
-        return FinalBox(None if hedged else _answer(group), "hedged" if hedged else "closed", last.end)
+        return _alternative(text, group[0]) or FinalBox(_answer(group), "closed", last.end)
     before = islice(_before(text, group[0].start), _MOST)
     closed = next((box for box in before if box.closed and not is_blank(box.content)), None)
     if closed is None:
         return FinalBox(None, "withdrawn" if len(group) > 1 else "none")
     answer = _answer(_joined_to(text, closed))
     return FinalBox(answer, "kept") if answer.startswith(_answer(group)) else FinalBox(None, "withdrawn")
+
+
+def _last_filled(text: str, last: Box, is_blank: Callable[[str], bool]) -> Box | None:
+    """The last box before another that is open, or not blank."""
+    before = islice(_before(text, last.start), _MOST)
+    return next((box for box in before if not box.closed or not is_blank(box.content)), None)
 
 
 def _joined_to(text: str, last: Box) -> list[Box]:
@@ -111,13 +121,15 @@ def _joined_to(text: str, last: Box) -> list[Box]:
     return group
 
 
-def _is_alternative(text: str, box: Box) -> bool:
-    """Whether "or" joins a box to one with other content; of ``x=1`` or ``x=4`` both are meant."""
+def _alternative(text: str, box: Box) -> FinalBox | None:
+    """What a box and one with other content state that "or" joins: nothing, but both of ``x=1`` or ``x=4``."""
     joint = _ALTERNATIVE.search(text, max(0, box.start - _WIDEST), box.start)
     other = _last_before(text, joint.start()) if joint else None
     if joint is None or other is None or other.end != joint.start() + 1 or other.content == box.content:
-        return False
-    return not (_NAMED.match(box.content) and _NAMED.match(other.content))
+        return None
+    if _NAMED.match(box.content) and _NAMED.match(other.content):
+        return FinalBox(f"{other.content}, {box.content}", "closed", box.end)
+    return FinalBox(None, "hedged", box.end)
 
 
 def _may_be_joined(text: str, box: Box) -> bool:
@@ -132,7 +144,7 @@ def _answer(group: list[Box]) -> str:
 
 def _unbraced(text: str, box: Box, *, stopped: bool) -> Box:
     """The box as closed if it has no brace, and its content ends."""
-    match = None if box.closed else _UNBRACED.match(text, box.start)
+    match = _UNBRACED.match(text, box.start)
     if match is None or (match.end() == len(text) and not stopped):
         return box
     return Box(box.start, match.end(), match[1], closed=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
@@ -75,15 +76,23 @@ def _lettered(box: Extraction) -> Extraction:
     """The box with its letter as the answer."""
     if not box.answer:
         return box
-    plain = _WRAPPER.sub(lambda m: m[1] or "", box.answer).strip()
-    match = None if _SEVERAL.match(plain) else _LETTER.match(plain)
-    return Extraction(match[1].upper(), box.how) if match else NO_ANSWER
+    letter = _letter(box.answer)
+    return box if letter == box.answer else Extraction(letter, box.how) if letter else NO_ANSWER
 
 
-def _is_letterless(content: str) -> bool:
-    """Whether a box holds no letter of a choice; with several it holds no answer, but is not passed over."""
+@lru_cache(4096)
+def _letter(content: str) -> str | None:
+    """The letter in a box; empty if there are several, None if there is none."""
     plain = _WRAPPER.sub(lambda m: m[1] or "", content).strip()
-    return not (_SEVERAL.match(plain) or _LETTER.match(plain))
+    if _SEVERAL.match(plain):
+        return ""
+    match = _LETTER.match(plain)
+    return match[1].upper() if match else None
+
+
+@lru_cache(4096)
+def _is_letterless(content: str) -> bool:
+    return _letter(content) is None
 
 
 # ---- words, narrow
@@ -129,29 +138,25 @@ _PLACES = {
         word: rf"(?:(?:{_SPEAKER})(?i:{word})\b{_STATED}|{_WE}(?i:{word})\s{_NOUN}\s?{_LETTER_ALONE}(?=[.\s]*(?:\n|\Z)))"
         for word in ("choose", "pick", "select", "go with")
     },
-    **{
-        f"{verb} {word}": rf"(?i:{verb}\s{pattern})"
-        for verb in ("is", "must be")
-        for word, pattern in (
-            ("the", r"the\s(?:(?:correct|right|best|true)\s)?(?:answer|choice|option|one)\b"),
-            ("correct", r"correct\b(?!\s?\?)"),
-            ("right", r"right(?=\s?(?:[.,;!*\n]|\Z))"),
-        )
-    },
+    "is the": r"(?i:is\sthe\s(?:(?:correct|right|best|true)\s)?(?:answer|choice|option)\b|is\sthe\s(?:correct|right|best|true)\sone\b)",
+    "is correct": r"(?i:is\scorrect)\b(?!\s?\?)",
+    "is right": r"(?i:is\sright)(?=\s?(?:[.,;!*\n]|\Z))",
+    "must be": r"(?i:must\sbe\s(?:the\s)?(?:correct|right|best)\b)",
 }
 """Words in lower case to the pattern of a statement around them."""
 _STATEMENTS = [(word, re.compile(pattern)) for word, pattern in _PLACES.items()]
 _EXPLICIT = _STATEMENTS[:5]
 _BEFORE = re.compile(
-    r"(?:\b(?i:if|whether|unless|why|statement|step|part|equation|claim|point|group|set|figure)\s)?"
-    r"(?<![\w'])[*_$(\[{'\"]{0,4}([A-J])[)\]}*_$'\"]{0,4}\s\Z"
+    r"(?P<other>\b(?i:if|whether|unless|why|statement|step|part|equation|claim|point|group|set|figure)\s"
+    r"|\b[A-J]\)?\s(?:and|or|nor)\s)?"
+    r"(?<![\w'])[*_$(\[{'\"]{0,4}(?P<letter>[A-J])[)\]}*_$'\"]{0,4}\s\Z"
 )
 """The letter that something is said of; only the letter, if it is chosen."""
 _ABROAD = re.compile(rf"(?:{FOREIGN}|[故应選选](?:选|択|擇|择)?(?:[:：]|\s|(?=[A-J(（]))){_STATED}")
 _IT_IS = re.compile(rf"{IT_IS}{_STATED}(?=[*_!)\s]*[.\n]|[*_\s]*\Z)")
 _ALONE = re.compile(r"[\s$*_`]*+(?:[(\[]([A-Ja-j])[)\]]|([A-J]))[.:)]?[\s$*_`]*+")
-_FIRST = re.compile(r"[\s*_]*+(?:\(([A-J])\)|([A-J])[.:)])[*_]*\s+[^\n]+")
-_LISTED = re.compile(r"^[ \t*]*\(?([A-J])[.:)][ \t*]+([^\n]{1,200})$", re.MULTILINE)
+_FIRST = re.compile(r"[\s*_]*+(?:\(([A-J])\)|([A-HJ])[.:)])[*_]*\s+[^\n]+")
+_LISTED = re.compile(r"\n[ \t*]*+\(?([A-J])[.:)][ \t*]+([^\n]{1,200})(?=\n|\Z)")
 
 
 def _statement(text: str, *, beats_box: bool = False) -> str:
@@ -191,12 +196,12 @@ def _chosen(text: str, match: re.Match[str]) -> str:
     if match.lastindex:
         return _first_group(match)
     before = _BEFORE.search(text, max(0, match.start() - 24), match.start())
-    return before[1] if before and not before[0][:2].isalpha() else ""
+    return before["letter"] if before and not before["other"] else ""
 
 
 def _of_lines(text: str) -> str:
     """The letter alone on the first line or before its text, or that of the listed choice which is stated in words."""
-    listed = _LISTED.findall(text)
+    listed = _LISTED.findall(f"\n{text}")
     first = text.strip().partition("\n")[0]
     if len(listed) < 2 and (match := _ALONE.fullmatch(first) or _FIRST.fullmatch(first)):
         return _first_group(match)

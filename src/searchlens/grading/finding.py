@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Protocol
 
-from searchlens.benchmarks.boxed import FinalBox, final_box, last_boxed
+from searchlens.benchmarks.boxed import final_box, last_boxed
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, WITHDRAWN, Extraction, How
 
 # ---- parts of a text
@@ -22,25 +23,29 @@ class Words(Protocol):
     def __call__(self, text: str, *, beats_box: bool = False) -> str: ...
 
 
-_NEXT = re.compile(
-    r"<(?:\|[\w ]{1,40}\|>|/?s>|eos>|(?:start|end)_of_turn>|｜[^｜<>\n]{1,40}｜>)|\[/?INST\]"
-    r"|\n[ \t#*>]*+(?i:(?:(?:new|next)[ \t])?(?:question|problem|exercise|user|human|instruction|q|问题|题目"
-    r"|pregunta|problema|frage|aufgabe|вопрос|задача)(?:[ \t]#?\d+)?[ \t*_]*+[:：])"
+_TOKEN = re.compile(
+    r"<(?:\|[\w ]{1,40}\|>|/?s>|eos>|(?:start|end)_of_turn>|｜[^｜<>\n]{1,40}｜>)|\[/?INST\]",
 )
-"""A control token, or the question that a base model asks itself next."""
-_THOUGHT = ("</think>", "</thinking>", "[/THINK]", "<|channel|>final<|message|>")
+_QUESTION = re.compile(
+    r"\n[ \t\n#*>]*+(?:(?:[Nn]ew|NEW|[Nn]ext|NEXT)[ \t])?(?:[Qq]uestion|QUESTION|[Pp]roblem|PROBLEM|Q|[Ee]xercise|[Uu]ser|USER"
+    r"|[Hh]uman|HUMAN|[Ii]nstruction|问题|题目|[Pp]regunta|[Pp]roblema|[Ff]rage|[Aa]ufgabe|[Вв]опрос|[Зз]адача)"
+    r"(?:[ \t]#?\d+)?[ \t*_]*+[:：]"
+)
+"""The question that a base model asks itself next."""
+_THOUGHT = ("</think>", "</thinking>", "<|channel|>final<|message|>")
 
 
 def found(text: str, stopped: bool, words: Words, is_blank: Callable[[str], bool]) -> Extraction:
     """The answer of the first part of a text that states one: what stands in the last ``<answer>`` behind the thinking,
     all that stands behind it, the same of the whole text; each up to a control token or another question.
     """
+    if ">" not in text and "INST]" not in text and _QUESTION.search(text) is None:
+        return _in_turn(text, stopped, words, is_blank)
     extraction = NO_ANSWER
-    for part in _parts(text):
-        for turn in _NEXT.split(part):
-            extraction = _in_turn(turn, stopped, words, is_blank)
-            if extraction.answer is not None:
-                return extraction
+    for turn in (turn for part in _parts(text) for ended in _TOKEN.split(part) for turn in _QUESTION.split(ended)):
+        extraction = _in_turn(turn, stopped, words, is_blank)
+        if extraction.answer is not None:
+            break
     return extraction
 
 
@@ -56,22 +61,32 @@ def _parts(text: str) -> Iterator[str]:
 
 def _in_turn(text: str, stopped: bool, words: Words, is_blank: Callable[[str], bool]) -> Extraction:
     """The last box that is not blank, unless words behind it state another answer; without one, the words."""
-    if "\\boxed" not in text and "\\fbox" in text:
+    if "\\boxed" not in text:
+        if "\\fbox" not in text:
+            return in_words(words(text)) if stopped else NO_ANSWER
         text = text.replace("\\fbox", "\\boxed")
-    box = final_box(text, stopped=stopped, is_blank=is_blank) if "\\boxed" in text else FinalBox(None, "absent")
-    if box.state == "absent":
+    content, state, end = final_box(text, stopped=stopped, is_blank=is_blank)
+    if state == "absent":
         return in_words(words(text)) if stopped else NO_ANSWER
-    if box.state == "withdrawn":
+    if state == "withdrawn":
         return WITHDRAWN
-    if box.state == "closed" and stopped:
-        sentence = _SENTENCE_END.search(text, box.end)
+    if state == "closed" and stopped and len(text) - end > _LEAST and _LATER.search(text, end):
+        sentence = _SENTENCE_END.search(text, end)
         if sentence and (later := words(text[sentence.end() :], beats_box=True)):
             return in_words(later)
-        if is_hedged(text, box.end):
+        if is_hedged(text, end):
             return NO_ANSWER
-    return _checked(box.content, "kept" if box.state == "kept" else "boxed")
+    return _checked(content, "kept" if state == "kept" else "boxed")
 
 
+_LATER = re.compile(
+    r"####|[Aa]nswer|ANSWER|[Oo]ption|[Cc]hoice|[Ll]etter|[Ww]ait|[Aa]ctually|[Cc]orrection|[Oo]ops|[Ss]orry|[Hh]old on"
+    r"|mistake|error|[Nn]o\b|[Rr]espuesta|[Rr]esposta|[Rr]isposta|[Aa]ntwo|[Rr]eponse|[^\x00-\x7f]|\bor\b|which|not|ould"
+    r"|ight|ay |both|Both|either|leave|just"
+)
+"""Beginnings of all that can follow a box and count; looked for first, because most texts have nothing of it."""
+_LEAST = 6
+"""Most characters behind an answer that cannot state another, nor take it back."""
 _SENTENCE_END = re.compile(r"[.!?。](?=\s)|\n")
 _HEDGE = re.compile(
     r"\b(?:or (?:maybe|perhaps|possibly)\b|(?:not sure|unsure) which(?: (?:one|is|of)\b|[.!\n])"
@@ -84,7 +99,7 @@ _HEDGE = re.compile(
 
 def is_hedged(text: str, start: int) -> bool:
     """Whether a text takes back, behind a position, that it states one answer."""
-    return bool(_HEDGE.search(text, start))
+    return len(text) - start > _LEAST and bool(_HEDGE.search(text, start))
 
 
 _BLANK = re.compile(
@@ -94,9 +109,10 @@ _BLANK = re.compile(
 )
 
 
+@lru_cache(4096)
 def is_blank(content: str) -> bool:
     """Whether a box holds nothing but a place for an answer."""
-    return len(content) <= _SHORT and bool(_BLANK.fullmatch(content))
+    return not content[:1].isdigit() and len(content) <= _SHORT and bool(_BLANK.fullmatch(content))
 
 
 # ---- boxes
@@ -164,12 +180,11 @@ FOREIGN = (
 French, Russian.
 """
 _FOREIGN = re.compile(FOREIGN)
-_LATIN = ("respuesta", "resposta", "risposta", "antwo", "reponse")
 _KEYWORD = re.compile(
     rf"answer{_EMPHASIS}(?:\s+(?:is|=)(?!\w)|[ \t]*[:：=]|(?=[ \t*_`#]*\n)|(?P<loose>{LOOSE}))", re.IGNORECASE
 )
 _HEADING = re.compile(r"[ \t#>*_`]*(?:(?:the|my)[ \t]+)?(?:(?:final|correct)[ \t]+)?\Z", re.IGNORECASE)
-_SUPPOSED = re.compile(r"\b(?:if|whether|unless|suppose|assuming)\s(?:the\s|my\s|this\s)?(?:\w+\s)?\Z", re.IGNORECASE)
+_SUPPOSED = re.compile(r"\b(?:if|whether)\s(?:the\s|my\s|this\s)?(?:\w+\s)?\Z", re.IGNORECASE)
 _LEAD = re.compile(rf"(?:[\s:：*_`#=,\"“]++|(?:{FILLER})|(?P<rough>{_ROUGHLY}))*+")
 _NOT = re.compile(
     r"not\s[^\n]{1,40}?(?:\sbut\s(?:rather\s|actually\s)?|[;,.—–-]+\s*(?:(?:it|that)(?:\s+is|['’]s)|rather|instead),?\s)"
@@ -183,20 +198,28 @@ _HASHES = re.compile(
 _FORMULA = re.compile(rf"\$+(?![\d.,]+\s+[A-Za-z]{{2}})({_INSIDE})\$+|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _NEXT_FORMULA = re.compile(r"\s*(?:,\s*(?:(?:and|or)\s+)?|(?:and|or)\s+)(?=\$|\\[(\[])")
 _END_OF_ANSWER = re.compile(
-    r"\.(?=\s|$)|\*\*|</|\n|[。；，]|;\s|(?<=\d)!(?!\w)|,?\s(?:because|since)\b|,\s(?:so|as|which|where|but|not)\b"
+    r"\.(?=\s|<|$)|\*\*|</|\n|[。；，]|;\s|(?<=\d)!(?!\w)|,?\s(?:because|since)\b|,\s(?:so|as|which|where|but|not)\b"
     r"|\s?(?:です|입니다|이다)|,?\s(?:rather than|instead of|and not)\s"
 )
 _NUMBER = r"[-+]?(?:\d[\d.,/]*\d|\d)%?"
 _ONE_FORMULA = rf"\$+{_INSIDE}\$+|\\\((?:(?!\\\)).)+\\\)|\\\[(?:(?!\\\]).)+\\\]"
 _ALONE = re.compile(rf"[*\s]*+(?:({_NUMBER})|({_ONE_FORMULA}))\.?[*\s]*+", re.DOTALL)
-_VALUE = re.compile(rf"(?:\\?\$|[€£])?[-+−±]?\.?\d[^A-Za-z\n]*(?:[ \t]?[A-Za-z°]+\.?){{0,2}}|[A-Za-z]\s?=[^\n]+|[^A-Za-z\n]*\\[^\n]+|[(\[{{][^\n]*\d[^\n]*")
+_VALUE = re.compile(
+    rf"(?:\\?\$|[€£])?[-+−±]?\.?\d[^A-Za-z\n]*(?:[ \t]?[A-Za-z°]+\.?){{0,2}}|[A-Za-z]\s?=[^\n]+|[^A-Za-z\n]*\\[^\n]+|[(\[{{][^\n]*\d[^\n]*"
+)
 """Words that are an answer wherever they stand: a number with a unit, an equation, a command, a tuple."""
 _SECOND_THOUGHT = re.compile(
     r"\b(?:wait|actually|correction|oops|sorry|hold on|my mistake|i made an? (?:error|mistake)|no)\b", re.IGNORECASE
 )
 _DENIAL = re.compile(r"\banswer\s(?:isn['’]t|is\snot)\b", re.IGNORECASE)
-IT_IS = r"(?i:\b(?:it|this|that)(?:\s+(?:is|must\s+be|should\s+be|has\s+to\s+be|becomes)|['’]s))\s+(?:actually\s+|really\s+)?"
+IT_IS = (
+    r"(?i:\b(?:(?:so|thus|hence|therefore|then|no|wait|actually|sorry|oops)[,.!]?\s(?:it|this|that)(?:\s+is|['’]s)"
+    r"|(?:it|this)\s+(?:(?:must|should)\s+be|has\s+to\s+be))\s+(?:actually\s+|really\s+)?)"
+)
+"""Begins what replaces an answer behind a second thought."""
 _IT_IS = re.compile(rf"{IT_IS}[*_]*+({_NUMBER}|{_ONE_FORMULA})(?=[*_!]*\.?\s*(?:\Z|\n|(?<=\.)\s))", re.DOTALL)
+_CORRECTION = 24
+"""Fewest characters of "answer is 5. No, it is 7"."""
 _EITHER = re.compile(rf"either\s|{_NUMBER}\s+or\s+{_NUMBER}(?!\w)")
 _SHORT = 80
 """Longest line without a formula that is an answer behind a keyword on the line before."""
@@ -217,6 +240,8 @@ def statement(text: str, *, beats_box: bool = False) -> str:
 
 def corrected(text: str, start: int, it_is: re.Pattern[str], *, is_stated: bool) -> re.Match[str] | None:
     """The last "it is ..." behind a "wait", "actually" or the like, or behind "the answer is not" if none is stated."""
+    if len(text) - start < _CORRECTION or not (is_stated or "nswer is" in text):
+        return None
     doubt = (_SECOND_THOUGHT if is_stated else _DENIAL).search(text, start)
     return max(it_is.finditer(text, doubt.end()), key=re.Match.start, default=None) if doubt else None
 
@@ -227,7 +252,9 @@ def _last_statement(text: str, *, beats_box: bool) -> tuple[int, str]:
     for keyword in _keywords(text):
         if hashes and hashes.start() > keyword.start():
             break
-        if answer := _answer_at(text, keyword.end(), must_be_value=beats_box or bool(keyword.groupdict().get("loose")), is_exact=beats_box):
+        if answer := _answer_at(
+            text, keyword.end(), must_be_value=beats_box or bool(keyword.groupdict().get("loose")), is_exact=beats_box
+        ):
             return keyword.start(), answer
     if hashes:
         return hashes.start(), _answer_at(text, hashes.end())
@@ -239,10 +266,8 @@ def _last_statement(text: str, *, beats_box: bool) -> tuple[int, str]:
 
 def foreign_keywords(text: str) -> list[re.Match[str]]:
     """Where words of other languages announce an answer."""
-    lowered = text.lower()
-    if text.isascii() and not any(word in lowered for word in _LATIN):
-        return []
-    return list(_FOREIGN.finditer(text))
+    is_english = text.isascii() and not ("spuesta" in text or "sposta" in text or "ntwo" in text or "eponse" in text)
+    return [] if is_english else list(_FOREIGN.finditer(text))
 
 
 def _keywords(text: str) -> Iterator[re.Match[str]]:
@@ -265,11 +290,15 @@ _TAG = re.compile("answer>", re.IGNORECASE)
 def _announces(text: str, keyword: re.Match[str]) -> bool:
     """Whether a keyword is a word of its own, not supposed, and a heading unless a verb or colon follows it."""
     start = keyword.start()
-    if text[start - 1 : start].isalnum() or _SUPPOSED.search(text, max(0, start - 40), start):
+    if text[start - 1 : start].isalnum() or _is_supposed(text[max(0, start - 24) : start]):
         return False
     return keyword[0].rstrip("*_`").lower() != "answer" or bool(
         _HEADING.match(text, text.rfind("\n", 0, start) + 1, start)
     )
+
+
+def _is_supposed(before: str) -> bool:
+    return ("f " in before or "hether " in before) and bool(_SUPPOSED.search(before))
 
 
 def _places(text: str, word: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
@@ -299,7 +328,7 @@ def _answer_at(text: str, start: int, *, must_be_value: bool = False, is_exact: 
     if formulas:
         return ", ".join(formulas)
     end = _END_OF_ANSWER.search(text, begin)
-    answer = text[begin : end.start() if end else len(text)].strip(" \t`_*\"“”")
+    answer = text[begin : end.start() if end else len(text)].strip(' \t`_*"“”')
     if "\\boxed" in answer or is_blank(answer) or (must_be_value and not _VALUE.fullmatch(answer)):
         return ""
     return answer if len(answer) <= _SHORT or "\n" not in text[start:begin] else ""
