@@ -1,7 +1,7 @@
 r"""Graders ``choice`` and ``choice-narrow``: multiple choice, the answer is a letter.
 
 The last ``\boxed{...}`` decides: ``C``, ``(C)``, ``\text{C}``, ``Option C``, ``C. 45`` and ``(C) 45`` choose C. A box
-without a letter, or with several, is not a valid answer. Without a box, the words of a finished text may say "The
+without a letter is passed over; one with several states none. Without a box, the words of a finished text may say "The
 answer is C", "ANSWER: (C)", "the correct choice is C", "I choose C", or nothing but the letter; docs/grading.md lists
 them. The last such place counts. A letter anywhere else does not.
 """
@@ -121,7 +121,8 @@ _NOUN = (
     r"(?i:(?:the\s|la\s|die\s|der\s|a\s|l['’])?(?:option|choice|letter|answer|antwort|opci[oó]n|letra|alternativa|lettre"
     r"|r[ée]ponse|op[cç][aã]o|вариант|选项|選項|選択肢)(?!\w))?"
 )
-_STATED = rf"{_MARKUP}(?:(?:{FILLER}){_MARKUP})?{_NOUN}{_MARKUP}(?:not\s\(?[A-J]\)?,?\sbut\s(?:rather\s)?{_NOUN}\s?)?{_LETTER_ALONE}"
+_STATED = rf"{_MARKUP}(?:(?:{FILLER}){_MARKUP})?{_NOUN}{_MARKUP}"
+_STATED += rf"(?:not\s\(?[A-J]\)?,?\sbut\s(?:rather\s)?{_NOUN}\s?)?{_LETTER_ALONE}"
 _COPULA = rf"(?:[*_`]{{0,3}}(?:\s+is\b|\s?[:：=]|[ \t*_`#]{{0,4}}\n)|{LOOSE})"
 _PRAISED = "|".join(rf"(?<=(?i:{word})\s)" for word in ("correct", "right", "best", "final"))
 _SPEAKER = "|".join(rf"(?<=I{words}\s)" for words in ("", r"\swould", r"\swill", "'d", "'ll", "’d", "’ll"))
@@ -135,10 +136,12 @@ _PLACES = {
     },
     "####": rf"####[ \t]?{_LETTER_ALONE}[ \t]*(?=\n|\Z)",
     **{
-        word: rf"(?:(?:{_SPEAKER})(?i:{word})\b{_STATED}|{_WE}(?i:{word})\s{_NOUN}\s?{_LETTER_ALONE}(?=[.\s]*(?:\n|\Z)))"
+        word: rf"(?:(?:{_SPEAKER})(?i:{word})\b{_STATED}"
+        rf"|{_WE}(?i:{word})\s{_NOUN}\s?{_LETTER_ALONE}(?=[.\s]*(?:\n|\Z)))"
         for word in ("choose", "pick", "select", "go with")
     },
-    "is the": r"(?i:is\sthe\s(?:(?:correct|right|best|true)\s)?(?:answer|choice|option)\b|is\sthe\s(?:correct|right|best|true)\sone\b)",
+    "is the": r"(?i:is\sthe\s(?:(?:correct|right|best|true)\s)?(?:answer|choice|option)\b"
+    r"|is\sthe\s(?:correct|right|best|true)\sone\b)",
     "is correct": r"(?i:is\scorrect)\b(?!\s?\?)",
     "is right": r"(?i:is\sright)(?=\s?(?:[.,;!*\n]|\Z))",
     "must be": r"(?i:must\sbe\s(?:the\s)?(?:correct|right|best)\b)",

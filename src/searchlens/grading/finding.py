@@ -18,17 +18,18 @@ from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, WITHDRAWN, Extraction
 
 
 class Words(Protocol):
-    """Finds what the words of a text state, empty if nothing; ``beats_box``: only what replaces a box before it."""
+    """Finds what the words of a text state."""
 
-    def __call__(self, text: str, *, beats_box: bool = False) -> str: ...
+    def __call__(self, text: str, *, beats_box: bool = False) -> str:
+        """The answer, empty if there is none; ``beats_box``: only what replaces a box before the text."""
 
 
 _TOKEN = re.compile(
     r"<(?:\|[\w ]{1,40}\|>|/?s>|eos>|(?:start|end)_of_turn>|｜[^｜<>\n]{1,40}｜>)|\[/?INST\]",
 )
 _QUESTION = re.compile(
-    r"\n[ \t\n#*>]*+(?:(?:[Nn]ew|NEW|[Nn]ext|NEXT)[ \t])?(?:[Qq]uestion|QUESTION|[Pp]roblem|PROBLEM|Q|[Ee]xercise|[Uu]ser|USER"
-    r"|[Hh]uman|HUMAN|[Ii]nstruction|问题|题目|[Pp]regunta|[Pp]roblema|[Ff]rage|[Aa]ufgabe|[Вв]опрос|[Зз]адача)"
+    r"\n[ \t#*>]{0,12}+(?:(?:[Nn]ew|NEW|[Nn]ext|NEXT)[ \t])?(?:[Qq]uestion|QUESTION|[Pp]roblem|PROBLEM|Q|[Ee]xercise"
+    r"|[Uu]ser|USER|[Hh]uman|HUMAN|[Ii]nstruction|问题|题目|[Pp]regunta|[Pp]roblema|[Ff]rage|[Aa]ufgabe|[Вв]опрос|[Зз]адача)"
     r"(?:[ \t]#?\d+)?[ \t*_]*+[:：]"
 )
 """The question that a base model asks itself next."""
@@ -104,7 +105,8 @@ def is_hedged(text: str, start: int) -> bool:
 
 _BLANK = re.compile(
     r"(?:[\s.…_?~{}]|\\(?:[lc]?dots[a-z]?|q?quad|square|text|mathrm|underline|[hv]?phantom\s*\{[^{}]*\}"
-    r"|[hv]space\*?\s*\{[^{}]*\}|[,;:! _]))*|[<\[]?(?:\\text\s*\{)?[<\[]?\s*(?:(?:the|your|my|final)\s+)*answer(?:\s+here)?\s*[>\]]?\}?[>\]]?",
+    r"|[hv]space\*?\s*\{[^{}]*\}|[,;:! _]))*"
+    r"|[<\[]?(?:\\text\s*\{)?[<\[]?\s*(?:(?:the|your|my|final)\s+)*answer(?:\s+here)?\s*[>\]]?\}?[>\]]?",
     re.IGNORECASE,
 )
 
@@ -205,7 +207,8 @@ _NUMBER = r"[-+]?(?:\d[\d.,/]*\d|\d)%?"
 _ONE_FORMULA = rf"\$+{_INSIDE}\$+|\\\((?:(?!\\\)).)+\\\)|\\\[(?:(?!\\\]).)+\\\]"
 _ALONE = re.compile(rf"[*\s]*+(?:({_NUMBER})|({_ONE_FORMULA}))\.?[*\s]*+", re.DOTALL)
 _VALUE = re.compile(
-    rf"(?:\\?\$|[€£])?[-+−±]?\.?\d[^A-Za-z\n]*(?:[ \t]?[A-Za-z°]+\.?){{0,2}}|[A-Za-z]\s?=[^\n]+|[^A-Za-z\n]*\\[^\n]+|[(\[{{][^\n]*\d[^\n]*"
+    r"(?:\\?\$|[€£])?[-+−±]?\.?\d[^A-Za-z\n]*(?:[ \t]?[A-Za-z°]+\.?){0,2}|[A-Za-z]\s?=[^\n]+|[^A-Za-z\n]*\\[^\n]+"
+    r"|[(\[{][^\n]*\d[^\n]*"
 )
 """Words that are an answer wherever they stand: a number with a unit, an equation, a command, a tuple."""
 _SECOND_THOUGHT = re.compile(

@@ -39,7 +39,7 @@ class Math(Grader):
     version = _version("math-6")
 
     def extract(self, text: str, stopped: bool) -> Extraction:
-        """The content of the last box or boxes, or what a finished text without a box, or behind it, calls its answer."""
+        """The content of the last box or boxes, or what a finished text without one, or behind it, calls its answer."""
         return found(text, stopped, statement, is_blank)
 
     def guide(self, text: str, stopped: bool) -> Extraction:
