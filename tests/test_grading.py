@@ -226,7 +226,8 @@ def test_extraction_is_linear_in_hostile_texts() -> None:
         ("the answer is a guess", NO_ANSWER),
         ("The answer is A prime number", NO_ANSWER),
         ("The answer is Carbon", NO_ANSWER),
-        (r"\boxed{45} so the answer is C", NO_ANSWER),
+        (r"\boxed{45} so the answer is C", Extraction("C", "fallback")),  # a box without a letter is no box
+        ("\\boxed{B} holds.\n\nAnswer: C", Extraction("C", "fallback")),
         (r"\boxed{CD}", NO_ANSWER),
         ("A B C D", NO_ANSWER),
     ],
@@ -708,11 +709,11 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
     """A changed version would judge every answer of every study again."""
     starts = {kind: grading.grader(kind).version.split("/")[0] for kind in catalogue.declared("grader")}
     assert starts == {
-        "choice": "choice-3",
+        "choice": "choice-4",
         "choice-narrow": "choice-3-narrow",
         "ifeval": "ifeval-1",
         "instructions": "instructions-1",
-        "math": "math-5",
+        "math": "math-6",
         "math-narrow": "math-4-narrow",
         "recorded": "recorded",
         "simplerl": "simplerl-1",

@@ -3,7 +3,7 @@ r"""Finds the last ``\boxed{...}`` of a text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -12,10 +12,16 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to the a
 _UNBRACED = re.compile(r"\\boxed(?![A-Za-z])\s*([^\s${}][^\s$]*?)(?=[.,;:]*(?:[\s$]|\\[)\]]|$))")
 _SPACE = r"(?:\s|\$|\\[,;:()\[\] ]|\\q?quad(?![A-Za-z])|~)*"
 _JOINT = re.compile(
-    rf"\}}{_SPACE}(?:,{_SPACE}(?:and\b)?|and\b|,?\s*\\text\s*\{{\s*,?\s*and\s*\}}){_SPACE}"
+    rf"\}}{_SPACE}(?:[,;]{_SPACE}(?:and\b)?|\\q?quad(?![A-Za-z])|and\b|or\b(?={_SPACE}[A-Za-z](?:_\{{?\w+\}}?)?\s*=)|,?\s*\\text\s*\{{\s*,?\s*and\s*\}}){_SPACE}"
     rf"(?:[A-Za-z](?:_\{{?\w+\}}?)?\s*=\s*)?\Z"
 )
 """What joins two boxes: the brace that closes the first one, a comma or "and", and perhaps ``x =``."""
+_ALTERNATIVE = re.compile(
+    rf"\}}{_SPACE}[,(]?{_SPACE}(?:or|\\text\s*\{{\s*or\s*\}})\b{_SPACE}"
+    rf"(?:(?:maybe|perhaps|possibly|else|even|rather|it\s+is)\b{_SPACE})?\Z"
+)
+"""What stands between two boxes of which one is right."""
+_NAMED = re.compile(r"[A-Za-z](?:_\{?\w+\}?)?\s*=")
 _WIDEST = 40
 """Most characters between two joined boxes."""
 _LONGEST = 4096
@@ -40,14 +46,18 @@ class FinalBox(NamedTuple):
     ----------
     content : str or None
         The answer, stripped; None if no box states one.
-    state : {"closed", "kept", "withdrawn", "none"}
+    state : {"closed", "kept", "withdrawn", "hedged", "none", "absent"}
         ``closed``: the last box is closed and counts. ``kept``: the last box is open, and its content is a beginning of
         the last closed box's, which counts. ``withdrawn``: the last box is open and holds something else, so that the
-        closed box before it does not count. ``none``: there is no closed box.
+        closed box before it does not count. ``hedged``: two different boxes are joined by "or". ``none``: there is no
+        closed box. ``absent``: there is no box.
+    end : int
+        Where the last box ends.
     """
 
     content: str | None
-    state: Literal["closed", "kept", "withdrawn", "none"]
+    state: Literal["closed", "kept", "withdrawn", "hedged", "none", "absent"]
+    end: int = 0
 
 
 def last_boxed(text: str) -> str | None:
@@ -60,7 +70,7 @@ def last_boxed(text: str) -> str | None:
     return box.content if box and box.closed else None
 
 
-def final_box(text: str, *, stopped: bool) -> FinalBox:
+def final_box(text: str, *, stopped: bool, is_blank: Callable[[str], bool] = lambda _: False) -> FinalBox:
     r"""The answer in the last boxes of a text.
 
     Boxes joined by a comma or "and" are one answer, in the order of the text; equal ones count once.
@@ -68,22 +78,35 @@ def final_box(text: str, *, stopped: bool) -> FinalBox:
     A text that is cut while it repeats its answer ends in an open box whose content begins like that of the box before:
     the answer stands. Any other content of an open box replaces the answer, and is not known. ``\boxed 42`` is a box
     whose content ends at white space or a dollar sign; at the end of a text that was cut, it is open.
+
+    Closed boxes whose content is blank are passed over, ``_MOST`` of them.
     """
     last = _last_before(text, len(text))
+    if last and last.closed and is_blank(last.content):
+        last = _last_filled(text, last, is_blank)
     if last is None:
-        return FinalBox(None, "none")
+        return FinalBox(None, "absent")
     if not last.closed:
         last = _unbraced(text, last, stopped=stopped)
+        if last.closed and is_blank(last.content):
+            return FinalBox(None, "absent")
     if last.closed and not _may_be_joined(text, last):
-        return FinalBox(last.content, "closed")
+        return FinalBox(last.content, "closed", last.end)
     group = _joined_to(text, last)
     if last.closed:
-        return FinalBox(_answer(group), "closed")
-    closed = next((box for box in islice(_before(text, group[0].start), _MOST) if box.closed), None)
+        return _alternative(text, group[0]) or FinalBox(_answer(group), "closed", last.end)
+    before = islice(_before(text, group[0].start), _MOST)
+    closed = next((box for box in before if box.closed and not is_blank(box.content)), None)
     if closed is None:
         return FinalBox(None, "withdrawn" if len(group) > 1 else "none")
     answer = _answer(_joined_to(text, closed))
     return FinalBox(answer, "kept") if answer.startswith(_answer(group)) else FinalBox(None, "withdrawn")
+
+
+def _last_filled(text: str, last: Box, is_blank: Callable[[str], bool]) -> Box | None:
+    """The last box before another that is open, or not blank."""
+    before = islice(_before(text, last.start), _MOST)
+    return next((box for box in before if not box.closed or not is_blank(box.content)), None)
 
 
 def _joined_to(text: str, last: Box) -> list[Box]:
@@ -96,6 +119,17 @@ def _joined_to(text: str, last: Box) -> list[Box]:
             break
         group.insert(0, box)
     return group
+
+
+def _alternative(text: str, box: Box) -> FinalBox | None:
+    """What a box and one with other content state that "or" joins: nothing, but both of ``x=1`` or ``x=4``."""
+    joint = _ALTERNATIVE.search(text, max(0, box.start - _WIDEST), box.start)
+    other = _last_before(text, joint.start()) if joint else None
+    if joint is None or other is None or other.end != joint.start() + 1 or other.content == box.content:
+        return None
+    if _NAMED.match(box.content) and _NAMED.match(other.content):
+        return FinalBox(f"{other.content}, {box.content}", "closed", box.end)
+    return FinalBox(None, "hedged", box.end)
 
 
 def _may_be_joined(text: str, box: Box) -> bool:

@@ -20,7 +20,7 @@ from searchlens.benchmarks import scientific
 from searchlens.catalogue import grader
 from searchlens.grading import processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
-from searchlens.grading.finding import closing_sentence, in_box, in_closed_box, in_words, statement
+from searchlens.grading.finding import closing_sentence, found, in_closed_box, in_words, is_blank, statement
 from searchlens.grading.rewriting import Rewriting
 
 
@@ -36,13 +36,11 @@ class Math(Grader):
 
     limits: processes.Limits = processes.DEFAULT
 
-    version = _version("math-5")
+    version = _version("math-6")
 
     def extract(self, text: str, stopped: bool) -> Extraction:
-        """The content of the last box or boxes, or what a finished text without a box calls its answer."""
-        if box := in_box(text, stopped=stopped):
-            return box
-        return in_words(statement(text)) if stopped else NO_ANSWER
+        """The content of the last box or boxes, or what a finished text without one, or behind it, calls its answer."""
+        return found(text, stopped, statement, is_blank)
 
     def guide(self, text: str, stopped: bool) -> Extraction:
         """By the narrow rule."""
