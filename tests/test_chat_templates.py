@@ -149,6 +149,24 @@ def test_settings_mean_what_they_mean_to_transformers(
     assert list(found) == theirs.apply_chat_template(messages, **how)
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ messages | tojson }}{{ messages | tojson(indent=2) }}",
+        "{% for m in messages %}{% generation %}\n  {{ m.role }}\n{% endgeneration %}{% endfor %}",
+        "{% for i in 'abcdef' %}{% if i == 'b' %}{% continue %}{% endif %}{% if i == 'e' %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    ],
+    ids=["tojson", "generation", "loops"],
+)
+def test_what_transformers_adds_to_jinja_is_there(tmp_path: Path, template_of: Any, template: str) -> None:
+    folder = write_form(tmp_path / "form", FORMS["qwen2.5"], template + TURN)
+    question = replace(QUESTION, text="Is 2 < 3 & \"é\" > 'e'? 求")
+    (found,) = Prompter(folder, template_of(folder, math=None)).prompts([question])
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    messages = [{"role": "user", "content": question.text}]
+    assert list(found) == theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+
+
 def test_a_prompt_does_not_depend_on_the_working_directory(
     folder_of: Any, template_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +231,7 @@ BAD = {
     "wants Python": ("{{ ''.__class__.__mro__ }}", r"fails: SecurityError: access to attribute '__class__' .*"),
     "wants a file": ("{% include '/etc/hostname' %}", r"fails: TypeError: no loader .*"),
     "wants random text": ("{{ lipsum() }}", "fails: UndefinedError: 'lipsum' is undefined"),
+    "wants something random": ("{{ [1, 2] | random }}", "fails: TemplateAssertionError: No filter named 'random'.*"),
     "needs endless memory": ("{{ messages[0].content * 10 ** 11 }}", "fails: MemoryError"),
     "writes endless text": ("{% for i in range(3000) %}{{ 'a' * 10 ** 6 }}{% endfor %}", "fails: MemoryError"),
     "calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "fails: RecursionError: .*"),
