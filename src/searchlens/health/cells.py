@@ -30,7 +30,11 @@ def cell_health(landscape: Path, default_policy: str, limits: Mapping[str, Any])
     return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, HealthOptions(**limits))
 
 
-def pair_warning(base: Path, rl: Path, default_policy: str, limits: Mapping[str, Any]) -> str:
-    """Why the comparison of two landscapes is not interpretable; empty if it is."""
+def pair_warning(
+    base: Path, rl: Path, default_policy: str, limits: Mapping[str, Any], *, is_floor: bool = False
+) -> str:
+    """Why the comparison of two landscapes is not interpretable; empty if it is (``judgement.of_pair``)."""
     sides = {"Base": base, "RL": rl}
-    return of_pair({name: cell_health(folder, default_policy, limits) for name, folder in sides.items()})
+    return of_pair(
+        {name: cell_health(folder, default_policy, limits) for name, folder in sides.items()}, is_floor=is_floor
+    )

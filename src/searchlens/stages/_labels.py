@@ -29,6 +29,6 @@ def curves(study: needs.Drawn, cell: needs.PairCell, layout: Layout) -> Curves:
         confidence=study.confidence,
         policies=kinds.from_specs(cell.policies),
         parameters=cell.parameters,
-        warning=pair_warning(of_base, of_rl, study.default_policy, study.health),
+        warning=pair_warning(of_base, of_rl, study.default_policy, study.health, is_floor=cell.is_floor),
     )
     return Curves(labels, base, rl)

@@ -111,7 +111,10 @@ def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout,
         searched=any(kinds.is_search(name, configured) for name in names),
         policies=len(names),
         questions=int(base["questions"][0]),
-        warning=of_pair({side: health[name, cell.benchmark] for side, name in (("Base", cell.base), ("RL", cell.rl))}),
+        warning=of_pair(
+            {side: health[name, cell.benchmark] for side, name in (("Base", cell.base), ("RL", cell.rl))},
+            is_floor=cell.is_floor,
+        ),
     )
 
 
