@@ -18,19 +18,18 @@ _FORM = re.compile(
 
 
 def letter_of(text: str, choices: Sequence[str] = ()) -> str | None:
-    r"""The letter of the choice that a text names, in upper case; None if it names none.
-
-    With choices, their texts, positions from 0, and no letters beyond them count, too.
+    r"""The letter of the choice that a text names, in upper case; with choices also by their texts or positions from 0.
 
     >>> [letter_of(text) for text in ("c", "C.", r"\boxed{\text{(C)}}", "**Option C**", "(C) 45", "2", "(C) and (D)")]
     ['C', 'C', 'C', 'C', 'C', None, None]
     >>> [letter_of("45", ("7", "45")), letter_of("(A) 45", ("7", "45")), letter_of("1", ("yes", "no"))]
     ['B', None, 'B']
     """
-    allowed, plain = LETTERS[: len(choices) or None], _plain(text)
+    allowed = LETTERS[: len(choices) or None]
+    plain, *texts = (" ".join(unicodedata.normalize("NFC", each).split()) for each in (text, *choices))
     if len(plain) == 1 and plain.upper() in allowed:
         return plain.upper()
-    same = [letter for letter, choice in zip(allowed, choices, strict=False) if _plain(choice) == plain]
+    same = [letter for letter, choice in zip(allowed, texts, strict=False) if choice == plain]
     if same:
         return same[0] if len(same) == 1 else None
     bare = _MARKUP.sub("", plain).translate(_ROUND).strip()
@@ -39,7 +38,3 @@ def letter_of(text: str, choices: Sequence[str] = ()) -> str | None:
     match = _FORM.fullmatch(bare)
     letter = (match[1] or match[2] or match[3]).upper() if match else None
     return letter if letter and letter in allowed else None
-
-
-def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())

@@ -128,7 +128,8 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
 
         sides = base_and_rl(read(base, BASE), read(rl, RL), wishes.models)
         tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
-        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks))
+        is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
+        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
 
 
 @contextmanager
@@ -152,7 +153,7 @@ def _known(names: Iterable[str]) -> list[KnownBenchmark]:
     return [known for known in known_benchmarks().values() if any(known.name in name for name in small)]
 
 
-def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str) -> LogComparison:
+def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str, *, is_floor: bool) -> LogComparison:
     grader = chosen_grader(wishes.grader, *sides)
     by_logs = is_recorded(grader)
     known = [plain_golds(side.reading.questions, grader) for side in sides]
@@ -186,10 +187,9 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
         notes.append("both sides have the same samples: every difference is 0 by construction")
     shown = [_side(side, judged[side.role]) for side in sides]
-    if not any(side.health.broken for side in shown) and (why := _nothing_solved(sides, shown)):
-        # The last remark says the same of one side.
-        healths = [replace(side.health, broken=(why,), remarks=side.health.remarks[:-1]) for side in shown]
-        shown = [replace(side, health=health) for side, health in zip(shown, healths, strict=True)]
+    why = of_pair({side.title: side.health for side in shown}, is_floor=is_floor)
+    if why and not any(side.health.broken for side in shown):  # the last remark says the same of one side
+        shown = [replace(s, health=replace(s.health, broken=(why,), remarks=s.health.remarks[:-1])) for s in shown]
         notes += [] if withheld else [_wrong_sample(side, firsts[side.role], both) for side in sides]
     return LogComparison(
         comparison=_compared(judged, firsts, both, wishes),
@@ -202,20 +202,12 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     )
 
 
-def _nothing_solved(sides: Sequence[Side], found: Sequence[SideFound]) -> str:
-    """Why sides that solve nothing are not interpretable, unless it is expected of a benchmark of this name."""
-    names = [pool.stream.task for side in sides for pool in side.pools.values()]
-    names += [file.name for side in sides for file in side.reading.files]
-    is_floor = any(known.regime == "floor" for known in _known(names))
-    return of_pair({side.title: side.health for side in found}, is_floor=is_floor)
-
-
 def _wrong_sample(side: Side, judged: Judged, both: Common) -> str:
     """A sample of a side that solves nothing, with its text and its gold."""
     row = judged.scores.sort(pl.col("answer") < 0, "question", "sample").row(0, named=True)
     question = both.of(side.role)[row["question"]]
-    wanted = {"question": question.id, "sample": row["sample"]}
-    text = next(found.item() for part in side.first.frames() if len(found := part.filter(**wanted)["text"]))
+    parts = (part.filter(question=question.id, sample=row["sample"]) for part in side.first.frames())
+    text = next(part["text"].item() for part in parts if part.height)
     shown = line(question.id, row["sample"], row["finish"], text or "", row["policy"], question.gold)
     return f"{side.title}: {shown.lstrip()}"
 

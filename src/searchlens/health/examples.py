@@ -9,7 +9,6 @@ import polars as pl
 from searchlens.benchmarks import Question
 
 EXAMPLES = 5
-WRONG = 2
 SHOWN = 100
 """Characters of the end of a text that are shown."""
 Find = Callable[[pl.DataFrame], pl.DataFrame]
@@ -42,13 +41,12 @@ def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[Question], *,
         chosen = _spread(graded.filter(pl.col("unknown")))
     chosen = chosen.with_columns(gold=pl.lit(None, pl.String))
     if not graded.select(pl.col("correct").any()).collect().item():
-        wrong = _spread(graded.filter(pl.col("answer") >= 0), WRONG)
+        wrong = _spread(graded.filter(pl.col("answer") >= 0), 2)
         golds = pl.Series([question.gold for question in questions], dtype=pl.String)
         chosen = pl.concat([chosen, wrong.with_columns(gold=golds.gather(wrong["question"]))])
     if chosen.is_empty():
         return []
-    ids = pl.Series([question.id for question in questions])
-    chosen = chosen.with_columns(question=ids.gather(chosen["question"]))
+    chosen = chosen.with_columns(question=pl.Series([one.id for one in questions]).gather(chosen["question"]))
     shown = chosen.join(find(chosen), on=["policy", "question", "sample"], how="left", maintain_order="left")
     return [
         line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"], row["gold"])

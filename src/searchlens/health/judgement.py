@@ -111,11 +111,8 @@ def of_pair(sides: Mapping[str, Health], *, is_floor: bool = False) -> str:
     """
     broken = "; ".join(f"{name}: {', '.join(side.broken)}" for name, side in sides.items() if side.broken)
     counts = [side.counts for side in sides.values()]
-    if (
-        broken
-        or is_floor
-        or any(not c["answered"] or c["samples"] < FEWEST or c["unsolved"] != c["questions"] for c in counts)
-    ):
+    solved = any(not c.get("answered") or c["samples"] < FEWEST or c["unsolved"] != c["questions"] for c in counts)
+    if broken or is_floor or solved:
         return broken
     return f"neither side solves any of {counts[0]['questions']:,} questions (golds? grader?)"
 
