@@ -22,8 +22,8 @@ def letter_of(text: str, choices: Sequence[str] = ()) -> str | None:
 
     >>> [letter_of(text) for text in ("c", "C.", r"\boxed{\text{(C)}}", "**Option C**", "(C) 45", "2", "(C) and (D)")]
     ['C', 'C', 'C', 'C', 'C', None, None]
-    >>> [letter_of("45", ("7", "45")), letter_of("(A) 45", ("7", "45")), letter_of("1", ("yes", "no"))]
-    ['B', None, 'B']
+    >>> [letter_of(text, ("yes", "no")) for text in ("no", "1", "(B)", "(C)")]
+    ['B', 'B', 'B', None]
     """
     allowed = LETTERS[: len(choices) or None]
     plain, *texts = (" ".join(unicodedata.normalize("NFC", each).split()) for each in (text, *choices))
