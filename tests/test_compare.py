@@ -169,6 +169,71 @@ def test_choices_in_another_order_are_the_same_question(tmp_path: Path) -> None:
     assert value(found, "guess null", "Base", 1) == 0.5
 
 
+def gpqa(folder: Path, right: int, first: int, gold: str = "({})", task: str = "physics") -> Path:
+    """A log as lm-evaluation-harness writes it of GPQA: golds in brackets, and each side has its own order."""
+    folder.mkdir(parents=True)
+    rows = []
+    for i in range(6):
+        options = [f"{i + 20 * n} {unit}" for n, unit in enumerate(("joule", "watt", "volt", "ohm"))]
+        options = options[first:] + options[:first]
+        letter, wrong = "ABCD"[-first % 4], "ABCD"[(1 - first) % 4]
+        doc = {"Question": f"Which quantity has number {i}?", "choices": options, "answer": gold.format(letter)}
+        texts = [f"Take {s}: the answer is ({letter if s < right else wrong})." for s in range(4)]
+        lines = "\n".join(f"({mark}) {option}" for mark, option in zip("ABCD", options, strict=True))
+        request = {"arg_0": f"Question: {doc['Question']}\nChoices:\n{lines}", "arg_1": {"temperature": 1.0}}
+        row = {"doc_id": i, "doc": doc, "target": doc["answer"], "arguments": {"gen_args_0": request}}
+        rows.append({**row, "resps": [texts], "filtered_resps": texts[:1], "filter": "none", "metrics": []})
+    path = folder / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.mark.parametrize("gold", ["({})", "{})", "**{}**", "Option {}", r"\boxed{{\text{{({})}}}}"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_golds_of_choice_are_letters_whatever_stands_around_them(tmp_path: Path, gold: str, first: int) -> None:
+    """Also with the options in another order on each side."""
+    found = compared(gpqa(tmp_path / "base", 1, 1, gold), gpqa(tmp_path / "rl", 3, first, gold))
+    assert (found.grader, len(found.common)) == ("choice", 6)
+    assert [value(found, "pass@k", side, 1) for side in ("Base", "RL")] == [0.25, 0.75]
+    assert value(found, "guess null", "Base", 1) == 0.25
+
+
+@pytest.mark.parametrize("gold", ["(A)", "A) one", "**A**"])
+def test_bracketed_golds_of_rows_whose_prompts_show_the_choices(tmp_path: Path, gold: str) -> None:
+    for name, order, letter in (("base", ("one", "two"), gold), ("rl", ("two", "one"), gold.replace("A", "B"))):
+        row = {"text": f"The answer is {'AB'[name == 'rl']}.", "gold": letter}
+        prompts = [f"{i}. Which is odd?\n\nA) {order[0]}\nB) {order[1]}" for i in range(3)]
+        rows = [{"question": f"q{i}", "sample": s, "prompt": p, **row} for i, p in enumerate(prompts) for s in (0, 1)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = compared(tmp_path / "base.jsonl", tmp_path / "rl.jsonl")
+    assert (found.grader, len(found.common)) == ("choice", 3)
+    assert value(found, "pass@k", "RL", 1) == value(found, "pass@k", "Base", 1) == 1
+    assert value(found, "guess null", "Base", 1) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("golds", "grader"),
+    [(["a", "b"], "math"), (["A", "7"], "math"), (["A and B", "C"], "math"), (["(A)", "C."], "choice")],
+)
+def test_golds_choose_the_grader(tmp_path: Path, golds: list[str], grader: str) -> None:
+    rows = [{"question": f"q{i}", "sample": 0, "text": r"\boxed{C}", "gold": gold} for i, gold in enumerate(golds)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert compared(tmp_path / "rows.jsonl", tmp_path / "rows.jsonl").grader == grader
+
+
+def test_two_sides_that_solve_nothing_say_so_with_a_text_and_its_gold(tmp_path: Path) -> None:
+    found = compared(gpqa(tmp_path / "base", 0, 0), gpqa(tmp_path / "rl", 0, 1))
+    assert {side.health.reason for side in found.sides} == {"neither side solves any of 6 questions (golds? grader?)"}
+    assert {side.health.level for side in found.sides} == {"not interpretable"}
+    assert "RL: temp_1.0, question 0, sample 0, finish unknown: 'Take 0: the answer is (A).', gold 'D'" in found.notes
+    named = compared(gpqa(tmp_path / "a", 0, 0, task="gpqa"), gpqa(tmp_path / "b", 0, 1, task="gpqa"))
+    assert not any("Take 0" in note for note in named.notes), "a gated benchmark"
+    floor = compared(gpqa(tmp_path / "c", 0, 0, task="aime24"), gpqa(tmp_path / "d", 0, 1, task="aime24"))
+    assert {side.health.level for side in floor.sides} == {"attention"}, "where nothing is expected"
+    one = compared(gpqa(tmp_path / "e", 0, 0), gpqa(tmp_path / "f", 1, 1))
+    assert "attention" in {side.health.level for side in one.sides}
+
+
 def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
     """Without texts the recorded verdicts count, and what only texts can say is not said."""
     for name, right in (("base", BASE), ("rl", RL)):

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
+from searchlens.benchmarks.letters import letter_of
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, processes
 from searchlens.grading import math as math_grader
@@ -165,6 +166,37 @@ def test_the_narrow_rule_finds_what_it_always_found_and_searches_go_by_it(text: 
 )
 def test_the_narrow_rule_for_letters(text: str, letter: str | None) -> None:
     assert ChoiceNarrow().extract(text, stopped=True).answer == CHOICE.guide(text, stopped=True).answer == letter
+
+
+@pytest.mark.parametrize(
+    ("gold", "letter"),
+    [
+        *((gold, "C") for gold in ("C", "c", " C\n", "(C)", "C)", "C.", "(C).", "[C]", "{C}", "<C>", "**C**", "$C$")),
+        *((gold, "C") for gold in (r"\text{(C)}", r"\boxed{C}", r"$\boxed{\textbf{(C)}}$", r"\(C\)", r"\{C\}")),
+        *(
+            (gold, "C")
+            for gold in ("Option C", "answer: (C)", "The correct answer is C", "(C) 45", "C. no", "C) and so")
+        ),
+        *((gold, None) for gold in ("K", "CD", "C D", "C and D", "(C) and (D)", "(C) (D)", "C, D", "(C), D", "C or D")),
+        *(
+            (gold, None)
+            for gold in ("2", "²", "", "()", "C_2", "C'", r"\overline{C}", "f(C)", "C(D)", "option", "see C")
+        ),
+    ],
+)
+def test_golds_of_choice_are_letters_whatever_stands_around_them(gold: str, letter: str | None) -> None:
+    assert letter_of(gold) == letter
+    assert Choice().reference(Question("q", "", gold)) == (letter or gold.strip().upper())
+
+
+def test_texts_and_positions_of_choices_are_letters() -> None:
+    choices = ("[1,2]", "(1,2)", "5", "yes  no")
+    assert [letter_of(text, choices) for text in ("(1,2)", " 5 ", "yes no", "D", "(D)", "E", "3")] == [
+        *("B", "C", "D", "D", "D"),
+        *(None, None),
+    ]
+    assert [letter_of(text, ("x", "y")) for text in ("0", "1", "2", "(B)", "(C)")] == ["A", "B", None, "B", None]
+    assert letter_of("x", ("x", "x")) is None, "two choices are the same"
 
 
 def test_an_oversized_box_is_no_answer() -> None:
@@ -710,7 +742,7 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
     starts = {kind: grading.grader(kind).version.split("/")[0] for kind in catalogue.declared("grader")}
     assert starts == {
         "choice": "choice-4",
-        "choice-narrow": "choice-3-narrow",
+        "choice-narrow": "choice-4-narrow",
         "ifeval": "ifeval-1",
         "instructions": "instructions-1",
         "math": "math-6",

@@ -13,11 +13,12 @@ import polars as pl
 import pytest
 
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
+from searchlens.benchmarks import Question
 from searchlens.commands import status, summary
 from searchlens.grid import Grid, needs
 from searchlens.health.counts import of_classes, of_graded
 from searchlens.health.examples import examples
-from searchlens.health.judgement import Health, judge
+from searchlens.health.judgement import Health, judge, of_pair
 from searchlens.health.options import DEFAULTS
 from searchlens.importing import Choices
 from searchlens.landscape.classes import answer_classes
@@ -167,17 +168,42 @@ def test_limits_are_options() -> None:
     assert health(*groups, answered=0.16).level == "not interpretable"
 
 
+TEN = [Question(f"q{i}", "", f"({'ABCD'[i % 4]})") for i in range(10)]
+
+
+def test_two_sides_that_solve_nothing_are_not_compared() -> None:
+    """From 20 samples a side on; where nothing is expected to be solved it stays a remark of each cell."""
+    wrong = {"correct": False}
+    nothing, few, some = health((20, wrong)), health((19, wrong)), health((19, wrong), (1, RIGHT))
+    assert of_pair({"Base": nothing, "RL": nothing}) == "neither side solves any of 10 questions (golds? grader?)"
+    assert of_pair({"Base": nothing, "RL": nothing}, is_floor=True) == ""
+    assert of_pair({"Base": nothing, "RL": few}) == of_pair({"Base": some, "RL": nothing}) == ""
+    assert nothing.level == "attention"
+
+
+def test_golds_are_shown_where_nothing_is_right() -> None:
+    frame = graded((20, {"correct": False, "answer": 1}))
+    texts = frame.select("policy", "sample", question=pl.format("q{}", "question"), text=pl.lit("It is (A)."))
+    shown = examples(frame.lazy(), lambda _: texts, TEN)
+    assert shown == [
+        f"  {DEFAULT}, question q0, sample 0, finish stop: 'It is (A).', gold '(A)'",
+        f"  {DEFAULT}, question q9, sample 1, finish stop: 'It is (A).', gold '(B)'",
+    ]
+    withheld = examples(frame.lazy(), lambda _: texts, TEN, quotes=False)
+    assert len(withheld) == 2 and not any("gold" in line for line in withheld)
+
+
 def test_five_texts_are_shown_with_their_ends() -> None:
     frame = graded((10, RIGHT), (20, {**CUT, **SILENT}))
     texts = frame.select(
         "policy", "sample", question=pl.format("q{}", "question"), text=pl.lit("x" * 200 + "\nno \\boxed{")
     )
-    shown = examples(frame.lazy(), lambda _: texts, [f"q{i}" for i in range(10)])
+    shown = examples(frame.lazy(), lambda _: texts, TEN)
     assert len(shown) == 5
     assert shown[0].startswith(f"  {DEFAULT}, question q0, sample 1, finish length: …'xx")
     assert shown[-1].startswith(f"  {DEFAULT}, question q9, sample 2, ")
     assert all(line.endswith("\\nno \\\\boxed{'") for line in shown)
-    withheld = examples(frame.lazy(), lambda _: texts, [f"q{i}" for i in range(10)], quotes=False)
+    withheld = examples(frame.lazy(), lambda _: texts, TEN, quotes=False)
     assert len(withheld) == 5 and not any("xx" in line for line in withheld), "of gated benchmarks, ids alone"
 
 
@@ -240,6 +266,15 @@ def test_a_study_without_answers_is_never_read(
         assert "Not interpretable: mine/own. Base: 0% of 640" in grid.layout.table(name, "md").read_text()
     figures_cell(grid, "mine", "own", tmp_path / "figures")
     assert pl.read_csv(tmp_path / "figures/support_region_P.csv").filter(layer="support").height == 3
+
+
+def test_a_study_in_which_no_gold_fits_is_never_read(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """All 640 texts of both sides have an answer, and none is right."""
+    grid = analysed(raw, make_grid, tmp_path, dict.fromkeys(("base", "rl"), r"\boxed{B}"))
+    said = summary.rendered(summary.answer(grid))
+    assert "mine/own: not interpretable. neither side solves any of 40 questions (golds? grader?)" in said
+    assert said.count(r"finish unknown: '\\boxed{B}', gold 'A'") == 2 * 2
+    assert "inside" not in said
 
 
 def test_a_study_with_answers_is_read(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:

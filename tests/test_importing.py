@@ -434,6 +434,10 @@ def test_an_index_counts_only_on_demand() -> None:
         (Document("test/2.json", gold=("25",)), ["'25' in the log, '24' here"]),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("C",)), []),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("four",)), []),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("(C)",)), []),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("C. four",)), []),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("2",)), []),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("(A)",)), ["'C' in the log, 'B' here"]),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("A",)), ["'C' in the log, 'B' here"]),
     ],
 )

@@ -15,7 +15,7 @@ from reading import numbered, read, samples, written
 from searchlens import catalogue
 from searchlens.cli.samples import _WISHES
 from searchlens.errors import InputError
-from searchlens.readers import lines
+from searchlens.readers import lines, recognised
 from searchlens.readers.logged import Notes, Verdict
 
 # ---- NeMo-Skills
@@ -179,6 +179,19 @@ def reply(name: str, *texts: str | None, status: int = 200, **more: Any) -> dict
     ]
     body = {"model": "m-1", "choices": choices[::-1], "usage": {"completion_tokens": 5 * len(texts)}}
     return {"id": "x", "custom_id": name, "response": {"status_code": status, "body": body}, "error": None}
+
+
+def test_details_of_an_older_lighteval_are_refused_by_name(tmp_path: Path) -> None:
+    date = "2025-01-05T10-00-00.000000"
+    path = tmp_path / f"details/org/model/{date}/details_own|sums|0_{date}.parquet"
+    path.parent.mkdir(parents=True)
+    row = {"full_prompt": "1+1?", "predictions": ["2"], "gold_index": 0, "metrics": {"qem": 1.0}, "choices": ["2"]}
+    pq.write_table(pa.Table.from_pylist([row]), path)
+    for where in (path, tmp_path):
+        assert recognised([where]).name == "lighteval"
+        with pytest.raises(InputError, match="details of an older lighteval") as error:
+            read("lighteval", where)
+        assert "evaluate again with a newer lighteval" in error.value.hint
 
 
 def test_a_batch_is_joined_with_its_requests_in_any_order(tmp_path: Path) -> None:
@@ -588,6 +601,9 @@ def test_lines_of_any_make_are_the_same_samples(tmp_path: Path, name: str) -> No
         "windows": text.replace(b"\n", b"\r\n\r\n"),
         "newer": newer,
         "unended": text.rstrip(),
+        "utf-16": text.decode().encode("utf-16"),
+        "utf-16-be": b"\xfe\xff" + text.decode().encode("utf-16-be"),
+        "old-mac": text.replace(b"\n", b"\r"),
     }
     for variant, content in variants.items():
         path = tmp_path / variant / (file + (".gz" if variant == "gz" else ""))
@@ -620,6 +636,54 @@ def test_lines_that_are_broken_are_named(tmp_path: Path, name: str, monkeypatch:
     monkeypatch.setattr(lines, "LONGEST", max(len(first), len(second)) + 100)
     with pytest.raises(InputError, match=r":2: a line of more than 0 MB"):
         read(name, path, **wishes)
+
+
+OWN = [{"question": f"q{i}", "sample": 0, "text": "Größe x → 1"} for i in range(3)]
+OWN_TEXT = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in OWN)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        OWN_TEXT.encode("utf-16"),
+        b"\xfe\xff" + OWN_TEXT.encode("utf-16-be"),
+        OWN_TEXT.replace("\n", "\r\n").encode("utf-16"),
+        OWN_TEXT.replace("\n", "\r").encode(),
+        OWN_TEXT.replace("\n", "\r").rstrip().encode(),
+        json.dumps(OWN).encode("utf-16"),
+        ("question,sample,text\n" + "".join(f"q{i},0,Größe x → 1\n" for i in range(3))).encode("utf-16"),
+    ],
+)
+def test_own_rows_in_utf_16_and_with_old_line_ends_are_read(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / ("rows.csv" if b"{" not in content else "rows.jsonl")
+    path.write_bytes(content)
+    assert recognised([path]).name == "own"
+    assert numbered(samples("own", path)) == [(f"q{i}", 0, "Größe x → 1") for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace('"sample": 0', '"sample": 0, "sample": 1'), r"'sample'.* \(3 times\): .*:1, .*:2"),
+        (lambda text: text.replace('"sample": 0', '"sample": 0, "logprob": -Infinity'), r"-Infinity.* \(3 times\)"),
+        (lambda text: text.replace("Größe", "\\ud83d"), r"an escaped surrogate without its partner \(3 times\)"),
+        (lambda text: text.replace("{", "{{"), r"not JSON: .* \(3 times\)"),
+        (lambda text: text.replace("Größe", "\udcff"), r":1: not UTF-8 text \(byte \d+ of the line\)"),
+        (lambda text: "\n\n", "all are blank"),
+    ],
+)
+def test_what_is_wrong_with_all_rows_is_said(tmp_path: Path, change: Any, says: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(change(OWN_TEXT).encode(errors="surrogateescape"))
+    with pytest.raises(InputError, match=says):
+        recognised([path])
+
+
+def test_utf_16_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(OWN_TEXT.encode("utf-16")[:-31])
+    with pytest.raises(InputError, match=r"rows\.jsonl is damaged: .*truncated data"):
+        recognised([path])
 
 
 def test_halves_of_characters_are_replaced_and_noted(tmp_path: Path) -> None:

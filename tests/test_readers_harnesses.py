@@ -127,6 +127,38 @@ def test_a_document_without_an_id_has_its_row_as_index_and_an_unknown_question_i
     assert third.document.id == 5
 
 
+def test_older_arguments_are_lists_and_those_of_likelihoods_stay_refused(tmp_path: Path) -> None:
+    """As in 2023: a list for each request, with its prompt and its parameters, or with a given text."""
+    (new,) = samples("lm_eval", written(tmp_path / "samples_new.jsonl", [lm_row(doc={"id": "a"})]))
+    old_row = lm_row(doc={"id": "a"}, arguments=[["Shots. 1+1?", {"until": []}]])
+    (old,) = samples("lm_eval", written(tmp_path / "samples_old.jsonl", [old_row]))
+    assert (old.document, old.text, old.stream.asked) == (new.document, new.text, new.stream.asked)
+    given = written(tmp_path / "samples_given.jsonl", [lm_row(arguments=[["1+1?", " two"], ["1+1?", " three"]])])
+    with pytest.raises(InputError, match="compares log-likelihoods of given texts"):
+        read("lm_eval", given)
+    two = written(tmp_path / "samples_two.jsonl", [lm_row(arguments=[["a", {"until": []}], ["b", {"until": []}]])])
+    with pytest.raises(InputError, match="2 requests for one document"):
+        read("lm_eval", two)
+
+
+def test_of_rows_that_name_no_filter_one_is_read_if_their_texts_are_equal(tmp_path: Path) -> None:
+    """A row for each filter, as before filters had names; rows with other texts stay samples that occur twice."""
+    unnamed = {key: value for key, value in lm_row(metrics=["exact_match"]).items() if key != "filter"}
+    texts = {3: [["two", "three"]], 4: [["two", "three"]]}
+    rows = [
+        {**unnamed, "doc_id": doc_id, "resps": resps, "exact_match": value}
+        for doc_id, resps in texts.items()
+        for value in (1.0, 0.0)
+    ]
+    drawn, notes = read("lm_eval", written(tmp_path / "samples_sums.jsonl", rows))
+    assert numbered(drawn) == [(3, 0, "two"), (3, 1, "three"), (4, 0, "two"), (4, 1, "three")]
+    assert any("name no filter; the first was read (2 times" in note for note in notes)
+    (first, *_) = drawn
+    assert [verdict.value for verdict in first.document_verdicts.values()] == [1.0]
+    other = written(tmp_path / "samples_other.jsonl", [unnamed, {**unnamed, "resps": [["four"]]}])
+    assert numbered(samples("lm_eval", other)) == [(3, 0, "two"), (3, 0, "four")]
+
+
 def test_a_chat_prompt_is_its_last_message_of_the_user(tmp_path: Path) -> None:
     chat = json.dumps([{"role": "user", "content": "1+1?"}])
     rows = [lm_row(doc={}, arguments={"gen_args_0": {"arg_0": prompt, "arg_1": {}}}) for prompt in (chat, [chat])]
@@ -270,6 +302,22 @@ def test_of_retries_the_newest_counts_and_runs_of_their_own_are_joined_by_date(t
     assert numbered(drawn) == [(name, number - 1, text) for name, number, text in DRAWS if number > 0]
     assert any("newer one of the same task id" in note and "z.eval" in note for note in notes)
     assert any("joined in the order of their dates" in note for note in notes)
+
+
+def test_an_index_of_a_folder_is_no_log(tmp_path: Path) -> None:
+    """``logs.json`` has the headers of all logs by their names, those of unfinished ones too."""
+    relogged(tmp_path / "x.eval")
+    header = json.loads(members(INSPECT / "draws.eval")["header.json"])
+    index = {"x.eval": header, "y.eval": header | {"status": "started"}}
+    (tmp_path / "logs.json").write_text(json.dumps(index, indent=2))
+    assert {sample.place.split(",")[0] for sample in samples("inspect", tmp_path)} == {str(tmp_path / "x.eval")}
+    with pytest.raises(AssertionError, match="inspect knows none of"):
+        read("inspect", tmp_path / "logs.json")
+    (tmp_path / "y.json").write_text(
+        json.dumps(header | {"status": "started", "eval": header["eval"] | {"task_id": "other"}, "samples": []})
+    )
+    with pytest.raises(InputError, match=r"y\.json: the log is not finished"):
+        read("inspect", tmp_path)
 
 
 def test_scores_of_each_kind(tmp_path: Path) -> None:

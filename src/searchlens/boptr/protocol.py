@@ -159,7 +159,7 @@ def _cell_flags(rule: Rule, limits: HealthOptions, model: str, benchmark: str) -
     yield _rate_flag(rule, limits, "truncation", "stopped", base, rl)
     yield _rate_flag(rule, limits, "extraction", "valid", base, rl)
     yield _length_flag(rule, base, rl)
-    yield _health_flag(rule, limits, base, rl)
+    yield _health_flag(rule, limits, base, rl, is_floor=rule.regime(benchmark) == "floor")
     total = rule.view.total(benchmark)
     P, R = cell[0].P[..., 0] / total, cell[1][:, 0] / total
     sides = (float(P.mean()), float(R.mean()))
@@ -223,13 +223,15 @@ def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[s
     return {**flag, "difference": of_rl - of_base}
 
 
-def _health_flag(rule: Rule, limits: HealthOptions, base: DenseLandscape, rl: DenseLandscape) -> dict[str, Any]:
+def _health_flag(
+    rule: Rule, limits: HealthOptions, base: DenseLandscape, rl: DenseLandscape, *, is_floor: bool
+) -> dict[str, Any]:
     if base.health is None or rl.health is None:
         return {"flag": "health", "reason": "no_rates"}
     sides = {"Base": base.health, "RL": rl.health}
     judged = {name: judge(counts, rule.plan.default_policy, limits) for name, counts in sides.items()}
     of_base, of_rl = (side.counts["answered"] / side.counts["samples"] for side in judged.values())
-    warning = of_pair(judged)
+    warning = of_pair(judged, is_floor=is_floor)
     return {**_flag("health", of_base, of_rl, attention=bool(warning)), "detail": warning or None}
 
 

@@ -86,10 +86,10 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
     if not grid.scores(checkpoint, benchmark).exists():
         return ["  no texts are stored here"]
     cell, manifests = needs.score(grid, checkpoint, benchmark), grid.manifests(checkpoint, benchmark)
-    ids = [question.id for question in grid.questions(benchmark)]
+    questions = grid.questions(benchmark)
     find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.is_gated(benchmark)
     with readable(grid.scores(checkpoint, benchmark), "score"):
-        return examples(pl.scan_parquet(grid.scores(checkpoint, benchmark)), find, ids, quotes=quotes)
+        return examples(pl.scan_parquet(grid.scores(checkpoint, benchmark)), find, questions, quotes=quotes)
 
 
 def rendered(found: Mapping[str, Any]) -> str:

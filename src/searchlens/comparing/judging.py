@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.letters import letter_of
 from searchlens.comparing.common import Common
 from searchlens.comparing.sides import BASE, RL, Side
 from searchlens.errors import InputError
@@ -31,7 +31,6 @@ Bools = npt.NDArray[np.bool_]
 See = Callable[[str, pl.DataFrame], None]
 """Is shown the role of a side and rows with question, sample, text and stopped, as they are read."""
 
-_LETTER = re.compile(r"\(?[A-J]\)?")
 _LONGEST_GOLD = 100
 """Characters from which on a gold may be a solution that ends in the answer."""
 
@@ -114,7 +113,7 @@ def chosen_grader(wish: str, base: Side, rl: Side) -> str:
         return wish
     known = max(golds.values(), key=len)
     if not wish and known and not textless:
-        return CHOICE if all(_LETTER.fullmatch(gold.strip()) for gold in known) else MATH
+        return CHOICE if all(letter_of(gold) and not gold.islower() for gold in known) else MATH
     if any(not pool.tally.scorers for pool in pools):
         missing = "texts" if textless else "golds"
         raise InputError(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from searchlens import grading, importing
 from searchlens.api import Comparison, compare
-from searchlens.benchmarks import Question, known_benchmarks, options
+from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
 from searchlens.comparing.common import Common, common
 from searchlens.comparing.found import LogComparison, SideFound
 from searchlens.comparing.judging import CHOICE, MATH, Judged, chosen_grader, graded, plain_golds, recorded
@@ -22,7 +23,8 @@ from searchlens.comparing.opinions import SecondJudge, opinions
 from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
-from searchlens.health.judgement import judge
+from searchlens.health.examples import line
+from searchlens.health.judgement import judge, of_pair
 from searchlens.importing import Choices
 from searchlens.importing.reading import Failed
 from searchlens.readers import recognised
@@ -126,7 +128,8 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
 
         sides = base_and_rl(read(base, BASE), read(rl, RL), wishes.models)
         tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
-        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks))
+        is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
+        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
 
 
 @contextmanager
@@ -141,14 +144,16 @@ def _named(role: str) -> Iterator[None]:
 
 def _gated(names: Iterable[str]) -> str:
     """Why texts are not to be quoted, if a name of a file or task has that of a gated benchmark; empty if none does."""
+    return next((f"{known.title} is gated ({known.licence})" for known in _known(names) if known.gated), "")
+
+
+def _known(names: Iterable[str]) -> list[KnownBenchmark]:
+    """Benchmarks whose names are part of the names of files or tasks."""
     small = [name.lower() for name in names]
-    for known in known_benchmarks().values():
-        if known.gated and any(known.name in name for name in small):
-            return f"{known.title} is gated ({known.licence})"
-    return ""
+    return [known for known in known_benchmarks().values() if any(known.name in name for name in small)]
 
 
-def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str) -> LogComparison:
+def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str, *, is_floor: bool) -> LogComparison:
     grader = chosen_grader(wishes.grader, *sides)
     by_logs = is_recorded(grader)
     known = [plain_golds(side.reading.questions, grader) for side in sides]
@@ -181,15 +186,30 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     )
     if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
         notes.append("both sides have the same samples: every difference is 0 by construction")
+    shown = [_side(side, judged[side.role]) for side in sides]
+    why = of_pair({side.title: side.health for side in shown}, is_floor=is_floor)
+    if why and not any(side.health.broken for side in shown):  # the last remark says the same of one side
+        shown = [replace(s, health=replace(s.health, broken=(why,), remarks=s.health.remarks[:-1])) for s in shown]
+        notes += [] if withheld else [_wrong_sample(side, firsts[side.role], both) for side in sides]
     return LogComparison(
         comparison=_compared(judged, firsts, both, wishes),
-        sides=tuple(_side(side, judged[side.role]) for side in sides),
+        sides=tuple(shown),
         grader=grader,
         common=both,
         opinions=agreement,
         notes=tuple(notes),
         withheld=withheld,
     )
+
+
+def _wrong_sample(side: Side, judged: Judged, both: Common) -> str:
+    """A sample of a side that solves nothing, with its text and its gold."""
+    row = judged.scores.sort(pl.col("answer") < 0, "question", "sample").row(0, named=True)
+    question = both.of(side.role)[row["question"]]
+    parts = (part.filter(question=question.id, sample=row["sample"]) for part in side.first.frames())
+    text = next(part["text"].item() for part in parts if part.height)
+    shown = line(question.id, row["sample"], row["finish"], text or "", row["policy"], question.gold)
+    return f"{side.title}: {shown.lstrip()}"
 
 
 def _differences(base: Side, rl: Side) -> Iterator[str]:

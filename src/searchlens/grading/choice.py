@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
+from searchlens.benchmarks.letters import letter_of
 from searchlens.catalogue import grader
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import (
@@ -38,8 +39,8 @@ class Choice(Grader):
     version = "choice-4"
 
     def reference(self, question: Question) -> str:
-        """The letter of the right choice, in upper case."""
-        return question.gold.strip().upper()
+        """The letter of the right choice, in upper case, whatever stands around it in the gold."""
+        return letter_of(question.gold) or question.gold.strip().upper()
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The chosen letter, in upper case."""
@@ -61,7 +62,7 @@ class Choice(Grader):
 class ChoiceNarrow(Choice):
     """Finds letters by the narrow rule."""
 
-    version = "choice-3-narrow"
+    version = "choice-4-narrow"
     extract = Choice.guide
 
 

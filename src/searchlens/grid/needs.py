@@ -249,6 +249,8 @@ class PairCell:
         Number of parameters of the model, if the configuration has it.
     policies : mapping
         Specification of every policy of the benchmark.
+    is_floor : bool
+        RL gains little there, so that neither side may solve anything.
     """
 
     pair: str
@@ -259,6 +261,7 @@ class PairCell:
     source: str
     parameters: float | None
     policies: Specs
+    is_floor: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +324,7 @@ def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
         grid.least_direct((checkpoint, benchmark) for checkpoint in roles.values()),
         grid.config["pairs"].get(pair, {}).get("parameters"),
         _specs(grid, benchmark),
+        grid.benchmark(benchmark).get("regime") == "floor",
     )
 
 

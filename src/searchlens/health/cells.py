@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from searchlens.health.judgement import Health, judge, of_pair
+from searchlens.health.judgement import Health, judge
 from searchlens.health.options import HealthOptions
 from searchlens.store.frames import read_frame
 
@@ -28,9 +28,3 @@ def cell_health(landscape: Path, default_policy: str, limits: Mapping[str, Any])
         The landscape is missing or damaged.
     """
     return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, HealthOptions(**limits))
-
-
-def pair_warning(base: Path, rl: Path, default_policy: str, limits: Mapping[str, Any]) -> str:
-    """Why the comparison of two landscapes is not interpretable; empty if it is."""
-    sides = {"Base": base, "RL": rl}
-    return of_pair({name: cell_health(folder, default_policy, limits) for name, folder in sides.items()})

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
+from searchlens.benchmarks import Question
+
 EXAMPLES = 5
 SHOWN = 100
 """Characters of the end of a text that are shown."""
@@ -13,7 +15,7 @@ Find = Callable[[pl.DataFrame], pl.DataFrame]
 """Looks samples up: given policy, question (an id) and sample, it returns these columns and the text."""
 
 
-def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[str], *, quotes: bool = True) -> list[str]:
+def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[Question], *, quotes: bool = True) -> list[str]:
     """Five samples without an answer, one line for each.
 
     Parameters
@@ -22,8 +24,8 @@ def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[str], *, quot
         ``schemas.columns.GRADED`` of a cell.
     find : Find
         Looks up samples of the cell.
-    questions : sequence of str
-        Ids of the questions, in the order of the benchmark.
+    questions : sequence of Question
+        In the order of the benchmark.
     quotes : bool
         Whether texts may be shown; the terms of gated benchmarks forbid it.
 
@@ -31,34 +33,40 @@ def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[str], *, quot
     -------
     list of str
         Question, sample, finish and the end of the text. They are spread over the cell. If every sample has an answer,
-        samples with an unknown verdict are shown, if there are any.
+        samples with an unknown verdict are shown, if there are any. If no sample is right, two with an answer follow,
+        with their golds.
     """
     chosen = _spread(graded.filter(pl.col("answer") < 0))
     if chosen.is_empty():
         chosen = _spread(graded.filter(pl.col("unknown")))
+    chosen = chosen.with_columns(gold=pl.lit(None, pl.String))
+    if not graded.select(pl.col("correct").any()).collect().item():
+        wrong = _spread(graded.filter(pl.col("answer") >= 0), 2)
+        golds = pl.Series([question.gold for question in questions], dtype=pl.String)
+        chosen = pl.concat([chosen, wrong.with_columns(gold=golds.gather(wrong["question"]))])
     if chosen.is_empty():
         return []
-    chosen = chosen.with_columns(question=pl.Series(questions).gather(chosen["question"]))
+    chosen = chosen.with_columns(question=pl.Series([one.id for one in questions]).gather(chosen["question"]))
     shown = chosen.join(find(chosen), on=["policy", "question", "sample"], how="left", maintain_order="left")
     return [
-        line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"])
+        line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"], row["gold"])
         for row in shown.iter_rows(named=True)
     ]
 
 
-def _spread(rows: pl.LazyFrame) -> pl.DataFrame:
+def _spread(rows: pl.LazyFrame, most: int = EXAMPLES) -> pl.DataFrame:
     """Some of the rows, from the first to the last; no more than these are in memory."""
     numbered = rows.select("policy", "sample", "finish", "question").with_row_index()
     count = int(numbered.select(pl.len()).collect().item())
-    places = sorted({i * max(count - 1, 0) // (EXAMPLES - 1) for i in range(EXAMPLES)})
+    places = sorted({i * max(count - 1, 0) // (most - 1) for i in range(most)})
     return numbered.filter(pl.col("index").is_in(places)).drop("index").collect(engine="streaming")
 
 
-def line(question: str, sample: int, finish: str | None, text: str | None, policy: str) -> str:
+def line(question: str, sample: int, finish: str | None, text: str | None, policy: str, gold: str | None = None) -> str:
     """One sample as a line of ASCII and what else can be printed, line breaks escaped; ids alone without a text."""
     head = f"  {policy}, question {question}, sample {sample}, finish {finish or 'unknown'}"
     if text is None:
         return f"{head}: not shown, the benchmark is gated"
     end = text[-SHOWN:]
     cut = "…" if len(text) > SHOWN else ""
-    return f"{head}: {cut}{end!r}"
+    return f"{head}: {cut}{end!r}" + (f", gold {gold!r}" if gold is not None else "")

@@ -100,14 +100,21 @@ def judge(counts: pl.DataFrame, default_policy: str = "", limits: HealthOptions 
     return Health(total, tuple(broken), (*silent, *_remarks(total, policies, limits)))
 
 
-def of_pair(sides: Mapping[str, Health]) -> str:
+def of_pair(sides: Mapping[str, Health], *, is_floor: bool = False) -> str:
     """Why a comparison is not interpretable, by the names of its sides; empty if it is.
+
+    Two sides that solve nothing are compared only where that is expected (``is_floor``): a wrong grader looks the same.
 
     >>> fine, bad = Health({}, (), ()), Health({}, ("0% of 8 samples have an answer",), ())
     >>> of_pair({"Base": fine, "RL": bad})
     'RL: 0% of 8 samples have an answer'
     """
-    return "; ".join(f"{name}: {', '.join(side.broken)}" for name, side in sides.items() if side.broken)
+    broken = "; ".join(f"{name}: {', '.join(side.broken)}" for name, side in sides.items() if side.broken)
+    counts = [side.counts for side in sides.values()]
+    solved = any(not c.get("answered") or c["samples"] < FEWEST or c["unsolved"] != c["questions"] for c in counts)
+    if broken or is_floor or solved:
+        return broken
+    return f"neither side solves any of {counts[0]['questions']:,} questions (golds? grader?)"
 
 
 def percent(part: int | None, whole: int | None) -> str:

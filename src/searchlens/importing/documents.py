@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,10 +12,11 @@ import numpy as np
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import LETTERS
+from searchlens.benchmarks.letters import letter_of
 from searchlens.errors import InputError
-from searchlens.importing.matching import Ids, Match, Matcher, differing_golds, letter_of
+from searchlens.importing.matching import Ids, Match, Matcher, differing_golds
 from searchlens.importing.spill import Positions
-from searchlens.importing.texts import letters
+from searchlens.importing.texts import choices, letters
 from searchlens.readers.logged import Document
 from searchlens.readers.problems import Problems, shown
 from searchlens.store.hashing import digest
@@ -121,7 +122,7 @@ class KnownDocuments:
         self._names.setdefault(number, {}).setdefault(name, place)
         self._how.setdefault(number, match.how)
         if document.gold:
-            gold = letter_of(document, document.gold[0]) if document.choices else document.gold[0]
+            gold = _gold(document)
             self._golds.setdefault((number, match.letters.get(gold, gold)), place)
         return Located(number, self.questions[number].id, match.letters)
 
@@ -204,7 +205,7 @@ class OwnDocuments:
         """Gold and prompt may be on several rows of a question, but must not differ."""
         self._several += len(document.gold) > 1
         contents = {
-            "gold": (self._golds, letter_of(document, document.gold[0]) if document.gold else None),
+            "gold": (self._golds, _gold(document) if document.gold else None),
             "prompt": (self._prompts, _asked(document)),
         }
         for key, (known, content) in contents.items():
@@ -232,7 +233,7 @@ class OwnDocuments:
         if self._questions is None:
             names = sorted(self._names)
             self._questions = tuple(
-                Question(name, self._prompts.get(name, (name, ""))[0], self._golds.get(name, ("", ""))[0])
+                _lettered(Question(name, self._prompts.get(name, (name, ""))[0], self._golds.get(name, ("", ""))[0]))
                 for name in names
             )
         return self._questions
@@ -266,6 +267,19 @@ def _name(document: Document) -> str:
     if document.id is not None:
         return str(document.id)
     return f"text-{digest(letters(document.prompt or ''), 12)}"
+
+
+def _gold(document: Document) -> str:
+    """The first gold; of a document with choices the letter of its choice, as it is written if it is none of them."""
+    gold = document.gold[0]
+    return (letter_of(gold, document.choices) if document.choices else None) or gold
+
+
+def _lettered(question: Question) -> Question:
+    """The question with a plain letter as its gold, if it shows lettered choices and the gold names one of them."""
+    named = replace(question, gold=letter_of(question.gold) or "")
+    there = choices(named)
+    return named if there and letter_of(question.gold, there) == named.gold else question
 
 
 def _asked(document: Document) -> str | None:

@@ -163,20 +163,6 @@ def _wording(text: str, options: Sequence[str]) -> str:
     return "\n".join([letters(text), *sorted(map(letters, options))])
 
 
-def letter_of(document: Document, gold: str) -> str:
-    """The gold of a document with choices as the letter of its choice; as it stands if it is none of them.
-
-    >>> letter_of(Document(choices=("3", "4")), "4")
-    'B'
-    """
-    text = gold.strip()
-    allowed = LETTERS[: len(document.choices)]
-    if len(text) == 1 and text.upper() in allowed:
-        return text.upper()
-    places = [letter for letter, choice in zip(allowed, document.choices, strict=False) if plain(choice) == plain(gold)]
-    return places[0] if len(places) == 1 else gold
-
-
 def differing_golds(
     questions: Sequence[Question], golds: Sequence[tuple[int, str]], grader: str
 ) -> list[tuple[int, str]]:

@@ -14,7 +14,8 @@ from searchlens.errors import InputError
 from searchlens.readers.guarded import MISTAKES
 from searchlens.readers.logged import Reader
 from searchlens.readers.opening import kind
-from searchlens.readers.rows import first_row
+from searchlens.readers.problems import Problems
+from searchlens.readers.rows import rows
 
 _KEYS = 8
 """Names of keys that a message shows."""
@@ -96,9 +97,14 @@ def _description(path: Path) -> str:
     what = kind(path)
     if what == "zip":
         return "a zip archive that is no log of a known harness"
-    row = first_row(path)
+    problems = Problems()
+    try:
+        row = next((row for _, row in rows(path, problems)), None)
+    except InputError as error:
+        return error.message
     if row is None:
-        return "no row of it can be read as JSON" if what != "parquet" else "Parquet without rows"
+        why = "; ".join(problems.lines[:3]) or "all are blank"
+        return "Parquet without rows" if what == "parquet" else f"no row of it can be read: {why}"
     keys = list(row)
     shown = ", ".join(keys[:_KEYS]) + (" …" if len(keys) > _KEYS else "")
     return f"its first row has the keys {shown or '(none)'}"

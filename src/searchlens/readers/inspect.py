@@ -35,6 +35,7 @@ from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Str
 from searchlens.readers.opening import kind, opened
 
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+(\.json|/sample\.json)")
+_INDEX = re.compile(rb'\{\s*"[^"]+\.(eval|json)"\s*:')  # logs.json, whose keys are names of logs
 _ZSTANDARD = 93
 _LOCAL_HEADER = 30
 _GRADES = {"C": 1.0, "I": 0.0, "N": 0.0, "P": 0.5}
@@ -146,7 +147,8 @@ def _is_log(path: Path) -> bool:
         return False
     with opened(path) as file:
         head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return head.startswith(b"{") and b'"eval"' in head and b'"status"' in head and b'"version"' in head
+    keys = (b'"eval"', b'"status"', b'"version"')
+    return head.startswith(b"{") and all(key in head for key in keys) and not _INDEX.match(head)
 
 
 def _newest(logs: Sequence[_Log], notes: Notes) -> list[_Log]:

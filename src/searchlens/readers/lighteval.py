@@ -41,7 +41,7 @@ class LightevalReader:
 
     def files(self, path: Path) -> list[Path]:
         """Details: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r"details_.+\.parquet", lambda file: _columns(file) is not None)
+        return candidates(path, r"details_.+\.parquet", lambda file: bool(_columns(file)) or _is_older(file))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file.
@@ -67,6 +67,10 @@ class LightevalReader:
 def _columns(path: Path) -> tuple[str, str, str] | None:
     found = columns_of(path)
     return next(((d, m, r) for d, m, r in _COLUMNS if d in found and r in found), None)
+
+
+def _is_older(path: Path) -> bool:
+    return {"full_prompt", "predictions", "metrics"} <= set(columns_of(path))
 
 
 def _dated(path: Path) -> Dated:
@@ -110,6 +114,11 @@ def _stream(file: Dated, model: str, notes: Notes) -> Stream:
 def _samples(file: Dated, model: str, start: int, notes: Notes) -> Iterator[LoggedSample]:
     stream = _stream(file, model, notes)
     names = _columns(file.path)
+    if _is_older(file.path):
+        raise InputError(
+            f"{file.path}: details of an older lighteval (columns full_prompt, predictions, metrics) are not read",
+            "evaluate again with a newer lighteval, or write rows of question, sample, text and gold (docs/import.md)",
+        )
     if names is None:
         raise InputError(f"{file.path} has no columns doc and model_response; are files of two formats mixed?")
     doc, metric, response = names

@@ -43,8 +43,10 @@ def raw(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise InputError(what, "is it one JSON object a line? Nothing was imported")
             if number == 1:
                 line = line.removeprefix(_BOM)
-            if not line.isspace():
-                yield number, line
+            # No JSON has a bare return in it: it ends a line, as on old Macs.
+            parts = [part + b"\n" for part in line.split(b"\r")] if b"\r" in line.rstrip() else [line]
+            yield from ((number + place, part) for place, part in enumerate(parts) if not part.isspace())
+            number += len(parts) - 1
 
 
 def objects(path: Path, notes: Notes) -> Iterator[tuple[int, Object]]:

@@ -77,6 +77,7 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
     made = _made(file, notes)
     first_filter, later = _later_filters(file.path, notes)
     asked: dict[str, Stream] = {}
+    seen: set[tuple[Any, int]] = set()
     for number, line in lines.raw(file.path):
         if lines.text_after(line, "filter") not in (None, first_filter):
             continue
@@ -84,6 +85,11 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
         row = lines.parsed(file.path, number, line, notes)
         lines.required(row, _REQUIRED, place, "lm-evaluation-harness")
         texts, prompt, options = _request(row, place)
+        drawn = (row["doc_id"], hash(repr(texts)))
+        if "filter" not in row and drawn in seen:  # before filters had names, each had a row with the same texts
+            notes.add("rows of one document have the same texts and name no filter; the first was read", place)
+            continue
+        seen.add(drawn)
         key = repr(options)
         if key not in asked:
             asked[key] = replace(made, asked=parameters(options))
@@ -132,6 +138,8 @@ def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | Non
         The task compares likelihoods of given texts, so that nothing was generated.
     """
     arguments = row["arguments"]
+    if isinstance(arguments, list):  # as older versions write it: a list of the arguments of each request
+        arguments = {f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(one)} for i, one in enumerate(arguments)}
     first = arguments.get("gen_args_0", {}) if isinstance(arguments, dict) else {}
     options = first.get("arg_1")
     if not isinstance(options, dict):

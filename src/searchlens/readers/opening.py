@@ -14,7 +14,7 @@ import pyarrow as pa
 from searchlens.errors import InputError
 from searchlens.store.inputs import require_no_stream
 
-Kind = Literal["gzip", "zstd", "zip", "parquet", "text"]
+Kind = Literal["gzip", "zstd", "zip", "parquet", "utf-16", "text"]
 
 _MAGIC: dict[bytes, Kind] = {
     b"\x1f\x8b": "gzip",
@@ -22,6 +22,7 @@ _MAGIC: dict[bytes, Kind] = {
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",
     b"PAR1": "parquet",
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "utf-16"),
 }
 
 
@@ -43,7 +44,7 @@ def kind(path: Path) -> Kind:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed while they are read.
+    """The bytes of a file, decompressed while they are read; text in UTF-16 with its mark becomes UTF-8.
 
     Raises
     ------
@@ -58,10 +59,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         elif compression == "zstd":
             with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
                 yield io.BufferedReader(stream, 1 << 20)
+        elif compression == "utf-16":
+            with pa.transcoding_input_stream(pa.OSFile(str(path)), "utf-16", "utf-8") as stream:
+                yield io.BufferedReader(stream, 1 << 20)
         else:
             with path.open("rb") as file:
                 yield file
-    except (EOFError, gzip.BadGzipFile, pa.ArrowException) as error:
+    except (EOFError, gzip.BadGzipFile, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
     except OSError as error:
         if error.strerror is None:  # of Arrow, which says so where a stream ends early

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from searchlens.figures.context import Curves, Labels
-from searchlens.health.cells import pair_warning
+from searchlens.health.cells import cell_health
+from searchlens.health.judgement import of_pair
 from searchlens.policies import kinds
 from searchlens.stages._frames import read_points
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 def curves(study: needs.Drawn, cell: needs.PairCell, layout: Layout) -> Curves:
     """The points of both landscapes of a pair on a benchmark, with titles and legends of their figures."""
-    of_base, of_rl = (layout.landscape(checkpoint, cell.benchmark) for checkpoint in (cell.base, cell.rl))
-    base, rl = (read_points(folder, study.budgets) for folder in (of_base, of_rl))
+    sides = {"Base": layout.landscape(cell.base, cell.benchmark), "RL": layout.landscape(cell.rl, cell.benchmark)}
+    base, rl = (read_points(folder, study.budgets) for folder in sides.values())
+    health = {name: cell_health(folder, study.default_policy, study.health) for name, folder in sides.items()}
     labels = Labels(
         pair=cell.pair,
         benchmark=cell.title,
@@ -29,6 +31,6 @@ def curves(study: needs.Drawn, cell: needs.PairCell, layout: Layout) -> Curves:
         confidence=study.confidence,
         policies=kinds.from_specs(cell.policies),
         parameters=cell.parameters,
-        warning=pair_warning(of_base, of_rl, study.default_policy, study.health),
+        warning=of_pair(health, is_floor=cell.is_floor),
     )
     return Curves(labels, base, rl)

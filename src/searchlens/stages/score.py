@@ -89,7 +89,7 @@ def score(
     health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)
     if health.reason:
-        shown = examples(scores, find, [question.id for question in questions], quotes=quotes)
+        shown = examples(scores, find, questions, quotes=quotes)
         log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
     log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
 

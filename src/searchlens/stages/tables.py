@@ -104,6 +104,7 @@ def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout,
     configured = kinds.from_specs(cell.policies)
     base = points[cell.base, cell.benchmark].filter(~pl.col("policy").is_in(list(references)))
     names = base["policy"].unique()
+    sides = {"Base": cell.base, "RL": cell.rl}
     return Cell(
         cell.pair,
         cell.benchmark,
@@ -111,7 +112,7 @@ def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout,
         searched=any(kinds.is_search(name, configured) for name in names),
         policies=len(names),
         questions=int(base["questions"][0]),
-        warning=of_pair({side: health[name, cell.benchmark] for side, name in (("Base", cell.base), ("RL", cell.rl))}),
+        warning=of_pair({side: health[name, cell.benchmark] for side, name in sides.items()}, is_floor=cell.is_floor),
     )
 
 
