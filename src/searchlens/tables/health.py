@@ -18,8 +18,8 @@ NOTES = (
     " which repeats it or takes it back. Unsolved: questions that no sample of the cell solves. Unknown: not"
     " recorded, as in compact readouts.",
     "Not interpretable: hardly any sample has an answer, or hardly any verdict is known, in the whole cell or under"
-    " RL's default policy; or neither side of a pair solves a question. Its numbers stay in the CSV files and enter"
-    " means; verdicts on it are not printed. The limits are the section health of the configuration.",
+    " RL's default policy; a pair, too, of which neither side solves a question. Its numbers stay in the CSV files and"
+    " enter means; verdicts on it are not printed. The limits are the section health of the configuration.",
 )
 
 
