@@ -154,7 +154,8 @@ def test_settings_mean_what_they_mean_to_transformers(
     [
         "{{ messages | tojson }}{{ messages | tojson(indent=2) }}",
         "{% for m in messages %}{% generation %}\n  {{ m.role }}\n{% endgeneration %}{% endfor %}",
-        "{% for i in 'abcdef' %}{% if i == 'b' %}{% continue %}{% endif %}{% if i == 'e' %}{% break %}{% endif %}{{ i }}{% endfor %}",
+        "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 3 %}{% break %}{% endif %}{{ i }}"
+        "{% endfor %}",
     ],
     ids=["tojson", "generation", "loops"],
 )
