@@ -154,8 +154,8 @@ def test_settings_mean_what_they_mean_to_transformers(
     [
         "{{ messages | tojson }}{{ messages | tojson(indent=2) }}",
         "{% for m in messages %}{% generation %}\n  {{ m.role }}\n{% endgeneration %}{% endfor %}",
-        "{% for i in 'abcdef' %}{% if i == 'b' %}{% continue %}{% endif %}"
-        "{% if i == 'e' %}{% break %}{% endif %}{{ i }}{% endfor %}",
+        "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 3 %}{% break %}{% endif %}{{ i }}"
+        "{% endfor %}",
     ],
     ids=["tojson", "generation", "loops"],
 )
@@ -278,6 +278,13 @@ def test_check_says_what_no_job_would_ask(
     (reason,) = missing
     assert re.fullmatch(rf"checkpoints\.{BASE}: {says} \(.+\)", reason)
     assert reason.isprintable()
+
+
+def test_a_template_that_quotes_the_question_in_its_error_shows_none_of_it() -> None:
+    template = ChatTemplate("{{ raise_exception('cannot answer ' + messages[-1].content) }}", {})
+    with pytest.raises(InputError) as error:
+        template.render(Path("form"), [[{"role": "user", "content": "a gated question\n"}]], {})
+    assert error.value.message == "form: the chat template refuses the conversation: cannot answer …"
 
 
 def test_a_date_that_is_given_is_used_and_no_other(folder_of: Any, template_of: Any) -> None:

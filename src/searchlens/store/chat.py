@@ -6,6 +6,7 @@ clock and no random numbers, because the same question is to have the same promp
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -110,10 +111,13 @@ def _main() -> None:
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     size = _BYTES if most == resource.RLIM_INFINITY else min(most, _BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    asked = json.load(sys.stdin)
     try:
-        answer = json.dumps(_rendered(**json.load(sys.stdin)))
+        answer = json.dumps(_rendered(**asked))
     except Exception as error:  # anything that a program of others may raise
         said = f"{error}" if isinstance(error, _RefusedError) else f"fails: {type(error).__name__}: {error}"
+        for turn in itertools.chain(*asked["conversations"]):  # a question may not be shown in plain text
+            said = said.replace(turn["content"].strip() or "\0", "…")
         said = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
         answer = json.dumps(said.removesuffix(":"))
     sys.stdout.write(answer)
