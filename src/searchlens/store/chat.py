@@ -27,6 +27,8 @@ FILE = "chat_template.jinja"
 """Comes before the ``chat_template`` of tokenizer_config.json, as in transformers."""
 _SECONDS, _BYTES = 5, 2 * 2**30
 """Limits of one conversation: of processor time, and of the memory of the process."""
+_SHORT = 15
+"""Letters of a turn that messages may have by chance."""
 _HINT = "change `system` or the arguments of `chat`, or write the turns as a template of your own (docs/templates.md)"
 
 Conversation = Sequence[Mapping[str, str]]
@@ -117,7 +119,8 @@ def _main() -> None:
     except Exception as error:  # anything that a program of others may raise
         said = f"{error}" if isinstance(error, _RefusedError) else f"fails: {type(error).__name__}: {error}"
         for turn in itertools.chain(*asked["conversations"]):  # a question may not be shown in plain text
-            said = said.replace(turn["content"].strip() or "\0", "…")
+            content = turn["content"].strip()
+            said = said.replace(content, "…") if len(content) > _SHORT else said
         said = "".join(filter(str.isprintable, " ".join(said.split())))[:400]
         answer = json.dumps(said.removesuffix(":"))
     sys.stdout.write(answer)
