@@ -16,7 +16,7 @@ const LONG = 20_000;
 const TOKENS = 1500;
 
 const HOW = /** @type {Record<string, string>} */ ({
-  boxed: "read from its last box", kept: "read from a box that a later, open box repeats", fallback: "read from its last words, as it has no box",
+  boxed: "read from its last box", kept: "read from a box that a later, open box repeats", fallback: "read from its last words, without a box or behind it",
   number: "its last number, as it has no box", whole: "the whole text", withdrawn: "taken back by a later, open box", none: "no answer found",
 });
 
