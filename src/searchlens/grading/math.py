@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from importlib import metadata
+from typing import NamedTuple
 
 from searchlens.benchmarks import scientific
 from searchlens.catalogue import grader
-from searchlens.grading import processes
+from searchlens.grading import forms, processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import closing_sentence, in_box, in_closed_box, in_words, statement
 from searchlens.grading.rewriting import Rewriting
+from searchlens.grading.spelling import GROUP, spelled
+from searchlens.grading.units import unified
 
 
 def _version(rules: str) -> str:
@@ -36,7 +39,7 @@ class Math(Grader):
 
     limits: processes.Limits = processes.DEFAULT
 
-    version = _version("math-5")
+    version = _version("math-6")
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The content of the last box or boxes, or what a finished text without a box calls its answer."""
@@ -54,18 +57,18 @@ class Math(Grader):
         """Judge pairs; worker processes start only if a pair needs math-verify, which parses each gold once per worker
         if the pairs are sorted by gold.
         """
-        cleaned = [GradedPair(_clean_gold(pair.gold), clean(pair.answer)) for pair in pairs]
-        forms = [GradedPair(_normalise_gold(pair.gold), normalise(pair.answer)) for pair in cleaned]
-        decisions = [decide(*form) for form in forms]
+        prepared = [_prepared(*pair) for pair in pairs]
+        cleaned = [GradedPair(pair.gold, pair.answer) for pair in prepared]
+        decisions = [pair.verdict for pair in prepared]
         outcomes = processes.judge_open("searchlens.grading.equality", cleaned, decisions, self.limits, workers)
-        return [processes.verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+        return [processes.verdict(correct, pair.form) for correct, pair in zip(outcomes, prepared, strict=True)]
 
 
 @grader("math-narrow", mathematical=True)
 class MathNarrow(Math):
     """Finds answers by the narrow rule."""
 
-    version = _version("math-4-narrow")
+    version = _version("math-5-narrow")
     extract = Math.guide
 
 
@@ -77,10 +80,25 @@ _SCALES = "dozen|hundred|thousand|million|billion|trillion"
 
 def _fraction(match: re.Match[str]) -> str:
     """A repeating decimal (digits before the point, digits behind it, repeated digits) as a fraction."""
-    whole, once, again = match[1], match[2], match[3]
+    whole, once, again = match[1], match[2], match[3] or match[4]
     nines = 10 ** len(again) - 1
     value = Fraction(int(f"0{whole}{once}") * nines + int(again), nines * 10 ** len(once))
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _dotted(match: re.Match[str]) -> str:
+    """Repeated digits with a dot on the first and the last one under one bar."""
+    between = (match[2] or "").partition("\\dot")[0]
+    return rf"\overline{{{match[1]}{between}{match[3] or ''}}}"
+
+
+_TURNED = r"(?s)^.*\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z]).*$"
+_ANGLE = re.compile(r"(\d+(?:\.\d+)?|\\theta|x)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree)")
+
+
+def _radians(match: re.Match[str]) -> str:
+    """An expression with a trigonometric function, with its degrees in radians."""
+    return _ANGLE.sub(r"(\\frac{\1\\pi}{180})", match[0])
 
 
 _clean = Rewriting(
@@ -98,7 +116,10 @@ _clean = Rewriting(
     (r"\\(?:boldsymbol|bm|pmb)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))", r"\1\2"),
     (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
     (r"(?<=[\w)}])\*\*(-?\d+|[A-Za-z])(?!\w)", r"^{\1}"),
-    (r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}", _fraction),
+    (r"\\dot\s*\{?(\d)\}?((?:\d*)\\dot\s*\{?(\d)\}?)?", _dotted),
+    (r"(\d*)\.(\d*)\\(?:overline|bar)\s*(?:\{(\d+)\}|(\d))", _fraction),
+    (r"(?<![\w.])(\d*)\.(\d*)\((\d+)\)(?!\w)()", _fraction),
+    (_TURNED, _radians),
     (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
     (r"(?<![.\s])\s*\.?\s*$", ""),
     (r"^\s+", ""),
@@ -107,6 +128,9 @@ _clean = Rewriting(
     (r"^\](?=[^\[\]()]*,[^\[\]()]*[\[\])]$)", "("),  # ]0,1[ is (0,1)
     (r"(?<=[^\[\]()])\[$", ")"),
 )
+_SIMPLE = re.compile(r"-?\d{1,18}(?:\.\d{1,9})?", re.ASCII)
+"""Numbers as most answers are, with which nothing is to be done."""
+_SHORT = 19
 _SPACED_COMMA = re.compile(r"(?<=\d)(?:\s*,\s+|\s+,\s*)(?=\d{3}(?!\d))")
 _rewrite = Rewriting(
     (r"\\(?:left|right)(?![A-Za-z])", ""),
@@ -141,7 +165,9 @@ def clean(answer: str) -> str:
     currency signs, sizes of brackets, invisible delimiters, a degree sign, full stop or plain unit at the end, the e of
     4.5e33. Rows and columns of matrices stay.
     """
-    return scientific.in_latex(_clean(answer))
+    if _SIMPLE.fullmatch(answer):
+        return answer
+    return scientific.in_latex(_clean(spelled(answer)))
 
 
 def normalise(cleaned: str) -> str:
@@ -149,7 +175,11 @@ def normalise(cleaned: str) -> str:
     integers, decimals, fractions, mixed numbers and powers of ten as reduced fractions (``1/2``); words in lower case.
     Equal normal forms mean equal answers. Different normal forms decide nothing.
     """
+    if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < _SHORT:
+        return str(int(cleaned))
     answer = _rewrite(cleaned)
+    if (word := _same_word(answer)) is not None:
+        return word
     number = _number(answer)
     if number is not None:
         return str(number)
@@ -218,6 +248,108 @@ def _same_share(gold: str, answer: str) -> bool:
         return ours == theirs
     share, number = (ours, theirs) if gold.endswith("%") else (theirs, ours)
     return number in (share, share / 100)
+
+
+# ---- both sides
+
+_NOTHING = re.compile(
+    r"(?i)(?:thereare|thereis)?(?:no)(?:solutions?)(?:exists?)?|(?:the)?(?:emptyset|nullset)|\\\{\\\}|\\emptyset|\\varnothing"
+)
+_NUMERALS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_LEADING = re.compile(r"(?i)^\s*(?:\\text\s*\{)?\s*(?:an?|the|on|in|it is|is)\s+(?=[a-z]{3,}[\s}]*$)")
+_SCALED = re.compile(
+    rf"([+-]?[\d.,]+)\s*(?:\\text\s*\{{)?\s*(thousand|million|billion|trillion)\s*\}}?(.*)", re.DOTALL
+)
+_POWERS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_DOTS = re.compile(r"[\d}]\s*(?:\\(?:ldots|dots|cdots)|\.\.\.)\s*")
+
+
+class _Prepared(NamedTuple):
+    gold: str
+    answer: str
+    form: str
+    verdict: bool | None
+
+
+def _same_word(answer: str) -> str | None:
+    """One word for the words that mean the same."""
+    if not answer or answer[0].isdigit():
+        return None
+    if _NOTHING.fullmatch(answer):
+        return r"\emptyset"
+    word = answer.lower()
+    if word in _NUMERALS:
+        return str(_NUMERALS.index(word))
+    return r"\infty" if word in ("infinity", "infinite", r"+\infty") else None
+
+
+@lru_cache(maxsize=2048)
+def _spelled_gold(gold: str) -> str:
+    return _tidy(gold)
+
+
+def _tidy(text: str) -> str:
+    text = _LEADING.sub(r"", spelled(text)).rstrip("}") if _LEADING.match(text) else spelled(text)
+    if (match := _SCALED.fullmatch(text)) is not None:
+        return rf"{match[1].replace(',', '')} \times 10^{{{_POWERS[match[2]]}}} {match[3]}"
+    return text
+
+
+def _prepared(gold: str, answer: str) -> _Prepared:
+    """Both sides as the workers compare them, the form by which the answer votes, and the verdict if it is clear."""
+    if _SIMPLE.fullmatch(gold) and _SIMPLE.fullmatch(answer):
+        form = normalise(answer)
+        return _Prepared(gold, answer, form, decide(_normalise_gold(gold), form))
+    form = _form(answer)
+    cleaned = GradedPair(_clean_gold(gold), clean(answer))
+    if decide(_normalise_gold(cleaned.gold), form) is True and not _looks_alike(gold, answer):
+        return _Prepared(*cleaned, form, True)
+    ours, theirs = _spelled_gold(gold), _tidy(answer)
+    verdict = _as_a_whole(ours, theirs)
+    if verdict is not None:
+        return _Prepared(ours, theirs, form, verdict)
+    united = unified(ours, theirs)
+    if united.verdict is not None:
+        return _Prepared(ours, theirs, form, united.verdict)
+    ours, theirs = forms.vectors(*forms.derivatives(united.gold, united.answer))
+    same = forms.values(ours, theirs)
+    if isinstance(same, bool):
+        return _Prepared(ours, theirs, form, same)
+    ours, theirs = forms.with_names(*same)
+    ours, theirs = _clean_gold(forms.alternatives(ours)), clean(forms.alternatives(theirs))
+    decision = decide(_normalise_gold(ours), _scaled(normalise(theirs), united.factor))
+    if decision is None and united.factor != 1:
+        theirs = rf"\frac{{{united.factor.numerator}}}{{{united.factor.denominator}}}({theirs})"
+    return _Prepared(ours, theirs, form, decision)
+
+
+def _form(answer: str) -> str:
+    return normalise(clean(answer))
+
+
+def _looks_alike(gold: str, answer: str) -> bool:
+    """Whether cleaning may have dropped what tells the two apart: money, degrees and the like."""
+    return gold != answer and bool(_DROPPED.search(gold) and _DROPPED.search(answer))
+
+
+_DROPPED = re.compile(r"[€£%°]|\\[$%]|circ|degree|[A-Za-z]{2}")
+
+
+def _scaled(form: str, factor: Fraction) -> str:
+    return str(Fraction(form) * factor) if factor != 1 and _PLAIN.fullmatch(form) else form if factor == 1 else ""
+
+
+def _as_a_whole(gold: str, answer: str) -> bool | None:
+    for rule in (forms.times_of_day, forms.residues):
+        if (verdict := rule(gold, answer)) is not None:
+            return verdict
+    if _DOTS.search(answer) and answer.rstrip().endswith(("dots", "...")) and not _DOTS.search(gold):
+        return False
+    if forms.repeats_lost(gold, answer):
+        return False
+    if _PLAIN.fullmatch(_normalise_gold(_clean_gold(gold))) and (numeral := _IN_BASE.fullmatch(normalise(clean(answer)))):
+        return False if numeral[2] != "10" else None
+    return None
 
 
 _clean_gold = lru_cache(maxsize=1024)(clean)
