@@ -35,17 +35,15 @@ def parts(text: str, separator: str = r",") -> list[str]:
 
 # ---- times of day
 
-_TIME = re.compile(
-    rf"\s*(\d{{1,2}})(?:\s*\{{?:\}}?\s*(\d\d))?\s*(?:(?:{TEXT}\s*\{{)?[\s~]*([ap])\.?[\s~]*m\b\.?\s*\}}?)?\s*", re.IGNORECASE
-)
+_TIME = re.compile(r"\s*(\d{1,2})(?:\s*:\s*(\d\d))?[\s~]*(?:([ap])\.?[\s~]*m\b\.?)?\s*", re.IGNORECASE)
 
 
 def times_of_day(gold: str, answer: str) -> bool | None:
     """Whether two times are the same; one without a.m. or p.m. may be either, or of 24 hours."""
-    ours, theirs = _TIME.fullmatch(gold), _TIME.fullmatch(answer)
+    ours, theirs = (_TIME.fullmatch(re.sub(rf"{TEXT}\s*|[{{}}]|\\\\[,; ]", " ", text)) for text in (gold, answer))
     if not ours or not theirs or not ((ours[2] and (theirs[2] or theirs[3])) or (ours[3] and (theirs[2] or theirs[3]))):
         return None
-    if any(int(time[1]) > 24 or int(time[2] or 0) > 59 for time in (ours, theirs)):
+    if int(ours[1]) > 24 or int(ours[2] or 0) > 59:  # noqa: PLR2004 - hours and minutes
         return None
     (hour, minute, half), (other, minutes, halves) = (
         (int(time[1]), int(time[2] or 0), (time[3] or "").lower()) for time in (ours, theirs)
@@ -115,7 +113,9 @@ def _value_at(text: str) -> tuple[str, str] | None:
     """The name with its argument, and the value, of ``f(2)=5``; None if only letters are in the brackets."""
     if len(parts(text)) > 1:
         return None
-    if (match := _APPLIED.fullmatch(text)) and not re.fullmatch(r"\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*", match[2]):
+    if turned := re.fullmatch(r"([^=]+)=([^=]*\([^=]*\)\s*)", text):
+        text = f"{turned[2]}={turned[1]}" if not _APPLIED.fullmatch(text) else text
+    if (match := _APPLIED.fullmatch(text)) and not re.fullmatch(r"\s*[a-z](?:\s*,\s*[a-z])*\s*|\\[a-z]+", match[2]):
         return _key(match[1]), match[3]
     if match := _SUBSCRIPTED.fullmatch(text):
         return _key(match[1]), match[3]
@@ -160,7 +160,8 @@ def with_names(gold: str, answer: str) -> Texts:
         plain = len(parts(answer)) > 1
         return _tuple(list(ours.values())), (f"({answer})" if plain else answer)
     if theirs and not ours and re.match(r"\s*(?:\\left)?\(", gold) and "=" not in gold:
-        return gold, _tuple([theirs[name] for name in sorted(theirs)])
+        by_name = all(len(name) == 1 for name in theirs)
+        return gold, _tuple([theirs[name] for name in (sorted(theirs) if by_name else theirs)])
     return gold, answer
 
 
@@ -260,6 +261,8 @@ def alternatives(text: str) -> str:
     r"""A list in place of each entry with one ``\pm``: ``1 \pm x`` is ``1 + x, 1 - x``."""
     if r"\pm" not in text and r"\mp" not in text:
         return text
+    if braces := re.fullmatch(r"(\s*(?:\\left)?\\\{)(.*?)((?:\\right)?\\\}\s*)", text, re.DOTALL):
+        return braces[1] + alternatives(braces[2]) + braces[3]
     head, equals, rest = text.rpartition("=")
     entries = []
     for entry in parts(rest):
@@ -281,6 +284,9 @@ def repeats_lost(gold: str, answer: str) -> bool:
 # ---- cases
 
 _CASES = re.compile(r"\s*(.*?)(?:=\s*)?(?:\\left\s*\\\{\s*)?\\begin\{(cases|array)\}(?:\{[lcr ]+\})?(.*)\\end\{\2\}(?:\\right\s*\.?)?\s*", re.DOTALL)
+
+
+COMPARED = re.compile(r"[<>=]|\\(?:le|ge|ne|in)(?![A-Za-z])")
 
 
 def cases(text: str) -> dict[str, str]:

@@ -121,6 +121,7 @@ _clean = Rewriting(
     (r"(?<![\w.])(\d*)\.(\d*)\((\d+)\)(?!\w)()", _fraction),
     (_TURNED, _radians),
     (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
+    (r"(?<=[\w)}\]!])\s*\\(?:text|mbox|mathrm|textrm)\s*\{(?!\s*(?:and|or|if|for)\b)[^{}\d]*\}(?:\s*\^\s*(?:\d|\{\d\}))?\s*$", ""),
     (r"(?<![.\s])\s*\.?\s*$", ""),
     (r"^\s+", ""),
     (rf"(?i)^([+-]?[\d,]*\.?\d+)\s+(?!.*\b(?:{_OPERATORS}|{_SCALES})\b)[a-z]{{3,}}(?:\s+[a-z]+){{0,3}}$", r"\1"),
@@ -155,6 +156,7 @@ _SCIENTIFIC = re.compile(
     r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\\(?:times|cdot)10\^(?:\{([+-]?\d{1,2})\}|(\d{1,2}))", re.ASCII
 )
 _PLAIN = re.compile(r"-?\d+(?:/[1-9]\d*)?", re.ASCII)
+_OPTION = re.compile(r"\([A-J]\)")
 _WORD = re.compile(r"[A-Za-z]{4,}|(?i:yes|no|odd)")
 _PARTS = re.compile(r"\d+(?:\.\d+)?(?::\d+(?:\.\d+)?){2,}", re.ASCII)
 _IN_BASE = re.compile(r"(\d+)_\{?(\d+)\}?", re.ASCII)
@@ -219,8 +221,10 @@ def decide(gold: str, answer: str) -> bool | None:
         apart = abs(numbers[0] - numbers[1]) > _CLEARLY and max(map(abs, numbers)) < _PRECISE
         return False if apart else None
     # math-verify reads a bare word as a product of letters, for which "seat" equals "east".
-    if _WORD.fullmatch(gold) and _WORD.fullmatch(answer):
+    if _WORD.fullmatch(gold) and answer.isalpha():
         return False
+    if _OPTION.fullmatch(gold):
+        return answer.strip("()").upper() == gold.strip("()")
     return _decide_notation(gold, answer)
 
 
@@ -247,14 +251,16 @@ def _same_share(gold: str, answer: str) -> bool:
     if gold.endswith("%") and answer.endswith("%"):
         return ours == theirs
     share, number = (ours, theirs) if gold.endswith("%") else (theirs, ours)
-    return number in (share, share / 100)
+    # A gold below 1 is a share already: 0.4 is 40%.
+    return number == share / 100 or (number == share and (gold.endswith("%") or abs(number) >= 1))
 
 
 # ---- both sides
 
 _NOTHING = re.compile(
-    r"(?i)(?:thereare|thereis)?(?:no)(?:solutions?)(?:exists?)?|(?:the)?(?:emptyset|nullset)|\\\{\\\}|\\emptyset|\\varnothing"
+    r"(?i)(?:thereare|thereis)?(?:no)(?:solutions?)(?:exists?)?|none|(?:the)?(?:emptyset|nullset)|\\\{\\\}|\\emptyset|\\varnothing"
 )
+_ALL = re.compile(r"(?i)(?:[a-z]\\in)?\\mathbb\{?R\}?|(?:all|every)(?:the)?real(?:number)?s?|\(-\\infty,\+?\\infty\)")
 _NUMERALS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _LEADING = re.compile(r"(?i)^\s*(?:\\text\s*\{)?\s*(?:an?|the|on|in|it is|is)\s+(?=[a-z]{3,}[\s}]*$)")
 _SCALED = re.compile(
@@ -277,6 +283,8 @@ def _same_word(answer: str) -> str | None:
         return None
     if _NOTHING.fullmatch(answer):
         return r"\emptyset"
+    if _ALL.fullmatch(answer):
+        return r"\mathbb{R}"
     word = answer.lower()
     if word in _NUMERALS:
         return str(_NUMERALS.index(word))

@@ -55,6 +55,9 @@ _unicode = Rewriting(
 _FUNCTIONS = (
     "arcsinh|arccosh|arctanh|arcsin|arccos|arctan|arccot|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|gcd|lcm|sqrt"
 )
+_BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_BASES |= {"eleven": 11, "twelve": 12, "sixteen": 16}
+_IN_WORDS = rf"(?i)_\s*\{{?\s*(?:\\text\s*\{{)?\s*({'|'.join(_BASES)})\s*\}}{{1,2}}"
 _names = Rewriting(
     (rf"{TEXT}\s*\{{\s*({_FUNCTIONS}|max|min|pi)\s*\}}", r"\\\1 "),
     (r"(?<![\\A-Za-z])(?:asin|acos|atan)(?=\s*\()", lambda match: f"\\arc{match[0][1:]} "),
@@ -73,14 +76,19 @@ _names = Rewriting(
     (r"\\bmod(?![A-Za-z])", r"\\mod"),
     (r"(?<![A-Za-z\\}\d])C\((\d+),\s*(\d+)\)", r"\\binom{\1}{\2}"),
     (r"E(?=_)", r"\\Upsilon "),  # otherwise the base of the logarithm
+    (r"\\gamma(?![A-Za-z])", r"\\Upsilon_{gamma} "),  # otherwise a function
     (r"_\s*(\w)(?=[A-Za-z])", r"_{\1} "),
+    (r"\s*(?:\\colon(?![A-Za-z])|\{:\})\s*", ":"),
+    (_IN_WORDS, lambda match: f"_{{{_BASES[match[1].lower()]}}}"),
+    (r"^\s*[{(]\s*(\d+)\s*[})](?=\s*_)", r"\1"),
+    (r"^\s*(?:\\left)?\\\{\s*([A-Za-z])\s*(?:\\mid|:|\||\\colon)\s*(\1[^A-Za-z].*?)(?:\\right)?\\\}\s*$", r"\2"),
 )
 _dressing = Rewriting(
     (r"^\s*(?:\\\[|\\\(|\$\$?)((?:(?!\\[()\[\]]|\$).)*)(?:\\\]|\\\)|\$\$?)\s*[.,;]?\s*$", r"\1"),
     (r"^\s*(\*\*|__)([^*]+)\1\s*[.,;]?\s*$", r"\2"),
     (r"\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|displaystyle|textstyle|bf|it)(?![A-Za-z])\s*", ""),
     (rf"\\(?:underline|uline|boldsymbol|bm|pmb|emph)\s*{GROUP}", r"\1"),
-    (r"^\s*\\mathbf\s*\{\s*([RZNQC])\s*\}\s*$", r"\\mathbb{\1}"),
+    (r"^\s*\\mathbf\s*\{\s*([RZNQ])\s*\}\s*$", r"\\mathbb{\1}"),
     (rf"^\s*\\(?:mathbf|boxed|fbox)\s*{GROUP}\s*$", r"\1"),
     (rf"\\text\s*\{{\s*\\textbf\s*{GROUP}\s*\}}", r"\\text{\1}"),
     (
@@ -89,9 +97,10 @@ _dressing = Rewriting(
         "",
     ),
     (r"^(?:\s|[=,:;]|\\(?:therefore|implies|Rightarrow|quad|qquad|colon)(?![A-Za-z])|\\[,;:!])+", ""),
-    (r"(?:\s|(?<!\\)[,;])+$", ""),
+    (r"\\text\s*\{\s*:\s*\}", ":"),
+    (r"(?:(?<!\\)\\(?:\s|[,;:!])|\s|(?<!\\)[,;])+$", ""),
+    (r"(?<=[a-z])\.\s*\}$", "}"),
 )
-_DOTS = re.compile(r"\\(?:ldots|dots|cdots|dotsc)(?![A-Za-z])|\.\.\.")
 
 
 def spelled(text: str) -> str:

@@ -29,7 +29,7 @@ _OTHERS = r"""
 1e-6 m=micron,microns | 1e-10 m=Å,angstrom,angstroms,\AA | 1e-7 kg m^2 s^-2=erg,ergs | 1e-5 kg m s^-2=dyn,dyne,dynes
 1e-4 kg s^-2 A^-1=gauss | 101325 kg m^-1 s^-2=atm | 9.4607304725808e15 m=ly,lightyear,lightyears
 149597870700 m=AU,au | 1.66053906660e-27 kg=amu | 1000 kg=ton,tons,tonne,tonnes
-60 s=min,mins,minute,minutes | 3600 s=h,hr,hrs,hour,hours | 86400 s=day,days | 604800 s=week,weeks | 1 s=sec,secs
+60 s=min,mins,minute,minutes | 3600 s=h,hr,hrs,hour,hours | 86400 s=d,day,days | 604800 s=week,weeks | 1 s=sec,secs
 1 month=month,months | 12 month=yr,yrs,year,years | 120 month=decade,decades | 1200 month=century,centuries
 0.0254 m=in,inch,inches | 0.3048 m=ft,foot,feet | 0.9144 m=yd,yard,yards | 1609.344 m=mi,mile,miles
 1609.344/3600 m s^-1=mph | 1/3.6 m s^-1=kph,kmph,kmh | 0.45359237 kg=lb,lbs,pound,pounds | 0.45359237/16 kg=oz,ounce,ounces
@@ -113,14 +113,14 @@ _MAYBE = re.compile(r"[\d})\sA-Za-z]\s*(?:[A-Za-z\x01/^]|\\(?:circ|degree|mu|Ome
 def _flat(text: str) -> str:
     r"""The text with ``\text{m}`` as ``m`` between marks, and plain spaces, slashes and exponents."""
     text = re.sub(r"\\[,;:! ]|~|\\(?:quad|qquad|enspace|thinspace)(?![A-Za-z])", " ", text)
-    text = re.sub(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?\s*|\\degree(?![A-Za-z])\s*|\{\}\s*\^\s*\\circ\s*", r" \\circ ", text)
-    text = re.sub(r"\\circ\s*(?:\}\s*)?(?:%s\s*\{\s*([CF])\s*\}|([CF])\s*$)" % TEXT, _temperature, text)
+    text = re.sub(r"\^\s*\{\s*(-?\d)\s*\}", r"^\1", text)
+    text = re.sub(r"(?:\{\s*\})?\^\s*\{?\s*\\(?:circ|degree)\s*\}?\s*|\\degree(?![A-Za-z])\s*|degrees?\s+(?=Cel|Fah|cel|fah)", r" \\circ ", text)
+    text = re.sub(r"\\circ\s*(?:\}\s*)?(?:%s\s*\{\s*([CF])\s*\}|([CFcf])(?:elsius|ahrenheit)?\s*\}?$)" % TEXT, _temperature, text)
     text = re.sub(r"\\mu\s*(?=%s\s*\{|[A-Za-z])" % TEXT, "\x03", text)
     text = re.sub(r"%s\s*\{([^{}]*)\}" % TEXT, "\x01\\1 ", text)
     text = re.sub("\x01\\s*", "\x01", text)
     text = re.sub("\x03\\s*(\x01?)", r"\1u", text)
     text = re.sub(r"\\[dt]?frac\s*\{((?:[^{}\d]|\^\d)*[A-Za-z](?:[^{}\d]|\^\d|\^\{\d\})*)\}\s*\{((?:[^{}\d]|\^\d|\^\{\d\})+)\}", r"\1/\2", text)
-    text = re.sub(r"\^\s*\{\s*(-?\d)\s*\}", r"^\1", text)
     text = re.sub(r"(?<=[A-Za-z])\s*(?:\\cdot|\\times)(?![A-Za-z])\s*(?=[A-Za-z\x01])", "*", text)
     text = re.sub(r"\bsolar mass(?:es)?\b", lambda _: r"M_\odot", text)
     text = re.sub(r"M_\s*\{\s*\\odot\s*\}", lambda _: r"M_\odot", text)
@@ -128,7 +128,7 @@ def _flat(text: str) -> str:
 
 
 def _temperature(match: re.Match[str]) -> str:
-    return " celsius" if (match[1] or match[2]) == "C" else " fahrenheit"
+    return " celsius" if (match[1] or match[2]) in "Cc" else " fahrenheit"
 
 
 def quantity(text: str) -> Quantity | None:
