@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import random
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -20,7 +22,7 @@ from latex2sympy2_extended.latex2sympy2 import PSParser, _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig
 from math_verify import LatexExtractionConfig, grader, parse, verify
 from math_verify.parser import ExprExtractionConfig
-from sympy import And, Eq, Expr, FiniteSet, Float, I, Integer, Interval, Mod, Or, Poly, PolynomialError, Pow, Rational
+from sympy import And, Eq, Expr, FiniteSet, Float, I, Integer, Interval, Mod, Or, Poly, PolynomialError, Pow
 from sympy import Set, Symbol, Union, ceiling, floor, nan, oo, simplify, zoo
 from sympy.core.relational import Relational
 
@@ -135,17 +137,22 @@ def parsed(text: str) -> tuple[Any, ...]:
         return ()
 
 
-def _same(gold: Any, answer: Any) -> bool:
+def _tried(rule: Callable[[Any, Any], bool], gold: Any, answer: Any) -> bool:
+    """What a rule says; False if it does not apply to the two."""
     try:
-        if verify(gold, answer, timeout_seconds=None, raise_on_error=True):
-            if any(not isinstance(side, str) and side.has(zoo, nan) for side in (gold, answer)):
-                return bool(gold == answer)
-            return not _tiny_and_apart(gold, answer)
-        return _same_range(gold, answer)
+        return rule(gold, answer)
     except MemoryError:
         raise
-    except Exception:  # the two cannot be compared
+    except Exception:  # sympy raises nearly any class
         return False
+
+
+def _same(gold: Any, answer: Any) -> bool:
+    if not verify(gold, answer, timeout_seconds=None, raise_on_error=True):
+        return False
+    if any(not isinstance(side, str) and side.has(zoo, nan) for side in (gold, answer)):
+        return bool(gold == answer)
+    return not _tried(_tiny_and_apart, gold, answer)
 
 
 def _tiny_and_apart(gold: Any, answer: Any) -> bool:
@@ -193,22 +200,17 @@ def _range(reading: Any) -> Any:
 
 def _same_otherwise(gold: Any, answer: Any) -> bool:
     """Whether two sides are equal with i as the imaginary unit, real odd roots, and everything evaluated."""
-    try:
-        if isinstance(gold, str) or isinstance(answer, str):
-            return False
-        imaginary = any(_is_imaginary(symbol) for reading in (gold, answer) for symbol in reading.free_symbols)
-        seconds = [_read_again(reading, imaginary=imaginary) for reading in (gold, answer)]
-        if isinstance(gold, Eq) and isinstance(answer, Eq):
-            return _proportional(*(side.lhs - side.rhs for side in seconds))
-        if all(map(_is_exact, seconds)):
-            return _same_values(*seconds)
-        if [*seconds] == [gold, answer] or any(side.has(nan, zoo) for side in seconds):
-            return False
-        return bool(verify(*seconds, timeout_seconds=None, raise_on_error=True)) and not _tiny_and_apart(*seconds)
-    except MemoryError:
-        raise
-    except Exception:  # the two cannot be compared
+    if isinstance(gold, str) or isinstance(answer, str):
         return False
+    imaginary = any(_is_imaginary(symbol) for reading in (gold, answer) for symbol in reading.free_symbols)
+    seconds = [_read_again(reading, imaginary=imaginary) for reading in (gold, answer)]
+    if isinstance(gold, Eq) and isinstance(answer, Eq):
+        return _proportional(*(side.lhs - side.rhs for side in seconds))
+    if all(map(_is_exact, seconds)):
+        return _same_values(*seconds)
+    if [*seconds] == [gold, answer] or any(side.has(nan, zoo) for side in seconds):
+        return False
+    return bool(verify(*seconds, timeout_seconds=None, raise_on_error=True)) and not _tiny_and_apart(*seconds)
 
 
 def _is_imaginary(symbol: Any) -> bool:
@@ -232,29 +234,22 @@ def _real_root(root: Any) -> Any:
 
 _POINTS = 9
 _VALID = 4
-_DIGITS = 30
-_AGREE = Float("1e-18")
-
-
-def _points(symbols: list[Any]) -> list[dict[Any, Any]]:
-    """Real values of both signs without a pattern."""
-    values = (Rational((7919 * (place + 3) ** 2) % 2027, 311) + Rational(1, 7 + place) for place in range(10**6))
-    signs = (1 if (17 * place * place + 3 * place) % 5 < 3 else -1 for place in range(10**6))
-    scales = [Rational(1, 9), Rational(1, 3), Rational(1, 1)]
-    return [
-        {symbol: scales[point % 3] * (1 if point < 3 else next(signs)) * next(values) for symbol in symbols}
-        for point in range(_POINTS)
-    ]
+_DIGITS = 120
+_AGREE = Float("1e-100")
+_LARGEST = Float("1e40")
+"""Beyond it, or below its inverse, that many digits may not tell two values apart."""
 
 
 def _evaluated(gold: Any, answer: Any) -> list[tuple[Any, Any]]:
-    """Values of both at points where at least one is real; of numbers, the one pair of values."""
+    """Values of both at points of both signs where at least one is real; of numbers, the one pair of values."""
     symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
     is_complex = gold.has(I) or answer.has(I)
-    found = []
-    for point in _points(symbols) if symbols else [{}]:
-        values = [side.subs(point).evalf(_DIGITS) for side in (gold, answer)]
-        if not all(value.is_number and value.is_finite and value.is_comparable | value.has(I) for value in values):
+    draw, found = random.Random(1), []
+    for place in range(_POINTS if symbols else 1):
+        sizes = [Float(draw.uniform(0.1, 3), _DIGITS) for _ in symbols]
+        point = {symbol: size if place < _VALID else draw.choice((-1, 1)) * size for symbol, size in zip(symbols, sizes, strict=True)}
+        values = [side.evalf(_DIGITS, subs=point) for side in (gold, answer)]
+        if not all(value.is_number and value.is_finite for value in values):
             continue
         if not symbols or is_complex or any(value.is_real for value in values):
             found.append((values[0], values[1]))
@@ -268,12 +263,15 @@ def _is_exact(side: Any) -> bool:
 
 def _same_values(gold: Any, answer: Any) -> bool:
     """Whether two exact expressions have equal values wherever one of them is real."""
+    if gold.is_Rational and answer.is_Rational:
+        return bool(gold == answer)
     pairs = _evaluated(gold, answer)
     return bool(pairs) and all(_close(one, other) for one, other in pairs)
 
 
 def _close(one: Any, other: Any) -> bool:
-    return bool(abs(one - other) <= _AGREE * max(abs(one), abs(other)))
+    size = max(abs(one), abs(other))
+    return bool(one == other or (1 / _LARGEST < size < _LARGEST and abs(one - other) <= _AGREE * size))
 
 
 def _proportional(gold: Any, answer: Any) -> bool:
@@ -293,7 +291,7 @@ def judge(gold: str, answer: str) -> bool:
         return _same_cases(ours, theirs)
     # Compared one by one, because an error in the first comparison must not hide a success of the second.
     readings = list(product(parsed(gold), parsed(answer)))
-    return any(_same(*pair) for pair in readings) or any(_same_otherwise(*pair) for pair in readings)
+    return any(_tried(rule, *pair) for rule in (_same, _same_range, _same_otherwise) for pair in readings)
 
 
 def _same_cases(gold: dict[str, str], answer: dict[str, str]) -> bool:

@@ -59,7 +59,7 @@ _BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eig
 _BASES |= {"eleven": 11, "twelve": 12, "sixteen": 16}
 _IN_WORDS = rf"(?i)_\s*\{{?\s*(?:\\text\s*\{{)?\s*({'|'.join(_BASES)})\s*\}}{{1,2}}"
 _names = Rewriting(
-    (rf"{TEXT}\s*\{{\s*({_FUNCTIONS}|max|min|pi)\s*\}}", r"\\\1 "),
+    (rf"{TEXT}\s*\{{\s*({_FUNCTIONS}|pi)\s*\}}", r"\\\1 "),
     (r"(?<![\\A-Za-z])(?:asin|acos|atan)(?=\s*\()", lambda match: f"\\arc{match[0][1:]} "),
     (rf"(?<![\\A-Za-z{{])({_FUNCTIONS})(?![A-Za-z])", r"\\\1 "),
     (rf"(?<![\\A-Za-z])({_FUNCTIONS})(?=\s*[(\d^])", r"\\\1 "),
