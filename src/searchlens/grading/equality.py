@@ -22,8 +22,30 @@ from latex2sympy2_extended.latex2sympy2 import PSParser, _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig
 from math_verify import LatexExtractionConfig, grader, parse, verify
 from math_verify.parser import ExprExtractionConfig
-from sympy import And, Eq, Expr, FiniteSet, Float, I, Integer, Interval, Mod, Or, Poly, PolynomialError, Pow
-from sympy import Set, Symbol, Union, ceiling, floor, nan, oo, simplify, zoo
+from sympy import (
+    And,
+    Eq,
+    Expr,
+    FiniteSet,
+    Float,
+    I,
+    Integer,
+    Interval,
+    Mod,
+    Or,
+    Poly,
+    PolynomialError,
+    Pow,
+    Set,
+    Symbol,
+    Union,
+    ceiling,
+    floor,
+    nan,
+    oo,
+    simplify,
+    zoo,
+)
 from sympy.core.relational import Relational
 
 from searchlens.grading import forms
@@ -225,7 +247,9 @@ def _read_again(reading: Any, *, imaginary: bool) -> Any:
 
 
 def _is_odd_root(part: Any) -> bool:
-    return bool(isinstance(part, Pow) and part.base.is_negative and part.exp.is_Rational and part.exp.q % 2 and part.exp.q > 1)
+    return bool(
+        isinstance(part, Pow) and part.base.is_negative and part.exp.is_Rational and part.exp.q % 2 and part.exp.q > 1
+    )
 
 
 def _real_root(root: Any) -> Any:
@@ -247,7 +271,10 @@ def _evaluated(gold: Any, answer: Any) -> list[tuple[Any, Any]]:
     draw, found = random.Random(1), []
     for place in range(_POINTS if symbols else 1):
         sizes = [Float(draw.uniform(0.1, 3), _DIGITS) for _ in symbols]
-        point = {symbol: size if place < _VALID else draw.choice((-1, 1)) * size for symbol, size in zip(symbols, sizes, strict=True)}
+        point = {
+            symbol: size if place < _VALID else draw.choice((-1, 1)) * size
+            for symbol, size in zip(symbols, sizes, strict=True)
+        }
         values = [side.evalf(_DIGITS, subs=point) for side in (gold, answer)]
         if not all(value.is_number and value.is_finite for value in values):
             continue

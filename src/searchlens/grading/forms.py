@@ -1,7 +1,7 @@
 r"""Forms of answers that are compared as a whole, before math-verify reads them.
 
-Times of day, residues, values with names, vectors, derivatives and cases. Each rule sees both sides: it gives a verdict,
-or brings both to the same form, or leaves them.
+Times of day, residues, values with names, vectors, derivatives and cases. Each rule sees both sides: it gives
+a verdict, or brings both to the same form, or leaves them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def times_of_day(gold: str, answer: str) -> bool | None:
     ours, theirs = (_TIME.fullmatch(re.sub(rf"{TEXT}\s*|[{{}}]|\\\\[,; ]", " ", text)) for text in (gold, answer))
     if not ours or not theirs or not ((ours[2] and (theirs[2] or theirs[3])) or (ours[3] and (theirs[2] or theirs[3]))):
         return None
-    if int(ours[1]) > 24 or int(ours[2] or 0) > 59:  # noqa: PLR2004 - hours and minutes
+    if int(ours[1]) > 24 or int(ours[2] or 0) > 59:
         return None
     (hour, minute, half), (other, minutes, halves) = (
         (int(time[1]), int(time[2] or 0), (time[3] or "").lower()) for time in (ours, theirs)
@@ -85,7 +85,7 @@ def _residues(text: str) -> tuple[str, int, frozenset[int]] | None:
         modulus, rest = int(line[2] or line[5]), int(re.sub(r"\s", "", line[3] or line[4] or "0"))
         return (line[1], modulus, frozenset({rest % modulus})) if modulus else None
     match = _RESIDUES.fullmatch(text)
-    if match is None or not 0 < (modulus := int(match[4])) < 10**6:  # noqa: PLR2004 - the complement is written out
+    if match is None or not 0 < (modulus := int(match[4])) < 10**6:
         return None
     values: set[int] = set()
     for number in re.findall(r"\\pm\s*\d+|[+-]?\s*\d+", match[3]):
@@ -141,7 +141,7 @@ def named(text: str) -> dict[str, str]:
         return dict(zip(map(_key, parts(match[1])), parts(match[2]), strict=True))
     pieces = [piece for piece in parts(text, _BETWEEN) if piece.strip()]
     assigned = [_ASSIGNED.fullmatch(piece) for piece in pieces]
-    if len(pieces) < 2 or not all(assigned):  # noqa: PLR2004
+    if len(pieces) < 2 or not all(assigned):
         return {}
     found = {_key(match[1]): match[2] for match in assigned if match}
     return found if len(found) == len(pieces) else {}
@@ -171,8 +171,12 @@ def _tuple(entries: list[str]) -> str:
 
 # ---- vectors
 
-_UNIT_VECTOR = r"\\(?:hat|vec|mathbf|boldsymbol|bm)\s*\{?\s*(?:\\(?:mathbf|hat|imath|jmath)\s*)?\{?\\?(i|j|k)(?:math)?\}?\s*\}?"
-_TERM = re.compile(rf"\s*([+-]?)\s*((?:[\d./]|\\d?frac\{{[^{{}}]*\}}\{{[^{{}}]*\}}|\\sqrt\{{[^{{}}]*\}}|\\pi)*)\s*{_UNIT_VECTOR}\s*")
+_UNIT_VECTOR = (
+    r"\\(?:hat|vec|mathbf|boldsymbol|bm)\s*\{?\s*(?:\\(?:mathbf|hat|imath|jmath)\s*)?\{?\\?(i|j|k)(?:math)?\}?\s*\}?"
+)
+_TERM = re.compile(
+    rf"\s*([+-]?)\s*((?:[\d./]|\\d?frac\{{[^{{}}]*\}}\{{[^{{}}]*\}}|\\sqrt\{{[^{{}}]*\}}|\\pi)*)\s*{_UNIT_VECTOR}\s*"
+)
 _COLUMN = re.compile(r"\s*\\begin\{([pbv]?matrix)\}([^&]*?)(?:\\\\\s*)?\\end\{\1\}\s*", re.DOTALL)
 _ANGLED = re.compile(r"\s*(?:\\left\s*)?\\langle\s*(.*?)\s*(?:\\right\s*)?\\rangle\s*", re.DOTALL)
 _POINT = re.compile(r"\s*[A-Z]\s*=?\s*((?:\\left)?\(.*\))\s*", re.DOTALL)
@@ -204,7 +208,9 @@ def _by_units(text: str) -> str:
             return text
         entries[term[3]] = f"{term[1]}{term[2] or 1}"
         place = term.end()
-    return _tuple([entries["i"], entries["j"], entries["k"]] if re.search(r"k\s*\}?", text) else [entries["i"], entries["j"]])
+    return _tuple(
+        [entries["i"], entries["j"], entries["k"]] if re.search(r"k\s*\}?", text) else [entries["i"], entries["j"]]
+    )
 
 
 # ---- derivatives
@@ -276,14 +282,20 @@ def alternatives(text: str) -> str:
 def repeats_lost(gold: str, answer: str) -> bool:
     """Whether two lists without brackets differ in how often an entry stands in them."""
     lists = [Counter(_key(part) for part in parts(text)) for text in (gold, answer)]
-    return all(some.total() > 1 for some in lists) and max(map(max, (some.values() for some in lists))) > 1 and (
-        lists[0].total() != lists[1].total()
+    return (
+        all(some.total() > 1 for some in lists)
+        and max(map(max, (some.values() for some in lists))) > 1
+        and (lists[0].total() != lists[1].total())
     )
 
 
 # ---- cases
 
-_CASES = re.compile(r"\s*(.*?)(?:=\s*)?(?:\\left\s*\\\{\s*)?\\begin\{(cases|array)\}(?:\{[lcr ]+\})?(.*)\\end\{\2\}(?:\\right\s*\.?)?\s*", re.DOTALL)
+_CASES = re.compile(
+    r"\s*(.*?)(?:=\s*)?(?:\\left\s*\\\{\s*)?\\begin\{(cases|array)\}(?:\{[lcr ]+\})?"
+    r"(.*)\\end\{\2\}(?:\\right\s*\.?)?\s*",
+    re.DOTALL,
+)
 
 
 COMPARED = re.compile(r"[<>=]|\\(?:le|ge|ne|in)(?![A-Za-z])")
@@ -295,7 +307,7 @@ def cases(text: str) -> dict[str, str]:
     if match is None or "&" not in match[3]:
         return {}
     rows = [row.split("&") for row in re.split(r"\\\\", match[3]) if row.strip()]
-    if any(len(row) != 2 for row in rows):  # noqa: PLR2004 - value and condition
+    if any(len(row) != 2 for row in rows):
         return {}
     return {_condition(row[1]): row[0].strip().rstrip(",") for row in rows}
 
@@ -303,5 +315,3 @@ def cases(text: str) -> dict[str, str]:
 def _condition(text: str) -> str:
     text = re.sub(r"\\(geq|leq|geqslant|leqslant)(?![A-Za-z])", lambda match: f"\\{match[1][:2]}", _key(text))
     return re.sub(r"^(?:if|for|when|is)|(?<=[a-z])is(?=even|odd)|[.,;]$", "", text.strip(".,;"))
-
-

@@ -23,7 +23,7 @@ from searchlens.grading import forms, processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import closing_sentence, in_box, in_closed_box, in_words, statement
 from searchlens.grading.rewriting import Rewriting
-from searchlens.grading.spelling import GROUP, spelled
+from searchlens.grading.spelling import spelled
 from searchlens.grading.units import unified
 
 
@@ -121,7 +121,10 @@ _clean = Rewriting(
     (r"(?<![\w.])(\d*)\.(\d*)\((\d+)\)(?!\w)()", _fraction),
     (_TURNED, _radians),
     (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
-    (r"(?<=[\w)}\]!])\s*\\(?:text|mbox|mathrm|textrm)\s*\{(?!\s*(?:and|or|if|for)\b)[^{}\d]*\}(?:\s*\^\s*(?:\d|\{\d\}))?\s*$", ""),
+    (
+        r"(?<=[\w)}\]!])\s*\\(?:text|mbox|mathrm|textrm)\s*\{(?!\s*(?:and|or|if|for)\b)[^{}\d]*\}(?:\s*\^\s*(?:\d|\{\d\}))?\s*$",
+        "",
+    ),
     (r"(?<![.\s])\s*\.?\s*$", ""),
     (r"^\s+", ""),
     (rf"(?i)^([+-]?[\d,]*\.?\d+)\s+(?!.*\b(?:{_OPERATORS}|{_SCALES})\b)[a-z]{{3,}}(?:\s+[a-z]+){{0,3}}$", r"\1"),
@@ -129,7 +132,7 @@ _clean = Rewriting(
     (r"^\](?=[^\[\]()]*,[^\[\]()]*[\[\])]$)", "("),  # ]0,1[ is (0,1)
     (r"(?<=[^\[\]()])\[$", ")"),
 )
-_SIMPLE = re.compile(r"-?\d{1,18}(?:\.\d{1,9})?", re.ASCII)
+_SIMPLE = re.compile(r"-?(?:\d{1,18}|\d{1,3}(?:,\d{3}){1,5})(?:\.\d{1,9})?", re.ASCII)
 """Numbers as most answers are, with which nothing is to be done."""
 _SHORT = 19
 _SPACED_COMMA = re.compile(r"(?<=\d)(?:\s*,\s+|\s+,\s*)(?=\d{3}(?!\d))")
@@ -261,11 +264,9 @@ _NOTHING = re.compile(
     r"(?i)(?:thereare|thereis)?(?:no)(?:solutions?)(?:exists?)?|none|(?:the)?(?:emptyset|nullset)|\\\{\\\}|\\emptyset|\\varnothing"
 )
 _ALL = re.compile(r"(?i)(?:[a-z]\\in)?\\mathbb\{?R\}?|(?:all|every)(?:the)?real(?:number)?s?|\(-\\infty,\+?\\infty\)")
-_NUMERALS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_NUMERALS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _LEADING = re.compile(r"(?i)^\s*(?:\\text\s*\{)?\s*(?:an?|the|on|in|it is|is)\s+(?=[a-z]{3,}[\s}]*$)")
-_SCALED = re.compile(
-    rf"([+-]?[\d.,]+)\s*(?:\\text\s*\{{)?\s*(thousand|million|billion|trillion)\s*\}}?(.*)", re.DOTALL
-)
+_SCALED = re.compile(r"([+-]?[\d.,]+)\s*(?:\\text\s*\{)?\s*(thousand|million|billion|trillion)\s*\}?(.*)", re.DOTALL)
 _POWERS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _DOTS = re.compile(r"[\d}]\s*(?:\\(?:ldots|dots|cdots)|\.\.\.)\s*")
 
@@ -308,9 +309,9 @@ def _prepared(gold: str, answer: str) -> _Prepared:
     if _SIMPLE.fullmatch(gold) and _SIMPLE.fullmatch(answer):
         form = normalise(answer)
         return _Prepared(gold, answer, form, decide(_normalise_gold(gold), form))
-    form = _form(answer)
     cleaned = GradedPair(_clean_gold(gold), clean(answer))
-    if decide(_normalise_gold(cleaned.gold), form) is True and not _looks_alike(gold, answer):
+    form = normalise(cleaned.answer)
+    if decide(_normalise_gold(cleaned.gold), form) and not _looks_alike(gold, answer):
         return _Prepared(*cleaned, form, True)
     ours, theirs = _spelled_gold(gold), _tidy(answer)
     verdict = _as_a_whole(ours, theirs)
@@ -329,10 +330,6 @@ def _prepared(gold: str, answer: str) -> _Prepared:
     if decision is None and united.factor != 1:
         theirs = rf"\frac{{{united.factor.numerator}}}{{{united.factor.denominator}}}({theirs})"
     return _Prepared(ours, theirs, form, decision)
-
-
-def _form(answer: str) -> str:
-    return normalise(clean(answer))
 
 
 def _looks_alike(gold: str, answer: str) -> bool:
@@ -355,7 +352,9 @@ def _as_a_whole(gold: str, answer: str) -> bool | None:
         return False
     if forms.repeats_lost(gold, answer):
         return False
-    if _PLAIN.fullmatch(_normalise_gold(_clean_gold(gold))) and (numeral := _IN_BASE.fullmatch(normalise(clean(answer)))):
+    if _PLAIN.fullmatch(_normalise_gold(_clean_gold(gold))) and (
+        numeral := _IN_BASE.fullmatch(normalise(clean(answer)))
+    ):
         return False if numeral[2] != "10" else None
     return None
 

@@ -1,6 +1,6 @@
 r"""One table of characters and names: plain, upright and Unicode spelling as the LaTeX that math-verify reads.
 
-``√2``, ``sqrt(2)`` and ``\mathrm{sqrt}(2)`` become ``\sqrt{2}``; ``½``, ``x²``, ``2pi`` and ``ln 3`` become LaTeX as well.
+``√2``, ``sqrt(2)`` and ``\mathrm{sqrt}(2)`` become ``\sqrt{2}``; ``½``, ``x²``, ``2pi`` and ``ln 3`` become LaTeX.
 What surrounds an answer, such as "The answer is", a leading ``=`` or a trailing comma, is dropped.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from searchlens.grading.rewriting import Rewriting
 
@@ -33,14 +34,57 @@ _COMMANDS = {
     **dict(_greek()),
     **dict(_fractions()),
     **dict.fromkeys("–−‐‑—﹣－", "-"),
-    **{"∞": r"\infty ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "×": r"\times ", "÷": r"\div ", "∗": "*"},
-    **{"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "⩽": r"\le ", "⩾": r"\ge ", "±": r"\pm ", "∓": r"\mp "},
-    **{"∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "∠": r"\angle ", "∂": r"\partial "},
-    **{"ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}"},
-    **{"⟨": r"\langle ", "⟩": r"\rangle ", "〈": r"\langle ", "〉": r"\rangle ", "∶": ":", "⁄": "/", "∕": "/"},
-    **{"≡": r"\equiv ", "ℏ": r"\hbar ", "…": r"\ldots ", "°": r"^\circ ", "′": "'", "’": "'", "µ": r"\mu ", "Ω": r"\Omega "},
-    **{"¢": r"\text{ cents}", "∛": "\\cbrt", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil "},
-    **{"\u2009": " ", "\u202f": " ", "\u00a0": " ", "≈": r"\approx ", "→": r"\to "},
+    "∞": r"\infty ",
+    "·": r"\cdot ",
+    "⋅": r"\cdot ",
+    "∙": r"\cdot ",
+    "×": r"\times ",
+    "÷": r"\div ",
+    "∗": "*",
+    "≤": r"\le ",
+    "≥": r"\ge ",
+    "≠": r"\ne ",
+    "⩽": r"\le ",
+    "⩾": r"\ge ",
+    "±": r"\pm ",
+    "∓": r"\mp ",
+    "∪": r"\cup ",
+    "∩": r"\cap ",
+    "∈": r"\in ",
+    "∅": r"\emptyset ",
+    "∠": r"\angle ",
+    "∂": r"\partial ",
+    "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}",
+    "ℕ": r"\mathbb{N}",
+    "ℚ": r"\mathbb{Q}",
+    "ℂ": r"\mathbb{C}",
+    "⟨": r"\langle ",
+    "⟩": r"\rangle ",
+    "〈": r"\langle ",
+    "〉": r"\rangle ",
+    "∶": ":",
+    "⁄": "/",
+    "∕": "/",
+    "≡": r"\equiv ",
+    "ℏ": r"\hbar ",
+    "…": r"\ldots ",
+    "°": r"^\circ ",
+    "′": "'",
+    "’": "'",
+    "µ": r"\mu ",
+    "Ω": r"\Omega ",
+    "¢": r"\text{ cents}",
+    "∛": "\\cbrt",
+    "⌊": r"\lfloor ",
+    "⌋": r"\rfloor ",
+    "⌈": r"\lceil ",
+    "⌉": r"\rceil ",
+    "\u2009": " ",
+    "\u202f": " ",
+    "\u00a0": " ",
+    "≈": r"\approx ",
+    "→": r"\to ",
 }
 _TABLE = str.maketrans(_COMMANDS)
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
@@ -67,7 +111,7 @@ _names = Rewriting(
     (r"\\lcm(?![A-Za-z])", r"\\operatorname{lcm}"),
     (r"\\arc(sinh|cosh|tanh)", r"\\ar\1"),
     (r"(\\(?:gcd|max|min)\s*|\\operatorname\{lcm\}\s*)\\\{(.*?)\\\}", r"\1(\2)"),
-    (rf"\\(?:mathrm|operatorname|text|textrm|rm)\s*\{{\s*([eid]|\\pi)\s*\}}", r"\1 "),
+    (r"\\(?:mathrm|operatorname|text|textrm|rm)\s*\{\s*([eid]|\\pi)\s*\}", r"\1 "),
     (r"\{\s*\\rm\s+([eid])\s*\}", r"\1 "),
     (r"\\(?:mathrm|rm)\s+([eid])(?![A-Za-z])", r"\1 "),
     (r"\\cbrt\s*(\w)", r"\\sqrt[3]{\1}"),
@@ -100,9 +144,11 @@ _dressing = Rewriting(
     (r"\\text\s*\{\s*:\s*\}", ":"),
     (r"(?:(?<!\\)\\(?:\s|[,;:!])|\s|(?<!\\)[,;])+$", ""),
     (r"(?<=[a-z])\.\s*\}$", "}"),
+    (r"(?<![.\s])(?<!\\right)\.$", ""),
 )
 
 
+@lru_cache(maxsize=4096)
 def spelled(text: str) -> str:
     """The answer in LaTeX, without what surrounds it."""
     if not text.isascii():
@@ -115,7 +161,7 @@ def spelled(text: str) -> str:
 
 
 def _bracketed(text: str, name: str, template: str) -> str:
-    """``\\sqrt (x)`` with its brackets as braces."""
+    r"""``\sqrt (x)`` with its brackets as braces."""
     pieces, start = [], 0
     for match in re.finditer(rf"\\{name}\s*\(", text):
         end = _closing(text, match.end() - 1, "(", ")")

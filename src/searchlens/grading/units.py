@@ -13,13 +13,32 @@ from typing import NamedTuple
 from searchlens.grading.spelling import TEXT
 
 _PREFIXES = {
-    **{"f": -15, "p": -12, "n": -9, "u": -6, "m": -3, "c": -2, "d": -1, "k": 3, "M": 6, "G": 9, "T": 12},
-    **{"nano": -9, "micro": -6, "milli": -3, "centi": -2, "deci": -1, "kilo": 3, "mega": 6, "giga": 9, "tera": 12},
+    "f": -15,
+    "p": -12,
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "c": -2,
+    "d": -1,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "nano": -9,
+    "micro": -6,
+    "milli": -3,
+    "centi": -2,
+    "deci": -1,
+    "kilo": 3,
+    "mega": 6,
+    "giga": 9,
+    "tera": 12,
 }
 _TABLE = r"""
 1 m=m,meter,meters,metre,metres | 1e-3 kg=g,gram,grams,gm | 1 s=s,second,seconds | 1 A=A,amp,amps,ampere,amperes
 1 K=K,kelvin,kelvins | 1 mol=mol,mole,moles | 1e-3 m^3=L,l,liter,liters,litre,litres | 1 s^-1=Hz,hertz
-1 kg m s^-2=N,newton,newtons | 1 kg m^2 s^-2=J,joule,joules | 1 kg m^2 s^-3=W,watt,watts | 1 kg m^-1 s^-2=Pa,pascal,pascals
+1 kg m s^-2=N,newton,newtons | 1 kg m^2 s^-2=J,joule,joules | 1 kg m^2 s^-3=W,watt,watts
+1 kg m^-1 s^-2=Pa,pascal,pascals
 1 A s=C,coulomb,coulombs | 1 kg m^2 s^-3 A^-1=V,volt,volts | 1 kg m^2 s^-3 A^-2=ohm,ohms,\Omega
 1 kg^-1 m^-2 s^4 A^2=F,farad,farads | 1 kg s^-2 A^-1=T,tesla,teslas | 1 kg m^2 s^-2 A^-1=Wb,weber
 1 kg m^2 s^-2 A^-2=H,henry,henries | 1.602176634e-19 kg m^2 s^-2=eV | 3.0856775814913673e16 m=pc,parsec,parsecs
@@ -32,10 +51,12 @@ _OTHERS = r"""
 60 s=min,mins,minute,minutes | 3600 s=h,hr,hrs,hour,hours | 86400 s=d,day,days | 604800 s=week,weeks | 1 s=sec,secs
 1 month=month,months | 12 month=yr,yrs,year,years | 120 month=decade,decades | 1200 month=century,centuries
 0.0254 m=in,inch,inches | 0.3048 m=ft,foot,feet | 0.9144 m=yd,yard,yards | 1609.344 m=mi,mile,miles
-1609.344/3600 m s^-1=mph | 1/3.6 m s^-1=kph,kmph,kmh | 0.45359237 kg=lb,lbs,pound,pounds | 0.45359237/16 kg=oz,ounce,ounces
+1609.344/3600 m s^-1=mph | 1/3.6 m s^-1=kph,kmph,kmh | 0.45359237 kg=lb,lbs,pound,pounds
+0.45359237/16 kg=oz,ounce,ounces
 3.785411784e-3 m^3=gal,gallon,gallons | 1e4 m^2=ha,hectare,hectares | 4046.8564224 m^2=acre,acres | 1e-6 m^3=cc
 1 usd=dollar,dollars,USD,usd | 1/100 usd=cent,cents | 1 eur=euro,euros,EUR | 1 gbp=GBP | 1 inr=rupee,rupees
-1 degree=degree,degrees,deg,\circ | 1 radian=rad,radian,radians | 1 celsius=celsius,Celsius | 1 fahrenheit=fahrenheit,Fahrenheit
+1 degree=degree,degrees,deg,\circ | 1 radian=rad,radian,radians | 1 celsius=celsius,Celsius
+1 fahrenheit=fahrenheit,Fahrenheit
 1 sun=M_\odot | 1 solarlight=L_\odot | 1 solarradius=R_\odot | 1 rev=rev,revolution,revolutions,rpm
 """
 
@@ -99,8 +120,8 @@ _FACTOR = rf"(?:(?:square|sq|cubic|cu)\s+)?\x01?(?:{_NAME})(?![A-Za-z])(?:\s*\^\
 _UNIT = re.compile(rf"{_FACTOR}(?:\s*(?:/|\*|-|(?<![A-Za-z])per(?![A-Za-z])|)\s*{_FACTOR})*")
 _SPLIT = re.compile(rf"(?P<value>.*?[\d}})\w])(?P<gap>[\s\x01]*)(?P<unit>{_UNIT.pattern})", re.DOTALL)
 _PART = re.compile(
-    r"(?P<around>(?:square|sq|cubic|cu)\s+)?(?P<name>%s)(?![A-Za-z])(?:\s*\^\s*(?P<power>-?\d)|\s+(?P<word>squared|cubed))?"
-    r"|(?P<below>/|(?<![A-Za-z])per(?![A-Za-z]))" % _NAME
+    rf"(?P<around>(?:square|sq|cubic|cu)\s+)?(?P<name>{_NAME})(?![A-Za-z])"
+    r"(?:\s*\^\s*(?P<power>-?\d)|\s+(?P<word>squared|cubed))?|(?P<below>/|(?<![A-Za-z])per(?![A-Za-z]))"
 )
 _PLAIN = re.compile(r"(?:[\d\s.,+\-*/^{}()]|\\(?:frac|dfrac|tfrac|sqrt|times|cdot|pi)(?![A-Za-z]))+")
 _CURRENCY = {"\\$": "usd", "€": "eur", "£": "gbp"}
@@ -114,13 +135,25 @@ def _flat(text: str) -> str:
     r"""The text with ``\text{m}`` as ``m`` between marks, and plain spaces, slashes and exponents."""
     text = re.sub(r"\\[,;:! ]|~|\\(?:quad|qquad|enspace|thinspace)(?![A-Za-z])", " ", text)
     text = re.sub(r"\^\s*\{\s*(-?\d)\s*\}", r"^\1", text)
-    text = re.sub(r"(?:\{\s*\})?\^\s*\{?\s*\\(?:circ|degree)\s*\}?\s*|\\degree(?![A-Za-z])\s*|degrees?\s+(?=Cel|Fah|cel|fah)", r" \\circ ", text)
-    text = re.sub(r"\\circ\s*(?:\}\s*)?(?:%s\s*\{\s*([CF])\s*\}|([CFcf])(?:elsius|ahrenheit)?\s*\}?$)" % TEXT, _temperature, text)
-    text = re.sub(r"\\mu\s*(?=%s\s*\{|[A-Za-z])" % TEXT, "\x03", text)
-    text = re.sub(r"%s\s*\{([^{}]*)\}" % TEXT, "\x01\\1 ", text)
+    text = re.sub(
+        r"(?:\{\s*\})?\^\s*\{?\s*\\(?:circ|degree)\s*\}?\s*|\\degree(?![A-Za-z])\s*|degrees?\s+(?=Cel|Fah|cel|fah)",
+        r" \\circ ",
+        text,
+    )
+    text = re.sub(
+        rf"\\circ\s*(?:\}}\s*)?(?:{TEXT}\s*\{{\s*([CF])\s*\}}|([CFcf])(?:elsius|ahrenheit)?\s*\}}?$)",
+        _temperature,
+        text,
+    )
+    text = re.sub(rf"\\mu\s*(?={TEXT}\s*\{{|[A-Za-z])", "\x03", text)
+    text = re.sub(rf"{TEXT}\s*\{{([^{{}}]*)\}}", "\x01\\1 ", text)
     text = re.sub("\x01\\s*", "\x01", text)
     text = re.sub("\x03\\s*(\x01?)", r"\1u", text)
-    text = re.sub(r"\\[dt]?frac\s*\{((?:[^{}\d]|\^\d)*[A-Za-z](?:[^{}\d]|\^\d|\^\{\d\})*)\}\s*\{((?:[^{}\d]|\^\d|\^\{\d\})+)\}", r"\1/\2", text)
+    text = re.sub(
+        r"\\[dt]?frac\s*\{((?:[^{}\d]|\^\d)*[A-Za-z](?:[^{}\d]|\^\d|\^\{\d\})*)\}\s*\{((?:[^{}\d]|\^\d|\^\{\d\})+)\}",
+        r"\1/\2",
+        text,
+    )
     text = re.sub(r"(?<=[A-Za-z])\s*(?:\\cdot|\\times)(?![A-Za-z])\s*(?=[A-Za-z\x01])", "*", text)
     text = re.sub(r"\bsolar mass(?:es)?\b", lambda _: r"M_\odot", text)
     text = re.sub(r"M_\s*\{\s*\\odot\s*\}", lambda _: r"M_\odot", text)
@@ -184,8 +217,13 @@ _TURN = {("degree", "radian"): r"(%s)\cdot\frac{180}{\pi}", ("radian", "degree")
 _NUMBER_ALONE = re.compile(r"(?:[\d\s.,+\-*/^{}()!]|\\[A-Za-z]+|\\[,!;: ])+")
 
 
+def _lone(unit: Unit) -> str:
+    """The base unit that a unit is; empty if it has several."""
+    return unit.dimension[0][0] if len(unit.dimension) == 1 else ""
+
+
 class Unified(NamedTuple):
-    """Two answers without units: their texts, what the second has to be multiplied by, and a verdict if units decide."""
+    """Two answers without units: their texts, what multiplies the second, and a verdict if units decide."""
 
     gold: str
     answer: str
@@ -204,8 +242,8 @@ def unified(gold: str, answer: str) -> Unified:
         if theirs and (not theirs.doubtful or _NUMBER_ALONE.fullmatch(gold)):
             return Unified(gold, theirs.value)
         return Unified(gold, answer)
-    names = tuple(unit.dimension[0][0] if len(unit.dimension) == 1 else "" for unit in (ours.unit, theirs.unit))
-    if turned := _TURN.get(names):  # type: ignore[call-overload]
+    names = _lone(ours.unit), _lone(theirs.unit)
+    if turned := _TURN.get(names):
         return Unified(ours.value, turned % theirs.value)
     if ours.unit.dimension != theirs.unit.dimension:
         return Unified(gold, answer, verdict=False)
