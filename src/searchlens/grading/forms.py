@@ -41,6 +41,8 @@ _TIME = re.compile(r"\s*(\d{1,2})(?:\s*:\s*(\d\d))?[\s~]*(?:([ap])\.?[\s~]*m\b\.
 def times_of_day(gold: str, answer: str) -> bool | None:
     """Whether two times are the same; one without a.m. or p.m. may be either, or of 24 hours."""
     ours, theirs = (_TIME.fullmatch(re.sub(rf"{TEXT}\s*|[{{}}]|\\\\[,; ]", " ", text)) for text in (gold, answer))
+    if ours and ours[2] and not theirs and re.fullmatch(r"[\d.\s]+:[\d.\s]+", answer):
+        return False
     if not ours or not theirs or not ((ours[2] and (theirs[2] or theirs[3])) or (ours[3] and (theirs[2] or theirs[3]))):
         return None
     if int(ours[1]) > 24 or int(ours[2] or 0) > 59:
