@@ -746,7 +746,7 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
         "ifeval": "ifeval-1",
         "instructions": "instructions-1",
         "math": "math-6",
-        "math-narrow": "math-4-narrow",
+        "math-narrow": "math-5-narrow",
         "recorded": "recorded",
         "simplerl": "simplerl-1",
         "simplerl-units": "simplerl-1-units",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import random
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -17,9 +19,36 @@ os.environ["MPMATH_NOGMPY"] = "1"
 
 from antlr4.atn.PredictionMode import PredictionMode
 from latex2sympy2_extended.latex2sympy2 import PSParser, _Latex2Sympy
-from math_verify import grader, parse, verify
-from sympy import And, Expr, FiniteSet, Integer, Interval, Poly, PolynomialError, Union, oo, simplify
+from latex2sympy2_extended.math_normalization import NormalizationConfig
+from math_verify import LatexExtractionConfig, grader, parse, verify
+from math_verify.parser import ExprExtractionConfig
+from sympy import (
+    And,
+    Eq,
+    Expr,
+    FiniteSet,
+    Float,
+    I,
+    Integer,
+    Interval,
+    Mod,
+    Or,
+    Poly,
+    PolynomialError,
+    Pow,
+    Set,
+    Symbol,
+    Union,
+    ceiling,
+    floor,
+    nan,
+    oo,
+    simplify,
+    zoo,
+)
 from sympy.core.relational import Relational
+
+from searchlens.grading import forms
 
 _create_parser = _Latex2Sympy.create_parser
 
@@ -106,6 +135,17 @@ def _polynomial(expression: Any) -> Any:
     return polynomial if polynomial.domain.is_ZZ or polynomial.domain.is_QQ else None
 
 
+_WHOLE = (
+    # Its units are letters such as t and c, so that t/3 would be 1/3.
+    LatexExtractionConfig(
+        normalization_config=NormalizationConfig(
+            basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="all"
+        )
+    ),
+    ExprExtractionConfig(),
+)
+
+
 @lru_cache(maxsize=512)
 def parsed(text: str) -> tuple[Any, ...]:
     """The expressions that an answer can be read as, best first; empty if it cannot be parsed.
@@ -114,41 +154,159 @@ def parsed(text: str) -> tuple[Any, ...]:
     """
     try:
         box = f"\\boxed{{{text}}}"
-        return tuple(parse(box, extraction_mode="first_match", parsing_timeout=None, raise_on_error=True))
+        return tuple(parse(box, _WHOLE, extraction_mode="first_match", parsing_timeout=None, raise_on_error=True))
     except Exception:  # sympy and the parser raise nearly any class
         return ()
 
 
-def _same(gold: Any, answer: Any) -> bool:
+def _tried(rule: Callable[[Any, Any], bool], gold: Any, answer: Any) -> bool:
+    """What a rule says; False if it does not apply to the two."""
     try:
-        if verify(gold, answer, timeout_seconds=None, raise_on_error=True):
-            return not _tiny_and_apart(gold, answer)
-        return _same_range(gold, answer)
+        return rule(gold, answer)
     except MemoryError:
         raise
-    except Exception:  # the two cannot be compared
+    except Exception:  # sympy raises nearly any class
         return False
+
+
+def _same(gold: Any, answer: Any) -> bool:
+    if not verify(gold, answer, timeout_seconds=None, raise_on_error=True):
+        return False
+    if any(not isinstance(side, str) and side.has(zoo, nan) for side in (gold, answer)):
+        return bool(gold == answer)
+    return not _tried(_tiny_and_apart, gold, answer)
 
 
 def _tiny_and_apart(gold: Any, answer: Any) -> bool:
     """Whether two different numbers are so small that math-verify, which rounds to six decimals, takes both for 0."""
     if not (isinstance(gold, Expr) and isinstance(answer, Expr)) or gold.free_symbols or answer.free_symbols:
         return False
-    values = [reading.evalf(15) for reading in (gold, answer)]
+    values = [reading.doit().evalf(15) for reading in (gold, answer)]
+    if not all(value.is_number and value.is_finite for value in values):
+        return False
     size = max(abs(value) for value in values)
     return bool(0 < size < 1e-4 and abs(values[0] - values[1]) > 1e-6 * size)
 
 
 def _same_range(gold: Any, answer: Any) -> bool:
-    """Whether inequalities in one variable describe the interval, or union of intervals, that the gold answer is. Two
-    finite numbers in round brackets may be a point, so that inequalities do not count for them.
+    """Whether two sides describe one range of one variable, of which at least one is an inequality. Two finite numbers
+    in round brackets may be a point, so that inequalities do not count for them.
     """
-    if not isinstance(gold, Interval | Union) or (isinstance(gold, Interval) and gold.is_open and gold.measure != oo):
+    if isinstance(gold, Interval) and gold.is_open and gold.measure != oo:
         return False
-    parts = answer.args if isinstance(answer, FiniteSet) else (answer,)
-    if not all(isinstance(part, Relational | And) for part in parts):
+    if not any(reading.atoms(Relational) for reading in (gold, answer)):
         return False
-    return bool(Union(*(part.as_set() for part in parts)) == gold)
+    names = [reading.free_symbols for reading in (gold, answer)]
+    if max(map(len, names)) != 1 or (all(names) and names[0] != names[1]):
+        return False
+    ranges = _range(gold), _range(answer)
+    return None not in ranges and bool(ranges[0] == ranges[1])
+
+
+def _range(reading: Any) -> Any:
+    if isinstance(reading, Interval | Union):
+        return reading
+    if isinstance(reading, Eq):
+        side = reading.rhs if isinstance(reading.lhs, Symbol) else None
+        return side if isinstance(side, Set) else FiniteSet(side) if isinstance(side, Expr) else None
+    if isinstance(reading, Relational | And | Or):
+        return reading.as_set()
+    if isinstance(reading, FiniteSet):
+        ranges = [_range(part) if isinstance(part, Relational | And | Or) else None for part in reading.args]
+        return None if None in ranges else Union(*ranges)
+    return None
+
+
+# ---- a second reading
+
+
+def _same_otherwise(gold: Any, answer: Any) -> bool:
+    """Whether two sides are equal with i as the imaginary unit, real odd roots, and everything evaluated."""
+    if isinstance(gold, str) or isinstance(answer, str):
+        return False
+    imaginary = any(_is_imaginary(symbol) for reading in (gold, answer) for symbol in reading.free_symbols)
+    seconds = [_read_again(reading, imaginary=imaginary) for reading in (gold, answer)]
+    if isinstance(gold, Eq) and isinstance(answer, Eq):
+        return _proportional(*(side.lhs - side.rhs for side in seconds))
+    if all(map(_is_exact, seconds)):
+        return _same_values(*seconds)
+    if [*seconds] == [gold, answer] or any(side.has(nan, zoo) for side in seconds):
+        return False
+    return bool(verify(*seconds, timeout_seconds=None, raise_on_error=True)) and not _tiny_and_apart(*seconds)
+
+
+def _is_imaginary(symbol: Any) -> bool:
+    return bool(symbol.name == "i")
+
+
+def _read_again(reading: Any, *, imaginary: bool) -> Any:
+    if imaginary:
+        reading = reading.xreplace({symbol: I for symbol in reading.free_symbols if _is_imaginary(symbol)})
+    reading = reading.doit()
+    return reading if imaginary or reading.has(I) else reading.replace(_is_odd_root, _real_root)
+
+
+def _is_odd_root(part: Any) -> bool:
+    return bool(
+        isinstance(part, Pow) and part.base.is_negative and part.exp.is_Rational and part.exp.q % 2 and part.exp.q > 1
+    )
+
+
+def _real_root(root: Any) -> Any:
+    return (-1) ** (root.exp.p % 2) * (-root.base) ** root.exp
+
+
+_POINTS = 9
+_VALID = 4
+_DIGITS = 120
+_AGREE = Float("1e-100")
+_LARGEST = Float("1e40")
+"""Beyond it, or below its inverse, that many digits may not tell two values apart."""
+
+
+def _evaluated(gold: Any, answer: Any) -> list[tuple[Any, Any]]:
+    """Values of both at points of both signs where at least one is real; of numbers, the one pair of values."""
+    symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
+    is_complex = gold.has(I) or answer.has(I)
+    draw, found = random.Random(1), []
+    for place in range(_POINTS if symbols else 1):
+        sizes = [Float(draw.uniform(0.1, 3), _DIGITS) for _ in symbols]
+        point = {
+            symbol: size if place < _VALID else draw.choice((-1, 1)) * size
+            for symbol, size in zip(symbols, sizes, strict=True)
+        }
+        values = [side.evalf(_DIGITS, subs=point) for side in (gold, answer)]
+        if not all(value.is_number and value.is_finite for value in values):
+            continue
+        if not symbols or is_complex or any(value.is_real for value in values):
+            found.append((values[0], values[1]))
+    return found if len(found) >= (_VALID if symbols else 1) else []
+
+
+def _is_exact(side: Any) -> bool:
+    """Whether values at points tell an expression apart from others: no decimals, no steps."""
+    return isinstance(side, Expr) and not side.has(Float, floor, ceiling, Mod, nan, zoo)
+
+
+def _same_values(gold: Any, answer: Any) -> bool:
+    """Whether two exact expressions have equal values wherever one of them is real."""
+    if gold.is_Rational and answer.is_Rational:
+        return bool(gold == answer)
+    pairs = _evaluated(gold, answer)
+    return bool(pairs) and all(_close(one, other) for one, other in pairs)
+
+
+def _close(one: Any, other: Any) -> bool:
+    size = max(abs(one), abs(other))
+    return bool(one == other or (1 / _LARGEST < size < _LARGEST and abs(one - other) <= _AGREE * size))
+
+
+def _proportional(gold: Any, answer: Any) -> bool:
+    """Whether one side of two equations, of which the other is zero, is a multiple of the other by a number."""
+    if not (_is_exact(gold) and _is_exact(answer) and gold.free_symbols):
+        return False
+    pairs = [(one, other) for one, other in _evaluated(gold, answer) if one and other]
+    return len(pairs) >= _VALID and all(_close(one * pairs[0][1], other * pairs[0][0]) for one, other in pairs)
 
 
 def judge(gold: str, answer: str) -> bool:
@@ -156,8 +314,26 @@ def judge(gold: str, answer: str) -> bool:
 
     The comparison is not symmetric: gold ``1<x<2`` accepts ``(1,2)``, gold ``(1,2)`` does not accept ``1<x<2``.
     """
+    if (ours := forms.cases(gold)) and (theirs := forms.cases(answer)):
+        return _same_cases(ours, theirs)
     # Compared one by one, because an error in the first comparison must not hide a success of the second.
-    return any(_same(*readings) for readings in product(parsed(gold), parsed(answer)))
+    readings = list(product(parsed(gold), parsed(answer)))
+    return any(_tried(rule, *pair) for rule in (_same, _same_range, _same_otherwise) for pair in readings)
+
+
+def _same_cases(gold: dict[str, str], answer: dict[str, str]) -> bool:
+    """Whether the values under equal conditions are equal."""
+    if len(gold) != len(answer):
+        return False
+    for condition, value in gold.items():
+        match = next((other for other in answer if other == condition or _same_condition(condition, other)), None)
+        if match is None or not (value == answer[match] or judge(value, answer[match])):
+            return False
+    return True
+
+
+def _same_condition(one: str, other: str) -> bool:
+    return bool(forms.COMPARED.search(one) and forms.COMPARED.search(other)) and judge(one, other)
 
 
 prepare()  # in the server that the workers are forked from

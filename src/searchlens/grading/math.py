@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from importlib import metadata
+from typing import NamedTuple
 
 from searchlens.benchmarks import scientific
 from searchlens.catalogue import grader
-from searchlens.grading import processes
+from searchlens.grading import forms, processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import closing_sentence, found, in_closed_box, in_words, is_blank, statement
 from searchlens.grading.rewriting import Rewriting
+from searchlens.grading.spelling import spelled
+from searchlens.grading.units import unified
 
 
 def _version(rules: str) -> str:
@@ -52,18 +55,18 @@ class Math(Grader):
         """Judge pairs; worker processes start only if a pair needs math-verify, which parses each gold once per worker
         if the pairs are sorted by gold.
         """
-        cleaned = [GradedPair(_clean_gold(pair.gold), clean(pair.answer)) for pair in pairs]
-        forms = [GradedPair(_normalise_gold(pair.gold), normalise(pair.answer)) for pair in cleaned]
-        decisions = [decide(*form) for form in forms]
+        prepared = [_prepared(*pair) for pair in pairs]
+        cleaned = [GradedPair(pair.gold, pair.answer) for pair in prepared]
+        decisions = [pair.verdict for pair in prepared]
         outcomes = processes.judge_open("searchlens.grading.equality", cleaned, decisions, self.limits, workers)
-        return [processes.verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+        return [processes.verdict(correct, pair.form) for correct, pair in zip(outcomes, prepared, strict=True)]
 
 
 @grader("math-narrow", mathematical=True)
 class MathNarrow(Math):
     """Finds answers by the narrow rule."""
 
-    version = _version("math-4-narrow")
+    version = _version("math-5-narrow")
     extract = Math.guide
 
 
@@ -75,10 +78,25 @@ _SCALES = "dozen|hundred|thousand|million|billion|trillion"
 
 def _fraction(match: re.Match[str]) -> str:
     """A repeating decimal (digits before the point, digits behind it, repeated digits) as a fraction."""
-    whole, once, again = match[1], match[2], match[3]
+    whole, once, again = match[1], match[2], match[3] or match[4]
     nines = 10 ** len(again) - 1
     value = Fraction(int(f"0{whole}{once}") * nines + int(again), nines * 10 ** len(once))
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _dotted(match: re.Match[str]) -> str:
+    """Repeated digits with a dot on the first and the last one under one bar."""
+    between = (match[2] or "").partition("\\dot")[0]
+    return rf"\overline{{{match[1]}{between}{match[3] or ''}}}"
+
+
+_TURNED = r"(?s)^.*\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z]).*$"
+_ANGLE = re.compile(r"(\d+(?:\.\d+)?|\\theta|x)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree)")
+
+
+def _radians(match: re.Match[str]) -> str:
+    """An expression with a trigonometric function, with its degrees in radians."""
+    return _ANGLE.sub(r"(\\frac{\1\\pi}{180})", match[0])
 
 
 _clean = Rewriting(
@@ -96,8 +114,15 @@ _clean = Rewriting(
     (r"\\(?:boldsymbol|bm|pmb)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))", r"\1\2"),
     (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
     (r"(?<=[\w)}])\*\*(-?\d+|[A-Za-z])(?!\w)", r"^{\1}"),
-    (r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}", _fraction),
+    (r"\\dot\s*\{?(\d)\}?((?:\d*)\\dot\s*\{?(\d)\}?)?", _dotted),
+    (r"(\d*)\.(\d*)\\(?:overline|bar)\s*(?:\{(\d+)\}|(\d))", _fraction),
+    (r"(?<![\w.])(\d*)\.(\d*)\((\d+)\)(?!\w)()", _fraction),
+    (_TURNED, _radians),
     (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
+    (
+        r"(?<=[\w)}\]!])\s*\\(?:text|mbox|mathrm|textrm)\s*\{(?!\s*(?:and|or|if|for)\b)[^{}\d]*\}(?:\s*\^\s*(?:\d|\{\d\}))?\s*$",
+        "",
+    ),
     (r"(?<![.\s])\s*\.?\s*$", ""),
     (r"^\s+", ""),
     (rf"(?i)^([+-]?[\d,]*\.?\d+)\s+(?!.*\b(?:{_OPERATORS}|{_SCALES})\b)[a-z]{{3,}}(?:\s+[a-z]+){{0,3}}$", r"\1"),
@@ -105,6 +130,9 @@ _clean = Rewriting(
     (r"^\](?=[^\[\]()]*,[^\[\]()]*[\[\])]$)", "("),  # ]0,1[ is (0,1)
     (r"(?<=[^\[\]()])\[$", ")"),
 )
+_SIMPLE = re.compile(r"-?(?:\d{1,18}|\d{1,3}(?:,\d{3}){1,5})(?:\.\d{1,9})?", re.ASCII)
+"""Numbers as most answers are, with which nothing is to be done."""
+_SHORT = 19
 _SPACED_COMMA = re.compile(r"(?<=\d)(?:\s*,\s+|\s+,\s*)(?=\d{3}(?!\d))")
 _rewrite = Rewriting(
     (r"\\(?:left|right)(?![A-Za-z])", ""),
@@ -129,6 +157,7 @@ _SCIENTIFIC = re.compile(
     r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\\(?:times|cdot)10\^(?:\{([+-]?\d{1,2})\}|(\d{1,2}))", re.ASCII
 )
 _PLAIN = re.compile(r"-?\d+(?:/[1-9]\d*)?", re.ASCII)
+_OPTION = re.compile(r"\([A-J]\)")
 _WORD = re.compile(r"[A-Za-z]{4,}|(?i:yes|no|odd)")
 _PARTS = re.compile(r"\d+(?:\.\d+)?(?::\d+(?:\.\d+)?){2,}", re.ASCII)
 _IN_BASE = re.compile(r"(\d+)_\{?(\d+)\}?", re.ASCII)
@@ -139,7 +168,9 @@ def clean(answer: str) -> str:
     currency signs, sizes of brackets, invisible delimiters, a degree sign, full stop or plain unit at the end, the e of
     4.5e33. Rows and columns of matrices stay.
     """
-    return scientific.in_latex(_clean(answer))
+    if _SIMPLE.fullmatch(answer):
+        return answer
+    return scientific.in_latex(_clean(spelled(answer)))
 
 
 def normalise(cleaned: str) -> str:
@@ -147,7 +178,11 @@ def normalise(cleaned: str) -> str:
     integers, decimals, fractions, mixed numbers and powers of ten as reduced fractions (``1/2``); words in lower case.
     Equal normal forms mean equal answers. Different normal forms decide nothing.
     """
+    if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < _SHORT:
+        return str(int(cleaned))
     answer = _rewrite(cleaned)
+    if (word := _same_word(answer)) is not None:
+        return word
     number = _number(answer)
     if number is not None:
         return str(number)
@@ -187,8 +222,10 @@ def decide(gold: str, answer: str) -> bool | None:
         apart = abs(numbers[0] - numbers[1]) > _CLEARLY and max(map(abs, numbers)) < _PRECISE
         return False if apart else None
     # math-verify reads a bare word as a product of letters, for which "seat" equals "east".
-    if _WORD.fullmatch(gold) and _WORD.fullmatch(answer):
+    if _WORD.fullmatch(gold) and answer.isalpha():
         return False
+    if _OPTION.fullmatch(gold):
+        return answer.strip("()").upper() == gold.strip("()")
     return _decide_notation(gold, answer)
 
 
@@ -215,7 +252,109 @@ def _same_share(gold: str, answer: str) -> bool:
     if gold.endswith("%") and answer.endswith("%"):
         return ours == theirs
     share, number = (ours, theirs) if gold.endswith("%") else (theirs, ours)
-    return number in (share, share / 100)
+    # A gold below 1 is a share already: 0.4 is 40%.
+    return number == share / 100 or (number == share and (gold.endswith("%") or abs(number) >= 1))
+
+
+# ---- both sides
+
+_NOTHING = re.compile(
+    r"(?i)(?:thereare|thereis)?(?:no)(?:solutions?)(?:exists?)?|none|(?:the)?(?:emptyset|nullset)|\\\{\\\}|\\emptyset|\\varnothing"
+)
+_ALL = re.compile(r"(?i)(?:[a-z]\\in)?\\mathbb\{?R\}?|(?:all|every)(?:the)?real(?:number)?s?|\(-\\infty,\+?\\infty\)")
+_NUMERALS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_LEADING = re.compile(r"(?i)^\s*(?:\\text\s*\{)?\s*(?:an?|the|on|in|it is|is)\s+(?=[a-z]{3,}[\s}]*$)")
+_SCALED = re.compile(r"([+-]?[\d.,]+)\s*(?:\\text\s*\{)?\s*(thousand|million|billion|trillion)\s*\}?(.*)", re.DOTALL)
+_POWERS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_DOTS = re.compile(r"[\d}]\s*(?:\\(?:ldots|dots|cdots)|\.\.\.)\s*")
+
+
+class _Prepared(NamedTuple):
+    gold: str
+    answer: str
+    form: str
+    verdict: bool | None
+
+
+def _same_word(answer: str) -> str | None:
+    """One word for the words that mean the same."""
+    if not answer or answer[0].isdigit():
+        return None
+    if _NOTHING.fullmatch(answer):
+        return r"\emptyset"
+    if _ALL.fullmatch(answer):
+        return r"\mathbb{R}"
+    word = answer.lower()
+    if word in _NUMERALS:
+        return str(_NUMERALS.index(word))
+    return r"\infty" if word in ("infinity", "infinite", r"+\infty") else None
+
+
+@lru_cache(maxsize=2048)
+def _spelled_gold(gold: str) -> str:
+    return _tidy(gold)
+
+
+def _tidy(text: str) -> str:
+    text = _LEADING.sub(r"", spelled(text)).rstrip("}") if _LEADING.match(text) else spelled(text)
+    if (match := _SCALED.fullmatch(text)) is not None:
+        return rf"{match[1].replace(',', '')} \times 10^{{{_POWERS[match[2]]}}} {match[3]}"
+    return text
+
+
+def _prepared(gold: str, answer: str) -> _Prepared:
+    """Both sides as the workers compare them, the form by which the answer votes, and the verdict if it is clear."""
+    if _SIMPLE.fullmatch(gold) and _SIMPLE.fullmatch(answer):
+        form = normalise(answer)
+        return _Prepared(gold, answer, form, decide(_normalise_gold(gold), form))
+    cleaned = GradedPair(_clean_gold(gold), clean(answer))
+    form = normalise(cleaned.answer)
+    if decide(_normalise_gold(cleaned.gold), form) and not _looks_alike(gold, answer):
+        return _Prepared(*cleaned, form, True)
+    ours, theirs = _spelled_gold(gold), _tidy(answer)
+    verdict = _as_a_whole(ours, theirs)
+    if verdict is not None:
+        return _Prepared(ours, theirs, form, verdict)
+    united = unified(ours, theirs)
+    if united.verdict is not None:
+        return _Prepared(ours, theirs, form, united.verdict)
+    ours, theirs = forms.vectors(*forms.derivatives(united.gold, united.answer))
+    same = forms.values(ours, theirs)
+    if isinstance(same, bool):
+        return _Prepared(ours, theirs, form, same)
+    ours, theirs = forms.with_names(*same)
+    ours, theirs = _clean_gold(forms.alternatives(ours)), clean(forms.alternatives(theirs))
+    decision = decide(_normalise_gold(ours), _scaled(normalise(theirs), united.factor))
+    if decision is None and united.factor != 1:
+        theirs = rf"\frac{{{united.factor.numerator}}}{{{united.factor.denominator}}}({theirs})"
+    return _Prepared(ours, theirs, form, decision)
+
+
+def _looks_alike(gold: str, answer: str) -> bool:
+    """Whether cleaning may have dropped what tells the two apart: money, degrees and the like."""
+    return gold != answer and bool(_DROPPED.search(gold) and _DROPPED.search(answer))
+
+
+_DROPPED = re.compile(r"[€£%°]|\\[$%]|circ|degree|[A-Za-z]{2}")
+
+
+def _scaled(form: str, factor: Fraction) -> str:
+    return str(Fraction(form) * factor) if factor != 1 and _PLAIN.fullmatch(form) else form if factor == 1 else ""
+
+
+def _as_a_whole(gold: str, answer: str) -> bool | None:
+    for rule in (forms.times_of_day, forms.residues):
+        if (verdict := rule(gold, answer)) is not None:
+            return verdict
+    if _DOTS.search(answer) and answer.rstrip().endswith(("dots", "...")) and not _DOTS.search(gold):
+        return False
+    if forms.repeats_lost(gold, answer):
+        return False
+    if _PLAIN.fullmatch(_normalise_gold(_clean_gold(gold))) and (
+        numeral := _IN_BASE.fullmatch(normalise(clean(answer)))
+    ):
+        return False if numeral[2] != "10" else None
+    return None
 
 
 _clean_gold = lru_cache(maxsize=1024)(clean)
