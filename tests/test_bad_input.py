@@ -121,7 +121,11 @@ GOOD = b'{"question": "q", "sample": 0, "text": "x", "gold": "1"}\n'
 COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
     "samples missing": (samples(), None, "cannot read mine: No such file"),
     "samples empty": (samples(), b"", "mine has no format that is known: it is empty"),
-    "samples no JSON": (samples(), b"not\n", "mine has no format that is known: no row of it can be read: mine:1: not JSON"),
+    "samples no JSON": (
+        samples(),
+        b"not\n",
+        "mine has no format that is known: no row of it can be read: mine:1: not JSON",
+    ),
     "samples encoding": (samples(), b"\xff\n", "mine has no format that is known: mine:1: not UTF-8 text"),
     "samples later encoding": (samples(), GOOD + b"\xff\n", "mine:2: not UTF-8 text"),
     "samples later no JSON": (samples(), GOOD + b"not\n", "mine:2: not JSON: Expecting value"),
