@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,6 +251,15 @@ def asked() -> list[Question]:
 
 
 QUESTIONS = asked()
+
+
+def with_llamas(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The toy study in a folder, with two models of a Llama's form as checkpoints, and ``template: chat``."""
+    for place, side in enumerate(("base", "rl")):
+        shutil.rmtree(folder / side)
+        write_llama(folder / side, FORMS["llama3.1"], place)
+        raw["checkpoints"][f"toy-{side}"]["template"] = "chat"
+    return raw
 
 
 def write_llama(folder: Path, form: Form, seed: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from chat_forms import FORMS, QUESTIONS, write_form, write_llama, write_tokenizer  # noqa: E402
+from chat_forms import FORMS, QUESTIONS, with_llamas, write_form, write_tokenizer  # noqa: E402
 from searchlens.benchmarks import Question, prompts  # noqa: E402
 from searchlens.benchmarks.prompter import Prompter  # noqa: E402
 from searchlens.commands import check  # noqa: E402
@@ -375,11 +374,7 @@ def test_another_template_than_the_planned_one_asks_nothing(tmp_path: Path, temp
 @pytest.fixture
 def llama(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """The toy study with two such models; one key makes their prompts."""
-    for place, side in enumerate(("base", "rl")):
-        shutil.rmtree(tmp_path / side)
-        write_llama(tmp_path / side, FORMS["llama3.1"], place)
-        raw["checkpoints"][f"toy-{side}"]["template"] = "chat"
-    return raw
+    return with_llamas(raw, tmp_path)
 
 
 def drawn(grid: Grid, checkpoint: str) -> Iterator[tuple[str, pl.DataFrame, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import searchlens
-from chat_forms import FORMS, write_llama
+from chat_forms import FORMS, with_llamas
 from searchlens import config
 from searchlens.api import InputError
 from searchlens.benchmarks import Question
@@ -35,11 +35,7 @@ Captured, Logged = pytest.CaptureFixture[str], pytest.LogCaptureFixture
 @pytest.fixture
 def raw(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """The toy study, both sides with a chat template; RL has another instruction."""
-    for place, side in enumerate(("base", "rl")):
-        shutil.rmtree(tmp_path / side)
-        write_llama(tmp_path / side, FORMS["llama3.1"], place)
-        raw["checkpoints"][f"toy-{side}"]["template"] = "chat"
-    return raw
+    return with_llamas(raw, tmp_path)
 
 
 def apart(raw: dict[str, Any]) -> dict[str, Any]:
