@@ -234,6 +234,20 @@ def test_two_sides_that_solve_nothing_say_so_with_a_text_and_its_gold(tmp_path: 
     assert "attention" in {side.health.level for side in one.sides}
 
 
+@pytest.mark.usefixtures("no_second_judge")
+def test_answers_that_were_found_by_different_rules_are_a_remark_on_rl(tmp_path: Path) -> None:
+    """Equal answers, which one side puts into boxes and the other one into words."""
+    boxed, worded = own(tmp_path / "base", BASE), own(tmp_path / "rl", BASE)
+    rows = (worded / "rows.jsonl").read_text()
+    (worded / "rows.jsonl").write_text(re.sub(r"\\\\boxed\{(\d+)\}", r"\1", rows))
+    found = compared(boxed, worded)
+    assert found.sides[1].health.remarks == (
+        "0% of Base's and 100% of RL's answers were found without a box (other prompts? grader?)",
+    )
+    assert value(found, "pass@k", "Base", 1) == value(found, "pass@k", "RL", 1)
+    assert compared(boxed, boxed).sides[1].health.level == "ok"
+
+
 def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
     """Without texts the recorded verdicts count, and what only texts can say is not said."""
     for name, right in (("base", BASE), ("rl", RL)):

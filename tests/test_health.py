@@ -18,7 +18,7 @@ from searchlens.commands import status, summary
 from searchlens.grid import Grid, needs
 from searchlens.health.counts import of_classes, of_graded
 from searchlens.health.examples import examples
-from searchlens.health.judgement import Health, judge, of_pair
+from searchlens.health.judgement import Health, judge, of_pair, of_rules
 from searchlens.health.options import DEFAULTS
 from searchlens.importing import Choices
 from searchlens.landscape.classes import answer_classes
@@ -72,6 +72,7 @@ def test_every_kind_of_sample_is_counted_once() -> None:
         "unknown": 5,
         "failed": 1,
         "kept": 0,
+        "unboxed": 0,
         "withdrawn": 2,
         "questions": 10,
     }
@@ -99,13 +100,14 @@ def test_what_was_not_recorded_is_unknown_and_never_none() -> None:
         "unknown",
         "kept",
         "withdrawn",
+        "unboxed",
     }
     landscape = operating_points(scores, budgets=[1, 4])
     compact = of_classes(answer_classes(scores), landscape.points)
     assert compact.schema == HEALTH
     both = ("samples", "answered", "stopped", "truncated", "questions", "unsolved")
     assert compact.select(both).row(0) == tuple(row[name] for name in both)
-    assert compact.drop("policy", *both).row(0) == (None,) * 6
+    assert compact.drop("policy", *both).row(0) == (None,) * 7
     assert "unknown verdicts unknown" in judge(compact, DEFAULT).shares
 
 
@@ -179,6 +181,18 @@ def test_two_sides_that_solve_nothing_are_not_compared() -> None:
     assert of_pair({"Base": nothing, "RL": nothing}, is_floor=True) == ""
     assert of_pair({"Base": nothing, "RL": few}) == of_pair({"Base": some, "RL": nothing}) == ""
     assert nothing.level == "attention"
+
+
+def test_answers_of_two_sides_that_were_found_by_different_rules_are_said() -> None:
+    """From 20 answers a side on, and if the shares differ by more than a tenth."""
+    boxed, few, other = ({"extraction": how} for how in ("boxed", "kept", "fallback"))
+    base = health((80, boxed), (20, other))
+    assert of_rules(base, health((69, few), (31, other))) == (
+        "20% of Base's and 31% of RL's answers were found without a box (other prompts? grader?)"
+    )
+    assert of_rules(base, health((70, boxed), (30, other))) == "", "a tenth"
+    assert of_rules(health((19, boxed)), health((19, other))) == "", "few answers"
+    assert of_rules(base, judge(of_graded(graded((90, RIGHT)).drop("extraction")), DEFAULT)) == "", "not recorded"
 
 
 def test_golds_are_shown_where_nothing_is_right() -> None:

@@ -24,7 +24,7 @@ from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
 from searchlens.health.examples import line
-from searchlens.health.judgement import judge, of_pair
+from searchlens.health.judgement import judge, of_pair, of_rules
 from searchlens.importing import Choices
 from searchlens.importing.reading import Failed
 from searchlens.readers import recognised
@@ -191,6 +191,8 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     if why and not any(side.health.broken for side in shown):  # the last remark says the same of one side
         shown = [replace(s, health=replace(s.health, broken=(why,), remarks=s.health.remarks[:-1])) for s in shown]
         notes += [] if withheld else [_wrong_sample(side, firsts[side.role], both) for side in sides]
+    elif remark := of_rules(*(side.health for side in shown)):
+        shown[1] = replace(shown[1], health=replace(shown[1].health, remarks=(*shown[1].health.remarks, remark)))
     return LogComparison(
         comparison=_compared(judged, firsts, both, wishes),
         sides=tuple(shown),

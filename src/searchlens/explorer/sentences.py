@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
-from searchlens.health.judgement import Health
+from searchlens.health.judgement import Health, of_rules
 from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
 
 SIDES = {"base": "Base", "rl": "RL"}
@@ -135,6 +135,7 @@ def _soundness(sides: Mapping[str, Health], title: str) -> str:
     if not sides:
         return f"Whether the samples of {title} are sound is not known: there is no landscape."
     remarks = [f"{SIDES[role]}: {'; '.join(health.remarks)}" for role, health in sides.items() if health.remarks]
+    remarks += [rules] if (rules := of_rules(sides["base"], sides["rl"])) else []
     if remarks:
         return f"The samples can be read, but mind: {'. '.join(remarks)}."
     shares = (_answered(SIDES[role], health) for role, health in sides.items())

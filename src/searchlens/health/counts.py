@@ -99,6 +99,7 @@ def _marks(columns: list[str]) -> dict[str, pl.Expr]:
     answered, nothing = pl.col("answer") >= 0, pl.lit(None, pl.Boolean)
     unknown_end = pl.col("finish").is_null() if "finish" in columns else nothing
     failed = pl.col("finish") == "failed" if "finish" in columns else pl.col("score") == float("-inf")
+    found = pl.col("extraction") if "extraction" in columns else pl.lit(None, pl.String)
     no_end, not_failed = unknown_end.fill_null(False), ~failed.fill_null(False)
     stopped = pl.col("stopped") & ~no_end
     truncated = ~pl.col("stopped").fill_null(True) & not_failed
@@ -110,8 +111,9 @@ def _marks(columns: list[str]) -> dict[str, pl.Expr]:
         "whole_answered": (stopped | no_end) & answered,
         "unknown": pl.col("unknown") if "unknown" in columns else nothing,
         "failed": failed.fill_null(False) if "finish" in columns else failed,
-        "kept": pl.col("extraction") == "kept" if "extraction" in columns else nothing,
-        "withdrawn": pl.col("extraction") == "withdrawn" if "extraction" in columns else nothing,
+        "kept": found.eq("kept"),
+        "withdrawn": found.eq("withdrawn"),
+        "unboxed": found.is_in(["fallback", "number"]),
     }
 
 

@@ -17,6 +17,9 @@ Counts = Mapping[str, Any]
 FEWEST = 20
 """Fewest whole texts on whose share of answers anything is decided: none of 20 is surely below one in five."""
 
+_OTHER_RULES = 0.10
+"""Largest difference of the shares of answers that two sides state in words instead of a box."""
+
 
 @dataclass(frozen=True)
 class Health:
@@ -115,6 +118,18 @@ def of_pair(sides: Mapping[str, Health], *, is_floor: bool = False) -> str:
     if broken or is_floor or solved:
         return broken
     return f"neither side solves any of {counts[0]['questions']:,} questions (golds? grader?)"
+
+
+def of_rules(base: Health, rl: Health) -> str:
+    """What is to be known if the answers of two sides were mostly found by different rules; else empty."""
+    counts = {"Base": base.counts, "RL": rl.counts}
+    if any(side.get("unboxed") is None or side["answered"] < FEWEST for side in counts.values()):
+        return ""
+    ours, theirs = (side["unboxed"] / side["answered"] for side in counts.values())
+    if abs(ours - theirs) <= _OTHER_RULES:
+        return ""
+    shares = " and ".join(f"{percent(side['unboxed'], side['answered'])} of {name}'s" for name, side in counts.items())
+    return f"{shares} answers were found without a box (other prompts? grader?)"
 
 
 def percent(part: int | None, whole: int | None) -> str:

@@ -81,6 +81,7 @@ HEALTH = pl.Schema(
         "failed": pl.UInt32(),
         "kept": pl.UInt32(),
         "withdrawn": pl.UInt32(),
+        "unboxed": pl.UInt32(),
         "questions": pl.UInt32(),
         "unsolved": pl.UInt32(),
     }

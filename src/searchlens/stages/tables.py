@@ -9,7 +9,7 @@ import polars as pl
 
 from searchlens.catalogue import READING_FRAMES, loaded, titles
 from searchlens.health.cells import cell_health
-from searchlens.health.judgement import Health, of_pair
+from searchlens.health.judgement import Health, of_pair, of_rules
 from searchlens.policies import kinds
 from searchlens.stages import chains, costs
 from searchlens.stages._frames import read_frame, read_points
@@ -55,6 +55,11 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
     judged = {cell: judges.read(layout.landscape(*cell)) for cell in points}
     cells = [_cell(cell, points, health, layout, study.references) for cell in study.pair_cells]
     broken = [f"Not interpretable: {cell.pair}/{cell.benchmark}. {cell.warning}." for cell in cells if cell.warning]
+    remarks = [
+        f"{cell.pair}/{cell.benchmark}: {remark}."
+        for cell in study.pair_cells
+        if (remark := of_rules(health[cell.base, cell.benchmark], health[cell.rl, cell.benchmark]))
+    ]
     context = StudyContext(
         default_policy=study.default_policy,
         cells=cells,
@@ -75,7 +80,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         chains=chains.chains(study.cells, layout),
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
-        notes=[*broken, *of_judges(judged), *(f"{notice}." for notice in study.unknown_wordings)],
+        notes=[*broken, *remarks, *of_judges(judged), *(f"{notice}." for notice in study.unknown_wordings)],
     )
     signed, record = (fingerprint, provenance.together(spent.values())), output.failures("tables", "study.json")
     save(loaded("table", stage="study"), context, output, record, *signed)
