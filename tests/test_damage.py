@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.generate._job import Job
 from searchlens.grid import Grid
-from searchlens.store import files, shards
-from searchlens.store.frames import UNREADABLE, read_frame, read_unvouched, write_frame
+from searchlens.store import files, frames, shards
+from searchlens.store.frames import read_frame, read_unvouched, write_frame
 from searchlens.store.layout import Layout, shard_name
 from searchlens.store.ranges import shards_of
 from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
@@ -181,8 +182,7 @@ def test_a_shard_at_which_polars_would_end_the_process_is_set_aside(store: Store
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         shard.path.write_bytes(damaged)
-        with suppress(*UNREADABLE):
-            read_unvouched(shard.path)
+        read_unvouched(shard.path)
     shard.path.write_bytes(content)
     assert store.run() == 0 and store.is_sound()
 
@@ -345,3 +345,36 @@ def test_shards_from_the_future_ask_for_no_manifest_again(store: Store) -> None:
         os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 3600 * 10**9))
     assert store.is_sound() and store.run() == 0
     assert store.grid.layout.manifests() == before
+
+
+def test_polars_is_given_bytes_and_no_path() -> None:
+    """It maps a file that it gets by its path: the process ends if that is cut or its server goes away meanwhile."""
+    source = Path(frames.__file__).parents[1]
+    calls = re.compile(r"pl\.(?:read|scan)_(?:parquet|parquet_metadata|csv|ipc|ndjson)\((\[?[\w.]*)")
+    given = {name for path in source.rglob("*.py") for name in calls.findall(path.read_text())}
+    assert given <= {"content", "read_bytes", "files.read_bytes", "[files.read_bytes", "lzma.decompress"}
+
+
+def test_a_server_that_is_away_for_a_moment_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, waits = tmp_path / "here", list[float]()
+    path.write_bytes(b"content")
+    answers = [OSError(errno.ESTALE, "Stale file handle"), OSError(errno.EIO, "Input/output error")]
+
+    def read(_: Path) -> bytes:
+        if answers:
+            raise answers.pop()
+        return b"content"
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    monkeypatch.setattr(files.time, "sleep", waits.append)
+    assert files.read_bytes(path) == b"content"
+    assert waits == [0.5, 1]
+    answers = [OSError(errno.ESTALE, "Stale file handle") for _ in range(9)]
+    with pytest.raises(OSError, match="here") as caught:
+        files.read_bytes(path)
+    assert sum(waits[2:]) == 31.5, "half a minute"
+    said = str(files.unread(caught.value))
+    assert said.startswith(f"cannot read {path}: Stale file handle\nHint: look after the disk")
+    answers = [PermissionError(errno.EACCES, "Permission denied")]
+    with pytest.raises(PermissionError):
+        files.read_bytes(path)

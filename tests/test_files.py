@@ -107,8 +107,8 @@ def test_a_folder_that_is_always_removed_is_an_error_in_the_end(
 )
 def test_the_hint_is_that_of_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str) -> None:
     """A full disk is no failing one. Libraries in Rust say the number in their text alone."""
-    for error in (OSError(number, os.strerror(number)), RuntimeError(f"cannot write (os error {number})")):
-        found = files._unwritable(tmp_path, error)
+    for error in (OSError(number, "in other words"), RuntimeError(f"cannot write (os error {number})")):
+        found = files._unwritable(tmp_path, files.of_system(error) or OSError())
         assert found.hint is not None and found.hint.startswith(hint)
         assert found.message == f"cannot write to {tmp_path}: {os.strerror(number)}"
 

@@ -246,7 +246,7 @@ def test_a_record_that_cannot_be_read_is_replaced(
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
         put(tmp_path, record(1, 0))
-    assert "is unreadable and will be replaced" in caplog.messages[0]
+    assert "is damaged and will be replaced" in caplog.messages[0]
     assert traces.read(path)["question"].to_list() == [1]
 
 

@@ -1,6 +1,7 @@
 """All faults that can be injected into the store: at every call, in every state of the disk, in any order of commands.
 
-python tests/faults/run.py [--points N] [--states N] [--meetings N] [--steps N] [--seed S] [--part I/N] [--processes P]
+python tests/faults/run.py [--points N] [--states N] [--meetings N] [--steps N] [--reads N] [--seed S] [--part I/N]
+                           [--processes P]
 
 docs/validation.md has the figures.
 """
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import company
 import points
+import reads
 import states
 from parts import Part, part_of, processor_time, slice_of
 
@@ -85,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--states", type=int, help="states of the disk (default: all)")
     parser.add_argument("--meetings", type=int, default=500, help="meetings of three jobs (default: 500)")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of the state machine (default: 10,000)")
+    parser.add_argument("--reads", type=int, default=800, help="failing reads (default: 800)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", type=part_of, default=(1, 1), metavar="I/N", help="only this part of it, such as 1/4")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
@@ -108,6 +111,9 @@ def main() -> int:
         cpu = processor_time() - spent
         print(f"{said}\n{time.monotonic() - started:.0f} s, {cpu:.0f} of processor time", flush=True)
         violations += wrong
+    if asked.reads:  # in a process of its own, and last: its last line is JSON
+        program = [str(Path(reads.__file__)), "--count", str(asked.reads), "--seed", str(asked.seed)]
+        violations += reads.again_preloaded(*program, "--processes", str(asked.processes))
     return 1 if violations else 0
 
 

@@ -163,9 +163,10 @@ def graded(cells: Sequence[tuple[str, str]] = CELLS[:1]) -> Iterator[list[str]]:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """sha256 of every Parquet file of the results that is not set aside."""
+    """sha256 of every Parquet file of the results that is not set aside, nor in a temporary folder."""
     results = folder / "results"
-    paths = (path for path in results.rglob("*.parquet") if path.relative_to(results).parts[0] != "aside")
+    paths = [path for path in results.rglob("*.parquet") if path.relative_to(results).parts[0] != "aside"]
+    paths = [path for path in paths if not path.parent.name.endswith(".tmp")]
     return {str(path.relative_to(results)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
 
 

@@ -23,6 +23,7 @@ from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
 from searchlens.project import extras
 from searchlens.store import snapshots, traces
+from searchlens.store.files import read_bytes
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.ranges import Shard
@@ -267,7 +268,7 @@ class Study:
                 raise InputError(f"table {name!r} is unknown; in {path.parent} are: {there or '(none)'}")
             stage = _COMMANDS.get(declared[name].options["stage"], "tables")
             raise InputError(f"{path} was not made", f"run snakemake first; its stage `{stage}` makes this file")
-        return pl.read_csv(path, infer_schema_length=None)
+        return pl.read_csv(read_bytes(path), infer_schema_length=None)
 
     def _landscape(self, frame: str, checkpoint: str | None, benchmark: str | None) -> pl.DataFrame:
         return self._stacked(

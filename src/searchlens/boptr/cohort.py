@@ -29,7 +29,7 @@ from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 from searchlens.schemas.options import Quantity
 from searchlens.store import files, yaml_text
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import read_frame
 from searchlens.uncertainty import Floats
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
@@ -470,10 +470,10 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), rea
 
 def _read(place: Path, without: Sequence[str], readout: Readout) -> DenseLandscape:
     try:
-        landscape = Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits")))
+        landscape = Landscape(*(read_frame(place / f"{name}.parquet", "landscape") for name in ("points", "hits")))
         health = place / "health.parquet"
-        counts = pl.read_parquet(health) if health.exists() else None
+        counts = read_frame(health, "landscape") if health.exists() else None
         return replace(dense_landscape(landscape, without, readout), health=counts)
-    except (*UNREADABLE, InputError) as error:
-        reason = error.message if isinstance(error, InputError) else str(error).splitlines()[0]
-        raise InputError(f"landscape {place} cannot be read: {reason}", "make it again from its scores") from None
+    except InputError as error:
+        hint = "make it again from its scores"
+        raise InputError(f"landscape {place} cannot be read: {error.message}", hint) from None

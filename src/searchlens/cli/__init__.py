@@ -23,6 +23,7 @@ from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, com
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.garbage import collect_rarely
 from searchlens.project import extras
+from searchlens.store import files
 
 log = logging.getLogger("searchlens")
 
@@ -113,11 +114,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _print_error("interrupted")
         return 128 + signal.SIGINT
-    except OSError as error:
-        if error.filename is None or log.isEnabledFor(logging.DEBUG):
+    except Exception as error:
+        found = files.of_system(error)
+        if found is None or log.isEnabledFor(logging.DEBUG):
             raise
-        _print_error(f"error: {_shortened(str(error.filename))}: {error.strerror}")
-        return 2 if error.errno == errno.ENAMETOOLONG else 1
+        if found.errno == errno.ENAMETOOLONG:
+            _print_error(f"error: {_shortened(str(found.filename))}: {found.strerror}")
+            return 2
+        _print_error(f"error: {files.unread(found)}")
+        return 1
     return 0
 
 

@@ -25,8 +25,8 @@ from searchlens.boptr.rows import ROWS, At, Curve, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError, require_known
-from searchlens.store.frames import UNREADABLE
-from searchlens.store.inputs import require_no_stream
+from searchlens.store import files
+from searchlens.store.frames import DAMAGED
 from searchlens.uncertainty import Floats
 
 Free = Literal["models", "questions", "seeds"]
@@ -346,8 +346,8 @@ def read_contributions(path: Path) -> Contributions:
         The file cannot be read, a column is missing, or some cell does not have every seed of every question once.
     """
     try:
-        frame = pl.read_parquet(require_no_stream(path))
-    except UNREADABLE as error:
+        frame = pl.read_parquet(files.read_bytes(path))
+    except (*DAMAGED, FileNotFoundError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:

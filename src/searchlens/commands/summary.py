@@ -13,6 +13,7 @@ from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.health.examples import examples
 from searchlens.stages.score import read_some
+from searchlens.store.files import read_bytes
 from searchlens.store.frames import readable
 
 
@@ -59,7 +60,7 @@ def _table(grid: Grid, name: str, run: str) -> pl.DataFrame:
     path = grid.layout.table(name, "csv")
     if path not in grid.layout.tables():
         raise InputError(f"{path} was not made", f"`{run}` makes it; `searchlens status` names what failed")
-    return pl.read_csv(path)
+    return pl.read_csv(read_bytes(path))
 
 
 def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,8 +89,8 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
     cell, manifests = needs.score(grid, checkpoint, benchmark), grid.manifests(checkpoint, benchmark)
     questions = grid.questions(benchmark)
     find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.is_gated(benchmark)
-    with readable(grid.scores(checkpoint, benchmark), "score"):
-        return examples(pl.scan_parquet(grid.scores(checkpoint, benchmark)), find, questions, quotes=quotes)
+    with readable(grid.scores(checkpoint, benchmark), "score") as content:
+        return examples(pl.scan_parquet(content), find, questions, quotes=quotes)
 
 
 def rendered(found: Mapping[str, Any]) -> str:

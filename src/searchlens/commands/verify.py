@@ -18,7 +18,7 @@ from searchlens.generate import drawn_otherwise
 from searchlens.grid import Grid
 from searchlens.search.recorder import differing_run
 from searchlens.store import files, shards, traces
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import DAMAGED
 from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.manifests import Listed, listed, vouched
@@ -182,12 +182,13 @@ def _trace(layout: Layout, path: Path) -> Iterator[str]:
         if not shard.exists():
             return
         recorded = pl.col("question").is_in(rows["id"].unique().to_list())
-        samples = pl.scan_parquet(shard).filter(recorded).select("question", "run", "sample", "tokens").collect()
+        content = files.read_bytes(shard)
+        samples = pl.scan_parquet(content).filter(recorded).select("question", "run", "sample", "tokens").collect()
         if run := differing_run(rows, samples):
             yield f"{path}: run {run[1]} of question {run[0]} drew other samples than {shard} has; delete the record"
     except InputError as error:
         yield error.message
-    except UNREADABLE:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return  # the shard is damaged, which is reported above
 
 
@@ -200,7 +201,8 @@ def _snapshot(path: Path) -> Iterator[str]:
 
 
 def _table(path: Path) -> Iterator[str]:
+    content = files.read_bytes(path)
     try:
-        pl.read_parquet(path)
-    except UNREADABLE as error:
+        pl.read_parquet(content)
+    except DAMAGED as error:
         yield f"{path} is not readable Parquet ({str(error).splitlines()[0]})"

@@ -170,8 +170,8 @@ class Index:
         there = layout.every(layout.landscape_frame("*", name, "points"))
         if not there:
             return None
-        with readable(there[0], "landscape"):
-            return int(pl.read_parquet(there[0], columns=["questions"], n_rows=1).item())
+        with readable(there[0], "landscape") as content:
+            return int(pl.read_parquet(content, columns=["questions"], n_rows=1).item())
 
     # ---- cells
 

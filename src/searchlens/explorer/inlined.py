@@ -24,7 +24,8 @@ from searchlens.explorer.index import (
     traces_of,
 )
 from searchlens.explorer.texts import EXTENTS, Extent
-from searchlens.store.frames import UNREADABLE
+from searchlens.store import files
+from searchlens.store.frames import DAMAGED
 
 SIZE = 15_000_000
 """Bytes of the page, unless another size is asked for."""
@@ -288,9 +289,10 @@ def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, fl
         return 0.0, 0.0
     rows = sum(shard.sidecar["rows"] for shard in shards)
     whole = sum(shard.sidecar["bytes"] for shard in shards) / max(1, rows)
+    content = files.read_bytes(shards[0].path)
     try:
-        first = pl.scan_parquet(shards[0].path).select("text").head(512).collect()
-    except UNREADABLE:
+        first = pl.read_parquet(content, columns=["text"], n_rows=512)
+    except DAMAGED:
         return 0.0, 0.0  # the excerpt says so
     return whole, len(texts.parquet(first)) / max(1, first.height)
 

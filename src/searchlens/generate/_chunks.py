@@ -16,7 +16,7 @@ import polars as pl
 from searchlens.grid import Generation
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files, layout, shards, traces
-from searchlens.store.frames import UNREADABLE, read_unvouched
+from searchlens.store.frames import read_unvouched
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,11 @@ class Chunk:
         return layout.chunk_trace(self.path)
 
     @property
+    def damaged_path(self) -> Path:
+        """Where its file is put if it is damaged."""
+        return self.path.with_suffix(".unreadable")
+
+    @property
     def samples(self) -> int:
         """Number of samples."""
         return (self.stop - self.start) * (self.last - self.first)
@@ -111,20 +116,17 @@ class Chunk:
         )
 
     def load(self) -> ChunkSamples | None:
-        """Return the finished chunk, None if there is none. A file that is unreadable or was changed is removed."""
-        if not self.path.exists():
-            return None
+        """Return the finished chunk, None if there is none. A file that is damaged is moved to a name of its own."""
         try:
-            frame, metadata = read_unvouched(self.path), pl.read_parquet_metadata(self.path)
-            if frame.schema == shards.SAMPLES and _content(frame) == metadata["content"]:
-                provenance = shards.Provenance(**json.loads(metadata["provenance"]))
-                return ChunkSamples(frame, float(metadata["steps"]), provenance)
-        except FileNotFoundError:  # another job has just published it in a shard
+            content = read_unvouched(self.path)
+        except FileNotFoundError:  # also if another job has just published it in a shard
             return None
-        except (*UNREADABLE, KeyError, TypeError, ValueError):
-            pass
-        log.warning("%s is unreadable and will be sampled again", self.path)
-        files.remove([self.path])
+        with suppress(KeyError, TypeError, ValueError):
+            if content and content[0].schema == shards.SAMPLES and _content(content[0]) == content[1]["content"]:
+                provenance = shards.Provenance(**json.loads(content[1]["provenance"]))
+                return ChunkSamples(content[0], float(content[1]["steps"]), provenance)
+        log.warning("%s is damaged and will be sampled again; moved to %s", self.path, self.damaged_path.name)
+        files.move(self.path, self.damaged_path)
         return None
 
 
@@ -190,7 +192,7 @@ class MissingShard:
         elif not self.is_published:
             raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
         for chunk in self.chunks:
-            files.remove([chunk.path, chunk.trace_path])
+            files.remove([chunk.path, chunk.trace_path, chunk.damaged_path])
         with suppress(OSError):  # the folder is not empty, or another job has removed it
             layout.chunks(self.folder).rmdir()
 
@@ -225,10 +227,9 @@ class MissingShard:
 def _recorded(path: Path) -> pl.DataFrame | None:
     """What was recorded of a chunk's searches; None if there is nothing, or another job has just published it."""
     try:
-        rows = read_unvouched(path)
+        content = read_unvouched(path)
     except FileNotFoundError:
         return None
-    except UNREADABLE:
-        log.warning("%s is unreadable; `searchlens trace` records these searches again", path)
-        return None
-    return rows if rows.schema == TRACES else None
+    if content is None:
+        log.warning("%s is damaged; `searchlens trace` records these searches again", path)
+    return content[0] if content and content[0].schema == TRACES else None

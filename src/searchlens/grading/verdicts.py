@@ -18,7 +18,7 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.grading import GradedPair, Grader
 from searchlens.store import files
-from searchlens.store.frames import UNREADABLE, read_unvouched
+from searchlens.store.frames import read_unvouched
 
 log = logging.getLogger(__name__)
 
@@ -163,8 +163,8 @@ class VerdictTable:
 
         If two jobs judged the same pair, a decided verdict is preferred to an undecided one.
         """
-        for path in sorted(self.folder.glob("*.parquet")):
-            if path not in self._parts:
+        for path in files.entries(self.folder):
+            if path.suffix == ".parquet" and path not in self._parts:
                 part = _read_part(path).filter(pl.col("version") == self.version).drop("benchmark", "version")
                 self._parts[path] = part.join(self.pairs, left_on=PAIR, right_on=_STORED, how="semi")
         rows = pl.concat([VERDICTS.to_frame().drop("benchmark", "version"), *self._parts.values()])
@@ -198,12 +198,8 @@ def _hash(text: str) -> str:
 
 
 def _read_part(path: Path) -> pl.DataFrame:
-    try:
-        part = read_unvouched(path)
-    except UNREADABLE as error:
-        reason = str(error).splitlines()[0]
-    else:
-        if part.schema == VERDICTS:
-            return part
-        reason = f"it has the columns {', '.join(part.columns)}"
+    content = read_unvouched(path)
+    if content and content[0].schema == VERDICTS:
+        return content[0]
+    reason = f"it has the columns {', '.join(content[0].columns)}" if content else "it is not readable Parquet"
     raise InputError(f"verdicts {path} cannot be read: {reason}", "delete this file; its pairs are judged again")

@@ -15,7 +15,7 @@ from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, JobPool
 from searchlens.store import judges, manifests
-from searchlens.store.files import read_json, require_writable
+from searchlens.store.files import entries, read_json, require_writable
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
 from searchlens.store.ranges import Shard, shards_of, uncovered
@@ -107,7 +107,7 @@ class Grid(Jobs):
     def _manifest_names(self, pool: JobPool) -> Iterator[tuple[str, int]]:
         """Pool and fill round of every manifest of a cell."""
         folder = self.layout.manifest(*pool.key).parent
-        return filter(None, map(parse_manifest, folder.iterdir())) if folder.is_dir() else iter(())
+        return filter(None, map(parse_manifest, entries(folder)))
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
         try:

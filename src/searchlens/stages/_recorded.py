@@ -82,8 +82,8 @@ def _compared(
     ids = pl.Series([question.id for question in questions])
     graded = scores.filter(policy=policy).select("sample", "correct", "question").collect()
     ours = graded.with_columns(question=ids.gather(graded["question"]))
-    with readable(path, "import", IMPORT_AGAIN):
-        theirs, is_quoted = pl.read_parquet(path), pl.read_parquet_metadata(path).get("searchlens.quotes") != "no"
+    with readable(path, "import", IMPORT_AGAIN) as content:
+        theirs, is_quoted = pl.read_parquet(content), pl.read_parquet_metadata(content).get("searchlens.quotes") != "no"
     if is_recorded(grader):  # of which one scorer is ours
         theirs = theirs.filter(pl.col("scorer") != grader.partition(":")[2])
     both = theirs.join(ours, on=["question", "sample"], how="left", maintain_order="left")

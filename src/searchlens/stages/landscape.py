@@ -101,8 +101,8 @@ def votes_of(cell: needs.Landscape, graded: pl.DataFrame) -> pl.DataFrame | None
 
 def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
     """Policy after policy, as many together as fit into a part."""
-    with readable(scores, "score"):
-        parts = [_of_part(cell, part) for part in in_parts(pl.scan_parquet(scores))]
+    with readable(scores, "score") as content:
+        parts = [_of_part(cell, part) for part in in_parts(pl.scan_parquet(content))]
     require_reached(cell.budgets, max(part.samples for part in parts))
     policies = [name for part in parts for name in part.policies]
     read = [part.landscape for part in parts if part.landscape is not None]

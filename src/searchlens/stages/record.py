@@ -62,8 +62,8 @@ def _record_cell(grid: Grid, checkpoint: str, benchmark: str, target: Path) -> N
 def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:
     """Compact readouts of graded samples, policy after policy, as many together as fit into a part."""
     budgets, frames, largest = list(cell.budgets), [], 0
-    with readable(scores, "score"):
-        for part in in_parts(pl.scan_parquet(scores)):
+    with readable(scores, "score") as content:
+        for part in in_parts(pl.scan_parquet(content)):
             samples = int(part.group_by("policy", "question").len()["len"].max() or 0)  # type: ignore[arg-type]
             largest = max(largest, samples)
             if samples >= min(budgets):

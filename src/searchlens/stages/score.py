@@ -25,7 +25,7 @@ from searchlens.stages import costs
 from searchlens.stages._frames import GROUP, join_frames, write_frame
 from searchlens.stages._recorded import recorded_verdicts, write_compared
 from searchlens.store import provenance, shards
-from searchlens.store.files import read_json, temporary_folder
+from searchlens.store.files import read_bytes, read_json, temporary_folder
 from searchlens.store.judges import Judge
 from searchlens.store.layout import Layout
 
@@ -81,7 +81,7 @@ def score(
     """
     manifests = tuple(manifests)
     counts, summary = _write(cell, questions, layout, manifests, threads, output)
-    scores, find = pl.scan_parquet(output), partial(read_some, cell, layout, manifests)
+    scores, find = pl.scan_parquet(read_bytes(output)), partial(read_some, cell, layout, manifests)
     write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
@@ -137,7 +137,7 @@ def _write(
             summaries.append(summary)
         classes, counts = answer_classes(forms), []
         for path in waiting:
-            graded = rules.graded(pl.read_parquet(path), classes)
+            graded = rules.graded(pl.read_parquet(read_bytes(path)), classes)
             counts.append(counted(graded))
             write_frame(graded, path, GROUP)
         join_frames(waiting, output, GROUP)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from searchlens.store import files
 
@@ -35,9 +36,13 @@ class Failures(dict[str, str]):
 
 def tried(records: Path) -> int:
     """How often a stage failed. Its rule tracks it, so it runs again after a failure, and not after a success."""
-    return sum(files.read_json(path)["tries"] for path in records.glob("*.json"))
+    return sum(record["tries"] for record in _records(records))
 
 
 def failed(records: Path) -> dict[str, str]:
     """What the last run of a stage could not make, with the errors."""
-    return {what: why for path in records.glob("*.json") for what, why in files.read_json(path)["failed"].items()}
+    return {what: why for record in _records(records) for what, why in record["failed"].items()}
+
+
+def _records(folder: Path) -> list[dict[str, Any]]:
+    return [files.read_json(path) for path in files.entries(folder) if path.suffix == ".json"]

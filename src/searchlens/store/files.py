@@ -2,6 +2,9 @@
 
 What was written is on the disk before its name is, and the name is before the function returns: file, then folder, are
 synced. Every call that changes something on disk is one of ``os``, so that a test can let each of them fail.
+
+Nothing is called damaged that was not read: what the disk answers in place of content stays an ``OSError``, which ends
+the command.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from pathlib import Path
 from stat import S_IMODE
-from typing import Any
+from typing import Any, TypeVar
 
 from searchlens.errors import InputError
 from searchlens.store.inputs import require_no_stream
 from searchlens.store.layout import Layout
+
+T = TypeVar("T")
 
 _UNWRITABLE = "make the results folder writable, or set `results` to another one"
 _FULL = "free some space, or raise the quota, and run the same command again: what is finished is kept"
@@ -34,8 +39,16 @@ _HINTS = {
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR), _UNWRITABLE),
 }
 
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-"""What a writing function can only be told by the disk."""
+_NOT_READ = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "ask its owner for the right to read it; nothing was changed"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n), and run it again"),
+}
+
+_PASSING = (errno.ESTALE, errno.EIO, errno.ENOTCONN)
+"""What file systems answer while a server is away."""
+
+WAITS = (0.5, 1, 2, 4, 8, 16)
+"""Seconds before a read is tried again."""
 
 _MEETINGS = 10
 """How often a folder is made again that other jobs remove as soon as it is empty."""
@@ -58,18 +71,68 @@ def require_writable(folder: Path) -> None:
         raise InputError(f"cannot write to the results folder {folder}: {existing}: {why}", _UNWRITABLE)
 
 
-def _number(error: Exception) -> int | None:
-    """The number of an error of the operating system; libraries in Rust give it in their text alone."""
+def of_system(error: Exception) -> OSError | None:
+    """An error of the operating system in its own words: libraries have others, or the number in their text alone."""
     if isinstance(error, OSError) and error.errno:
-        return error.errno
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else None
+        return OSError(error.errno, os.strerror(error.errno), error.filename)
+    found = re.search(r"\(os error (\d+)\)(?:: (.+))?", str(error))
+    return OSError(int(found[1]), os.strerror(int(found[1])), found[2]) if found else None
 
 
-def _unwritable(path: Path, error: Exception) -> InputError:
-    number = _number(error)
-    why = os.strerror(number) if number else str(error)
-    return InputError(f"cannot write to {path}: {why}", _HINTS.get(number or 0, _FAILING))
+def unread(error: OSError) -> InputError:
+    """What is said of a file that could not be read, and what to do."""
+    hint = _NOT_READ.get(error.errno or 0, _FAILING)
+    return InputError(f"cannot read {error.filename or 'a file'}: {error.strerror}", hint)
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write to {path}: {error.strerror}", _HINTS.get(error.errno or 0, _FAILING))
+
+
+def patiently(path: Path, read: Callable[[], T]) -> T:
+    """What a function reads of a file or folder; tried again for half a minute while its server is away.
+
+    Raises
+    ------
+    OSError
+        It names the path.
+    """
+    for wait in (*WAITS, None):
+        try:
+            return read()
+        except OSError as error:
+            error.filename = error.filename or str(path)
+            if error.errno not in _PASSING or wait is None:
+                raise
+        time.sleep(wait)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, in which parsers meet no disk; a file that is cut meanwhile ends no process.
+
+    Raises
+    ------
+    InputError
+        It is no file.
+    OSError
+        It is not there, or cannot be read.
+    """
+    return patiently(path, require_no_stream(path).read_bytes)
+
+
+def entries(folder: Path) -> list[Path]:
+    """What is in a folder, sorted; nothing if there is none.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+    try:
+        return patiently(folder, lambda: sorted(folder.iterdir()))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 @contextmanager
@@ -120,7 +183,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _temporary(target: Path) -> Path:
-    """A new file next to ``target`` whose name no glob for the suffix matches; its mode follows the umask."""
+    """Create a file next to ``target`` whose name no glob for the suffix matches; its mode follows the umask."""
     path = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     for left in reversed(range(_MEETINGS)):
         make_folder(target.parent)
@@ -128,6 +191,7 @@ def _temporary(target: Path) -> Path:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
             break
         except OSError as error:
+            _remove_quietly(path)
             is_gone = isinstance(error, FileNotFoundError)  # another job has just removed the empty folder
             if not (is_gone and left):
                 raise _unwritable(target.parent, error) from None
@@ -145,8 +209,9 @@ def _write(target: Path, write: Callable[[Path], object]) -> Path:
             os.fsync(stream.fileno())
     except BaseException as error:
         _remove_quietly(temporary)
-        if isinstance(error, Exception) and _number(error) in _OF_THE_DISK:
-            raise _unwritable(target, error) from None
+        found = of_system(error) if isinstance(error, Exception) else None
+        if found and found.filename in (None, str(temporary)):  # otherwise of what the writing function reads
+            raise _unwritable(target, found) from None
         raise
     return temporary
 
@@ -299,10 +364,16 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; an ``InputError`` that names the file if it cannot be read or is damaged."""
+    """Read a JSON file; an ``InputError`` that names the file if it is missing or damaged.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
     try:
-        return json.loads(require_no_stream(path).read_text("utf-8"))
-    except OSError as error:
+        return json.loads(read_bytes(path).decode("utf-8"))
+    except FileNotFoundError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
-from pyarrow import ArrowException
+from pyarrow import ArrowException, BufferReader
 
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.inputs import require_no_stream
 from searchlens.store.layout import Layout
 
-UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-"""What polars raises of a file that is no sound Parquet. It panics where bits of a header or a footer are flipped, and
-a panic is no ``Exception``."""
+DAMAGED = (
+    *(pl.exceptions.PolarsError, pl.exceptions.PanicException, ArrowException),
+    *(OSError, ValueError, NotImplementedError),
+)
+"""What polars and pyarrow raise of bytes in memory that are no sound Parquet. polars panics where bits of a header or a
+footer are flipped, and a panic is no ``Exception``. Of a path the disk could raise some of them as well."""
 
 AGAIN = "delete it and run snakemake again"
 IMPORT_AGAIN = "import it again: `searchlens imports` names its log"
@@ -49,7 +51,7 @@ def join_frames(parts: Sequence[Path], path: Path, group: int | None = None) -> 
     path, group
         As of ``write_frame``.
     """
-    rows = pl.scan_parquet(list(parts))
+    rows = pl.scan_parquet([files.read_bytes(part) for part in parts])
     files.replace(path, lambda temporary: rows.sink_parquet(temporary, compression="zstd", row_group_size=group))
 
 
@@ -73,8 +75,8 @@ def read_frame(path: Path, stage: str, hint: str = AGAIN) -> pl.DataFrame:
     InputError
         The file is not there, or is damaged.
     """
-    with readable(path, stage, hint):
-        return pl.read_parquet(path)
+    with readable(path, stage, hint) as content:
+        return pl.read_parquet(content)
 
 
 def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFrame | None:
@@ -91,8 +93,8 @@ def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFra
     return read_frame(path, "score", f"delete {scores}, with which it is made, and run snakemake again")
 
 
-def read_unvouched(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    """A Parquet file that no hash vouches for.
+def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.DataFrame, dict[str, str]] | None:
+    """Rows and metadata of a Parquet file that no hash vouches for; None if it is damaged.
 
     pyarrow reads it first, batch by batch, and raises where it is damaged. polars may end the process there: at eleven
     of the 44,056 bits of a small shard, each flipped alone, it asks for more memory than there is. A job that is
@@ -100,22 +102,21 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> pl.DataFrame
 
     Raises
     ------
-    FileNotFoundError
-        It is not there.
-    UNREADABLE
-        It is damaged.
+    OSError
+        It is not there, or cannot be read.
     """
+    content = files.read_bytes(path)
     try:
-        for _ in pq.ParquetFile(path).iter_batches(use_threads=False):
+        for _ in pq.ParquetFile(BufferReader(content)).iter_batches(use_threads=False):
             pass
-    except (ArrowException, ValueError, NotImplementedError) as error:
-        raise OSError(str(error)) from None
-    return pl.read_parquet(path, columns=columns)
+        return pl.read_parquet(content, columns=columns), pl.read_parquet_metadata(content)
+    except DAMAGED:
+        return None
 
 
 @contextmanager
-def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[None]:
-    """Say what is wrong with a file of an earlier stage that cannot be read inside, and what to do (``hint``).
+def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[bytes]:
+    """Content of a file of an earlier stage; what is wrong with it if it cannot be parsed inside, and what to do.
 
     Raises
     ------
@@ -124,8 +125,8 @@ def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[None]:
     """
     if not path.exists():
         raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
-    require_no_stream(path)
+    content = files.read_bytes(path)
     try:
-        yield
-    except UNREADABLE as error:
+        yield content
+    except DAMAGED as error:
         raise InputError(f"{path} is not readable Parquet ({str(error).splitlines()[0]})", hint) from None

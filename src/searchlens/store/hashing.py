@@ -13,6 +13,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import index_names
+from searchlens.store.files import patiently
 from searchlens.store.inputs import require_no_stream
 
 WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
@@ -31,8 +32,12 @@ def digest(value: Any, length: int) -> str:
 
 def file_sha256(path: Path) -> str:
     """sha256 of a file's bytes, read in pieces."""
-    with require_no_stream(path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+    def read() -> str:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+    return patiently(require_no_stream(path), read)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from glob import glob
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 LOGS = Path("logs")
@@ -224,8 +224,10 @@ class Layout:
 
     def every(self, pattern: Path) -> list[Path]:
         """Existing paths that a path with ``"*"`` for names matches, sorted; a folder may be removed meanwhile."""
-        found = glob(str(pattern.relative_to(self.results)), root_dir=self.results)  # noqa: PTH207  # `Path.glob` raises
-        return sorted(self.results / path for path in found)
+        found = [self.results]
+        for part in pattern.relative_to(self.results).parts:
+            found = [path for folder in found for path in _matching(folder, part)]
+        return sorted(found)
 
     def sidecars(self) -> list[Path]:
         """Sidecars of all shards."""
@@ -276,11 +278,22 @@ class Layout:
     def derived(self) -> Iterator[Path]:
         """Every Parquet file that was computed from samples."""
         for folder in DERIVED:
-            yield from sorted((self.results / folder).rglob("*.parquet"))
+            walked = os.walk(self.results / folder, onerror=_unless_absent)
+            yield from sorted(Path(at, name) for at, _, names in walked for name in names if name.endswith(".parquet"))
 
     def is_results_folder(self) -> bool:
         """Whether anything was ever sampled, computed or configured here."""
         return any((self.results / name).is_dir() for name in RESULTS_FOLDERS)
+
+
+def _matching(folder: Path, name: str) -> list[Path]:
+    """What a folder has under a name, or under all that a name with ``"*"`` matches; an unreadable folder raises."""
+    if "*" not in name:
+        return [folder / name] if (folder / name).exists() else []
+    try:
+        return [path for path in folder.iterdir() if path.name[0] != "." and fnmatchcase(path.name, name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 RESULTS_FOLDERS = ("generations", "manifests", "config", *DERIVED)
@@ -343,6 +356,12 @@ def chunk_samples(generation: Path) -> int:
     matches = (_CHUNK.fullmatch(path.name) for path in _in_chunks(generation))
     ranges = (map(int, match.groups()) for match in matches if match)
     return sum((stop - start) * (last - first) for start, stop, first, last in ranges)
+
+
+def _unless_absent(error: OSError) -> None:
+    """What ``os.walk`` does with an error: only what is not there is passed over."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _is_temporary(name: str) -> bool:

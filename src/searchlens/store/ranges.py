@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens.errors import InputError
+from searchlens.store.files import entries, patiently, read_bytes
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import parse_sidecar
 
@@ -63,7 +63,7 @@ class Shard:
         if self.flaw:
             return False
         try:
-            stat = self.path.stat()
+            stat = patiently(self.path, self.path.stat)
             if stat.st_size != self.sidecar["bytes"]:
                 return False
             same_time: bool = stat.st_mtime_ns == self.sidecar["mtime_ns"]
@@ -82,9 +82,7 @@ def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
 
 def shards_of(folder: Path) -> list[Shard]:
     """The shards of one generation, ordered by start; those without a file, or with a flaw, are included."""
-    if not folder.is_dir():
-        return []
-    shards = filter(None, map(shard_at, folder.iterdir()))
+    shards = filter(None, map(shard_at, entries(folder)))
     return sorted(shards, key=lambda shard: (shard.start, shard.stop))
 
 
@@ -93,7 +91,7 @@ def shard_at(sidecar: Path) -> Shard | None:
 
     Raises
     ------
-    InputError
+    OSError
         The file cannot be read.
     """
     samples = parse_sidecar(sidecar)
@@ -101,11 +99,9 @@ def shard_at(sidecar: Path) -> Shard | None:
         return None
     path = sidecar.with_suffix(".parquet")
     try:
-        text = sidecar.read_bytes()
+        text = read_bytes(sidecar)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InputError(f"cannot read {sidecar}: {error.strerror}") from None
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

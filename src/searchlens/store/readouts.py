@@ -18,7 +18,7 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.schemas.metrics import COMPACT
 from searchlens.store import files
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import DAMAGED
 from searchlens.store.hashing import canonical
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
@@ -82,9 +82,10 @@ def read(path: Path) -> pl.DataFrame:
     InputError
         The file is damaged, or was written by a version with another format.
     """
+    content = files.read_bytes(path)
     try:
-        frame = pl.read_ipc(lzma.decompress(path.read_bytes()))
-    except (*UNREADABLE, lzma.LZMAError, EOFError) as error:
+        frame = pl.read_ipc(lzma.decompress(content))
+    except (*DAMAGED, lzma.LZMAError, EOFError) as error:
         raise InputError(
             f"cannot read the compact readouts {path}: {error}", "copy the file again, or delete it to sample the cell"
         ) from None

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.frames import IMPORT_AGAIN, UNREADABLE, read_unvouched
+from searchlens.store.frames import DAMAGED, IMPORT_AGAIN, read_unvouched
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
@@ -291,14 +291,14 @@ def _published(
     """
     if files.publish(target, write):
         return None
-    looked_at = _file_number(target)
-    try:
-        existing = read_unvouched(target, columns=["n_tokens", "generated", "requests"])
+    looked_at, content = _file_number(target), None
+    with suppress(FileNotFoundError):
+        content = read_unvouched(target, columns=["n_tokens", "generated", "requests"])
+    if content:
+        existing, stated = content
         same = height is None or existing.height == height
-        if same and metadata.items() <= pl.read_parquet_metadata(target).items() and not _is_changed(target):
+        if same and metadata.items() <= stated.items() and not _is_changed(target):
             return existing
-    except UNREADABLE:
-        pass
     if looked_at == _file_number(target):  # otherwise another job has put its shard there
         put_away(target)
     files.publish(target, write)
@@ -348,10 +348,11 @@ def read(
         names the file, what is wrong and what to do.
     """
     shard = _sound(shard)
+    content = files.read_bytes(shard.path)
     try:
-        metadata = pl.read_parquet_metadata(shard.path)
-        samples = _rows(shard.path, columns, questions)
-    except UNREADABLE as error:
+        metadata = pl.read_parquet_metadata(content)
+        samples = _rows(content, columns, questions)
+    except DAMAGED as error:
         raise _damaged(shard, f"it is not readable Parquet ({str(error).splitlines()[0]})", _REPAIR) from None
     if metadata.get("searchlens.generation") != generation_id:
         raise _damaged(
@@ -397,8 +398,6 @@ def _change(shard: Shard) -> str:
         content = _hash_once(shard.path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     except FileNotFoundError:
         return "it is missing"
-    except OSError as error:
-        return f"it cannot be read ({error.strerror})"
     return "" if content == shard.sidecar["sha256"] else "its sha256 is not the one in its sidecar (bytes were changed)"
 
 
@@ -421,8 +420,8 @@ def _is_whole(samples: pl.DataFrame, start: int, stop: int) -> bool:
     )
 
 
-def _rows(path: Path, columns: Iterable[str] | None, questions: Collection[str] | None) -> pl.DataFrame:
-    rows = pl.scan_parquet(path)
+def _rows(content: bytes, columns: Iterable[str] | None, questions: Collection[str] | None) -> pl.DataFrame:
+    rows = pl.scan_parquet(content)
     rows = rows if questions is None else rows.filter(pl.col("question").is_in(list(questions)))
     return (rows.select(list(columns)) if columns else rows).collect()
 
@@ -577,7 +576,7 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
     torn = [path for shard in there if shard.flaw and not shard.sidecar and (path := _still_torn(shard))]
     moved = files.aside(layout, torn)
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
-    for path in sorted(folder.glob("*.parquet")):
+    for path in (path for path in files.entries(folder) if path.suffix == ".parquet"):
         samples = parse_shard(path)
         if samples is None or path.with_suffix(".json").exists() or chunks_of(folder, samples):
             continue
@@ -605,11 +604,12 @@ def _file_number(path: Path) -> int:
 def _adopted(path: Path, samples: tuple[int, int], hashes: Collection[str]) -> bool:
     """Write the sidecar of a shard that is whole but has none; False if it is not whole, or another job moved it."""
     try:
-        if hashes and file_sha256(path) not in hashes:
-            return False
-        rows, metadata = read_unvouched(path), pl.read_parquet_metadata(path)
-    except UNREADABLE:
+        content = None if hashes and file_sha256(path) not in hashes else read_unvouched(path)
+    except FileNotFoundError:
         return False
+    if content is None:
+        return False
+    rows, metadata = content
     expected = _metadata(*samples, path.parent.name)
     if rows.schema != SAMPLES or not expected.items() <= metadata.items() or not _is_whole(rows, *samples):
         return False

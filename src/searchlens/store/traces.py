@@ -17,7 +17,7 @@ from searchlens.errors import InputError
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files
 from searchlens.store.files import read_json
-from searchlens.store.frames import UNREADABLE, read_unvouched
+from searchlens.store.frames import DAMAGED, read_unvouched
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import shard_name
 from searchlens.store.shards import Provenance
@@ -119,14 +119,13 @@ def totals(rows: pl.DataFrame) -> dict[str, int]:
 
 
 def _older(path: Path) -> pl.DataFrame:
-    if path.exists():
-        try:
-            older = read_unvouched(path)
-            if older.schema == TRACES:
-                return older
-        except UNREADABLE:
-            pass
-        log.warning("%s is unreadable and will be replaced", path)
+    try:
+        older = read_unvouched(path)
+    except FileNotFoundError:
+        return pl.DataFrame(schema=TRACES)
+    if older and older[0].schema == TRACES:
+        return older[0]
+    log.warning("%s is damaged and will be replaced", path)
     return pl.DataFrame(schema=TRACES)
 
 
@@ -143,9 +142,10 @@ def read(path: Path) -> pl.DataFrame:
     sidecar: dict[str, Any] = read_json(path.with_suffix(".json"))
     if file_sha256(path) != sidecar.get("sha256"):
         raise _damaged(path, "its sha256 is not the one in its sidecar (bytes were changed)")
+    content = files.read_bytes(path)
     try:
-        rows = pl.read_parquet(path)
-    except UNREADABLE as error:
+        rows = pl.read_parquet(content)
+    except DAMAGED as error:
         raise _damaged(path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
     if rows.schema != TRACES or sidecar.get("version") != VERSION:
         raise _damaged(path, f"its version is {sidecar.get('version')!r}, this searchlens reads {VERSION}")
