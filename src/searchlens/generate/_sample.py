@@ -116,6 +116,8 @@ def _outcomes(searches: Iterable[tuple[Key, Search]], engine: Engine) -> Iterato
     except (InputError, EngineMemoryError):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.filename:  # of the store, which is looked at for the next chunk
+            raise
         log.exception("the engine died")
         raise JobError(
             f"the engine died: {type(error).__name__}: {error}",
