@@ -374,7 +374,7 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(tmp_path: Path, monkey
         files.read_bytes(path)
     assert sum(waits[2:]) == 31.5, "half a minute"
     said = str(files.unread(caught.value))
-    assert said.startswith(f"cannot read {path}: Stale file handle\nHint: look after the disk")
+    assert said.startswith(f"cannot use {path}: Stale file handle\nHint: look after the disk")
     answers = [PermissionError(errno.EACCES, "Permission denied")]
     with pytest.raises(PermissionError):
         files.read_bytes(path)

@@ -119,6 +119,7 @@ def test_a_folder_with_files_and_unknown_names_are_refused(study: Study, tmp_pat
         export(study, "xml", tmp_path / "out")
     with pytest.raises(InputError, match="no policy nothing; policies with samples: "):
         export(study, "csv", tmp_path / "out", ["nothing"])
+    assert list(tmp_path.glob("*out*")) == [], "whole or not at all"
     (tmp_path / "full").mkdir()
     (tmp_path / "full/a").write_text("")
     with pytest.raises(InputError, match="not an empty folder"):
@@ -127,10 +128,16 @@ def test_a_folder_with_files_and_unknown_names_are_refused(study: Study, tmp_pat
 
 def test_a_failed_search_and_an_unknown_verdict(study: Study, tmp_path: Path) -> None:
     pool = next(iter(pools(study, [POLICY])))
-    frame = pool.frame.head(2).with_columns(
-        finish=pl.Series(["failed", None], dtype=pl.String()), correct=pl.Series([False, None], dtype=pl.Boolean())
+    frame = (
+        pool.read([0])
+        .head(2)
+        .with_columns(
+            finish=pl.Series(["failed", None], dtype=pl.String()), correct=pl.Series([False, None], dtype=pl.Boolean())
+        )
     )
-    (path,) = FORMATS["inspect"][0](replace(pool, frame=frame), tmp_path / "out")
+    (path,) = FORMATS["inspect"][0](
+        replace(pool, questions=pool.questions[:1], read=lambda _: frame, verdicts=frame), tmp_path / "out"
+    )
     failed, unknown = samples("inspect", path)
     assert (failed.finish, failed.text) == ("failed", None)
     assert unknown.finish == "unknown"

@@ -108,9 +108,8 @@ def _imported() -> Iterator[list[str]]:
 
 
 def _taken_back() -> Iterator[list[str]]:
-    """Records go first, so `prune` finds the samples that an interrupted removal leaves."""
+    """Records go last, so the same command goes on after an interrupted removal."""
     yield ["imports", "--remove", "other/sums"]
-    yield ["prune", "--delete"]
 
 
 def _rerun() -> Iterator[list[str]]:

@@ -58,8 +58,8 @@ def remove(grid: Grid, name: str) -> list[Path]:
 
 
 def _paths(grid: Grid, gone: Sequence[Import], kept: Sequence[Import]) -> list[Path]:
-    """Records first, without which nothing else is read."""
-    paths = [grid.layout.import_record(item.benchmark, item.pair, item.role, item.policy) for item in gone]
+    """Records last: until they are gone, the same command goes on where it was interrupted."""
+    paths = list[Path]()
     places = {(item.checkpoint, item.benchmark, item.id) for item in kept}
     for item in gone:
         place = (item.checkpoint, item.benchmark, item.id)
@@ -68,7 +68,7 @@ def _paths(grid: Grid, gone: Sequence[Import], kept: Sequence[Import]) -> list[P
             paths.append(grid.layout.compared(item.checkpoint, item.benchmark))
         if item.benchmark not in {other.benchmark for other in kept}:
             paths.append(grid.layout.imported_questions(item.benchmark))
-    return paths
+    return paths + [grid.layout.import_record(item.benchmark, item.pair, item.role, item.policy) for item in gone]
 
 
 def _remove_empty_parents(path: Path, results: Path) -> None:

@@ -9,6 +9,7 @@ from searchlens.api import Study
 from searchlens.errors import InputError
 from searchlens.exports import every_eval_ever, inspect, lm_eval, rows
 from searchlens.exports.pools import Pool, pools
+from searchlens.store.files import move, temporary_folder
 
 Writer = Callable[[Pool, Path], Iterable[Path]]
 
@@ -24,7 +25,7 @@ FORMATS: dict[str, tuple[Writer, str]] = {
 
 
 def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> list[Path]:
-    """Write every policy of every cell that has samples.
+    """Write every policy of every cell that has samples; the folder appears when all are written.
 
     Parameters
     ----------
@@ -51,7 +52,9 @@ def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> li
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there and not an empty folder", "name a new one, so that no file is overwritten")
     write, _ = FORMATS[to]
-    written = [path for pool in pools(study, set(policies)) for path in write(pool, out)]
-    if not written:
-        raise InputError(f"{study.results} has no samples to export", "recorded cells have counts and no texts")
-    return written
+    with temporary_folder(out.absolute()) as folder:
+        written = [path.relative_to(folder) for pool in pools(study, set(policies)) for path in write(pool, folder)]
+        if not written:
+            raise InputError(f"{study.results} has no samples to export", "recorded cells have counts and no texts")
+        move(folder, out.absolute())
+    return [out / path for path in written]

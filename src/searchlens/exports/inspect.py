@@ -65,7 +65,7 @@ def _head(pool: Pool) -> Record:
             "steps": [],
             "config": asked | ({"max_tokens": pool.max_tokens} if pool.max_tokens else {}),
         },
-        "results": {"total_samples": len(pool.frame), "completed_samples": len(pool.frame), "scores": [score]},
+        "results": {"total_samples": len(pool.verdicts), "completed_samples": len(pool.verdicts), "scores": [score]},
         "stats": {"started_at": now, "completed_at": now},
     }
 

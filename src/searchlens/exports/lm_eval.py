@@ -24,7 +24,7 @@ def write(pool: Pool, out: Path) -> Iterator[Path]:
     with samples.open("w", encoding="utf-8") as file:
         for number, (_, rows) in enumerate(groupby(pool.rows(), key=lambda item: item[1]["question"])):
             file.write(json.dumps(_row(number, list(rows), options)) + "\n")
-    first = pool.frame.filter(sample=0)["correct"].cast(float).mean()
+    first = pool.verdicts.filter(sample=0)["correct"].cast(float).mean()
     found = {
         "results": {pool.benchmark: {"alias": pool.benchmark, f"{_SCORE},none": first}},
         "configs": {pool.benchmark: {"task": pool.benchmark, "generation_kwargs": options, "repeats": pool.samples}},

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ class Pool:
         Of the study's configuration.
     questions : tuple of mapping
         ``id``, ``prompt`` and ``gold`` in the order of the benchmark; the last two are None if they are withheld.
-    frame : DataFrame
-        As ``Study.samples``, ordered by question, then sample.
+    read : callable
+        Gives ``Study.samples`` of some questions, by their positions.
+    verdicts : DataFrame
+        ``sample`` and ``correct`` of every sample.
     """
 
     checkpoint: str
@@ -48,7 +51,8 @@ class Pool:
     withheld: str
     fingerprint: str
     questions: tuple[Record, ...]
-    frame: pl.DataFrame
+    read: Callable[[list[int]], pl.DataFrame]
+    verdicts: pl.DataFrame
 
     @property
     def key(self) -> bytes:
@@ -59,19 +63,20 @@ class Pool:
     @property
     def samples(self) -> int:
         """Largest number of samples of a question."""
-        return int(self.frame["sample"].max() or 0) + 1 if len(self.frame) else 0  # type: ignore[arg-type]
+        return int(self.verdicts["sample"].max() or 0) + 1 if len(self.verdicts) else 0  # type: ignore[arg-type]
 
     @property
     def accuracy(self) -> float | None:
         """Mean of the verdicts that are known."""
-        mean = self.frame["correct"].cast(pl.Float64).mean()
+        mean = self.verdicts["correct"].cast(pl.Float64).mean()
         return float(mean) if isinstance(mean, float) else None
 
     def rows(self) -> Iterator[tuple[Record, Record]]:
         """Each question with each of its samples; texts and answers are None if they are withheld."""
-        for row in self.frame.iter_rows(named=True):
-            hidden = dict.fromkeys(("text", "answer")) if self.withheld else {}
-            yield self.questions[row["question"]], row | hidden
+        hidden = dict.fromkeys(("text", "answer")) if self.withheld else {}
+        for frame in _in_blocks(self.read, len(self.questions), self.samples):
+            for row in frame.iter_rows(named=True):
+                yield self.questions[row["question"]], row | hidden
 
     def folder(self, out: Path) -> Path:
         """Where files of this pool alone are written."""
@@ -99,6 +104,17 @@ def pools(study: Study, only: Collection[str] = ()) -> Iterator[Pool]:
         raise InputError(f"no policy {', '.join(sorted(missing))}; policies with samples: {', '.join(sorted(known))}")
 
 
+def _in_blocks(read: Callable[[list[int]], pl.DataFrame], questions: int, samples: int) -> Iterator[pl.DataFrame]:
+    """Samples ordered by question, then sample, of as many questions together as have some ``_ROWS``."""
+    size = max(1, _ROWS // max(1, samples))
+    for start in range(0, questions, size):
+        yield read(list(range(start, min(start + size, questions)))).sort("question", "sample")
+
+
+_ROWS = 50_000
+"""Samples in memory at once."""
+
+
 def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
     withheld = study.withheld(benchmark)
     questions = tuple(
@@ -110,7 +126,11 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
         for question in study.questions(benchmark)
     )
     settings = study.config["benchmarks"].get(benchmark) or {}
-    frame = study.samples(checkpoint, benchmark, policy).sort("question", "sample")
+    read, (_, samples) = (
+        partial(study.samples, checkpoint, benchmark, policy),
+        study.streams(checkpoint, benchmark)[policy],
+    )
+    blocks = _in_blocks(read, len(questions), samples)
     return Pool(
         checkpoint=checkpoint,
         benchmark=benchmark,
@@ -121,7 +141,8 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
         withheld=withheld,
         fingerprint=study.fingerprint,
         questions=questions,
-        frame=frame,
+        read=read,
+        verdicts=pl.concat(block.select("sample", "correct") for block in blocks),
     )
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from searchlens.exports.pools import Pool, Record
 from searchlens.store import frames
 
 LOST = "token ids and log-probabilities of each token; which samples a search returned together"
+
+_ROWS = 50_000
 
 _SCHEMA = pl.Schema(
     {
@@ -43,16 +47,27 @@ def write_jsonl(pool: Pool, out: Path) -> Iterator[Path]:
 
 def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
     """Parquet."""
-    path = pool.folder(out) / "samples.parquet"
-    pl.DataFrame(list(_rows(pool)), schema=_SCHEMA).write_parquet(path)
+    path, schema = pool.folder(out) / "samples.parquet", _SCHEMA.to_frame().to_arrow().schema
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for frame in _frames(pool):
+            writer.write_table(frame.to_arrow())
     yield path
 
 
 def write_csv(pool: Pool, out: Path) -> Iterator[Path]:
     """Comma-separated values, in which texts that a spreadsheet would run as formulas have a quote before them."""
     path = pool.folder(out) / "samples.csv"
-    frames.write_csv(pl.DataFrame(list(_rows(pool)), schema=_SCHEMA), path)
+    with path.open("wb") as file:
+        for number, frame in enumerate(_frames(pool)):
+            frames.without_formulas(frame).write_csv(file, include_header=not number)
     yield path
+
+
+def _frames(pool: Pool) -> Iterator[pl.DataFrame]:
+    """``_rows``, some of them at a time."""
+    rows = _rows(pool)
+    while part := list(islice(rows, _ROWS)):
+        yield pl.DataFrame(part, schema=_SCHEMA)
 
 
 def _rows(pool: Pool) -> Iterator[Record]:

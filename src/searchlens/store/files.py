@@ -40,8 +40,10 @@ _HINTS = {
 }
 
 _NOT_READ = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "ask its owner for the right to read it; nothing was changed"),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n), and run it again"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "ask its owner for access, then run the same command again"),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n), and run the same command again"
+    ),
 }
 
 _PASSING = (errno.ESTALE, errno.EIO, errno.ENOTCONN)
@@ -80,9 +82,9 @@ def of_system(error: Exception) -> OSError | None:
 
 
 def unread(error: OSError) -> InputError:
-    """What is said of a file that could not be read, and what to do."""
+    """What is said of a file that the system did not give, and what to do."""
     hint = _NOT_READ.get(error.errno or 0, _FAILING)
-    return InputError(f"cannot read {error.filename or 'a file'}: {error.strerror}", hint)
+    return InputError(f"cannot use {error.filename or 'a file'}: {error.strerror}", hint)
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:
@@ -400,7 +402,10 @@ def alone(lock: Path) -> Iterator[bool]:
     """
     make_folder(lock.parent)
     with _named(lock.parent):
-        handle = os.open(lock, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        try:
+            handle = os.open(lock, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        except PermissionError:  # of another user, who lets others read it, or not even that
+            handle = os.open(lock if os.access(lock, os.R_OK) else lock.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             flock(handle, LOCK_EX | LOCK_NB)

@@ -56,15 +56,19 @@ def join_frames(parts: Sequence[Path], path: Path, group: int | None = None) -> 
 
 
 def write_csv(frame: pl.DataFrame, path: Path) -> None:
-    """Write comma-separated values, in place of an older file.
+    """Write comma-separated values that are no formulas, in place of an older file."""
+    files.replace(path, without_formulas(frame).write_csv)
+
+
+def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame for comma-separated values.
 
     A spreadsheet reads what begins with =, +, - or @ as a formula, and runs it; such texts, unless they are numbers,
     get a quote before them.
     """
     texts = pl.col(pl.String)
     formula = texts.str.contains(r"^[=+@\-\t\r]") & texts.cast(pl.Float64, strict=False).is_null() & (texts != "-")
-    harmless = frame.with_columns(pl.when(formula).then("'" + texts).otherwise(texts).name.keep())
-    files.replace(path, harmless.write_csv)
+    return frame.with_columns(pl.when(formula).then("'" + texts).otherwise(texts).name.keep())
 
 
 def read_frame(path: Path, stage: str, hint: str = AGAIN) -> pl.DataFrame:
