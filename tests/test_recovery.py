@@ -6,6 +6,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from polars import selectors
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
@@ -421,3 +422,45 @@ def test_corrected_interval_covers_best_where_choosing_misleads_most():
             row = prefix(gaps.support(base, rl, options)).row(0, named=True)
             covered[kind] += row["gap_lo"] <= 0 <= row["gap_hi"]
     assert covered["corrected"] > covered["fixed"] > covered["reselected"]
+
+
+def drawn(policy, runs, width, seed):
+    """Scores of 30 questions: runs of ``width`` candidates each."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"policy": policy, "question": q, "sample": r * width + c, "run": r}
+        for q in range(30)
+        for r in range(runs)
+        for c in range(width)
+    ]
+    size = len(rows)
+    right = rng.random(size) < 0.4
+    more = {
+        "correct": right,
+        "answer": right.astype(int),
+        "tokens": np.full(size, 9),
+        "generated": np.full(size, 9),
+        "stopped": np.full(size, True),
+        "score": np.zeros(size),
+    }
+    return (
+        pl.DataFrame(rows)
+        .with_columns(**{name: pl.Series(values) for name, values in more.items()})
+        .cast(schemas.SCORES)
+    )
+
+
+def test_points_without_an_expectation_are_left_out():
+    """A search of width 3 has none at 4 and more: the envelope there is that of what is left, and it is known."""
+    budgets, default = [1, 2, 3, 4, 8, 16], drawn(RL, 16, 1, 1)
+    base = operating_points(pl.concat([default, drawn("thought_tree_b3", 6, 3, 2)]), budgets=budgets)
+    alone, rl = (operating_points(frame, budgets=budgets) for frame in (default, drawn(RL, 16, 1, 3)))
+    found, plain = (
+        gaps.support(side, rl, OPTIONS).filter(pl.col("budget") >= 4, metric="P", readout="expected")
+        for side in (base, alone)
+    )
+    assert found.height == 3
+    assert found["inside"].null_count() == found["low"].null_count() == 0
+    assert (found["envelope"] >= plain["envelope"]).all()
+    for frame in (gaps.same_policy(base, rl, OPTIONS), paths.near_match(base, rl, OPTIONS)):
+        assert not any(frame.select(selectors.float().is_nan().any()).row(0))

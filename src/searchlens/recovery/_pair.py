@@ -24,7 +24,7 @@ Point = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """One metric and readout of one checkpoint.
+    """One metric and readout of one checkpoint, at the points that have one.
 
     Attributes
     ----------
@@ -86,8 +86,9 @@ def _curves(hits: pl.DataFrame, column: str, questions: npt.NDArray[np.uint32]) 
     codes, point = np.unique(policy * len(budgets) + budget, return_inverse=True)
     credit = np.full((len(codes), len(questions)), np.nan)
     credit[point, np.searchsorted(questions, hits["question"].to_numpy())] = hits[column].cast(pl.Float64).to_numpy()
-    points = [(names[code // len(budgets)], int(budgets[code % len(budgets)])) for code in codes.tolist()]
-    return Curves(points, credit)
+    known = ~np.isnan(credit).any(axis=1)  # a search whose width does not divide a budget has no expectation there
+    points = [(names[code // len(budgets)], int(budgets[code % len(budgets)])) for code in codes[known].tolist()]
+    return Curves(points, credit[known])
 
 
 def target(rl: Curves, default_policy: str) -> tuple[list[int], Floats]:
