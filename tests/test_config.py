@@ -120,7 +120,6 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (("boptr", "anchor", "pair"), "micro-1b", "boptr.anchor.pair: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
         (("boptr", "anchor", "benchmark"), "meth", "boptr.anchor.benchmark: 'meth' is unknown; did you mean 'math'?"),
         (("boptr", "anchor", "modle"), "m", "boptr.anchor: 'modle' is unknown. Known: benchmark, pair"),
-        (("boptr", "mu_without"), ["micro-1b"], "boptr.mu_without: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
         (("boptr", "q_beta"), {"gqpa": 0.6}, "boptr.q_beta: 'gqpa' is unknown; did you mean 'gpqa'?"),
         (("boptr", "selector_weights"), [1.0, 1.0], "boptr.selector_weights: List should have at least 5 items"),
         (("boptr", "alpha_low"), 21, "boptr.alpha_low: 21 exceeds alpha_high (20)"),

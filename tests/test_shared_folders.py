@@ -95,7 +95,7 @@ def test_a_folder_that_others_may_only_read(
     assert "Traceback" not in done.stderr
     assert done.returncode == (2 if says else 0), done.stderr
     assert says in done.stderr
-    assert not says or f"{says.split(' ')[-1]}" in done.stderr.splitlines()[-2]
+    assert not says or f"{says.rsplit(' ', maxsplit=1)[-1]}" in done.stderr.splitlines()[-2]
     assert state(folder) == before
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +17,7 @@ from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_coho
 from searchlens.boptr.fit import budget_path
 from searchlens.config import DEFAULT_FILES, load, plain
 from searchlens.errors import InputError
+from searchlens.grid import Grid
 from searchlens.policies.kinds import is_search
 from searchlens.simulate import (
     PAPER24,
@@ -334,3 +337,23 @@ def test_votes_on_open_text_are_the_first_sample() -> None:
     answered = block[0] == 1
     assert (block[1][answered] == 1).all()
     assert isinstance(landscape.rates, pl.DataFrame)
+
+
+def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: dict[str, Any], make_grid: Callable[..., Grid]
+) -> None:
+    """Not those of the study whose configuration has the options; of a study, a wrong name is found by its check."""
+    folder, options = tmp_path / "cohort", tmp_path / "options.yaml"
+    assert cli.main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
+    arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
+    options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, v4_shuffles: 5, reselect: 0}\n")
+    assert cli.main([*arguments, "--draws", "100"]) == 0
+    cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
+    assert cells.height > 0
+    assert "qwen25_1.5b" not in cells["model"].to_list()
+    options.write_text("boptr: {mu_without: [micro-1m]}\n")
+    assert cli.main(arguments) == 2
+    assert "boptr.mu_without: 'micro-1m' is unknown" in capsys.readouterr().err
+    raw["boptr"] = {**raw.get("boptr", {}), "mu_without": ["micro-1b"]}
+    with pytest.raises(InputError, match="boptr.mu_without: 'micro-1b' is unknown"):
+        make_grid(raw).check()

@@ -86,7 +86,7 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
     grid = grid_of(args)
     if plan is None and grid.without_boptr:
         raise InputError(f"BOPTR is left out: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
-    study = needs.transfer(grid)
+    study = {"options": grid.config["boptr"]} if plan else needs.transfer(grid)  # of a study, what its cohort has
     plan = plan or cohort_of(study)
     return plan, options_of(study, plan), config_fingerprint(grid.config)
 

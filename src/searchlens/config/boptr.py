@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 def errors(config: Config) -> Iterator[str]:
     """Names in this section that are not in the configuration, and an anchor or a grid that cannot be used."""
     section = config.boptr
-    pairs = [("mu_without", name) for name in section.mu_without]
-    pairs += [("anchor.pair", section.anchor.pair)] if section.anchor.pair is not None else []
-    for key, name in pairs:
-        if name not in config.pairs:
-            yield unknown(f"boptr.{key}", name, config.pairs)
+    if section.anchor.pair is not None and section.anchor.pair not in config.pairs:
+        yield unknown("boptr.anchor.pair", section.anchor.pair, config.pairs)
     if section.anchor.pair in config.pairs and config.pairs[section.anchor.pair].group == "new":
         yield f"boptr.anchor.pair: {section.anchor.pair!r} has group new; the anchor needs group upper or lower"
     yield from _anchor_errors(config)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from searchlens import project
 from searchlens.catalogue import declared
-from searchlens.errors import InputError
+from searchlens.errors import InputError, require_known
 from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, JobPool
@@ -174,6 +174,10 @@ class Grid(Jobs):
     def _checks(self, sampled: bool) -> Iterator[Callable[[], object]]:
         yield partial(require_writable, self.layout.results)
         yield self._check_readouts_folder
+        yield from (
+            partial(require_known, name, self.config["pairs"], "boptr.mu_without:")
+            for name in self.config["boptr"]["mu_without"]
+        )
         drawn = [cell for cell in self.cells if self.source(*cell) == "sampled"]
         for benchmark in dict.fromkeys(benchmark for _, benchmark in drawn):
             yield partial(self.asked_hash, benchmark)

@@ -629,9 +629,10 @@ def transfer(grid: Grid) -> dict[str, Any]:
     policies = {name: spec for name, spec in specs if spec}
     options = grid.config["boptr"]
     q_beta = {name: beta for name, beta in options["q_beta"].items() if name in cohort["benchmarks"]}
+    mu_without = [name for name in options["mu_without"] if name in cohort["models"]]
     return {
         "cohort": cohort | {"policies": policies},
-        "options": options | {"q_beta": q_beta},
+        "options": options | {"q_beta": q_beta, "mu_without": mu_without},
         "health": grid.config["health"],
     }
 
