@@ -107,7 +107,7 @@ def _joined_to(text: str, last: Box) -> tuple[list[Box], bool]:
         box = next(_boxes(text, joint.start()), None) if joint else None
         if joint is None or box is None or not box.closed or box.end != joint.start() + 1:
             break
-        if joint["either"] and not joint["name"] and "=" not in group[0].content:
+        if joint["either"] and not joint["name"] and not ("=" in box.content and "=" in group[0].content):
             return group, box.content != group[0].content
         group.insert(0, box)
     return group, False
