@@ -184,7 +184,7 @@ def _letter_in(answer: str, *, is_bare: bool) -> str:
     plain = _NOUN.sub("", _plain(answer)).strip("{}（）【】「」")
     if _TWO.match(plain):
         return ""
-    if match := _LETTER.match(plain):
+    if (match := _LETTER.match(plain)) and (match[1].isupper() or match[0].endswith((")", "]"))):
         return match[1].upper()
     return plain[0] if is_bare and _BARE.match(plain) else ""
 
