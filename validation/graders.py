@@ -3,8 +3,8 @@ r"""How often do grader ``math`` and math-verify by itself judge an answer wrong
     python validation/graders.py --benchmarks FOLDER --output docs/graders.csv
     python validation/graders.py --exam --output docs/exam.csv
 
-``--exam`` judges the pairs and texts of ``validation/exam``, by an author who had not seen the graders,
-by ``math``, ``simplerl`` and math-verify. The other sets of answers with known truth are three:
+``--exam`` judges the pairs of ``validation/exam``, by an author who had not seen the graders, by ``math``, ``simplerl``
+and math-verify, and its texts by three rules that find answers. The other sets of answers with known truth are three:
 
 * ``table``: ``tests/data/answers.jsonl``, answers of all kinds that we wrote.
 * The golds of each benchmark file in a folder, each in other spellings, which are right, and with a digit changed, the
@@ -23,14 +23,14 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchlens import benchmarks, grading
 from searchlens.benchmarks.mathematics import gold_text
-from searchlens.grading import GradedPair
+from searchlens.grading import Extraction, GradedPair, Grader
 from searchlens.grading.math import Math
 from searchlens.grading.processes import Limits
 
@@ -93,10 +93,24 @@ def exam_texts() -> list[dict[str, Any]]:
     return [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
 
 
-def found(rows: list[dict[str, Any]]) -> list[bool]:
-    """Whether the answer that a grader finds in a text is the stated one."""
+def by_boxes(grader: Grader, text: str) -> Extraction:
+    """As the grader finds an answer, but a box beats all words."""
+    boxed = grader.extract(text, False)  # of a text that was cut, boxes alone count
+    return boxed if boxed.answer is not None else grader.extract(text, True)
+
+
+RULES: dict[str, Callable[[Grader, str], Extraction]] = {
+    "wide": lambda grader, text: grader.extract(text, True),
+    "narrow": lambda grader, text: grader.guide(text, True),
+    "boxes first": by_boxes,
+}
+"""How ``math`` and ``choice``, ``math-narrow`` and ``choice-narrow``, and a rule between both find answers in texts."""
+
+
+def found(rows: list[dict[str, Any]], rule: str) -> list[bool]:
+    """Whether the answer that a rule finds in a text is the stated one."""
     graders = {name: grading.grader(name) for name in ("math", "choice")}
-    answers = [graders[row["grader"]].extract(row["text"], True).answer for row in rows]
+    answers = [RULES[rule](graders[row["grader"]], row["text"]).answer for row in rows]
     judged = [place for place, row in enumerate(rows) if row["answer"] is not None and answers[place] is not None]
     right = {place for place, row in enumerate(rows) if row["answer"] is None and answers[place] is None}
     for name, grader in graders.items():
@@ -115,7 +129,7 @@ def graded(name: str, cases: list[Case]) -> list[bool]:
 
 
 def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
-    """Errors by kind and grader, and texts whose answer is not found."""
+    """Errors by kind and grader, and by rule texts whose answer is not found, or that state none."""
     rows: list[dict[str, Any]] = []
     for name in ("pairs", "noted"):
         cases = exam_pairs(name)
@@ -136,12 +150,16 @@ def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
             if shows_wrong and verdict != case.right:
                 print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
     texts = exam_texts()
-    right = found(texts)
+    right = {rule: found(texts, rule) for rule in RULES}
     for kind in dict.fromkeys(["all", *(text["kind"] for text in texts)]):
-        inside = [good for text, good in zip(texts, right, strict=True) if kind in ("all", text["kind"])]
-        rows.append({"kind": f"texts: {kind}", "pairs": len(inside), "math rejects right": inside.count(False)})
-    for text, good in zip(texts, right, strict=True):
-        if shows_wrong and not good:
+        inside = [place for place, text in enumerate(texts) if kind in ("all", text["kind"])]
+        row = {"kind": f"texts: {kind}", "pairs": len(inside)}
+        for rule, good in right.items():
+            errors = Counter(texts[place]["answer"] is None for place in inside if not good[place])
+            row |= {f"{rule} misses stated": errors[False], f"{rule} takes unstated": errors[True]}
+        rows.append(row)
+    for text, is_right in zip(texts, right["wide"], strict=True):
+        if shows_wrong and not is_right:
             print("not found", text["kind"], text["grader"], repr(text["answer"]), repr(text["text"]), sep=" | ")
     return rows
 
@@ -302,7 +320,7 @@ def main() -> None:
     rows = exam(shows_wrong=options.wrong) if options.exam else compared(options)
     if options.output:
         with options.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
 

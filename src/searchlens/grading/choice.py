@@ -13,21 +13,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.boxed import last_boxed
 from searchlens.benchmarks.letters import letter_of
 from searchlens.catalogue import grader
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import (
-    FILLER,
     FOREIGN,
-    IT_IS,
-    LOOSE,
-    corrected,
-    foreign_keywords,
+    IS,
+    PLACES,
+    Place,
+    answer_behind,
     found,
     in_closed_box,
     in_words,
     is_hedged,
+    last_stated,
     statement,
 )
 
@@ -81,10 +80,14 @@ def _lettered(box: Extraction) -> Extraction:
     return box if letter == box.answer else Extraction(letter, box.how) if letter else NO_ANSWER
 
 
+def _plain(content: str) -> str:
+    return _WRAPPER.sub(lambda m: m[1] or "", content).strip()
+
+
 @lru_cache(4096)
 def _letter(content: str) -> str | None:
     """The letter in a box; empty if there are several, None if there is none."""
-    plain = _WRAPPER.sub(lambda m: m[1] or "", content).strip()
+    plain = _plain(content)
     if _SEVERAL.match(plain):
         return ""
     match = _LETTER.match(plain)
@@ -112,95 +115,47 @@ def _sentence(text: str) -> str:
 
 # ---- words, wide
 
-_MARKUP = r"(?:[\s$*_`\"“:：,]|\\[(\[]|\\(?:text|textbf|mathrm|mathbf)\{){0,12}"
-_REASON = r"\s+(?:because|since|as|due|not|rather|which)\b"
-_LETTER_ALONE = (  # "A" and "I" are words, too, and two letters are no choice
-    rf"(?:[(\[{{<'‘（【「«„]\s?([A-Ja-j])\s?[)\]}}>'’）】」»“]|([B-HJ]|[AI](?!\s+[a-z]|')|[AI](?={_REASON}))(?![A-Za-z'’]))"
-    r"(?![)*$]{0,4}\s?(?:,|&|(?:and|or)\b)[\s,*$]{0,4}\(?[A-J](?![A-Za-z'’]))"
+_PRAISED = "|".join(rf"(?<={word}\s)" for word in ("correct", "right", "best", "final", "my"))
+_SPEAKER = "|".join(
+    rf"(?<={words}\s)" for words in (r"\bI", "I'll", "I’ll", "I'd", "I’d", "I will", "I would", r"\bwe")
 )
-_NOUN = (
-    r"(?i:(?:the\s|la\s|die\s|der\s|a\s|l['’])?(?:option|choice|letter|answer|antwort|opci[oó]n|letra|alternativa|lettre"
-    r"|r[ée]ponse|op[cç][aã]o|вариант|选项|選項|選択肢)(?!\w))?"
+_PICKED = re.compile(rf"(?:{_PRAISED})(?:choice|option){IS}", re.IGNORECASE)
+_SPOKEN = re.compile(rf"(?:{_SPEAKER})(?P<spoken>choose|pick|select|go\swith)\b", re.IGNORECASE)
+_SAID = re.compile(
+    r"(?P<said>is\s(?:correct\b|right(?=\s?(?:[.,;!*\n]|\Z))|the\s(?:(?:correct|right|best)\s)?(?:answer|choice|option)\b"
+    r"|the\s(?:correct|right)\sone\b))(?!\s?\?)",
+    re.IGNORECASE,
 )
-_STATED = rf"{_MARKUP}(?:(?:{FILLER}){_MARKUP})?{_NOUN}{_MARKUP}"
-_STATED += rf"(?:not\s\(?[A-J]\)?,?\sbut\s(?:rather\s)?{_NOUN}\s?)?{_LETTER_ALONE}"
-_COPULA = rf"(?:[*_`]{{0,3}}(?:\s+is\b|\s?[:：=]|[ \t*_`#]{{0,4}}\n)|{LOOSE})"
-_PRAISED = "|".join(rf"(?<=(?i:{word})\s)" for word in ("correct", "right", "best", "final"))
-_SPEAKER = "|".join(rf"(?<=I{words}\s)" for words in ("", r"\swould", r"\swill", "'d", "'ll", "’d", "’ll"))
-_WE = r"(?<=(?i:we)\s)"
-_PLACES = {
-    "answer": rf"(?<!\w)(?i:answer)(?:{_COPULA}|>){_STATED}",
-    **{
-        word: rf"(?:{_PRAISED})(?i:{word}){_COPULA}{_STATED}"
-        rf"|(?i:{word})\s\(?([A-J])\)?(?i:\sis\s(?:the\s)?(?:correct|right|best)\b)"
-        for word in ("choice", "option", "letter")
-    },
-    "####": rf"####[ \t]?{_LETTER_ALONE}[ \t]*(?=\n|\Z)",
-    **{
-        word: rf"(?:(?:{_SPEAKER})(?i:{word})\b{_STATED}"
-        rf"|{_WE}(?i:{word})\s{_NOUN}\s?{_LETTER_ALONE}(?=[.\s]*(?:\n|\Z)))"
-        for word in ("choose", "pick", "select", "go with")
-    },
-    "is the": r"(?i:is\sthe\s(?:(?:correct|right|best|true)\s)?(?:answer|choice|option)\b"
-    r"|is\sthe\s(?:correct|right|best|true)\sone\b)",
-    "is correct": r"(?i:is\scorrect)\b(?!\s?\?)",
-    "is right": r"(?i:is\sright)(?=\s?(?:[.,;!*\n]|\Z))",
-    "must be": r"(?i:must\sbe\s(?:the\s)?(?:correct|right|best)\b)",
-}
-"""Words in lower case to the pattern of a statement around them."""
-_STATEMENTS = [(word, re.compile(pattern)) for word, pattern in _PLACES.items()]
-_EXPLICIT = _STATEMENTS[:5]
+_EXPLICIT: list[Place] = [*PLACES, *((word, _PICKED) for word in ("choice", "option"))]
+_PLACES: list[Place] = [
+    *_EXPLICIT,
+    *((word, _SPOKEN) for word in ("choose", "pick", "select", "go with")),
+    *((word, _SAID) for word in ("is the", "is correct", "is right")),
+]
+_ABROAD: list[Place] = [*FOREIGN, *((word, re.compile(rf"{word}(?=[\s:：(（A-J])")) for word in ("选", "選"))]
 _BEFORE = re.compile(
-    r"(?P<other>\b(?i:if|whether|unless|why|statement|step|part|equation|claim|point|group|set|figure)\s"
-    r"|\b[A-J]\)?\s(?:and|or|nor)\s)?"
+    r"(?P<other>\b(?i:if|whether|unless|why|statement|step|part|equation|claim)\s|\b[A-J]\)?\s(?:and|or|nor)\s)?"
     r"(?<![\w'])[*_$(\[{'\"]{0,4}(?P<letter>[A-J])[)\]}*_$'\"]{0,4}\s\Z"
 )
 """The letter that something is said of; only the letter, if it is chosen."""
-_ABROAD = re.compile(rf"(?:{FOREIGN}|[故应選选](?:选|択|擇|择)?(?:[:：]|\s|(?=[A-J(（]))){_STATED}")
-_IT_IS = re.compile(rf"{IT_IS}{_STATED}(?=[*_!)\s]*[.\n]|[*_\s]*\Z)")
+_NOUN = re.compile(r"(?:the\s)?(?:option|choice|letter|answer)\s", re.IGNORECASE)
+_TWO = re.compile(_SEVERAL.pattern.replace("A-Ja-j", "A-J"))  # "C, a buffer" is one letter
+_BARE = re.compile(r"(?:[B-HJ]|[AI](?!\s+[a-z]))(?![\w'’])")  # "A" and "I" are words, too
 _ALONE = re.compile(r"[\s$*_`]*+(?:[(\[]([A-Ja-j])[)\]]|([A-J]))[.:)]?[\s$*_`]*+")
 _FIRST = re.compile(r"[\s*_]*+(?:\(([A-J])\)|([A-HJ])[.:)])[*_]*\s+[^\n]+")
 _LISTED = re.compile(r"\n[ \t*]*+\(?([A-J])[.:)][ \t*]+([^\n]{1,200})(?=\n|\Z)")
 
 
-def _statement(text: str, *, beats_box: bool = False) -> str:
-    """The letter that a finished text states last, empty if none; a last line with nothing but a letter states it.
-
-    Without any, the first line states it, or the answer in words that is the text of one of the listed choices.
-    """
+def _statement(text: str, beats_box: bool) -> str:
+    """The letter that a finished text states last, empty if none; a last line with nothing but a letter states it."""
     if not beats_box and (alone := _ALONE.fullmatch(text.rstrip().rpartition("\n")[2])):
         return _first_group(alone)
-    start, letter = _last_letter(text, _EXPLICIT if beats_box else _STATEMENTS)
-    if later := corrected(text, max(start, 0), _IT_IS, is_stated=bool(letter) or beats_box):
-        return _first_group(later)
+    end, letter = last_stated(text, _EXPLICIT if beats_box else _PLACES, _chosen)
+    if not letter:
+        end, letter = last_stated(text, _ABROAD, _chosen)
     if letter:
-        return "" if is_hedged(text, start) else letter
-    if "选" in text or "選" in text or foreign_keywords(text):
-        places = list(_ABROAD.finditer(text))
-        return _first_group(places[-1]) if places else ""
+        return "" if is_hedged(text, end) else letter
     return "" if beats_box else _of_lines(text)
-
-
-def _last_letter(text: str, statements: list[tuple[str, re.Pattern[str]]]) -> tuple[int, str]:
-    """Place and letter of the last of some statements."""
-    lowered = text.lower()
-    if len(lowered) != len(text):  # of a few letters the small one is longer
-        lowered = text
-    last, letter = -1, ""
-    for word, pattern in statements:
-        start = lowered.rfind(word)
-        while start > last:
-            if (match := pattern.match(text, start)) and (chosen := _chosen(text, match)):
-                last, letter = start, chosen
-            start = lowered.rfind(word, 0, start)
-    return last, letter
-
-
-def _chosen(text: str, match: re.Match[str]) -> str:
-    if match.lastindex:
-        return _first_group(match)
-    before = _BEFORE.search(text, max(0, match.start() - 24), match.start())
-    return before["letter"] if before and not before["other"] else ""
 
 
 def _of_lines(text: str) -> str:
@@ -209,9 +164,29 @@ def _of_lines(text: str) -> str:
     first = text.strip().partition("\n")[0]
     if len(listed) < 2 and (match := _ALONE.fullmatch(first) or _FIRST.fullmatch(first)):
         return _first_group(match)
-    stated = (statement(text) or last_boxed(text) or "").casefold() if len(listed) > 1 else ""
+    stated = statement(text, False).casefold() if len(listed) > 1 else ""
     letters = [letter for letter, choice in listed if stated and choice.strip(" .*").casefold() == stated]
     return letters[0] if len(letters) == 1 else ""
+
+
+def _chosen(announced: re.Match[str]) -> str:
+    """The letter behind an announcement, or before "is correct"; empty if there is none, or if there are several."""
+    text, start = announced.string, announced.start()
+    if announced.lastgroup == "said":
+        before = _BEFORE.search(text, max(0, start - 24), start)
+        return before["letter"] if before and not before["other"] else ""
+    return _letter_in(answer_behind(announced), is_bare=announced.lastgroup != "spoken")
+
+
+@lru_cache(4096)
+def _letter_in(answer: str, *, is_bare: bool) -> str:
+    """The letter that an answer begins with, also one before more words."""
+    plain = _NOUN.sub("", _plain(answer)).strip("{}（）【】「」")
+    if _TWO.match(plain):
+        return ""
+    if (match := _LETTER.match(plain)) and (match[1].isupper() or match[0].endswith((")", "]"))):
+        return match[1].upper()
+    return plain[0] if is_bare and _BARE.match(plain) else ""
 
 
 def _first_group(match: re.Match[str]) -> str:
