@@ -288,7 +288,8 @@ def temporary_folder(target: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # one that stays does no harm but take space
+        with suppress(OSError):  # one that stays does no harm but take space
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def replace_text(target: Path, text: str) -> None:
