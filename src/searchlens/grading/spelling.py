@@ -39,7 +39,7 @@ _structure = Rewriting(
     (r"[ℝℤℕℚℂ]", lambda match: rf"\mathbb{{{_compatible(match[0])}}}"),
     (r"√\s*(\d+(?:\.\d+)?|[A-Za-z])", r"\\sqrt{\1}"),
 )
-_letters = Rewriting((r"[α-ωΓ-Ω]", _greek), (r"(\d+)\N{FRACTION SLASH}(\d+)", r"\\frac{\1}{\2}"))
+_letters = Rewriting((r"[α-ωΓ-ΡΣ-Ω]", _greek), (r"(\d+)\N{FRACTION SLASH}(\d+)", r"\\frac{\1}{\2}"))
 
 
 def _repeating(match: re.Match[str]) -> str:
