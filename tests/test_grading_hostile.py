@@ -222,3 +222,29 @@ def test_extraction_and_normal_forms_take_any_string(text: str) -> None:
     form = math_grader.normalise(cleaned)
     assert math_grader.decide(form, form) is True
     assert isinstance(simplerl.normalise(text[:MAX_ANSWER]), str)
+
+
+REPEATED = [
+    r"\pm ",
+    r"\pm 1,",
+    "3 h ",
+    "mm ",
+    r"\text{mm}\text{ mm}",
+    "m^2 m ",
+    "1 m **",
+    "{a}",
+    "(1,",
+    r"\sqrt(",
+    r"{1\over ",
+    "f(2)=",
+]
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_rules_before_the_workers_end_soon_for_every_string(piece: str) -> None:
+    """No limit guards them: a pattern that backtracks for minutes would stop the run."""
+    text = (piece * MAX_ANSWER)[: MAX_ANSWER - 1] + "!"
+    started = time.process_time()
+    for pair in ((text, "5 m"), ("5 m", text), (text, text[:-1])):
+        math_grader._prepared(*pair)
+    assert time.process_time() - started < 5

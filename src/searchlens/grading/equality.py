@@ -17,52 +17,21 @@ from typing import Any
 os.environ["SYMPY_GROUND_TYPES"] = "python"
 os.environ["MPMATH_NOGMPY"] = "1"
 
+import sympy
 from antlr4.atn.PredictionMode import PredictionMode
 from latex2sympy2_extended.latex2sympy2 import PSParser, _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig
 from math_verify import LatexExtractionConfig, grader, parse, verify
 from math_verify.parser import ExprExtractionConfig
-from sympy import (
-    And,
-    Eq,
-    Expr,
-    FiniteSet,
-    Float,
-    I,
-    Integer,
-    Interval,
-    Mod,
-    Or,
-    Poly,
-    PolynomialError,
-    Pow,
-    Set,
-    Symbol,
-    Union,
-    ceiling,
-    floor,
-    nan,
-    oo,
-    simplify,
-    zoo,
-)
-from sympy.core.relational import Relational
 
 from searchlens.grading import forms
 
 _create_parser = _Latex2Sympy.create_parser
 
-
 _USUAL = (
     *("7", r"\frac{1}{2}", r"3\sqrt{2}", r"2x^2+3x-5", r"\pi r^2", "x=5", "2<x<3", r"5\%", r"90^\circ", r"\text{red}"),
-    *(
-        r"(1, \frac{2}{3})",
-        r"[1, \infty)",
-        r"(-1,2]\cup[3,4)",
-        r"\{1, 2\}",
-        "1, 2",
-        r"\begin{pmatrix}1\\2\end{pmatrix}",
-    ),
+    *(r"(1, \frac{2}{3})", r"[1, \infty)", r"(-1,2]\cup[3,4)", r"\{1, 2\}", "1, 2"),
+    r"\begin{pmatrix}1\\2\end{pmatrix}",
 )
 
 
@@ -86,7 +55,7 @@ def prepare() -> None:
 def hasten(*, on: bool = True) -> None:
     """Replace the two slowest parts of math-verify by faster ones with the same results, or restore them."""
     _Latex2Sympy.create_parser = _two_stage_parser if on else _create_parser
-    grader.simplify = _simplified if on else simplify
+    grader.simplify = _simplified if on else sympy.simplify
 
 
 def _two_stage_parser(self: Any, latex: str) -> Any:
@@ -116,21 +85,21 @@ def _simplified(difference: Any) -> Any:
     """``simplify`` of a difference, of which only matters whether it is zero. A number that clearly is not zero, and a
     polynomial with rational coefficients, need no search for a simpler form.
     """
-    if isinstance(difference, Expr):
+    if isinstance(difference, sympy.Expr):
         if not difference.free_symbols:
             value = difference.evalf(15)
             # Decimals that cancel leave their rounding error, which grows with them.
             if value.is_number and abs(value) > 1e-6 * max([1, *(abs(term.evalf(3)) for term in difference.args)]):
                 return value
         elif (polynomial := _polynomial(difference)) is not None:
-            return Integer(0 if polynomial.is_zero else 1)
-    return simplify(difference)
+            return sympy.Integer(0 if polynomial.is_zero else 1)
+    return sympy.simplify(difference)
 
 
 def _polynomial(expression: Any) -> Any:
     try:
-        polynomial = Poly(expression, *expression.free_symbols)
-    except PolynomialError:
+        polynomial = sympy.Poly(expression, *expression.free_symbols)
+    except sympy.PolynomialError:
         return None
     return polynomial if polynomial.domain.is_ZZ or polynomial.domain.is_QQ else None
 
@@ -172,14 +141,14 @@ def _tried(rule: Callable[[Any, Any], bool], gold: Any, answer: Any) -> bool:
 def _same(gold: Any, answer: Any) -> bool:
     if not verify(gold, answer, timeout_seconds=None, raise_on_error=True):
         return False
-    if any(not isinstance(side, str) and side.has(zoo, nan) for side in (gold, answer)):
+    if any(not isinstance(side, str) and side.has(sympy.zoo, sympy.nan) for side in (gold, answer)):
         return bool(gold == answer)
     return not _tried(_tiny_and_apart, gold, answer)
 
 
 def _tiny_and_apart(gold: Any, answer: Any) -> bool:
     """Whether two different numbers are so small that math-verify, which rounds to six decimals, takes both for 0."""
-    if not (isinstance(gold, Expr) and isinstance(answer, Expr)) or gold.free_symbols or answer.free_symbols:
+    if gold.free_symbols or answer.free_symbols:
         return False
     values = [reading.doit().evalf(15) for reading in (gold, answer)]
     if not all(value.is_number and value.is_finite for value in values):
@@ -192,121 +161,69 @@ def _same_range(gold: Any, answer: Any) -> bool:
     """Whether two sides describe one range of one variable, of which at least one is an inequality. Two finite numbers
     in round brackets may be a point, so that inequalities do not count for them.
     """
-    if isinstance(gold, Interval) and gold.is_open and gold.measure != oo:
+    if isinstance(gold, sympy.Interval) and gold.is_open and gold.measure != sympy.oo:
         return False
-    if not any(reading.atoms(Relational) for reading in (gold, answer)):
+    if not any(reading.atoms(sympy.Rel) for reading in (gold, answer)):
         return False
     names = [reading.free_symbols for reading in (gold, answer)]
     if max(map(len, names)) != 1 or (all(names) and names[0] != names[1]):
         return False
-    ranges = _range(gold), _range(answer)
-    return None not in ranges and bool(ranges[0] == ranges[1])
+    return bool(_range(gold) == _range(answer))
 
 
 def _range(reading: Any) -> Any:
-    if isinstance(reading, Interval | Union):
+    """The set of numbers that an interval, an inequality or a list of them describes."""
+    if isinstance(reading, sympy.Interval | sympy.Union):
         return reading
-    if isinstance(reading, Eq):
-        side = reading.rhs if isinstance(reading.lhs, Symbol) else None
-        return side if isinstance(side, Set) else FiniteSet(side) if isinstance(side, Expr) else None
-    if isinstance(reading, Relational | And | Or):
-        return reading.as_set()
-    if isinstance(reading, FiniteSet):
-        ranges = [_range(part) if isinstance(part, Relational | And | Or) else None for part in reading.args]
-        return None if None in ranges else Union(*ranges)
-    return None
+    if isinstance(reading, sympy.Eq) and isinstance(reading.rhs, sympy.Set):
+        return reading.rhs
+    return sympy.Union(*map(_range, reading.args)) if isinstance(reading, sympy.FiniteSet) else reading.as_set()
 
 
 # ---- a second reading
 
+_NO_VALUES = (sympy.nan, sympy.zoo, sympy.true, sympy.false)
+_INEXACT = (sympy.Float, sympy.floor, sympy.ceiling, sympy.Mod)
+"""What values at points do not tell apart."""
+
 
 def _same_otherwise(gold: Any, answer: Any) -> bool:
     """Whether two sides are equal with i as the imaginary unit, real odd roots, and everything evaluated."""
-    if isinstance(gold, str) or isinstance(answer, str):
-        return False
-    imaginary = any(_is_imaginary(symbol) for reading in (gold, answer) for symbol in reading.free_symbols)
-    seconds = [_read_again(reading, imaginary=imaginary) for reading in (gold, answer)]
-    if isinstance(gold, Eq) and isinstance(answer, Eq):
-        return _proportional(*(side.lhs - side.rhs for side in seconds))
-    if all(map(_is_exact, seconds)):
+    seconds = [
+        side.xreplace({symbol: sympy.I for symbol in side.free_symbols if symbol.name == "i"}).doit()
+        for side in (gold, answer)
+    ]
+    if not any(side.has(sympy.I) for side in seconds):
+        seconds = [sympy.real_root(side) for side in seconds]
+    if all(isinstance(side, sympy.Expr) and not side.has(*_NO_VALUES, *_INEXACT) for side in seconds):
         return _same_values(*seconds)
-    if [*seconds] == [gold, answer] or any(side.has(nan, zoo) for side in seconds):
+    if seconds == [gold, answer] or any(side.has(*_NO_VALUES) for side in seconds):
         return False
-    return bool(verify(*seconds, timeout_seconds=None, raise_on_error=True)) and not _tiny_and_apart(*seconds)
-
-
-def _is_imaginary(symbol: Any) -> bool:
-    return bool(symbol.name == "i")
-
-
-def _read_again(reading: Any, *, imaginary: bool) -> Any:
-    if imaginary:
-        reading = reading.xreplace({symbol: I for symbol in reading.free_symbols if _is_imaginary(symbol)})
-    reading = reading.doit()
-    return reading if imaginary or reading.has(I) else reading.replace(_is_odd_root, _real_root)
-
-
-def _is_odd_root(part: Any) -> bool:
-    return bool(
-        isinstance(part, Pow) and part.base.is_negative and part.exp.is_Rational and part.exp.q % 2 and part.exp.q > 1
-    )
-
-
-def _real_root(root: Any) -> Any:
-    return (-1) ** (root.exp.p % 2) * (-root.base) ** root.exp
+    return _same(*seconds)
 
 
 _POINTS = 9
 _VALID = 4
-_DIGITS = 120
-_AGREE = Float("1e-100")
-_LARGEST = Float("1e40")
-"""Beyond it, or below its inverse, that many digits may not tell two values apart."""
-
-
-def _evaluated(gold: Any, answer: Any) -> list[tuple[Any, Any]]:
-    """Values of both at points of both signs where at least one is real; of numbers, the one pair of values."""
-    symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
-    is_complex = gold.has(I) or answer.has(I)
-    draw, found = random.Random(1), []
-    for place in range(_POINTS if symbols else 1):
-        sizes = [Float(draw.uniform(0.1, 3), _DIGITS) for _ in symbols]
-        point = {
-            symbol: size if place < _VALID else draw.choice((-1, 1)) * size
-            for symbol, size in zip(symbols, sizes, strict=True)
-        }
-        values = [side.evalf(_DIGITS, subs=point) for side in (gold, answer)]
-        if not all(value.is_number and value.is_finite for value in values):
-            continue
-        if not symbols or is_complex or any(value.is_real for value in values):
-            found.append((values[0], values[1]))
-    return found if len(found) >= (_VALID if symbols else 1) else []
-
-
-def _is_exact(side: Any) -> bool:
-    """Whether values at points tell an expression apart from others: no decimals, no steps."""
-    return isinstance(side, Expr) and not side.has(Float, floor, ceiling, Mod, nan, zoo)
 
 
 def _same_values(gold: Any, answer: Any) -> bool:
-    """Whether two exact expressions have equal values wherever one of them is real."""
-    if gold.is_Rational and answer.is_Rational:
-        return bool(gold == answer)
-    pairs = _evaluated(gold, answer)
-    return bool(pairs) and all(_close(one, other) for one, other in pairs)
-
-
-def _close(one: Any, other: Any) -> bool:
-    size = max(abs(one), abs(other))
-    return bool(one == other or (1 / _LARGEST < size < _LARGEST and abs(one - other) <= _AGREE * size))
-
-
-def _proportional(gold: Any, answer: Any) -> bool:
-    """Whether one side of two equations, of which the other is zero, is a multiple of the other by a number."""
-    if not (_is_exact(gold) and _is_exact(answer) and gold.free_symbols):
-        return False
-    pairs = [(one, other) for one, other in _evaluated(gold, answer) if one and other]
-    return len(pairs) >= _VALID and all(_close(one * pairs[0][1], other * pairs[0][0]) for one, other in pairs)
+    """Whether two exact expressions have equal values at points of both signs, wherever one of them is real."""
+    symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
+    is_complex = gold.has(sympy.I) or answer.has(sympy.I)
+    draw, agreeing = random.Random(1), 0
+    for place in range(_POINTS if symbols else 1):
+        signs = (1,) if place < _VALID else (-1, 1)
+        point = {symbol: draw.choice(signs) * sympy.Float(draw.uniform(0.1, 3), 120) for symbol in symbols}
+        one, other = (side.evalf(120, subs=point) for side in (gold, answer))
+        if not all(value.is_number and value.is_finite for value in (one, other)):
+            continue
+        if not symbols or is_complex or one.is_real or other.is_real:
+            size = max(abs(one), abs(other))
+            # Of very large and small values so many digits may not tell them apart.
+            if one != other and not (1e-40 < size < 1e40 and abs(one - other) <= sympy.Float("1e-100") * size):
+                return False
+            agreeing += 1
+    return agreeing >= (_VALID if symbols else 1)
 
 
 def judge(gold: str, answer: str) -> bool:
@@ -321,19 +238,13 @@ def judge(gold: str, answer: str) -> bool:
     return any(_tried(rule, *pair) for rule in (_same, _same_range, _same_otherwise) for pair in readings)
 
 
-def _same_cases(gold: dict[str, str], answer: dict[str, str]) -> bool:
-    """Whether the values under equal conditions are equal."""
-    if len(gold) != len(answer):
-        return False
-    for condition, value in gold.items():
-        match = next((other for other in answer if other == condition or _same_condition(condition, other)), None)
-        if match is None or not (value == answer[match] or judge(value, answer[match])):
-            return False
-    return True
+def _same_cases(gold: list[tuple[str, str]], answer: list[tuple[str, str]]) -> bool:
+    """Whether the values under equal conditions are equal, in any order."""
+    return len(gold) == len(answer) and all(any(all(map(_alike, row, other)) for other in answer) for row in gold)
 
 
-def _same_condition(one: str, other: str) -> bool:
-    return bool(forms.COMPARED.search(one) and forms.COMPARED.search(other)) and judge(one, other)
+def _alike(one: str, other: str) -> bool:
+    return one == other or judge(one, other)
 
 
 prepare()  # in the server that the workers are forked from
