@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ mutants-sample: $(MUTANTS_INSTALLED) ## 30 of these changes, of seeds and uncert
 
 fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (ten minutes of one core)
 	.venv/bin/python tests/fuzzing.py
+
+fuzz-containers: $(INSTALLED) ## flip, cut and insert at every 20th byte of gzip, Zstandard, zip, Parquet, xz and Arrow files (a minute)
+	.venv/bin/python tests/containers.py
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
 	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)

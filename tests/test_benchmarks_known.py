@@ -234,7 +234,7 @@ def test_an_unknown_layout_lists_its_fields_and_the_known_layouts(tmp_path: Path
     ("name", "content", "expected"),
     [
         ("a.txt", b"?", "cannot read a file of type '.txt'"),
-        ("a.parquet", b"nothing", "not a parquet file"),
+        ("a.parquet", b"nothing", "no sound Parquet file"),
         ("a.json", b"[1, 2]", "must be a list of JSON objects"),
         ("a.json", b"[{]", "not JSON: "),
         ("a.csv", b"question,answer\n", "has no rows"),

@@ -195,7 +195,7 @@ def test_mistakes_are_one_line_for_each_kind_with_two_examples(path: Path) -> No
 def test_a_line_that_would_fill_the_memory_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchlens.readers.lines.LONGEST", 2**20)
     write(path, [*GOOD, row("one", 2, text="x" * 2**20)])
-    with pytest.raises(InputError, match=r"samples\.jsonl:5: a line of more than 1 MB"):
+    with pytest.raises(InputError, match=r"samples\.jsonl:5: more than 1,048,576 bytes in a line"):
         imported(path, [*GOOD, row("one", 2, text="x" * 2**20)])
 
 

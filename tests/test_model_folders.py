@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import fuzzing
 from searchlens.engines import _loading, vllm
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import _BITS, index_names, require_whole, shapes
+from searchlens.store.checkpoints import _BITS, headers, index_names, require_whole
 from searchlens.store.hashing import weight_files
 
 LEFT_TO_THE_STUDY = {"no tokenizer"}
@@ -84,7 +84,7 @@ def test_a_tensor_whose_shape_type_and_place_differ_is_named(folder: Path, what:
     """Also where the bytes of the file are as many as the header says."""
     change(folder, what)
     with pytest.raises(InputError, match="tensor 'w' has a shape, type and place that do not fit each other"):
-        shapes(folder / "model.safetensors")
+        headers(folder / "model.safetensors")
 
 
 def test_every_type_of_number_that_safetensors_writes_is_known(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_every_type_of_number_that_safetensors_writes_is_known(tmp_path: Path) -
         except Exception:  # a type that safetensors does not have
             continue
         written += 1
-        (shape,) = shapes(tmp_path / name).values()
-        assert shape[0] == 3, name
+        (tensor,) = headers(tmp_path / name).values()
+        assert tensor.shape[0] == 3, name
     assert written >= 15
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_cut_short_is_told_by_its_sizes(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(InputError, match="its tensors need 2912 bytes, it has 2907"):
-        shapes(path)
+        headers(path)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_entry_that_is_none_is_refused(entry: object, folder: Path) -> None:
     content = json.dumps({"w": entry}).encode()
     (folder / "model.safetensors").write_bytes(len(content).to_bytes(8, "little") + content + bytes(16))
     with pytest.raises(InputError, match="tensor 'w' has"):
-        shapes(folder / "model.safetensors")
+        headers(folder / "model.safetensors")
 
 
 @pytest.mark.parametrize("kind", ["", 3, ["llama"], None])
@@ -182,11 +182,11 @@ def test_a_header_as_long_as_safetensors_takes_is_read_and_no_longer_one(tmp_pat
         path.write_bytes(length.to_bytes(8, "little"))
         os.truncate(path, 8 + length)
         with pytest.raises(InputError, match=says):
-            shapes(path)
+            headers(path)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8])
 def test_a_file_of_a_few_bytes_is_no_weights(size: int, tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(bytes(size))
     with pytest.raises(InputError, match=r"a\.safetensors is no"):
-        shapes(tmp_path / "a.safetensors")
+        headers(tmp_path / "a.safetensors")

@@ -190,7 +190,12 @@ WRONG: dict[str, tuple[str, Change, str]] = {
         r"model\.safetensors has 'model\.layers\.1",
     ),
     "a layer too few": ("qwen2", config("layer_types", num_hidden_layers=3), r"have no model\.layers\.2"),
-    "very many layers": ("llama", config(num_hidden_layers=10**9), r"have no model\.layers\.2"),
+    "many layers": ("llama", config(num_hidden_layers=9_999), r"have no model\.layers\.2"),
+    "very many layers": (
+        "llama",
+        config(num_hidden_layers=10**9),
+        "num_hidden_layers must be .* from 1 to 10,000",
+    ),
     "another shape": (
         "llama",
         tensors(lambda held: held.update({NORM: torch.ones(3)})),
@@ -212,7 +217,11 @@ WRONG: dict[str, tuple[str, Change, str]] = {
     "hidden of 10^9": ("llama", config("head_dim", hidden_size=10**9), r"of shape \(\d+, 32\), .* \(\d+, 1000000000\)"),
     "an odd head": ("mistral", config(head_dim=13), "each of 13 numbers, do not fit"),
     **{
-        f"no {key}": ("llama", config(key), f"{key} must be a whole number of at least 1, found None")
+        f"no {key}": (
+            "llama",
+            config(key),
+            f"{key} must be a whole number .*, found None",
+        )
         for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
     },
     "a size as text": ("llama", config(hidden_size="48"), "hidden_size must be .* found '48'"),

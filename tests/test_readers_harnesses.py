@@ -287,6 +287,7 @@ def relogged(path: Path, epoch: int = 1, **evaluation: Any) -> Path:
     header["eval"] |= evaluation
     kept = {name: value for name, value in content.items() if name.endswith(f"_epoch_{epoch}.json")}
     header["eval"]["config"]["epochs"] = 1
+    header["results"] |= {"total_samples": 2, "completed_samples": 2}
     renamed = {
         name.replace(f"_epoch_{epoch}", "_epoch_1"): json.dumps(json.loads(value) | {"epoch": 1}).encode()
         for name, value in kept.items()

@@ -11,7 +11,7 @@ from typing import Any
 
 from searchlens.benchmarks.jsonl import objects, refuse, strict_json
 from searchlens.errors import InputError
-from searchlens.store.inputs import require_no_stream
+from searchlens.store.inputs import Unpacked, require_no_stream, require_parsable, whole
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 """Formats by preference, for a folder that has the same split in several."""
@@ -29,8 +29,10 @@ def read_bytes(path: Path) -> bytes:
         The file cannot be read, or is no whole gzip file although it has that suffix.
     """
     try:
-        content = require_no_stream(path).read_bytes()
-        return gzip.decompress(content) if path.suffix == PACKED else content
+        if path.suffix != PACKED:
+            return require_no_stream(path).read_bytes()
+        with gzip.open(require_no_stream(path)) as file:
+            return whole(io.BufferedReader(Unpacked(path, file.read), 1 << 20).read, path)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"benchmark file {path} is not a whole gzip file: {error}", "restore the file") from None
     except OSError as error:
@@ -55,7 +57,7 @@ def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
         table = _parquet(path, content)
     elif suffix == ".csv":
         table = _csv(path, content)
-    elif content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+    elif require_parsable(content, path).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
         table = _json_list(path, content)
     else:
         numbered, errors = objects(path, content, nan=True)
@@ -91,10 +93,6 @@ def _json_list(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def _parquet(path: Path, content: bytes) -> list[dict[str, Any]]:
-    from pyarrow import ArrowInvalid, BufferReader, parquet  # not needed for planning
+    from searchlens.store import parquet  # pyarrow is not needed for planning
 
-    try:
-        table: list[dict[str, Any]] = parquet.read_table(BufferReader(content)).to_pylist()
-    except ArrowInvalid as error:
-        raise InputError(f"{path}: not a parquet file: {error}") from None
-    return table
+    return [row for _, row in parquet.rows(path, content=content)]

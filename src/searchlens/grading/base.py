@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Literal, NamedTuple, cast
 from searchlens import catalogue
 from searchlens.benchmarks import Question
 from searchlens.store.hashing import file_sha256
+from searchlens.store.inputs import DIGITS, require_at_most
 
 MAX_ANSWER = 512
 """Longest answer in characters. Models that repeat themselves box more, which takes seconds to parse in vain."""
@@ -102,7 +104,9 @@ class Grader(ABC):
         return f"{type(self).__name__}/{file_sha256(path)[:12]}"
 
     def reference(self, question: Question) -> str:
-        """What answers to a question are judged against, as text: its gold answer."""
+        """What answers to a question are judged against, as text: its gold answer, up to numbers of ``DIGITS``."""
+        longest = max(map(len, re.findall(r"\d+", question.gold)), default=0)
+        require_at_most(DIGITS, longest, "digits in a number of its gold", f"question {question.id!r}")
         return question.gold
 
     @abstractmethod

@@ -90,10 +90,11 @@ _rewrite = Rewriting(
 )
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)", re.ASCII)
 _RATIO = re.compile(r"([+-]?)(\d*)\\frac\{([+-]?\d+)\}\{(\d+)\}", re.ASCII)
-_PLAIN = re.compile(r"-?\d+(?:/[1-9]\d*)?", re.ASCII)
+# Python reads no number of more digits than 4,300.
+_PLAIN = re.compile(r"-?\d{1,4300}(?:/[1-9]\d{0,4299})?", re.ASCII)
 _OPTION = re.compile(r"\([A-J]\)")
 _WORD = re.compile(r"[A-Za-z]{4,}|(?i:yes|no|odd)")
-_PARTS = re.compile(r"\d+(?:\.\d+)?(?::\d+(?:\.\d+)?){2,}", re.ASCII)
+_PARTS = re.compile(r"\d{1,2000}(?:\.\d{1,2000})?(?::\d{1,2000}(?:\.\d{1,2000})?){2,}", re.ASCII)
 _IN_BASE = re.compile(r"(\d+)_\{?(\d+)\}?", re.ASCII)
 
 

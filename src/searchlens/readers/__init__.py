@@ -103,7 +103,7 @@ def _description(path: Path) -> str:
     except InputError as error:
         return error.message
     if row is None:
-        why = "; ".join(problems.lines[:3]) or "all are blank"
+        why = next(iter(problems.lines), "all are blank")
         return "Parquet without rows" if what == "parquet" else f"no row of it can be read: {why}"
     keys = list(row)
     shown = ", ".join(keys[:_KEYS]) + (" …" if len(keys) > _KEYS else "")

@@ -14,6 +14,7 @@ from searchlens.readers import lines
 from searchlens.readers.fields import count_of, end_of, joined, last_asked, logprobs_of, parameters, parts_of
 from searchlens.readers.folders import candidates
 from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream
+from searchlens.store.inputs import CHOICES, require_at_most
 
 _FORMAT = "a batch output"
 
@@ -112,6 +113,7 @@ def _requests(path: Path, pattern: re.Pattern[str] | None, notes: Notes) -> dict
             raise InputError(f"{place}: custom_id {name[:60]!r} occurs already above; allowed: once")
         asked = parameters(body)
         n = count_of(body.get("n")) or 1
+        require_at_most(CHOICES, n, "choices of a request (n)", place)
         key = repr((body.get("model"), sorted(asked.items(), key=repr)))
         stream = streams.setdefault(key, Stream(str(body.get("model") or ""), "", asked, ""))
         prompt = last_asked(body.get("messages", body.get("prompt")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,15 +24,15 @@ from searchlens.readers.fields import (
     joined,
     last_asked,
     logprobs_of,
-    number_of,
     parameters,
     parts_of,
-    value_of,
+    verdict_or_number,
 )
 from searchlens.readers.folders import candidates
-from searchlens.readers.json_text import JsonText, walked
+from searchlens.readers.json_text import walked
 from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
 from searchlens.readers.opening import kind, opened
+from searchlens.store.inputs import CHOICES, LONGEST, require_at_most, require_parsable
 
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+(\.json|/sample\.json)")
 _INDEX = re.compile(rb'\{\s*"[^"]+\.(eval|json)"\s*:')  # logs.json, whose keys are names of logs
@@ -73,13 +73,10 @@ class _Log:
         return count_of(_mapping(self.evaluation.get("config")).get("epochs")) or 1
 
     @property
-    def draws(self) -> int:
-        """Samples of a question: epochs times the choices of each."""
-        return self.epochs * self.choices
-
-    @property
     def choices(self) -> int:
-        return count_of(self.asked.get("n")) or 1
+        found = count_of(self.asked.get("n")) or 1
+        require_at_most(CHOICES, found, "choices of a request (n)", self.path)
+        return found
 
     @property
     def stream(self) -> Stream:
@@ -129,8 +126,8 @@ class InspectReader:
             start = first.get(log.series, 0)
             if start:
                 notes.add("logs of one task were joined in the order of their dates", str(log.path))
-            yield from _samples_of_log(log, start, notes)
-            first[log.series] = start + log.draws
+            yield from _samples_of_log(log, start, "partial" in wishes, notes)
+            first[log.series] = start + log.epochs * log.choices
 
 
 # ---- which logs
@@ -138,11 +135,11 @@ class InspectReader:
 
 def _is_log(path: Path) -> bool:
     if kind(path) == "zip":
-        names: list[str] = []  # of a log that was cut off, so that its name must do
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-        return "_journal/start.json" in names or "header.json" in names or (not names and path.suffix == ".eval")
+        try:
+            with path.open("rb") as file:
+                return bool({"_journal/start.json", "header.json"} & _members(path, file).keys())
+        except InputError:  # it was cut off or damaged, so that its name must do
+            return path.suffix == ".eval"
     if kind(path) == "parquet":
         return False
     with opened(path) as file:
@@ -178,15 +175,40 @@ def _require_finished(log: _Log, is_partial: bool, notes: Notes) -> None:
 # ---- one log
 
 
-def _samples_of_log(log: _Log, start: int, notes: Notes) -> Iterator[LoggedSample]:
+def _samples_of_log(log: _Log, start: int, is_partial: bool, notes: Notes) -> Iterator[LoggedSample]:
     stream = log.stream
+    seen: set[str] = set()
     for place, sample in _samples(log.path, notes):
         notes.at(place, sample)
         epoch = count_of(sample.get("epoch"))
         if epoch is None or "id" not in sample:
             keys = ", ".join(list(sample)[:8])
             raise InputError(f"{place}: no id and epoch, which every sample of Inspect has; its keys: {keys}")
+        name = f"samples/{sample['id']}_epoch_{epoch}"
+        seen.add(name)
+        if place.endswith(".json") and not place.endswith((f", {name}.json", f", {name}/sample.json")):
+            raise InputError(f"{place}: it holds the sample of {name}.json", _COPY)
         yield from _drawn(sample, stream, place, start + (epoch - 1) * log.choices, log.choices, notes)
+
+    if log.status == "success" and (absent := _absent(log, seen)):
+        if not is_partial:
+            raise InputError(f"{log.path}: {absent}", "copy it again, or take what it has with the option partial")
+        notes.add("a log without all samples that its header counts was read as far as it goes", str(log.path))
+
+
+def _absent(log: _Log, seen: Set[str]) -> str:
+    """How many samples a log has of those that its header counts, and the first that is missing; empty if none is."""
+    results, asked = _mapping(log.header.get("results")), _mapping(log.evaluation.get("config"))
+    ids = _mapping(log.evaluation.get("dataset")).get("sample_ids") or []
+    every = len(ids) * log.epochs if asked.get("limit") is asked.get("sample_id") is None else 0  # before the choice
+    counted = count_of(results.get("completed_samples" if results.get("early_stopping") else "total_samples")) or every
+    if len(seen) >= counted:
+        return ""
+    names = (f"samples/{name}_epoch_{epoch}" for epoch in range(1, log.epochs + 1) for name in ids)
+    first = next((name for name in names if name not in seen), "") if counted == every else ""
+    return f"its header counts {counted:,} samples, but it has {len(seen):,}" + f"; {first}.json is missing" * bool(
+        first
+    )
 
 
 def _drawn(sample: Json, stream: Stream, place: str, first: int, n: int, notes: Notes) -> Iterator[LoggedSample]:
@@ -270,11 +292,8 @@ def _verdicts(sample: Json) -> tuple[dict[str, Verdict], dict[str, float]]:
         value, answer = score.get("value"), score.get("answer")
         parts = {f"{scorer}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {scorer: value}
         for name, part in parts.items():
-            number = number_of(part)
-            if number is not None and not 0 <= number <= 1:
-                numbers[name] = number
-            else:
-                verdicts[name] = Verdict(_GRADES.get(part) if isinstance(part, str) else value_of(part), answer)
+            graded = _GRADES.get(part) if isinstance(part, str) else part
+            verdict_or_number(name, graded, verdicts, numbers, answer)
     return verdicts, numbers
 
 
@@ -318,19 +337,12 @@ def _samples(path: Path, notes: Notes) -> Iterator[tuple[str, Json]]:
             if key != "samples":
                 text.value()
                 continue
-            for number, sample in enumerate(_entries(text), start=1):
+            samples = text.entries() if text.peek() == "[" else text.value() or ()
+            for number, sample in enumerate(samples, start=1):
                 place = f"{path}, sample {number}"
                 if not isinstance(sample, dict):
                     raise InputError(f"{place}: {lines.named(sample)} instead of a sample")
                 yield place, sample
-
-
-def _entries(text: JsonText) -> Iterator[Any]:
-    """The entries of a list; none where null stands instead."""
-    if text.peek() == "[":
-        yield from text.entries()
-    else:
-        text.value()
 
 
 def _members(path: Path, file: IO[bytes]) -> dict[str, ZipInfo]:
@@ -338,9 +350,9 @@ def _members(path: Path, file: IO[bytes]) -> dict[str, ZipInfo]:
     try:
         with zipfile.ZipFile(file) as archive:
             return {info.filename: info for info in archive.infolist()}
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise InputError(
-            f"{path} is a zip archive without its end ({error}): it was cut off, or its run was killed",
+            f"{path} is a zip archive without its end, or a wrong one ({error}): it was cut off, or its run killed",
             "copy it again, or recover it with `inspect log recover`; nothing was imported",
         ) from None
 
@@ -348,12 +360,11 @@ def _members(path: Path, file: IO[bytes]) -> dict[str, ZipInfo]:
 def _member(path: Path, file: IO[bytes], info: ZipInfo, notes: Notes) -> Json:
     """One member as JSON. Python reads Zstandard in zip archives from 3.14 on only, so its bytes are taken here."""
     place = f"{path}, {info.filename}"
-    if info.file_size > lines.LONGEST:
-        raise InputError(f"{place}: {info.file_size / 2**20:,.0f} MB; allowed: {lines.LONGEST // 2**20} MB")
+    require_at_most(LONGEST, max(info.file_size, info.compress_size), "bytes", place)
     content = _unpacked(place, _packed(place, file, info), info)
     if zlib.crc32(content) != info.CRC:
         raise InputError(f"{place}: its content does not have the checksum that the archive states", _COPY)
-    return lines.parsed(Path(place), 1, content + b"\n", notes)
+    return lines.parsed(Path(place), 1, require_parsable(content, place) + b"\n", notes)
 
 
 _COPY = "copy the file again; nothing was imported"
@@ -373,10 +384,10 @@ def _unpacked(place: str, content: bytes, info: ZipInfo) -> bytes:
         if info.compress_type == zipfile.ZIP_STORED:
             return content
         if info.compress_type == zipfile.ZIP_DEFLATED:
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, lines.LONGEST)
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, max(1, info.file_size))
         if info.compress_type == _ZSTANDARD:
             with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
-                return bytes(stream.read(lines.LONGEST))
+                return bytes(stream.read(info.file_size))
     except (zlib.error, pa.ArrowException, OSError) as error:
         raise InputError(f"{place} is damaged: {error}", _COPY) from None
     raise InputError(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from searchlens.errors import InputError
-from searchlens.readers.lines import LONGEST, whole_characters
+from searchlens.readers.lines import whole_characters
 from searchlens.readers.logged import Notes
 from searchlens.readers.opening import opened
+from searchlens.store.inputs import LONGEST, require_parsable
 
 _CHUNK = 1 << 20
-_SPACE = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class JsonText:
@@ -43,12 +45,10 @@ class JsonText:
     def peek(self) -> str:
         """The next character that is no white space; empty at the end of the text."""
         while True:
-            while self._at < len(self._buffer):
-                if self._buffer[self._at] not in _SPACE:
-                    return self._buffer[self._at]
-                self._at += 1
-            if self._ended:
-                return ""
+            if space := _SPACE.match(self._buffer, self._at):
+                self._at = space.end()
+            if self._at < len(self._buffer) or self._ended:
+                return self._buffer[self._at : self._at + 1]
             self._fill()
 
     def value(self) -> Any:
@@ -63,7 +63,7 @@ class JsonText:
         while True:
             try:
                 value, end = self._scan(self._buffer, self._at)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 if self._ended:
                     raise self._broken(str(error)) from None
             else:
@@ -105,7 +105,7 @@ class JsonText:
 
     def _fill(self) -> None:
         rest = self._buffer[self._at :]
-        content = self._file.read(max(self._chunk, len(rest)))
+        content = require_parsable(self._file.read(max(self._chunk, len(rest))), self._path)
         self._ended = not content
         try:
             self._buffer, self._at = rest + self._decode(content, self._ended), 0

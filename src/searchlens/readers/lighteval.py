@@ -15,7 +15,7 @@ from searchlens.readers import lines
 from searchlens.readers.fields import count_of, golds_of, joined, logprobs_of, parameters, verdict_or_number
 from searchlens.readers.folders import Dated, beside, candidates, chosen
 from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
-from searchlens.readers.tables import batches, columns_of, lists_of_lists
+from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
 _COLUMNS = (("doc", "metric", "model_response"), ("__doc__", "__metric__", "__model_response__"))

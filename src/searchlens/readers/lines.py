@@ -15,9 +15,8 @@ from typing import Any, cast
 from searchlens.errors import InputError
 from searchlens.readers.logged import Notes
 from searchlens.readers.opening import kind, opened
-
-LONGEST = 256 * 2**20
-"""Bytes of the longest line or member that is read: a longer one would fill the memory."""
+from searchlens.store import inputs
+from searchlens.store.inputs import DIGITS, LONGEST, require_at_most, require_parsable
 
 _BOM = b"\xef\xbb\xbf"
 _LOOKED_AT = 100
@@ -32,19 +31,18 @@ def raw(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises
     ------
     InputError
-        The file cannot be read, or a line is longer than ``LONGEST``.
+        The file cannot be read, or is beyond a bound of ``store.inputs``.
     """
     with opened(path) as file:
         number = 0
         while line := file.readline(LONGEST + 1):
             number += 1
-            if len(line) > LONGEST:
-                what = f"{path}:{number}: a line of more than {LONGEST // 2**20} MB"
-                raise InputError(what, "is it one JSON object a line? Nothing was imported")
+            require_at_most(LONGEST, len(line), "bytes in a line", f"{path}:{number}")
             if number == 1:
                 line = line.removeprefix(_BOM)
             # No JSON has a bare return in it: it ends a line, as on old Macs.
             parts = [part + b"\n" for part in line.split(b"\r")] if b"\r" in line.rstrip() else [line]
+            require_parsable(line, f"{path}:{number}")
             yield from ((number + place, part) for place, part in enumerate(parts) if not part.isspace())
             number += len(parts) - 1
 
@@ -83,6 +81,8 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
         raise InputError(what, "each line is one JSON object; nothing was imported") from None
     except RecursionError:
         raise InputError(f"{path}:{number}: JSON that is nested too deeply") from None
+    except ValueError:
+        raise InputError(f"{path}:{number}: a whole number of more than {DIGITS:,} digits") from None
     if not isinstance(row, dict):
         what = f"{path}:{number}: {named(row)} instead of a JSON object"
         raise InputError(what, "each line is one JSON object; nothing was imported")
@@ -102,7 +102,7 @@ def whole(path: Path, notes: Notes) -> Object:
     """
     with opened(path) as file:
         try:
-            found = json.load(file)
+            found = json.loads(require_parsable(inputs.whole(file.read, path), path))
         except (ValueError, RecursionError):
             raise InputError(f"{path} is no JSON", "nothing was imported") from None
     if not isinstance(found, dict):

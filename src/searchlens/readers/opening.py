@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import pyarrow as pa
 
 from searchlens.errors import InputError
-from searchlens.store.inputs import require_no_stream
+from searchlens.store.inputs import Unpacked, require_no_stream
 
 Kind = Literal["gzip", "zstd", "zip", "parquet", "utf-16", "text"]
 
@@ -23,6 +24,11 @@ _MAGIC: dict[bytes, Kind] = {
     b"PK\x05\x06": "zip",
     b"PAR1": "parquet",
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "utf-16"),
+}
+_UNPACKED: dict[str, Callable[[str], Any]] = {
+    "gzip": gzip.open,
+    "zstd": lambda path: pa.CompressedInputStream(pa.OSFile(path), "zstd"),
+    "utf-16": lambda path: pa.transcoding_input_stream(pa.OSFile(path), "utf-16", "utf-8"),
 }
 
 
@@ -51,23 +57,15 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     InputError
         The file cannot be read, or its compressed content ends early or is damaged.
     """
-    compression = kind(path)
+    unpack = _UNPACKED.get(kind(path))
     try:
-        if compression == "gzip":
-            with gzip.open(path) as file:
-                yield io.BufferedReader(file)  # type: ignore[arg-type]
-        elif compression == "zstd":
-            with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
-                yield io.BufferedReader(stream, 1 << 20)
-        elif compression == "utf-16":
-            with pa.transcoding_input_stream(pa.OSFile(str(path)), "utf-16", "utf-8") as stream:
-                yield io.BufferedReader(stream, 1 << 20)
-        else:
+        if unpack is None:
             with path.open("rb") as file:
                 yield file
-    except (EOFError, gzip.BadGzipFile, pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
-    except OSError as error:
-        if error.strerror is None:  # of Arrow, which says so where a stream ends early
-            raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
-        raise InputError(f"cannot read {path}: {error.strerror}", "nothing was imported") from None
+        else:
+            with unpack(str(path)) as stream:
+                yield io.BufferedReader(Unpacked(path, stream.read), 1 << 20)
+    except (EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        reason = getattr(error, "strerror", None)  # of the system; not of gzip and Arrow, where a stream ends early
+        what = f"cannot read {path}: {reason}" if reason else f"{path} is damaged: {error}"
+        raise InputError(what, "copy it again; nothing was imported") from None

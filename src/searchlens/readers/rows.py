@@ -9,17 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-import pyarrow.parquet as pq
-from pyarrow import ArrowInvalid
-
 from searchlens.benchmarks.jsonl import distinct, refuse_constant
 from searchlens.errors import InputError
 from searchlens.readers.lines import raw
 from searchlens.readers.opening import kind, opened
 from searchlens.readers.problems import Problems
-
-_BATCH = 1024
-"""Rows of Parquet that are Python objects at the same time."""
+from searchlens.store import parquet
+from searchlens.store.inputs import require_parsable, whole
 
 Row = tuple[str, dict[str, Any]]
 """Place, for messages, and content of a row."""
@@ -43,7 +39,8 @@ def rows(path: Path, problems: Problems) -> Iterator[Row]:
     if what == "zip":
         raise InputError(f"{path} is a zip archive, not a file of rows", "unpack it, or name the log that it is")
     if what == "parquet":
-        yield from _parquet(path)
+        for place, row in parquet.rows(path):
+            yield place, {key: value for key, value in row.items() if value is not None}
         return
     with opened(path) as file:
         first = _first_byte(file)
@@ -97,7 +94,7 @@ def _lines(path: Path, problems: Problems) -> Iterator[Row]:
 
 def _list(path: Path, file: IO[bytes], problems: Problems) -> Iterator[Row]:
     try:
-        table = _DECODER.decode(file.read().decode("utf-8-sig").strip())
+        table = _DECODER.decode(require_parsable(whole(file.read, path), path).decode("utf-8-sig").strip())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}", "a JSON list of objects, or one JSON object per line") from None
     for number, row in enumerate(table, start=1):
@@ -136,17 +133,3 @@ def _cell(key: str, value: Any) -> Any:
         return json.loads(value.lower() if value in ("True", "False") else value)
     except ValueError:
         return value
-
-
-def _parquet(path: Path) -> Iterator[Row]:
-    try:
-        with pq.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(_BATCH):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", {key: value for key, value in row.items() if value is not None}
-    except (ArrowInvalid, OSError) as error:
-        raise InputError(
-            f"{path} is damaged: {str(error).splitlines()[0]}", "copy it again; nothing was imported"
-        ) from None

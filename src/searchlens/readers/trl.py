@@ -13,7 +13,7 @@ from searchlens.readers.fields import last_asked, parts_of
 from searchlens.readers.folders import candidates
 from searchlens.readers.logged import LoggedSample, Notes, Stream
 from searchlens.readers.rewards import Prompts, Right, numbers_in
-from searchlens.readers.tables import columns_of, rows
+from searchlens.store.parquet import columns_of, rows
 
 _COLUMNS = ("step", "prompt", "completion")
 

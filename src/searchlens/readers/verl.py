@@ -13,7 +13,7 @@ from searchlens.readers.fields import last_asked
 from searchlens.readers.folders import candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream
 from searchlens.readers.rewards import Prompts, Right, gold_of, numbers_in
-from searchlens.readers.tables import columns_of, rows
+from searchlens.store.parquet import columns_of, rows
 
 _NOT_NUMBERS = ("input", "output", "gts", "step")
 _ANSWERS = ("pred", "extracted_answer", "answer")

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import shapes
+from searchlens.store.checkpoints import headers
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest, file_sha256, fingerprint_of
 
@@ -81,8 +80,9 @@ class Adapter:
         InputError
             A matrix that is neither A nor B of a weight, which vLLM would leave out, or whose shape does not fit it.
         """
-        weights = dict(chain.from_iterable(shapes(file).items() for file in checkpoint.glob("*.safetensors")))
-        for name, shape in shapes(self.folder / WEIGHTS).items():
+        files = checkpoint.glob("*.safetensors")
+        weights = {name: tensor.shape for file in files for name, tensor in headers(file).items()}
+        for name, shape in ((name, tensor.shape) for name, tensor in headers(self.folder / WEIGHTS).items()):
             module, _, part = name.removeprefix(PEFT).partition(".lora_")
             rows, columns = weights.get(f"{module}.weight", (None, None))
             if shape == {"A.weight": (self.rank, columns), "B.weight": (rows, self.rank)}.get(part):

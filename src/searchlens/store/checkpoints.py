@@ -16,7 +16,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.store.files import read_json
-from searchlens.store.inputs import require_no_stream
+from searchlens.store.inputs import require_at_most, require_no_stream
 
 EMBEDDED = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that the embedded engine computes."""
@@ -60,6 +60,9 @@ _BITS = {
 }
 """Bits of a number, by the name of its type in safetensors."""
 
+_GROWTH = 256
+"""Letters that all replacements of a tokenizer may make of one."""
+
 _INDEX = "model.safetensors.index.json"
 
 _AGAIN = "download it again, or copy the whole folder"
@@ -80,6 +83,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         (*_SIZES, "intermediate_size", "num_key_value_heads", "head_dim", "max_position_embeddings"),
         (_whole, "a whole number of at least 1"),
     ),
+    "num_hidden_layers": (lambda value: _whole(value) and value <= 10_000, "a whole number from 1 to 10,000"),
     **dict.fromkeys(
         ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window"),
         (lambda value: type(value) is bool, "true or false"),
@@ -132,8 +136,8 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
             "set engine: vllm for other architectures",
         )
     tokenizer = folder / "tokenizer.json"
-    if tokenizer.exists() and not isinstance(mapping(tokenizer).get("model"), Mapping):
-        raise InputError(f"{tokenizer} is no tokenizer: it has no 'model'", _AGAIN)
+    if tokenizer.exists():
+        _require_tokenizer(tokenizer, mapping(tokenizer))
     files = {path.name: headers(path) for path in sorted(folder.glob("*.safetensors"))}
     for index in folder.glob("*.safetensors.index.json"):
         _require_indexed(index, files)
@@ -150,6 +154,19 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
             _require(folder / "config.json", key, config[key])
     for path in {item.path for item in stored} if sampled else ():
         _require_numbers(path, [item for item in stored if item.path == path])
+
+
+def _require_tokenizer(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuse what is no tokenizer, and steps that make far more of a text than is there."""
+    if not isinstance(content.get("model"), Mapping):
+        raise InputError(f"{path} is no tokenizer: it has no 'model'", _AGAIN)
+    growth, waiting = 1, [content.get("normalizer"), content.get("decoder")]
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step, Mapping) and step.get("type") == "Replace":
+            growth *= max(1, len(str(step.get("content"))))
+        waiting += step.values() if isinstance(step, Mapping) else step if isinstance(step, list) else ()
+    require_at_most(_GROWTH, growth, "letters for one by its replacements", path)
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -329,11 +346,6 @@ def mapping(path: Path) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise InputError(f"{path} must be a JSON object, found {type(content).__name__}", _AGAIN)
     return content
-
-
-def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of a safetensors file; ``headers`` says what is refused."""
-    return {name: tensor.shape for name, tensor in headers(path).items()}
 
 
 def headers(path: Path) -> dict[str, Stored]:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from searchlens.errors import InputError
 from searchlens.schemas.metrics import COMPACT
 from searchlens.store import files
 from searchlens.store.frames import DAMAGED
 from searchlens.store.hashing import canonical
+from searchlens.store.inputs import whole
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
 
@@ -84,11 +86,14 @@ def read(path: Path) -> pl.DataFrame:
     """
     content = files.read_bytes(path)
     try:
-        frame = pl.read_ipc(lzma.decompress(content))
+        with lzma.open(io.BytesIO(content)) as file:
+            table = pa.ipc.open_file(whole(file.read, path)).read_all()
+        table.validate(full=True)  # where bits are flipped, polars may end the process
+        frame = pl.DataFrame(pl.from_arrow(table))
     except (*DAMAGED, lzma.LZMAError, EOFError) as error:
-        raise InputError(
-            f"cannot read the compact readouts {path}: {error}", "copy the file again, or delete it to sample the cell"
-        ) from None
+        what = str(error).partition("\n")[0]
+        hint = "copy the file again, or delete it to sample the cell"
+        raise InputError(f"cannot read the compact readouts {path}: {what}", hint) from None
     if "lucky" not in frame.columns:  # recorded before luck was
         frame = frame.with_columns(lucky=pl.lit(None, SCHEMA["lucky"]))
     if set(frame.columns) == set(SCHEMA):
