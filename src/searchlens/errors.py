@@ -1,9 +1,18 @@
-"""Exceptions that are shown to users without a traceback: wrong input, and jobs that could not finish."""
+"""Exceptions that are shown to users without a traceback: wrong input, and jobs that could not finish.
+
+They quote what others wrote, so this module also says how that is shown.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable
+
+_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+"""Unicode categories of what is not to be seen: controls such as ESC, format characters such as bidirectional marks,
+private use, single surrogates, separators of lines and paragraphs."""
 
 
 class InputError(Exception):
@@ -70,3 +79,18 @@ def require_known(name: str, known: Iterable[str], what: str) -> str:
     if name not in names:
         raise InputError(f"{what} {unknown(name, names)}")
     return name
+
+
+def printable(text: str) -> str:
+    r"""Text in which every character that is not to be seen is an escape; line breaks stay, a tab is four blanks.
+
+    >>> print(printable("\x1b[31mred \u202eevil\ttab"))
+    \x1b[31mred \u202eevil    tab
+    """
+    return re.sub(r"[^\n -~]", lambda found: _shown(found[0]), text.replace("\r\n", "\n"))
+
+
+def _shown(char: str) -> str:
+    if char == "\t":
+        return "    "
+    return char if unicodedata.category(char) not in _HIDDEN else ascii(char)[1:-1]

@@ -20,6 +20,7 @@ from pathlib import Path
 from searchlens import __version__
 from searchlens.cli import compare, samples, stages, study, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
+from searchlens.commands import terminal
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.garbage import collect_rarely
 from searchlens.project import extras
@@ -82,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.
     """
     collect_rarely()
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    handler = logging.StreamHandler()
+    handler.setFormatter(terminal.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(handlers=[handler])
     log.setLevel(logging.INFO)
     args = argparse.Namespace(named=str)
     try:
@@ -127,11 +130,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _shortened(name: str) -> str:
-    """A name of a file in one line of which its begin and its end can be read."""
-    printable = repr(name)[1:-1]
-    return printable if len(printable) < 200 else f"{printable[:90]}…{printable[-90:]}"
+    """A name of a file of which its begin and its end can be read."""
+    return name if len(name) < 200 else f"{name[:90]}…{name[-90:]}"
 
 
 def _print_error(text: str) -> None:
     with suppress(BrokenPipeError):  # the reading process may have ended first
-        print(f"searchlens: {text}", file=sys.stderr)
+        terminal.say(f"searchlens: {text}", sys.stderr)

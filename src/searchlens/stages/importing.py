@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from searchlens import grading, importing
 from searchlens.benchmarks import OWN, Question, dumps
-from searchlens.errors import InputError
+from searchlens.errors import InputError, printable
 from searchlens.grading.recorded import RECORDED as RECORDED_BY
 from searchlens.grading.recorded import is_recorded, scorer_of
 from searchlens.grid import Import
@@ -348,7 +348,7 @@ def _log(pool: Pool, reading: Reading) -> dict[str, Any]:
     """Where a pool came from, for its record."""
     return {
         "format": reading.format,
-        "files": [str(file) for file in reading.files],
+        "files": [printable(str(file)) for file in reading.files],
         "model": pool.stream.model,
         "task": pool.stream.task,
         "made_by": pool.stream.made_by,
