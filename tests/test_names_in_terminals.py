@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 
 import fuzzing
 from searchlens.cli import main
+from searchlens.commands.terminal import Formatter, say_what_was_raised
 
 ROOT = Path(__file__).parents[1] / "src/searchlens"
 OUR_OWN = {"_schema": "a file of ours", "_completion": "a script of ours, with tabs", "say": "the function itself"}
@@ -121,3 +123,14 @@ def test_a_log_whose_name_is_no_utf8_is_read(study: Path, name: bytes, capfd: py
     html = ["--html", "page.html", "--grader", "math"]
     assert run(["compare", str(path), "--against", str(path), *html], capfd)[0] == 0
     assert (study / "page.html").read_text("utf-8")
+
+
+def test_log_lines_and_what_nobody_expected_control_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    record = logging.LogRecord("searchlens", logging.INFO, "", 0, "model %s", (HOSTILE,), None)
+    assert is_harmless(Formatter("%(asctime)s %(message)s").format(record))
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError as error:
+        say_what_was_raised(type(error), error, error.__traceback__)
+    said = capfd.readouterr()
+    assert said.out == "" and "ValueError: \\x1b[2J" in said.err and is_harmless(said.err)

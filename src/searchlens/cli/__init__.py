@@ -21,7 +21,7 @@ from searchlens import __version__
 from searchlens.cli import compare, samples, stages, study, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
 from searchlens.commands import terminal
-from searchlens.errors import InputError, JobError, JobStoppedError
+from searchlens.errors import InputError, JobError, JobStoppedError, one_line
 from searchlens.garbage import collect_rarely
 from searchlens.project import extras
 from searchlens.store import files
@@ -86,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(terminal.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(handlers=[handler])
+    sys.excepthook = terminal.say_what_was_raised
     log.setLevel(logging.INFO)
     args = argparse.Namespace(named=str)
     try:
@@ -122,16 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if found is None or log.isEnabledFor(logging.DEBUG):
             raise
         if found.errno == errno.ENAMETOOLONG:
-            _print_error(f"error: {_shortened(str(found.filename))}: {found.strerror}")
+            _print_error(f"error: {one_line(str(found.filename))}: {found.strerror}")
             return 2
         _print_error(f"error: {files.unread(found)}")
         return 1
     return 0
-
-
-def _shortened(name: str) -> str:
-    """A name of a file of which its begin and its end can be read."""
-    return name if len(name) < 200 else f"{name[:90]}…{name[-90:]}"
 
 
 def _print_error(text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from searchlens.commands.terminal import cells, wrapped
 from searchlens.comparing import LogComparison
 from searchlens.comparing.sections import Section, remarks, sections
-from searchlens.errors import printable
+from searchlens.errors import one_line
 
 GAP = "  "
 
@@ -36,7 +36,7 @@ def rendered(found: LogComparison, width: int) -> str:
 def _section(section: Section, width: int) -> Iterator[str]:
     yield section.title
     if section.rows:
-        table = [[printable(cell).replace("\n", " ") for cell in row] for row in (section.heads, *section.rows)]
+        table = [[one_line(cell) for cell in row] for row in (section.heads, *section.rows)]
         columns = [max(map(cells, column)) for column in zip(*table, strict=True)]
         for row in table:
             padded = (cell + " " * (wide - cells(cell)) for cell, wide in zip(row, columns, strict=True))

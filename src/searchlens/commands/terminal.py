@@ -10,9 +10,11 @@ import os
 import shlex
 import subprocess
 import sys
+import traceback
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from types import TracebackType
 from typing import TextIO
 
 from searchlens.errors import printable
@@ -32,6 +34,11 @@ def say(text: object, file: TextIO | None = None) -> None:
 def _encoded(text: str, file: TextIO) -> str:
     encoding = file.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def say_what_was_raised(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What the interpreter calls before it ends with an error that nobody expected (``sys.excepthook``)."""
+    say("".join(traceback.format_exception(kind, error, trace)).rstrip(), sys.stderr)
 
 
 class Formatter(logging.Formatter):

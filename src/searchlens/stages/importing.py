@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from searchlens import grading, importing
 from searchlens.benchmarks import OWN, Question, dumps
-from searchlens.errors import InputError, printable
+from searchlens.errors import NAME, NAMES, InputError, one_line, printable
 from searchlens.grading.recorded import RECORDED as RECORDED_BY
 from searchlens.grading.recorded import is_recorded, scorer_of
 from searchlens.grid import Import
@@ -147,8 +147,8 @@ def _grader(grid: Grid, request: Request) -> str:
 
 
 def _require_name(what: str, name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise InputError(f"{what} {name!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
+    if not re.fullmatch(NAME, name):
+        raise InputError(f"{what} {one_line(repr(name))} cannot be a name; allowed: {NAMES}")
 
 
 def _require_free(grid: Grid, request: Request, role: str, policy: str) -> None:
