@@ -134,7 +134,7 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
     "samples type": (samples(), GOOD.replace(b'"x"', b"3"), "mine:1: 'text' must be a string, found 3"),
     "samples key": (samples(), GOOD.replace(b"text", b"txt"), "mine:1: key 'text' is missing"),
     "samples grader": (samples(grader="mth"), GOOD, "grader 'mth' is unknown; did you mean 'math'? Known: choice"),
-    "samples name": (samples(pair="a b"), GOOD, "pair 'a b' cannot be a name; allowed: letters"),
+    "samples name": (samples(pair="a b"), GOOD, "pair 'a b' cannot be a name; allowed: at most 100 letters"),
     "samples ids": (
         samples(benchmark="math"),
         GOOD,

@@ -19,7 +19,7 @@ from searchlens.api import InputError
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import main
-from searchlens.commands import check
+from searchlens.commands import check, terminal
 from searchlens.explorer.files import Files
 from searchlens.explorer.inlined import explorer_page
 from searchlens.generate import generate
@@ -192,11 +192,14 @@ def test_prompts_of_many_questions_need_no_process_each(results: Path, monkeypat
     assert len(study.prompts("toy-rl", "sums", range(6))) == 6 and len(started) == 2 * one
 
 
-def test_check_prints_no_control_characters_of_a_question(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+def test_check_prints_no_control_characters_of_a_question(
+    raw: dict[str, Any], make_grid: Callable[..., Grid], capsys: pytest.CaptureFixture[str]
+) -> None:
     grid = make_grid(raw)
     path = grid.root / "sums.jsonl"
     path.write_text(path.read_text().replace("Compute", r"\u001b[31mred\u202e", 1))
-    text = check.rendered(check.answer(make_grid(raw), with_prompts=True))
+    terminal.say(check.rendered(check.answer(make_grid(raw), with_prompts=True)))
+    text = capsys.readouterr().out
     assert r"\x1b[31mred\u202e 0+1." in text and "\x1b" not in text
 
 

@@ -1,9 +1,22 @@
-"""Exceptions that are shown to users without a traceback: wrong input, and jobs that could not finish."""
+"""Exceptions that are shown to users without a traceback: wrong input, and jobs that could not finish.
+
+They quote what others wrote, so this module also says how that is shown.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+"""Pattern of a name that can be a folder, a part of a file's name, a wildcard and a word in every markup."""
+NAMES = "at most 100 letters, digits, '.', '_' and '-', first a letter or digit"
+
+_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+"""Unicode categories of what is not to be seen: controls such as ESC, format characters such as bidirectional marks,
+private use, single surrogates, separators of lines and paragraphs."""
 
 
 class InputError(Exception):
@@ -70,3 +83,24 @@ def require_known(name: str, known: Iterable[str], what: str) -> str:
     if name not in names:
         raise InputError(f"{what} {unknown(name, names)}")
     return name
+
+
+def printable(text: str) -> str:
+    r"""Text in which every character that is not to be seen is an escape; line breaks stay, a tab is four blanks.
+
+    >>> print(printable("\x1b[31mred \u202eevil\ttab"))
+    \x1b[31mred \u202eevil    tab
+    """
+    return re.sub(r"[^\n -~]", lambda found: _shown(found[0]), text.replace("\r\n", "\n"))
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """Text of others as a part of a message: printable, in one line, and of a long one its begin and its end."""
+    shown = printable(text).replace("\n", "\\n")
+    return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[-most // 2 :]}"
+
+
+def _shown(char: str) -> str:
+    if char == "\t":
+        return "    "
+    return char if unicodedata.category(char) not in _HIDDEN else ascii(char)[1:-1]

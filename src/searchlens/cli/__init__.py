@@ -20,7 +20,8 @@ from pathlib import Path
 from searchlens import __version__
 from searchlens.cli import compare, samples, stages, study, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
-from searchlens.errors import InputError, JobError, JobStoppedError
+from searchlens.commands import terminal
+from searchlens.errors import InputError, JobError, JobStoppedError, one_line
 from searchlens.garbage import collect_rarely
 from searchlens.project import extras
 from searchlens.store import files
@@ -82,7 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.
     """
     collect_rarely()
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    handler = logging.StreamHandler()
+    handler.setFormatter(terminal.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(handlers=[handler])
+    sys.excepthook = terminal.say_what_was_raised
     log.setLevel(logging.INFO)
     args = argparse.Namespace(named=str)
     try:
@@ -119,19 +123,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if found is None or log.isEnabledFor(logging.DEBUG):
             raise
         if found.errno == errno.ENAMETOOLONG:
-            _print_error(f"error: {_shortened(str(found.filename))}: {found.strerror}")
+            _print_error(f"error: {one_line(str(found.filename))}: {found.strerror}")
             return 2
         _print_error(f"error: {files.unread(found)}")
         return 1
     return 0
 
 
-def _shortened(name: str) -> str:
-    """A name of a file in one line of which its begin and its end can be read."""
-    printable = repr(name)[1:-1]
-    return printable if len(printable) < 200 else f"{printable[:90]}…{printable[-90:]}"
-
-
 def _print_error(text: str) -> None:
     with suppress(BrokenPipeError):  # the reading process may have ended first
-        print(f"searchlens: {text}", file=sys.stderr)
+        terminal.say(f"searchlens: {text}", sys.stderr)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from searchlens.commands.terminal import say
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Grid, needs
 from searchlens.store import snapshots
@@ -34,7 +35,7 @@ def grid_of(args: argparse.Namespace) -> Grid:
     overlays = config.overlays(args.config)
     if overlays and args.level < logging.WARNING and not args.is_named:
         args.is_named = True  # once for each command
-        print(f"study: {', '.join(overlays)}; results: {grid.layout.results}", file=sys.stderr)
+        say(f"study: {', '.join(overlays)}; results: {grid.layout.results}", sys.stderr)
     return grid
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from searchlens.commands.terminal import say
 from searchlens.errors import unknown
 from searchlens.store import snapshots
 
@@ -26,6 +27,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        say(message.rstrip("\n"), file)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(value, str) and not value.strip() and (value or (action.required and not action.option_strings)):
@@ -161,14 +165,14 @@ def put(
     args: argparse.Namespace,
     answer: Mapping[str, Any],
     rendered: Callable[[Mapping[str, Any]], str],
-    show: Callable[[str], None] = print,
+    show: Callable[[str], None] = say,
 ) -> None:
     """Print an answer: as JSON, or as the text that ``rendered`` makes of it, by ``show``.
 
     JSON has no NaN and no infinity: such numbers are null.
     """
     if args.json:
-        print(json.dumps(_finite(answer), indent=1, allow_nan=False))
+        say(json.dumps(_finite(answer), indent=1, allow_nan=False))
     else:
         show(rendered(answer))
 

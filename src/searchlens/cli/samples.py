@@ -8,6 +8,7 @@ from pathlib import Path
 
 from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
 from searchlens.cli.options import Commands, cell_options, json_option, positive, put, threads_option
+from searchlens.commands.terminal import say
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Grid, Import, Traced
 from searchlens.project import IMPORTS_FILE
@@ -39,14 +40,14 @@ def _import(args: argparse.Namespace) -> None:
     )
     grid = grid_of(args)
     imported = import_samples(grid, [Path(file) for file in args.files], request, is_dry=args.dry_run)
-    print("\n".join(imported.report))
+    say("\n".join(imported.report))
     if args.dry_run:
-        print("nothing was written (--dry-run)")
+        say("nothing was written (--dry-run)")
         return
     for record, shard in zip(imported.records, imported.shards, strict=True):
-        print(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
+        say(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
     for line in _next_steps(grid_of(args), args, imported.records):
-        print(line)
+        say(line)
 
 
 def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> Iterator[str]:
@@ -66,10 +67,10 @@ def _imports(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     if not args.remove:
-        print(listing(grid))
+        say(listing(grid))
         return
     for path in remove(grid, args.remove):
-        print(path)
+        say(path)
 
 
 def _export(args: argparse.Namespace) -> None:
@@ -77,11 +78,11 @@ def _export(args: argparse.Namespace) -> None:
 
     study = opened(args, args.folder)
     written = export(study, args.to, Path(args.output), args.policy)
-    print(f"{len(written)} files under {args.output}")
-    print(f"not in this format: {FORMATS[args.to][1]}")
+    say(f"{len(written)} files under {args.output}")
+    say(f"not in this format: {FORMATS[args.to][1]}")
     withheld = {name: why for name in study.cells["benchmark"].unique() if (why := study.withheld(name))}
     for name, why in withheld.items():
-        print(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
+        say(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
 
 
 def _record(args: argparse.Namespace) -> None:
@@ -89,9 +90,9 @@ def _record(args: argparse.Namespace) -> None:
 
     written, unfinished = record(grid_of(args), Path(args.output))
     for path in written:
-        print(path)
+        say(path)
     for cell in unfinished:
-        print(f"skipped, because it is not sampled and scored yet: {cell}")
+        say(f"skipped, because it is not sampled and scored yet: {cell}")
 
 
 def _rerun(args: argparse.Namespace) -> None:
@@ -104,8 +105,8 @@ def _rerun(args: argparse.Namespace) -> None:
         require_known(args.policy, names, "policy")
     shards, moved = set_cell_aside(grid, checkpoint, benchmark, args.policy)
     for path in moved:
-        print(path)
-    print(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
+        say(path)
+    say(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
 
 
 def _trace(args: argparse.Namespace) -> None:
@@ -116,7 +117,7 @@ def _trace(args: argparse.Namespace) -> None:
     traced = Traced(args.questions or wanted["questions"], args.runs or wanted["runs"], wanted["run_bytes"])
     snapshots.save(grid.config)  # sidecars have its fingerprint
     for path in trace(grid, *cell_of(grid, args), args.policy, traced, threads=args.threads):
-        print(path)
+        say(path)
 
 
 def _verify(args: argparse.Namespace) -> None:
@@ -136,11 +137,11 @@ def _prune(args: argparse.Namespace) -> None:
 
     unused = prune.unused(grid_of(args))
     for path in unused.paths():
-        print(path)
+        say(path)
     if args.delete:
         prune.delete(unused.paths())
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
-    print(
+    say(
         f"{len(unused.generations)} generation folders, {len(unused.traces)} folders of traces,"
         f" {len(unused.manifests)} manifests and {len(unused.temporary)} temporary files and folders {verb}"
     )

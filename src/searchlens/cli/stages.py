@@ -16,6 +16,7 @@ from searchlens.cli.options import (
     results_option,
     threads_option,
 )
+from searchlens.commands.terminal import say
 from searchlens.errors import InputError, require_known
 from searchlens.grid import needs
 from searchlens.store import snapshots
@@ -158,7 +159,7 @@ def _referee(args: argparse.Namespace) -> None:
     from searchlens.commands.referee import write_referee
 
     for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
-        print(path)
+        say(path)
 
 
 def _boptr(args: argparse.Namespace) -> None:

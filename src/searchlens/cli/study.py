@@ -12,6 +12,7 @@ from pathlib import Path
 
 from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
 from searchlens.cli.options import Commands, json_option, port, positive, put, size
+from searchlens.commands.terminal import say
 from searchlens.errors import JobError
 from searchlens.grid import Grid
 from searchlens.project import OWN_FILE
@@ -21,15 +22,15 @@ def _init(args: argparse.Namespace) -> None:
     from searchlens.commands.init import init
 
     written = init(Path(args.folder), demo=args.demo)
-    print(f"{args.folder} has {', '.join(written)}")
+    say(f"{args.folder} has {', '.join(written)}")
     if args.demo:
-        print("it holds the demo, on the micro pair; next:")
+        say("it holds the demo, on the micro pair; next:")
     else:
-        print(f"fill in your checkpoints in {Path(args.folder, OWN_FILE)}; next:")
+        say(f"fill in your checkpoints in {Path(args.folder, OWN_FILE)}; next:")
     place = shlex.quote(args.folder)
     comments = {"check": "mistakes, and what is missing", "plan": "what it costs", "run": "samples, tables and figures"}
     for command, comment in comments.items():
-        print(f"  {f'searchlens -C {place} {command}':<{len(place) + 22}}# {comment}")
+        say(f"  {f'searchlens -C {place} {command}':<{len(place) + 22}}# {comment}")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -102,9 +103,9 @@ def _explore(args: argparse.Namespace) -> None:
     study = opened(args, args.folder)
     output = Path(args.output) if args.output else study.layout.explorer
     left_out = explorer(study, output, args.size, Path(args.headline) if args.headline else None)
-    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
+    say(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
     for sentence in left_out:
-        print(f"left out: {sentence}")
+        say(f"left out: {sentence}")
 
 
 def _report(args: argparse.Namespace) -> None:
@@ -113,7 +114,7 @@ def _report(args: argparse.Namespace) -> None:
     study = opened(args, args.folder)
     output = Path(args.output) if args.output else study.layout.report
     report(study, output)
-    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
+    say(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
 
 
 def _view(args: argparse.Namespace) -> None:
@@ -122,11 +123,11 @@ def _view(args: argparse.Namespace) -> None:
     from searchlens.explorer import Server
 
     with Server(opened(args, args.folder), args.port) as server, suppress(KeyboardInterrupt):
-        print(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it", flush=True)
+        say(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it")
         if args.open:
             webbrowser.open(server.url)
         server.serve_forever()
-    print("ended")
+    say("ended")
 
 
 def _diff(args: argparse.Namespace) -> None:

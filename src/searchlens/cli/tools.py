@@ -7,6 +7,7 @@ from pathlib import Path
 
 from searchlens.cli.chosen import cohort_of_folder, grid_of
 from searchlens.cli.options import Commands, folder_option
+from searchlens.commands.terminal import say
 from searchlens.store import snapshots
 from searchlens.store.hashing import file_sha256, fingerprint
 
@@ -28,7 +29,7 @@ def _power(args: argparse.Namespace) -> None:
     names = ("question_sd", "sample_sd", "model_sd", "shared")
     changes = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     design = sample_size.Design(tuple(args.questions), args.models, args.seeds)
-    print(sample_size.report(design, replace(components, **changes), args.gap, args.alpha, args.contrasts))
+    say(sample_size.report(design, replace(components, **changes), args.gap, args.alpha, args.contrasts))
 
 
 def _pin(args: argparse.Namespace) -> None:
@@ -39,7 +40,7 @@ def _pin(args: argparse.Namespace) -> None:
     sources = grid.sources(everything=True)
     pin(grid.lock, sources, registry, update=args.update)
     if not sources:
-        print("nothing to pin: the configuration names no checkpoint or dataset of the hub")
+        say("nothing to pin: the configuration names no checkpoint or dataset of the hub")
 
 
 def _fetch(args: argparse.Namespace) -> None:
@@ -52,13 +53,13 @@ def _fetch(args: argparse.Namespace) -> None:
 
 
 def _fingerprint(args: argparse.Namespace) -> None:
-    print(fingerprint(Path(args.path)))
+    say(fingerprint(Path(args.path)))
 
 
 def _convert(args: argparse.Namespace) -> None:
     from searchlens import pretrained
 
-    print(pretrained.convert(Path(args.file), Path(args.folder), args.dtype))
+    say(pretrained.convert(Path(args.file), Path(args.folder), args.dtype))
 
 
 def _simulate(args: argparse.Namespace) -> None:
@@ -66,7 +67,7 @@ def _simulate(args: argparse.Namespace) -> None:
 
     design = {"paper": paper_design, "small": small_design}[args.size](args.mode)
     write(design, args.seed, Path(args.output))
-    print(f"{len(design.cells())} landscapes of known truth under {args.output}")
+    say(f"{len(design.cells())} landscapes of known truth under {args.output}")
 
 
 def _schema(_: argparse.Namespace) -> None:
@@ -76,7 +77,7 @@ def _schema(_: argparse.Namespace) -> None:
 
 
 def _snapshot(args: argparse.Namespace) -> None:
-    print(snapshots.save(grid_of(args).config))
+    say(snapshots.save(grid_of(args).config))
 
 
 def _completion(args: argparse.Namespace) -> None:

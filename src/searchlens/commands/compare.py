@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlens.commands.terminal import cells, printable, wrapped
+from searchlens.commands.terminal import cells, wrapped
 from searchlens.comparing import LogComparison
 from searchlens.comparing.sections import Section, remarks, sections
+from searchlens.errors import one_line
 
 GAP = "  "
 
@@ -33,9 +34,9 @@ def rendered(found: LogComparison, width: int) -> str:
 
 
 def _section(section: Section, width: int) -> Iterator[str]:
-    yield printable(section.title)
+    yield section.title
     if section.rows:
-        table = [[printable(cell).replace("\n", " ") for cell in row] for row in (section.heads, *section.rows)]
+        table = [[one_line(cell) for cell in row] for row in (section.heads, *section.rows)]
         columns = [max(map(cells, column)) for column in zip(*table, strict=True)]
         for row in table:
             padded = (cell + " " * (wide - cells(cell)) for cell, wide in zip(row, columns, strict=True))
@@ -45,4 +46,4 @@ def _section(section: Section, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return wrapped(printable(text), max(40, width))
+    return wrapped(text, max(40, width))

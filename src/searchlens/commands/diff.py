@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from searchlens.api.differences import EXACT, Differences
-from searchlens.commands.terminal import printable
 from searchlens.tables import format as fmt
 
 LINES = 20
@@ -38,7 +37,7 @@ def rendered(found: Differences, names: tuple[str, str], most: int | None = LINE
     lines += _changes("readings", _readings(found.readings), found.compared["readings"], most)
     lines += _changes("sets of exponents", [(0.0, text) for text in _sets(found.sets)], found.compared["sets"], most)
     lines += [f"note: {note}" for note in found.notes]
-    return "\n".join(map(printable, lines))
+    return "\n".join(lines)
 
 
 def _configuration(found: Differences) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from searchlens.commands.terminal import say
 from searchlens.errors import InputError
 from searchlens.grid.pins import (
     COMMIT,
@@ -170,7 +171,7 @@ def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str])
         if missing_files(source, pin):
             Hub().fetch(source, pin)
         check(source, pin, hash_of)
-        print(f"{source}: {_describe(pin)}, as pinned, in {folder}")
+        say(f"{source}: {_describe(pin)}, as pinned, in {folder}")
 
 
 def _describe(pin: Pin) -> str:
@@ -220,11 +221,11 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
             failed.append(error)
             continue
         if known is old:
-            print(f"{source}: {known.commit} (already pinned)")
+            say(f"{source}: {known.commit} (already pinned)")
             continue
         new[source] = known
         state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
-        print(f"{source}: {new[source].commit} ({state}; {_describe(new[source])})")
+        say(f"{source}: {new[source].commit} ({state}; {_describe(new[source])})")
     changed = lock.with_pins(new)
     if new:
         changed.write()

@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.benchmarks.prompter import Prompt
-from searchlens.commands.terminal import BAR, printable, shortened, side_by_side, wrapped
+from searchlens.commands.terminal import BAR, shortened, side_by_side, wrapped
 from searchlens.errors import require_known
 
 RL_SOLVES, BASE_SOLVES, DISAGREE = "rl-solves", "base-solves", "graders-disagree"
@@ -274,7 +274,7 @@ def _sample(row: Mapping[str, Any], second: str | None, withheld: str) -> Record
 
 
 def rendered(record: Record, width: int, most: int | None = LINES) -> str:
-    """The result of ``shown`` as text without control characters, at most ``width`` cells wide.
+    """The result of ``shown`` as text, at most ``width`` cells wide.
 
     Parameters
     ----------
@@ -297,28 +297,27 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
         lines += wrapped(f"Texts are not shown. {record['withheld']}.", width)
     for question in record["questions"]:
         lines += _question_lines(question, width, most)
-    return "\n".join(line for text in lines for line in wrapped(printable(text), width))
+    return "\n".join(line for text in lines for line in wrapped(text, width))
 
 
 def prompt_lines(title: str, sent: Record) -> list[str]:
     """A prompt (``Prompt``) with its special tokens marked, and the ids of all tokens; or why it is not known."""
     if "reason" in sent:
-        return [printable(f"{title}: not known, {sent['reason']}")]
+        return [f"{title}: not known, {sent['reason']}"]
     ids = " ".join(map(str, sent["ids"]))
-    lines = [f"{title}, {len(sent['ids'])} tokens, special ones in ⟦⟧:", str(Prompt(**sent)), f"(ids: {ids})"]
-    return list(map(printable, lines))
+    return [f"{title}, {len(sent['ids'])} tokens, special ones in ⟦⟧:", str(Prompt(**sent)), f"(ids: {ids})"]
 
 
 def _question_lines(question: Record, width: int, most: int | None) -> list[str]:
     lines = ["", "=" * width, f"question {question['index']} ({question['id']})"]
     if question["tags"]:
-        lines += wrapped(printable(", ".join(f"{key}: {value}" for key, value in question["tags"].items())), width)
+        lines += wrapped(", ".join(f"{key}: {value}" for key, value in question["tags"].items()), width)
     if question["text"] is not None:
-        lines += wrapped(printable(question["text"]), width)
+        lines += wrapped(question["text"], width)
     if question["gold"]:
-        lines += wrapped(f"gold: {printable(question['gold'])}", width)
+        lines += wrapped(f"gold: {question['gold']}", width)
     if question["note"]:
-        lines += wrapped(f"({printable(question['note'])})", width)
+        lines += wrapped(f"({question['note']})", width)
     same = len({str(sent) for sent in question["prompts"].values()}) == 1
     for role, sent in list(question["prompts"].items())[: 1 if same else None]:
         title = f"prompt of {'Base and RL' if same else SIDES[role]}"
@@ -336,12 +335,12 @@ def _question_lines(question: Record, width: int, most: int | None) -> list[str]
 
 def _side_lines(role: str, side: Record, width: int, most: int | None) -> list[str]:
     counts = "" if side["of"] is None else f": {_unknown(side['right'])} of {side['of']} right"
-    lines = wrapped(printable(f"{SIDES[role]} ({side['checkpoint']}){counts}"), width)
-    lines += wrapped(printable(side["reason"]), width) if side["reason"] else []
+    lines = wrapped(f"{SIDES[role]} ({side['checkpoint']}){counts}", width)
+    lines += wrapped(side["reason"], width) if side["reason"] else []
     for sample in side["samples"]:
-        lines += ["-" * width, *wrapped(printable(_head(sample)), width)]
+        lines += ["-" * width, *wrapped(_head(sample), width)]
         if sample["text"] is not None:
-            text = wrapped(printable(sample["text"]), width)
+            text = wrapped(sample["text"], width)
             lines += text if most is None else shortened(text, most)
     return lines
 

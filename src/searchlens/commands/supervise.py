@@ -20,6 +20,7 @@ from types import FrameType
 from typing import IO, TextIO
 
 from searchlens.commands.follow import LOG_SECONDS, TERMINAL_SECONDS
+from searchlens.commands.terminal import say
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -113,8 +114,7 @@ class Line:
     def message(self, text: str) -> None:
         """Show a line that stays."""
         self.end()
-        self._out.write(f"{text}\n")
-        self._out.flush()
+        say(text, self._out)
 
     def end(self) -> None:
         """Go on below what is written over."""

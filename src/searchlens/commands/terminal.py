@@ -1,35 +1,52 @@
-"""Text for terminals: without characters that control them, in columns of a given width, and through a pager."""
+"""Text for terminals: without characters that control them, in columns of a given width, and through a pager.
+
+Nothing else writes to the terminal: ``say`` prints, ``Formatter`` makes what is logged.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import subprocess
 import sys
+import traceback
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from types import TracebackType
+from typing import TextIO
 
-_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
-"""Unicode categories of what is not to be seen: controls such as ESC, format characters such as bidirectional marks,
-private use, single surrogates, separators of lines and paragraphs."""
+from searchlens.errors import printable
+
 BAR = " | "
 
 
-def printable(text: str) -> str:
-    r"""Text in which every character that is not to be seen is an escape; line breaks stay, a tab is four blanks.
+def say(text: object, file: TextIO | None = None) -> None:
+    """Print what may have the words of others: names of files and models, texts, messages.
 
-    >>> print(printable("\x1b[31mred \u202eevil\ttab"))
-    \x1b[31mred \u202eevil    tab
+    What the encoding of the file (default: standard output) does not have is escaped, too.
     """
-    return "".join(map(_shown, text.replace("\r\n", "\n")))
+    file = file or sys.stdout
+    print(_encoded(printable(str(text)), file), file=file, flush=True)
 
 
-def _shown(char: str) -> str:
-    if char == "\t":
-        return "    "
-    hidden = char != "\n" and unicodedata.category(char) in _HIDDEN
-    return char.encode("unicode_escape", "surrogatepass").decode("ascii") if hidden else char
+def _encoded(text: str, file: TextIO) -> str:
+    encoding = file.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def say_what_was_raised(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What the interpreter calls before it ends with an error that nobody expected (``sys.excepthook``)."""
+    say("".join(traceback.format_exception(kind, error, trace)).rstrip(), sys.stderr)
+
+
+class Formatter(logging.Formatter):
+    """Lines of the log, in which nothing controls the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and what was raised below it."""
+        return printable(super().format(record))
 
 
 def cells(text: str) -> int:
@@ -44,12 +61,12 @@ def _cells(char: str) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` cells, broken at blanks where there are any.
+    """Lines of at most ``width`` cells, printable, broken at blanks where there are any.
 
     >>> wrapped("one two three", 7)
     ['one two', 'three']
     """
-    return [line for part in text.split("\n") for line in _wrapped(part.rstrip(), width)]
+    return [line for part in printable(text).split("\n") for line in _wrapped(part.rstrip(), width)]
 
 
 def _wrapped(line: str, width: int) -> Iterator[str]:
@@ -90,17 +107,13 @@ def shortened(lines: Sequence[str], most: int) -> list[str]:
 
 
 def page(text: str) -> None:
-    """Show text: through the program that the environment variable PAGER names if it goes to a terminal, or else plain.
-
-    What the terminal's encoding does not have is escaped.
-    """
-    encoding = sys.stdout.encoding or "utf-8"
-    safe = text.encode(encoding, "backslashreplace")
+    """Show text: through the program that PAGER names if it goes to a terminal, or else plain."""
     command = shlex.split(os.environ.get("PAGER", ""))
     if command and sys.stdout.isatty():
         try:
-            subprocess.run(command, input=safe + b"\n", check=False)
+            safe = _encoded(printable(text), sys.stdout)
+            subprocess.run(command, input=f"{safe}\n", check=False, encoding=sys.stdout.encoding)
             return
         except OSError:  # there is no such program
             pass
-    print(safe.decode(encoding))
+    say(text)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from searchlens import __version__
 from searchlens.comparing.found import LogComparison
 from searchlens.comparing.sections import Section, remarks, sections
+from searchlens.errors import printable
 from searchlens.grading.recorded import is_recorded
 from searchlens.readings.measures import BASE, LUCK, RL
 
@@ -32,7 +32,6 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 3px solid var
 }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 def page(found: LogComparison) -> str:
@@ -75,13 +74,7 @@ def _head(found: LogComparison) -> str:
 
 def _text(text: object) -> str:
     """Text as text: nothing in it is markup, and characters that are not to be seen are escapes."""
-    shown = "".join(
-        char.encode("unicode_escape", "surrogatepass").decode("ascii")
-        if char not in "\n\t" and unicodedata.category(char) in _HIDDEN
-        else char
-        for char in str(text)
-    )
-    return escape(shown)
+    return escape(printable(str(text)))
 
 
 def _section(section: Section) -> str:

@@ -130,10 +130,11 @@ _LONGEST_TITLE = 200
 
 def _title_errors(where: str, title: str) -> Iterator[str]:
     """A title stands in one line of figures and tables; what is between two $ would be read as a formula there."""
-    if len(title) > _LONGEST_TITLE or not title.isprintable():
-        yield f"{where}.title: must be one line of at most {_LONGEST_TITLE} characters, found {title[:40]!r}"
-    elif title.count("$") > 1:
-        yield f"{where}.title: may have one $, because figures read what is between two as a formula, found {title!r}"
+    if len(title) > _LONGEST_TITLE or not title.isprintable() or title != title.strip():
+        rule = f"must be one line of at most {_LONGEST_TITLE} characters, without blanks around it"
+        yield f"{where}.title: {rule}, found {title[:40]!r}"
+    elif title.count("$") > 1 or r"\$" in title:
+        yield rf"{where}.title: may have one $ and no \$, because figures read formulas between two, found {title!r}"
 
 
 def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:

@@ -18,7 +18,7 @@ from searchlens.config import benchmarks, boptr, checkpoints, cost, equivalence,
 from searchlens.config.base import unknown
 from searchlens.config.model import Config
 from searchlens.config.schema import keys_at, node_at, number_at
-from searchlens.errors import InputError
+from searchlens.errors import NAME, NAMES, InputError, one_line
 from searchlens.project import OWN_FILE
 from searchlens.store import yaml_text
 
@@ -245,11 +245,13 @@ def _message(item: Any) -> str:
     if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         *place, key = item["loc"]
         return unknown(".".join(map(str, place)) or "configuration", key, keys_at(place))
-    where = ".".join(str(part) for part in item["loc"] if part != "[key]")
+    where = one_line(_key(item)[:-2])
     message = _MESSAGES.get(item["type"], item["msg"].replace("Tuple should", "List should"))
+    if item.get("ctx", {}).get("pattern") == f"^{NAME}$":
+        message = f"must be {NAMES}"
     if item["type"] in _NUMBERS:
         message = f"must be {number_at(item['loc'])}"
-    found = "" if item["type"] == "missing" else f" (found {item['input']!r}{_yaml_hint(item)})"
+    found = "" if item["type"] == "missing" else f" (found {one_line(repr(item['input']))}{_yaml_hint(item)})"
     return f"{where}: {message}{found}"
 
 

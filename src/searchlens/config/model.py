@@ -86,8 +86,9 @@ def errors(config: Config) -> Iterator[str]:
     for where, path in _paths(config):
         if why := _no_path(path):
             yield f"{where}: {why}, found {path[:40]!r}"
-        elif where in ("results", "study.readouts") and {"{", "}"} & set(path):
-            yield f"{where}: must not have {{ or }}, which Snakemake reads as a place to fill in, found {path[:40]!r}"
+        elif where in ("results", "study.readouts") and (path[0] == "-" or {"{", "}"} & set(path)):
+            rule = "must not have { or }, which Snakemake reads as a place to fill in, nor begin with - as an option"
+            yield f"{where}: {rule}, found {path[:40]!r}"
 
 
 def absent(config: Config) -> Iterator[str]:

@@ -17,8 +17,8 @@ from searchlens.api import InputError, Study
 from searchlens.explorer import texts
 from searchlens.explorer.index import RESULTS, Index
 
-MEMORY = 256 * 2**20
-"""Bytes of made files that are kept."""
+MEMORY, MOST = 256 * 2**20, 1000
+"""Bytes of made files that are kept, and how many files."""
 
 _READABLE = ("landscape", "recovery", "readings", "boptr", "tables", "figures", "scores")
 """Folders of results without texts: everything in them is given."""
@@ -28,9 +28,9 @@ _SUFFIXES = {".parquet", ".csv", ".svg", ".md"}
 
 _MADE = re.compile(
     r"questions/(?P<questions>[^/]+)\.parquet"
-    r"|answers/(?P<checkpoint>[^/]+)/(?P<benchmark>[^/]+)/(?P<policy>[^/]+)/(?P<question>\d+)\.parquet"
+    r"|answers/(?P<checkpoint>[^/]+)/(?P<benchmark>[^/]+)/(?P<policy>[^/]+)/(?P<question>[0-9]{1,9})\.parquet"
     r"|pieces/(?P<pieces>[^/]+)\.json"
-    r"|prompts/(?P<model>[^/]+)/(?P<asked>[^/]+)/(?P<place>\d+)\.json"
+    r"|prompts/(?P<model>[^/]+)/(?P<asked>[^/]+)/(?P<place>[0-9]{1,9})\.json"
 )
 
 
@@ -48,7 +48,7 @@ class Files:
         self._withheld = {name for name in study.benchmarks if study.withheld(name)}
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
-        self._making: dict[str, Lock] = {}
+        self._making = [Lock() for _ in range(64)]
 
     @property
     def index(self) -> bytes:
@@ -123,9 +123,7 @@ class Files:
         make = self._maker(name)
         if make is None:
             return None
-        with self._lock:
-            making = self._making.setdefault(name, Lock())
-        with making:  # the same file is made once, others at the same time
+        with self._making[hash(name) % len(self._making)]:  # the same file is made once, others at the same time
             kept = self._recall(name)
             if kept is not None:
                 return kept
@@ -143,7 +141,7 @@ class Files:
     def _keep(self, name: str, content: bytes) -> None:
         with self._lock:
             self._kept[name] = content
-            while sum(map(len, self._kept.values())) > MEMORY and len(self._kept) > 1:
+            while len(self._kept) > MOST or (len(self._kept) > 1 and sum(map(len, self._kept.values())) > MEMORY):
                 self._kept.popitem(last=False)
 
     def _maker(self, name: str) -> Callable[[], bytes | None] | None:

@@ -2,13 +2,16 @@
 
 It answers GET and HEAD of the page and of its data, with ranges of bytes (RFC 9110, section 14), so that a page reads a
 question out of a shard without the rest of it. A request is refused unless its ``Host`` is this machine and this port:
-otherwise a foreign page could read the study through a name that it lets point here.
+otherwise a foreign page could read the study through a name that it lets point here. It is refused without the token of
+this start, too, which is in the address that is printed: otherwise every user of this machine could read the study.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
+import secrets
 import socket
 import sys
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from searchlens.api import InputError, Study
 from searchlens.explorer import page
@@ -29,7 +32,8 @@ PORT = 8642
 _NAMES = ("127.0.0.1", "localhost")
 _DATA = "data/"
 _TYPES = {".json": "application/json", ".csv": "text/csv; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html"}
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+"""More digits are no place in a file, and Python refuses to read thousands of them."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -104,6 +108,7 @@ class Server(ThreadingHTTPServer):
         self.files = Files(study)
         self.page = in_memory(page.for_server(page.read_page(template)).encode(), "text/html; charset=utf-8")
         self.index = in_memory(self.files.index, "application/json")
+        self.token = secrets.token_urlsafe(24)
         try:
             super().__init__((ADDRESS, port), Handler)
         except OSError as error:
@@ -117,8 +122,13 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the page."""
-        return f"http://{ADDRESS}:{self.port}/"
+        """Address of the page, with the token."""
+        return f"http://{ADDRESS}:{self.port}/?token={self.token}"
+
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie that has the token; browsers keep the cookies of all ports of a host together."""
+        return f"searchlens-{self.port}"
 
     @property
     def hosts(self) -> set[str]:
@@ -156,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
     server: Server
-    protocol_version = "HTTP/1.1"
+    protocol_version = default_request_version = "HTTP/1.1"
     server_version, sys_version = "searchlens", ""
     timeout = 60
     disable_nagle_algorithm = (
@@ -173,9 +183,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def parse_request(self) -> bool:
-        """Refuse other methods in words, and any request that names another host."""
+        """Refuse other methods in words, and any request that names another host or does not have the token."""
         if not super().parse_request():
             return False
+        self.request_version = self.protocol_version  # to an older one the reply would have no status
         if self.command not in ("GET", "HEAD"):
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "This server only reads: GET and HEAD.", Allow="GET, HEAD")
             return False
@@ -185,16 +196,35 @@ class Handler(BaseHTTPRequestHandler):
             words = f"Ask for {allowed}. Behind ssh -L, use the same port on both sides."
             self._refuse(HTTPStatus.FORBIDDEN, words)
             return False
+        try:
+            self.address = urlsplit(self.path)
+        except ValueError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, f"{error}.")
+            return False
+        if not self._is_known():
+            words = "This address lacks its token: open the one that `searchlens view` printed where it was started."
+            self._refuse(HTTPStatus.FORBIDDEN, words)
+            return False
         return True
+
+    def _is_known(self) -> bool:
+        """Whether a request has the token: the page in its address, what it asks for in a cookie."""
+        cookies = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
+        given = parse_qs(self.address.query).get("token", [])
+        given += [value for name, _, value in cookies if name == self.server.cookie]
+        return any(hmac.compare_digest(value.encode(), self.server.token.encode()) for value in given)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name of the standard library
         """Requests are not logged."""
 
     def _answer(self, *, with_body: bool) -> None:
         try:
-            content = self.server.content(urlsplit(self.path).path)
+            content = self.server.content(self.address.path)
         except InputError as error:
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
+            return
+        except OSError as error:
+            self._refuse(HTTPStatus.NOT_FOUND, f"It cannot be read: {error.strerror}.")
             return
         if content is None:
             self._refuse(HTTPStatus.NOT_FOUND, "There is no such file, or it is not to be shown.")
@@ -223,6 +253,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _head(self, status: HTTPStatus, content: Content, lengths: dict[str, str]) -> None:
         policy = {"Content-Security-Policy": _PAGE_POLICY if content is self.server.page else "default-src 'none'"}
+        if content is self.server.page:
+            policy["Set-Cookie"] = f"{self.server.cookie}={self.server.token}; Path=/; HttpOnly; SameSite=Strict"
         kind = {"Content-Type": content.kind} if lengths else {}
         self.send_response(status)
         for name, value in {**kind, **lengths, "ETag": content.tag, **policy, **_HEADERS}.items():
@@ -230,7 +262,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _refuse(self, status: HTTPStatus, words: str, **extra: str) -> None:
-        body = f"{words}\n".encode()
+        body = f"{words}\n".encode("utf-8", "backslashreplace")
         self.close_connection = True
         self.send_response(status)
         headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), "Connection": "close"}

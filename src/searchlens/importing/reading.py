@@ -17,7 +17,7 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question
-from searchlens.errors import InputError
+from searchlens.errors import InputError, printable
 from searchlens.importing.documents import Documents, Found, KnownDocuments, OwnDocuments
 from searchlens.importing.matching import Ids
 from searchlens.importing.policies import proposed
@@ -274,7 +274,7 @@ class _Assembly:
             finish,
             json.dumps(dict(sample.numbers), sort_keys=True) if sample.numbers else None,
             verdicts_text(sample.verdicts),
-            sample.place,
+            printable(sample.place),  # a file may have a name that is no UTF-8
         )
         self.spill.add(key, row, len(text) + 40 * (len(tokens or ()) + len(logprobs or ())) + 200)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from searchlens.errors import one_line
 from searchlens.importing.checks import Check
 from searchlens.importing.pools import Pool
 from searchlens.importing.reading import Reading
@@ -25,7 +26,7 @@ def _of_pool(pool: Pool, check: Check) -> list[str]:
     tally = pool.tally
     who = " ".join(part for part in (pool.role, pool.stream.model) if part) or "samples"
     head = f"{who}: policy {pool.policy or 'not known'}, {len(pool.questions):,} questions x {pool.samples:,} samples"
-    lines = [head, f"  in the log: {pool.proposal}", f"  {check}"]
+    lines = [one_line(head, 1000), one_line(f"  in the log: {pool.proposal}", 1000), f"  {check}"]
     kept = len(pool.questions) * pool.samples
     if tally.ends["failed"]:
         lines.append(f"  {tally.ends['failed']:,} requests failed")

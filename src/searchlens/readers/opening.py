@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,8 +28,8 @@ _MAGIC: dict[bytes, Kind] = {
 }
 _UNPACKED: dict[str, Callable[[str], Any]] = {
     "gzip": gzip.open,
-    "zstd": lambda path: pa.CompressedInputStream(pa.OSFile(path), "zstd"),
-    "utf-16": lambda path: pa.transcoding_input_stream(pa.OSFile(path), "utf-16", "utf-8"),
+    "zstd": lambda path: pa.CompressedInputStream(pa.OSFile(os.fsencode(path)), "zstd"),
+    "utf-16": lambda path: pa.transcoding_input_stream(pa.OSFile(os.fsencode(path)), "utf-16", "utf-8"),
 }
 
 

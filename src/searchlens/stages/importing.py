@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from searchlens import grading, importing
 from searchlens.benchmarks import OWN, Question, dumps
-from searchlens.errors import InputError
+from searchlens.errors import NAME, NAMES, InputError, one_line, printable
 from searchlens.grading.recorded import RECORDED as RECORDED_BY
 from searchlens.grading.recorded import is_recorded, scorer_of
 from searchlens.grid import Import
@@ -147,8 +147,8 @@ def _grader(grid: Grid, request: Request) -> str:
 
 
 def _require_name(what: str, name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise InputError(f"{what} {name!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
+    if not re.fullmatch(NAME, name):
+        raise InputError(f"{what} {one_line(repr(name))} cannot be a name; allowed: {NAMES}")
 
 
 def _require_free(grid: Grid, request: Request, role: str, policy: str) -> None:
@@ -348,7 +348,7 @@ def _log(pool: Pool, reading: Reading) -> dict[str, Any]:
     """Where a pool came from, for its record."""
     return {
         "format": reading.format,
-        "files": [str(file) for file in reading.files],
+        "files": [printable(str(file)) for file in reading.files],
         "model": pool.stream.model,
         "task": pool.stream.task,
         "made_by": pool.stream.made_by,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -32,7 +33,7 @@ def columns_of(path: Path) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _columns_of(path: Path, _size: int, _changed: int) -> tuple[str, ...]:
     try:
-        return tuple(pq.read_schema(path).names)
+        return tuple(pq.read_schema(pa.OSFile(os.fsencode(path))).names)
     except _DAMAGED:
         return ()
 
@@ -53,7 +54,7 @@ def batches(path: Path, columns: Columns = None, content: Content = None) -> Ite
     InputError
         The file is damaged, or has fewer rows than it says.
     """
-    source = path if content is None else pa.BufferReader(content)
+    source = pa.OSFile(os.fsencode(path)) if content is None else pa.BufferReader(content)
     with _sound(path), pq.ParquetFile(source, page_checksum_verification=True) as file:
         stated, first = file.metadata.num_rows, 0
         require_at_most(max(ROWS, 64 * path.stat().st_size), stated, "rows", path)

@@ -47,6 +47,7 @@ _ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
     DASH: "---",
     "–": "--",
@@ -140,9 +141,14 @@ def _tabular(part: Part) -> str:
 def escape(text: str) -> str:
     """Text for LaTeX: its special characters, and the Greek letters and signs of these tables as mathematics."""
     pieces = _HATTED.split(_one_line(text))
-    plain = ["".join(_ESCAPES.get(character, character) for character in piece) for piece in pieces[::2]]
+    plain = ["".join(map(_escaped, f" {piece}", piece)) for piece in pieces[::2]]
     hats = [rf"$\widehat{{{_MATHS.get(letter, letter)}}}$" for letter in pieces[1::2]]
     return "".join(piece for pair in zip(plain, [*hats, ""], strict=True) for piece in pair)
+
+
+def _escaped(before: str, character: str) -> str:
+    """A character behind another one; two hyphens, quotes or commas stay two."""
+    return ("{}" if before == character and character in "-'," else "") + _ESCAPES.get(character, character)
 
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -174,13 +180,17 @@ def markdown(table: Table) -> str:
     return "\n".join(blocks)
 
 
-_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|(?<=\])\[|!(?=\[)")
-"""What begins a tag, or makes a link or an image of brackets."""
+_MARKUP = re.compile(
+    r"<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<=\])[(\[:]|!(?=\[)"  # tags, entities, links, images
+    r"|[*`~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|\\(?=[!-/:-@\[-`{-~]|$)"  # emphasis, code, what is escaped already
+    r"|^[>#]|^[-+]+(?=\s|$)|^[0-9]+[.)](?=\s|$)"  # beginnings of quotes, headings and lists
+)
+"""What has its last character escaped."""
 
 
 def _marked(text: str) -> str:
-    """Text for Markdown: in one line, and without links, images and HTML."""
-    return _MARKUP.sub(lambda found: "\\" + found.group(), _one_line(text))
+    """Text for Markdown: in one line, in which nothing is markup."""
+    return _MARKUP.sub(lambda found: f"{found.group()[:-1]}\\{found.group()[-1]}", _one_line(text))
 
 
 def _pipes(part: Part) -> str:
