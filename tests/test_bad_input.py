@@ -303,7 +303,9 @@ def test_what_the_system_refuses_is_one_line(
 
     monkeypatch.setattr("searchlens.commands.check.answer", fails)
     assert main(["check"]) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == "searchlens: error: results/x.parquet: Input/output error"
+    said = capsys.readouterr().err.splitlines()[-2:]
+    assert said[0] == "searchlens: error: cannot use results/x.parquet: Input/output error"
+    assert said[1].startswith("Hint: ")
 
 
 def test_ctrl_c_ends_a_command_with_one_line(

@@ -21,7 +21,7 @@ from searchlens import __version__
 from searchlens.cli import compare, samples, stages, study, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
 from searchlens.commands import terminal
-from searchlens.errors import InputError, JobError, JobStoppedError, one_line
+from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.garbage import collect_rarely
 from searchlens.project import extras
 from searchlens.store import files
@@ -122,11 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = files.of_system(error)
         if found is None or log.isEnabledFor(logging.DEBUG):
             raise
-        if found.errno == errno.ENAMETOOLONG:
-            _print_error(f"error: {one_line(str(found.filename))}: {found.strerror}")
-            return 2
         _print_error(f"error: {files.unread(found)}")
-        return 1
+        return 2 if found.errno == errno.ENAMETOOLONG else 1
     return 0
 
 

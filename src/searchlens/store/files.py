@@ -24,7 +24,7 @@ from pathlib import Path
 from stat import S_IMODE
 from typing import Any, TypeVar
 
-from searchlens.errors import InputError
+from searchlens.errors import InputError, one_line
 from searchlens.store.inputs import require_no_stream
 from searchlens.store.layout import Layout
 
@@ -84,7 +84,7 @@ def of_system(error: Exception) -> OSError | None:
 def unread(error: OSError) -> InputError:
     """What is said of a file that the system did not give, and what to do."""
     hint = _NOT_READ.get(error.errno or 0, _FAILING)
-    return InputError(f"cannot use {error.filename or 'a file'}: {error.strerror}", hint)
+    return InputError(f"cannot use {one_line(str(error.filename or 'a file'))}: {error.strerror}", hint)
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:
@@ -367,7 +367,7 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; an ``InputError`` that names the file if it is missing or damaged.
+    """Read a JSON file; an ``InputError`` that names the file if it is missing, a folder, or damaged.
 
     Raises
     ------
@@ -376,7 +376,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(read_bytes(path).decode("utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(
