@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo docs-numbers test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -97,6 +97,11 @@ $(WEB_INSTALLED): web/package-lock.json
 
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
+
+docs-numbers: $(INSTALLED) ## print the numbers of docs/findings.md that rest on committed readouts
+	.venv/bin/python validation/page_numbers.py
+	.venv/bin/python validation/power_sampling.py
+	.venv/bin/python validation/power_sampling.py --readouts resources/zoo/cohort/power
 
 test-faults: $(INSTALLED) ## let every call on the disk fail, in every order (half an hour of processor time)
 	.venv/bin/python tests/faults/run.py $(FAULTS)
