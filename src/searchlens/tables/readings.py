@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.readings.exponents import HARDLY
 from searchlens.readings.extrapolation import NEAR, SMALLEST
 from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK
 from searchlens.readings.options import BEST
@@ -101,6 +102,7 @@ def exponents(context: StudyContext) -> Table:
             "pair": row["pair"],
             "policy": row["policy"],
             "set of β": exponents_allowed(row),
+            "N up to": _up_to(row),
             "not tested": f"{100 * row['untested']:.0f}%",
             "p": DASH if row["p"] is None else f"{row['p']:.3f}",
             "misfit": f"{100 * row['misfit']:.2f}",
@@ -112,8 +114,12 @@ def exponents(context: StudyContext) -> Table:
     notes = [
         "Set: every β for which some α, and under `any` some policy of Base, is not rejected by the Anderson-Rubin test"
         f" at the configured level; N is continuous, without rounding. {READOUT_NOTE}",
-        "Empty: no power law that can be tested fits at this level, whatever β. Misfit: how far the best law is off,"
-        " mean over b in percentage points. A set as wide as the grid, 0 to 1.6, says that β is not identified.",
+        "N up to: the pool of the policy, under `any` of each. Where a law has more, it says only that RL solves no"
+        " less than the whole pool.",
+        "Empty: no power law that can be tested fits at this level, whatever β. Hardly: the best law has a p-value less"
+        f" than {HARDLY} times that of rejection; the set is small because laws do not fit. A set as wide as the grid,"
+        " 0 to 1.6, says that β is not identified. Misfit: how far the best law is off, mean over b in percentage"
+        " points.",
         "Not tested: share of the laws of the grid, over all policies, of which fewer than two budgets b rest on enough"
         " questions, as where both sides solve nearly all of them. They are in no set; nothing rejects them either."
         " Not testable: that is so of all laws.",
@@ -122,6 +128,10 @@ def exponents(context: StudyContext) -> Table:
     ]
     rules = fmt.changes([line["benchmark"] for line in pairs])
     return Table(data, [Part(fmt.text_frame(pairs, missing=""), rule_before=rules)], noted(notes, context))
+
+
+def _up_to(row: Row) -> str:
+    return "–".join(str(pool) for pool in sorted({row["pool_min"], row["pool_max"]}))
 
 
 def _best(row: Row) -> str:
@@ -147,7 +157,8 @@ def joint_exponents(context: StudyContext) -> Table:
     ]
     notes = [
         "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
-        " questions and some share a Base. Empty: there is no such exponent. Single pairs: table `exponents`.",
+        " questions and some share a Base. Empty: there is no such exponent. N up to the pool of each policy, as in"
+        " table `exponents` of single pairs.",
         f"Joined (option `readings.joint_pairs`): {_joined(data)}.",
     ]
     keys = [(line["benchmark"], line["policy"]) for line in lines]
@@ -171,7 +182,9 @@ def exponents_allowed(row: Row) -> str:
     """The set of exponents of a row of frame ``exponents``, such as ``0.94 to 0.96``."""
     if not row["testable"]:
         return "not testable"
-    return "empty" if row["empty"] else f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}"
+    if row["empty"]:
+        return "empty"
+    return f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}" + (", hardly" if row["hardly"] else "")
 
 
 def noted(notes: Sequence[str], context: StudyContext) -> list[str]:
