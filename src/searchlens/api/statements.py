@@ -114,6 +114,9 @@ def _equivalents(frames: Frames, policy: str) -> Statement:
             parts.append(f"{b} of RL equal {fmt.interval(row['n'], row['lo'], row['hi'], 1)} of Base")
         elif row["state"] == "below":
             parts.append(f"one sample of Base solves more than {b} of RL")
+        elif row["tied"]:
+            parts.append(f"{b} of RL equal {row['pool']} or more of Base (both at the end of what was drawn)")
+            unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it may lie beyond the {row['pool']} samples of Base")
         else:
             parts.append(f"{b} of RL solve at least as much as all {row['pool']} of Base")
             unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it lies beyond the {row['pool']} samples of Base")

@@ -20,7 +20,7 @@ from searchlens.tables.table import DASH, Part, Table
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)
 CORRECTED = (1, 4)
-EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
+EQUIVALENT = ("state", "tied", "lo", "hi", "lo_open", "hi_open", "pool")
 """Columns of frame ``equivalents`` beside N* itself."""
 
 

@@ -50,10 +50,12 @@ def budget_equivalents(context: StudyContext) -> Table:
     ]
     notes = [
         "N*: samples of Base that solve as many questions as b samples of RL; a column per b. Below 1: one sample of"
-        " Base solves more; above n: RL solves at least as much as Base with its whole pool of n.",
+        " Base solves more; above n: RL solves more than Base with its whole pool of n; n or more: exactly as"
+        " much, so that both are at the end of what was drawn.",
         "Best: at each N the policy of Base that solves most, chosen on the same questions, which makes its N* too"
         f" small. {READOUT_NOTE}",
-        "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; ≤ or ≥"
+        "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; without"
+        " an upper end where fewer than four do, as so many hard ones may be missing from a sample; ≤ or ≥"
         " where an end lies outside of what the pool can show. The CSV also has simultaneous bands, local exponents and"
         " ratios of tokens.",
         "Base is level from b: the number of samples of RL from which on RL solves no more questions than Base does"
@@ -85,7 +87,7 @@ def equivalent(row: Row) -> str:
         return "below 1"
     low = ("≤" if row["lo_open"] else "") + f"{row['lo']:.1f}"
     if row["state"] == "above":
-        return f"above {row['pool']} [{low}, ...]"
+        return f"{row['pool']} or more [{low}, ...]" if row["tied"] else f"above {row['pool']} [{low}, ...]"
     high = ("≥" if row["hi_open"] else "") + f"{row['hi']:.1f}"
     return f"{row['n']:.1f} [{low}, {high}]"
 
