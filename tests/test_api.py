@@ -18,6 +18,7 @@ import pytest
 import searchlens
 from run_stages import analyse as analyse_recorded
 from searchlens.api import study as study_module
+from searchlens.api.statements import Statement, _exponents
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.importing import Choices
@@ -416,3 +417,62 @@ def test_luck_is_read_from_verdicts_against_other_golds() -> None:
     assert counts.measures.filter(measure="luck", side="RL", k=4)["value"].item() == 0.5
     with pytest.raises(InputError, match=r"lucky\[1\] has shape"):
         searchlens.compare(base, base, lucky=(lucky, [[True], [False]]), draws=100)
+
+
+# ---- sentences at their edges
+
+
+def said_of_exponents(**changed: object) -> Statement:
+    """The sentence of one row of ``exponents``, beside local exponents of three budgets."""
+    row = {"policy": "given", "empty": False, "hardly": False, "testable": True, "pool_min": 32, "pool_max": 32}
+    row |= {"beta_lo": 0.7, "beta_hi": 1.1, "p": 0.5, **changed}
+    slopes = pl.DataFrame({"policy": "given", "budget": [1, 2, 4], "slope": [0.93, 0.51, None]})
+    return _exponents({"exponents": pl.DataFrame([row]), "equivalents": slopes}, "given")
+
+
+@pytest.mark.parametrize(
+    ("changed", "can"),
+    [
+        ({}, "N = α b^β, N up to 32, is allowed with β from 0.70 to 1.10 (p of the best: 0.500)."),
+        (
+            {"hardly": True, "p": 0.058},
+            "Hardly any power law N = α b^β, N up to 32, fits (p of the best: 0.058). Not rejected: β from 0.70 to"
+            " 1.10. Local exponents: 0.93, 0.51.",
+        ),
+        (
+            {"empty": True, "beta_lo": None, "beta_hi": None, "p": 0.0004},
+            "No power law N = α b^β, N up to 32, that these samples can test fits them (p of the best: below 0.001)."
+            " Local exponents: 0.93, 0.51.",
+        ),
+        ({"beta_hi": 1.7}, "not identified: N = α b^β, N up to 32, is allowed with β from 0.70 to 1.70."),
+        ({"testable": False, "beta_lo": None, "beta_hi": None, "p": None}, "not identified: too few questions."),
+    ],
+)
+def test_exponents_are_said_with_the_pool_and_with_how_well_the_best_law_fits(
+    changed: dict[str, Any], can: str
+) -> None:
+    assert said_of_exponents(**changed).can == can
+
+
+def test_a_small_set_is_not_taken_for_knowledge_of_the_exponent() -> None:
+    assert said_of_exponents(hardly=True, p=0.06).cannot.startswith("β: the set is small because laws do not fit")
+
+
+@pytest.mark.parametrize(("questions", "testable"), [(2, False), (4, False), (5, False), (6, True)])
+def test_as_many_budgets_as_questions_are_no_test_in_arrays_or_in_the_stage(questions: int, testable: bool) -> None:
+    rng = np.random.default_rng(questions)
+    base, rl = (rng.random((questions, 16)) < 0.4 for _ in range(2))
+    found = searchlens.compare(base, rl, draws=100)
+    row = found.exponents.row(0, named=True)
+    assert (row["testable"], row["empty"]) == (testable, False)
+    said = {each.reading: each.can for each in found.statements}["exponents"]
+    assert testable or said == "not identified: too few questions."
+
+
+def test_a_tie_with_the_whole_pool_is_no_more_than_that() -> None:
+    """A model compared with itself does not need more samples than it drew."""
+    same = np.random.default_rng(0).random((40, 8)) < 0.4
+    found = searchlens.compare(same, same, draws=100)
+    said = {each.reading: each for each in found.statements}["budget equivalents"]
+    assert "8 of RL equal 8 or more of Base (both at the end of what was drawn)" in said.can
+    assert "may lie beyond the 8 samples" in said.cannot

@@ -26,13 +26,15 @@ def folder(raw: dict[str, Any], tmp_path: Path) -> Path:
 
 def test_every_example_of_the_page_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = BLOCK.findall(PAGE)
-    assert len(blocks) == PAGE.count("```") // 2
+    assert len(blocks) == PAGE.count("```python")
     names: dict[str, Any] = {}
     with chdir(folder):
         for block in blocks:
             exec(compile(block, "docs/api.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "budget equivalents: In samples, 1 of RL equal" in printed
+    (said,) = re.findall(r"^```\n(N = .*)\n```$", PAGE, re.MULTILINE)
+    assert f"exponents: {said} Cannot say" in printed
     assert "q2 Compute 2+3. 5" in printed
     assert names["samples"].height == 4
 

@@ -17,6 +17,7 @@ from searchlens.readings.equivalents import equivalents, inverse, joint_confiden
 from searchlens.readings.pool import Pool, knots, read_pools
 from searchlens.simulate import Mode, Truth, power_law, small_design
 from searchlens.simulate._disk import scores
+from searchlens.tables.readings import equivalent
 from searchlens.uncertainty import Resamples
 
 DRAWS = Resamples.draw(40, 200, 1)
@@ -101,7 +102,7 @@ def test_intervals_contain_the_estimate_and_bands_are_wider() -> None:
         assert row["band_lo"] <= row["lo"] * 1.05 and row["band_hi"] >= row["hi"] / 1.05
 
 
-def test_bands_contain_the_intervals_and_are_open_only_where_draws_are() -> None:
+def test_bands_contain_the_intervals_and_are_open_only_where_draws_or_intervals_are() -> None:
     """Few questions decide at the last budgets of small pools; the band must not leave what the draws show there."""
     wider = 0
     for seed in range(40):
@@ -116,7 +117,7 @@ def test_bands_contain_the_intervals_and_are_open_only_where_draws_are() -> None
                 assert row["band_lo"] <= row["lo"] <= row["n"] <= row["hi"] <= row["band_hi"]
                 low, high = np.log2([row["band_lo"], row["band_hi"]])
                 assert low >= min(each.min(), np.log2(row["n"])) - 1e-9
-                assert high <= max(each.max(), np.log2(row["n"])) + 1e-9
+                assert row["hi_open"] or high <= max(each.max(), np.log2(row["n"])) + 1e-9
                 wider += row["band_lo"] < row["lo"]
     assert wider > 40
 
@@ -209,3 +210,76 @@ def test_intervals_are_wider_where_few_questions_decide() -> None:
     solved[:3] = 20
     few = equivalents([pool(solved, 64)], pool(np.where(solved == 20, 30, 64), 64), [1], Resamples.draw(200, 200, 0))
     assert few.questions == pytest.approx([3])
+
+
+# ---- hard questions that a sample lacks
+
+
+def hard_tail(seed: int, questions: int, share: float) -> tuple[Pool, Pool]:
+    """64 samples of questions that are solved sooner or later, but for a share of which Base solves 1%, RL 3%."""
+    rng = np.random.default_rng(seed)
+    logit, hard = rng.normal(size=questions), rng.random(questions) < share
+    base, rl = (np.where(hard, rare, 1 / (1 + np.exp(-shift - logit))) for rare, shift in ((0.01, 1), (0.03, 1.6)))
+    return pool(rng.binomial(64, base), 64), pool(rng.binomial(64, rl), 64)
+
+
+@pytest.mark.parametrize(("questions", "share", "truth"), [(100, 0.01, (15.7, 45.9)), (100, 0.03, (19.3, 47.6))])
+def test_the_upper_end_allows_for_hard_questions_that_the_sample_lacks(
+    questions: int, share: float, truth: tuple[float, float]
+) -> None:
+    """At b = 8 and 16 one to three hard questions decide, or none was drawn; 39 of 40 intervals contain N* then."""
+    found = []
+    for seed in range(40):
+        base, rl = hard_tail(seed, questions, share)
+        rows = summary(equivalents([base], rl, [8, 16], Resamples.draw(questions, 200, seed)), 0.95).to_dicts()
+        found.append(covered(rows, list(truth)))
+    assert (np.sum(found, axis=0) >= 37).all()
+
+
+@pytest.mark.parametrize(("questions", "is_open"), [(0.0, True), (3.83, True), (3.85, False)])
+def test_an_interval_on_fewer_than_four_questions_has_no_upper_end(questions: float, is_open: bool) -> None:
+    """z^2 is 3.84 at 95%, and 2.7 at 90%; the band is open where the interval is."""
+    rng = np.random.default_rng(0)
+    difficulty = rng.beta(4, 6, 40)
+    base, rl = (pool(rng.binomial(16, p), 16) for p in (difficulty, 1 - (1 - difficulty) ** 1.3))
+    read = replace(equivalents([base], rl, [1], DRAWS), questions=np.array([questions]))
+    row = summary(read, 0.95).row(0, named=True)
+    assert [row["hi_open"], row["hi"] == 16, row["band_hi"] == 16] == [is_open] * 3
+    assert summary(read, 0.9)["hi_open"].item() is (questions < 2.7)
+    assert row["lo"] > 1, "the lower end is kept"
+    two = replace(equivalents([base], rl, [1, 2], DRAWS), questions=np.array([20.0, questions]))
+    assert (summary(two, 0.95)["slope_lo"][0] is None) is is_open and summary(two, 0.95)["slope"][0] is not None
+
+
+# ---- N* itself
+
+
+def test_n_is_where_the_curves_meet_even_where_they_are_flat() -> None:
+    """Beside a chord, up to 13% off where nearly all is solved: found here by steps of 0.05% on the curve itself."""
+    solved = np.full(60, 64)
+    solved[:6] = [58, 40, 30, 20, 12, 3]
+    worse = np.full(60, 64)
+    worse[:6] = [60, 44, 32, 24, 16, 5]
+    base, rl, others = pool(solved, 64), pool(worse, 64), pool(solved[::-1].copy(), 64, "other")
+    ks = np.exp2(np.arange(0, 6, np.log2(1.0005)))
+    curve = base.solved(ks.tolist()).mean(axis=0)
+    budgets = [1, 2, 4, 8, 16, 24]
+    for sides in ([base], [base, others]):
+        found = equivalents(sides, rl, budgets, Resamples.draw(60, 10, 0)).log2_n[:, 0]
+        truth = [ks[np.abs(curve - target).argmin()] for target in rl.solved(budgets).mean(axis=0)]
+        assert 2**found == pytest.approx(truth, rel=0.002)
+
+
+def test_a_tie_at_the_end_of_the_pool_is_told_from_more() -> None:
+    """RL equal to Base is tied at its whole pool; RL that solves a question more is above, and nothing else is tied."""
+    same = pool(np.array([0, 3, 8, 8, *[5] * 36]), 8)
+    more = pool(np.array([1, 3, 8, 8, *[5] * 36]), 8)
+    rows = {
+        name: summary(equivalents([same], rl, [4, 8], DRAWS), 0.95) for name, rl in (("same", same), ("more", more))
+    }
+    assert rows["same"]["state"].to_list() == ["within", "above"]
+    assert rows["same"]["tied"].to_list() == [False, True]
+    assert rows["more"]["state"].to_list() == ["above", "above"]
+    assert rows["more"]["tied"].to_list() == [False, False]
+    assert equivalent(rows["same"].row(1, named=True)).startswith("8 or more [")
+    assert equivalent(rows["more"].row(1, named=True)).startswith("above 8 [")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.readings import exponents
+from searchlens.readings import exponents, limits
 from searchlens.readings.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
 from searchlens.readings.pool import Pool, effective, knots
 from searchlens.simulate import power_law
@@ -44,7 +49,7 @@ def test_statistic_is_that_of_the_moments_written_out() -> None:
 
 def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
     """Laws that are clipped to the pool are computed once; each point still has the weights of its own x_b."""
-    weights, law = GRID.weights(BUDGETS, 16)
+    weights, outside, law = GRID.weights(BUDGETS, 16)
     assert len(weights) < len(law) == 121 * 81
     positions = np.log2(knots(16))
     for alpha, beta in ((0, 0), (20, 50), (37, 41), (120, 80)):
@@ -52,6 +57,8 @@ def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
         found = weights[law[alpha * 81 + beta]]
         assert np.allclose(found.sum(axis=1), 1)
         assert np.allclose(found @ positions, x)
+        whole = GRID.log2_alpha[alpha] + GRID.beta[beta] * np.log2(BUDGETS)
+        assert outside[law[alpha * 81 + beta]].tolist() == [int(at > 4 + 1e-9) - int(at < -1e-9) for at in whole]
 
 
 def test_a_model_that_is_its_own_base_has_exponent_one() -> None:
@@ -97,7 +104,7 @@ def test_a_policy_that_tests_nothing_adds_nothing_to_the_set_of_any_policy() -> 
     tested = exponents.test(*solved, BUDGETS)
     alone, with_it = exponent_set([tested], 0.95), exponent_set([tested, saturated()], 0.95)
     assert alone["beta_lo"] > 0 and alone["beta_hi"] < 1.6
-    assert {name for name in alone if alone[name] != with_it[name]} == {"untested", "misfit"}
+    assert {name for name in alone if alone[name] != with_it[name]} == {"untested", "misfit", "pool_min"}
     assert with_it["untested"] == pytest.approx((1 + alone["untested"]) / 2)
 
 
@@ -166,3 +173,100 @@ def test_the_set_is_empty_where_rl_loses_questions() -> None:
         rl = np.where(rng.random(500) < 0.75, law, 0)
         tested = exponents.test(pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(64, rl), 64), BUDGETS)
         assert exponent_set([tested], 0.95)["empty"]
+
+
+# ---- how far N can be read
+
+
+@pytest.fixture(scope="module")
+def validation() -> ModuleType:
+    """``validation/exponents.py``."""
+    path = Path(__file__).parents[1] / "validation" / "exponents.py"
+    spec = importlib.util.spec_from_file_location("validation_exponents", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["validation_exponents"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("samples", [(32, 16), (16, 16)])
+@pytest.mark.parametrize("questions", [40, 60, 200])
+def test_the_best_of_two_samples_is_worth_two(validation: ModuleType, samples: tuple[int, int], questions: int) -> None:
+    """N = 2b reaches the end of 32 samples and lies beyond 16: beta = 1 is in the set, and a half is not.
+
+    Of 20 worlds 18 or more, as the law itself may be rejected in one of twenty. Clipped to 16 samples, the law was
+    missing from the set in nearly all worlds of 200 questions, and in most of them it was said that no law fits.
+    """
+    worlds = [validation.best_of_two(questions, samples, seed) for seed in range(20)]
+    assert sum(world["beta_in_set"] for world in worlds) >= 18
+    assert sum(world["half_rejected"] for world in worlds) >= 18
+    assert np.median([world["width"] for world in worlds]) <= {40: 0.7, 60: 0.5, 200: 0.25}[questions]
+
+
+def test_the_law_is_read_to_the_end_of_the_pool() -> None:
+    """RL is worth 5 samples at 1 and 34 at 16, much as on MAWPS: 64 samples of Base show the law, 16 would not."""
+    rng = np.random.default_rng(6)
+    difficulty = rng.beta(0.6, 4, 400)
+    law = power_law(difficulty, 5, 0.7, rng.random(400), rng.exponential(size=400))
+    rl, base = pool(rng.binomial(64, law), 64), pool(rng.binomial(64, difficulty), 64)
+    found = exponent_set([exponents.test(base, rl, BUDGETS)], 0.95)
+    assert found["beta_lo"] <= 0.7 <= found["beta_hi"] and found["beta_hi"] - found["beta_lo"] < 0.4
+    assert (found["pool_min"], found["pool_max"]) == (64, 64)
+
+
+def test_n_beyond_the_pool_counts_only_against_a_law_that_it_contradicts() -> None:
+    """N = 4b with 16 samples of Base and of RL: 32 and 64 cannot be read, and do not speak against the law.
+
+    N = 64 at every b does: RL would have to solve with one sample what Base solves with all 16.
+    """
+    difficulty, rng = world(5)
+    base, rl = pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(16, 1 - (1 - difficulty) ** 4), 16)
+    tested = exponents.test(base, rl, BUDGETS, grid=Lattice(np.array([2.0, 5.0]), np.array([0.0, 1.0])))
+    p = np.exp(tested.log_p)
+    assert p[0, 1] > 0.05 and p[1, 0] < 1e-6
+    assert tested.moments[0, 1] == 5
+
+
+def test_a_model_beyond_the_whole_pool_identifies_nothing() -> None:
+    """RL solves more with one sample than Base with all 16: a law with N beyond them agrees, whatever its exponent."""
+    difficulty, rng = world(7)
+    base, rl = pool(rng.binomial(16, difficulty / 40), 16), pool(rng.binomial(16, 1 - difficulty / 40), 16)
+    found = exponent_set([exponents.test(base, rl, BUDGETS)], 0.95)
+    assert (found["beta_lo"], found["beta_hi"], found["p"]) == (0.0, 1.6, 1.0)
+
+
+@pytest.mark.parametrize(("questions", "tested"), [(1, False), (2, False), (4, False), (5, False), (6, True)])
+def test_as_many_moments_as_questions_test_nothing(questions: int, tested: bool) -> None:
+    """Five budgets leave no degree of freedom to five questions."""
+    rng = np.random.default_rng(questions)
+    chance = rng.uniform(0.1, 0.6, questions)
+    one = exponents.test(pool(rng.binomial(16, chance), 16), pool(rng.binomial(16, chance), 16), BUDGETS)
+    found = exponent_set([one], 0.95)
+    assert (found["testable"], found["empty"], found["hardly"]) == (tested, False, False)
+    assert (found["p"] is None) is not tested
+
+
+def test_a_set_that_is_small_because_hardly_any_law_fits_says_so() -> None:
+    """Below twice the level of rejection, and not if nothing is left."""
+    found = {p: exponent_set([fake(p)], 0.95) for p in (0.04, 0.06, 0.0999, 0.1001, 0.5)}
+    assert [each["hardly"] for each in found.values()] == [False, True, True, False, False]
+    assert [each["empty"] for each in found.values()] == [True, False, False, False, False]
+    assert exponent_set([fake(0.15)], 0.9)["hardly"]
+
+
+def fake(p: float) -> exponents.Test:
+    """A test in which one law has this p-value, and all others nearly none."""
+    log_p = np.full(GRID.shape, -50.0)
+    log_p[20, 50] = np.log(p)
+    flat = np.zeros(GRID.shape)
+    return exponents.Test("default", 16, flat, np.full(GRID.shape, 5), log_p, flat)
+
+
+def test_pools_of_policies_are_named_from_the_smallest_to_the_largest() -> None:
+    difficulty, rng = world(1, 40)
+    rl = pool(rng.binomial(16, difficulty), 16)
+    tests = [exponents.test(pool(rng.binomial(n, difficulty), n), rl, BUDGETS) for n in (64, 16)]
+    found = exponent_set(tests, 0.95)
+    assert limits.up_to(found) == "N up to 16 to 64, the pool of each policy"
+    assert limits.up_to(exponent_set(tests[:1], 0.95)) == "N up to 64"

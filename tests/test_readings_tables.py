@@ -52,6 +52,18 @@ def test_a_cell_that_is_not_interpretable_has_no_numbers(
     assert any("health check" in note for note in marked.notes)
 
 
+def test_the_table_of_exponents_says_up_to_which_n_and_whether_hardly_any_law_fits(context: StudyContext) -> None:
+    """Beside the set and, in the table of the debate, among what cannot be said."""
+    frame = context.readings["exponents"].with_columns(
+        hardly=True, empty=False, testable=True, beta_lo=0.5, beta_hi=0.6, pool_min=16, pool_max=pl.Series([16, 64] * 2)
+    )
+    changed = replace(context, readings={**context.readings, "exponents": frame})
+    text = exponents(changed).parts[0].text
+    assert set(text["set of β"]) == {"0.50 to 0.60, hardly"}
+    assert set(text["N up to"]) == {"16", "16–64"}
+    assert all("β: hardly any law fits" in said for said in debate(changed).parts[0].text["cannot say"])
+
+
 def test_guessing_has_the_null_of_options_and_the_luck_that_was_measured(context: StudyContext) -> None:
     """Luck of a quarter of the questions is 0, 1, 2 and 3 of 16 samples each; a cell without any says so."""
     shown, unknown = (part.text for part in guessing(context).parts)

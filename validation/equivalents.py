@@ -8,6 +8,8 @@ law with a ceiling, where N*(b) follows from the two curves.
 * ``interval``: questions of the zoo's anchor, as in exponents.py, or drawn from a Beta distribution; 64 or 16 samples.
   Also local exponents, the band at all b at once, and the crossing at equal samples and where a sample of RL costs
   ``EXCHANGE`` samples of Base.
+* ``hard``: N* where a share of the questions is hard, ``HARD``: Base solves them with 1% of its samples, RL with 3%,
+  and the log-odds of the others are normal around 1 and 1.6; 64 samples.
 * ``best``: the upper edge of 24 policies, whose log-odds are spread evenly over ``SPREADS``; ``plain`` takes the
   largest curve of each draw, ``directional`` is ``readings.equivalents.upper_edge``.
 * ``exponents``: share of worlds with an empty set, and with a set that contains the true alpha and beta.
@@ -39,6 +41,8 @@ from searchlens.uncertainty import Floats, Resamples
 
 POLICIES = 24
 SPREADS = {"24 equal policies": 0.0, "24 policies, 0.15 logits": 0.15, "24 policies, 0.6 logits": 0.6}
+HARD = ((0.01, 100), (0.01, 300), (0.03, 100), (0.03, 500))
+"""Share of hard questions, and questions in all."""
 DRAWS = 500
 EXCHANGE = 0.7
 Record = tuple[str, str, int, int, str, float, int]
@@ -93,12 +97,14 @@ LAWS = {
 
 
 class World(NamedTuple):
-    """Whether the truth is covered, by budget; of the band, at all budgets at once; of slopes, NaN without an interval.
+    """Whether the truth is covered and the upper end open, by budget; of the band, at all budgets at once.
 
+    ``slope``: the same of slopes, NaN without an interval.
     ``edge``: whether an end of the band is 1 or the pool where that of the interval is not.
     """
 
     covered: list[bool]
+    open: list[bool]
     band: bool
     error: list[float]
     length: list[float]
@@ -129,7 +135,8 @@ def judge(read: Equivalents, truth: list[float]) -> World:
         slope.append(float(row["slope_lo"] <= true <= row["slope_hi"]) if known else float("nan"))
     end = np.log2(read.largest)
     error = (np.clip(read.log2_n[:, 0], 0, end) - np.clip(np.log2(truth), 0, end)).tolist()
-    return World(covered, band, error, [float(np.log2(row["hi"] / row["lo"])) for row in rows], slope, edge)
+    no_end = [bool(row["hi_open"]) for row in rows]
+    return World(covered, no_end, band, error, [float(np.log2(row["hi"] / row["lo"])) for row in rows], slope, edge)
 
 
 def judge_crossing(row: dict[str, Any], true: float) -> Crossed:
@@ -144,7 +151,7 @@ def judge_crossing(row: dict[str, Any], true: float) -> Crossed:
 
 def records(experiment: str, case: str, questions: int, budgets: list[int], worlds: list[World]) -> Iterator[Record]:
     """Coverage and length by budget, and coverage of the band."""
-    columns = {"coverage": "covered", "error of log2 N": "error", "length in log2": "length"}
+    columns = {"coverage": "covered", "upper end open": "open", "error of log2 N": "error", "length in log2": "length"}
     for quantity, name in columns.items():
         means = np.mean([getattr(world, name) for world in worlds], axis=0)
         for budget, mean in zip(budgets, means, strict=True):
@@ -197,6 +204,31 @@ def intervals(worlds: int) -> Iterator[Record]:
                 yield from crossed(f"{shape}, {name}", questions, exchange, worlds_met)
 
 
+def hard(worlds: int) -> Iterator[Record]:
+    """Intervals of N*(b) where hard questions are rare, so that some samples have none."""
+    budgets, normal = [1, 2, 4, 8, 16], np.random.default_rng(0).normal(size=40000)
+    sides = (expit(1 + normal), 0.01), (expit(1.6 + normal), 0.03)
+    for share, questions in HARD:
+        truth = [_equal(share, sides, b) for b in budgets]
+        found = []
+        for seed in range(worlds):
+            rng = np.random.default_rng([seed, questions, round(100 * share)])
+            chosen, rare = rng.integers(0, len(normal), questions), rng.random(questions) < share
+            base, rl = (pool(np.where(rare, chance, usual[chosen]), 64, rng) for usual, chance in sides)
+            found.append(judge(equivalents([base], rl, budgets, Resamples.draw(questions, DRAWS, seed)), truth))
+        yield from records("hard", f"{share} of the questions", questions, budgets, found)
+
+
+def _equal(share: float, sides: tuple[tuple[Floats, float], tuple[Floats, float]], budget: int) -> float:
+    """N*(b) in the population."""
+
+    def solved(side: tuple[Floats, float], k: float) -> float:
+        return float(1 - (1 - share) * ((1 - side[0]) ** k).mean() - share * (1 - side[1]) ** k)
+
+    target = solved(sides[1], budget)
+    return float(brentq(lambda k: solved(sides[0], k) - target, 0.1, 1000))
+
+
 # ---- the best of many policies
 
 
@@ -206,7 +238,8 @@ def plain(base: list[Pool], rl: Pool, budgets: list[int], resamples: Resamples) 
     weights = np.concatenate([np.ones((resamples.questions, 1)), resamples.weights], axis=1) / resamples.questions
     curve = np.max([one.solved(ks).T @ weights for one in base], axis=0)
     log2_n = inverse(curve, np.log2(ks), rl.solved(budgets).T @ weights)
-    return Equivalents(tuple(budgets), base[0].samples, log2_n, log2_n, np.full(len(budgets), 1e9))
+    none = np.zeros(len(budgets), bool)
+    return Equivalents(tuple(budgets), base[0].samples, log2_n, none, log2_n, np.full(len(budgets), 1e9))
 
 
 def best(worlds: int) -> Iterator[Record]:
@@ -258,14 +291,15 @@ def laws(worlds: int) -> Iterator[Record]:
 def main() -> None:
     """Run the experiments and write one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=500, help="worlds of experiment interval")
+    parser.add_argument("--worlds", type=int, default=500, help="worlds of experiments interval and hard")
     parser.add_argument("--others", type=int, default=300, help="worlds of the other experiments")
-    parser.add_argument("--only", nargs="*", default=["interval", "best", "exponents"])
+    parser.add_argument("--only", nargs="*", default=["interval", "hard", "best", "exponents"])
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     rows: list[Record] = []
     for name, experiment, worlds in (
         ("interval", intervals, args.worlds),
+        ("hard", hard, args.worlds),
         ("best", best, args.others),
         ("exponents", laws, args.others),
     ):

@@ -1,6 +1,7 @@
 """Do the exponent sets reject the truth in 5% of all worlds, and what else do they reject?
 
     python validation/exponents.py --output docs/exponents.csv
+    python validation/exponents.py --best-of-two 200 --output docs/best_of_two.csv
 
 A world is a simulated study on one benchmark. Its questions are those of the zoo cohort: for each of the eight Bases,
 the probability that a sample is right is drawn once from Beta(c + .5, n - c + .5), c right of the n recorded samples
@@ -18,6 +19,9 @@ sampled with are tried, 16 samples each, and size is the share in which the true
 at any alpha, that is rejected or not tested. The chances of a question under them are draws at the same quantile
 of their Beta distributions, which keeps policies alike; RL follows the default policy. To find the powers there takes
 all policies, so fewer worlds serve it, and the joint set is not tried.
+
+``--best-of-two``: the worlds of docs/api.md instead. Difficulty is Beta(.6, 1.5), RL is the best of two samples of
+Base, so that N = 2b; few questions, and pools (``POOLS``) in which N lies up to their end, or beyond.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ import polars as pl
 from scipy import stats
 
 from searchlens.landscape.classes import recorded_classes
-from searchlens.readings.exponents import FEWEST_MOMENTS, GRID, Lattice, profile, test, undecided
+from searchlens.readings.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
 from searchlens.readings.options import ANY
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.simulate import power_law
@@ -166,6 +170,42 @@ def any_policy(bases: list[Floats], law: Law, rng: np.random.Generator, power: b
     return {"size": 1 - true, "missed": 1 - true, "untested": untested, "moments": float(np.mean(moments)), **shown}
 
 
+POOLS = ((32, 16), (16, 16), (64, 64))
+"""Samples of Base and of RL."""
+FEW = (40, 60, 200)
+"""Questions."""
+
+
+def best_of_two(questions: int, samples: tuple[int, int], seed: int) -> dict[str, float]:
+    """One world in which N = 2b, under one policy."""
+    rng = np.random.default_rng([seed, questions, *samples])
+    solved = rng.beta(0.6, 1.5, questions)
+    base, rl = pool(solved, samples[0], rng), pool(1 - (1 - solved) ** 2, samples[1], rng)
+    tested = test(base, rl, (1, 2, 4, 8, 16))
+    found, allowed = exponent_set([tested], LEVEL), profile([tested]) >= 1 - LEVEL
+    one, half = (int(np.abs(GRID.beta - beta).argmin()) for beta in (1, 0.5))
+    law = tested.log_p[int(np.abs(GRID.log2_alpha - 1).argmin()), one]
+    return {
+        "beta_in_set": float(allowed[one]),
+        "law_rejected": float(np.exp(law) < 1 - LEVEL),
+        "width": float(np.ptp(GRID.beta[allowed])) if allowed.any() else 0.0,
+        "half_rejected": float(not allowed[half]),
+        "empty": float(bool(found["empty"])),
+        "hardly": float(bool(found["hardly"])),
+    }
+
+
+def few_questions(seeds: int) -> pl.DataFrame:
+    """Shares over seeds 0, 1, ..., and the median width of the set."""
+    records = []
+    for samples in POOLS:
+        for questions in FEW:
+            worlds = pl.DataFrame([best_of_two(questions, samples, seed) for seed in range(seeds)])
+            means = worlds.select(pl.col("width").median(), pl.exclude("width").mean()).row(0, named=True)
+            records.append({"base": samples[0], "rl": samples[1], "questions": questions, "worlds": seeds, **means})
+    return pl.DataFrame(records)
+
+
 Worlds = list[dict[str, float]] | list[dict[str, float | None]]
 
 
@@ -206,8 +246,12 @@ def main() -> None:
     parser.add_argument("--any", type=int, default=250, help="the same under any policy; 0: none")
     parser.add_argument("--power", type=int, default=25, help="those of them in which power is measured")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--best-of-two", type=int, metavar="SEEDS", help="the worlds of docs/api.md alone")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
+    if args.best_of_two:
+        few_questions(args.best_of_two).write_csv(args.output, float_precision=4)
+        return
     found = list(rows(args.worlds, args.any, args.power, args.seed))
     pl.DataFrame(found, infer_schema_length=None).write_csv(args.output, float_precision=4)
 

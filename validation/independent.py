@@ -90,14 +90,14 @@ def knots(n: int) -> np.ndarray:
 
 def equivalent(base: tuple[np.ndarray, int], rl: tuple[np.ndarray, int], b: int) -> float:
     """N*(b); NaN outside of the pool."""
-    ks = knots(base[1])
-    curve = np.array([passes(*base, k).mean() for k in ks])
     target = passes(*rl, b).mean()
-    if target < curve[0] - 1e-9 or target >= curve[-1] - 1e-9:
+    if target < passes(*base, 1).mean() - 1e-9 or target >= passes(*base, base[1]).mean() - 1e-9:
         return math.nan
-    i = max(int(np.argmax(curve >= target - 1e-9)), 1)
-    share = (target - curve[i - 1]) / (curve[i] - curve[i - 1]) if curve[i] > curve[i - 1] else 0
-    return float(ks[i - 1] * (ks[i] / ks[i - 1]) ** min(max(share, 0), 1))
+    low, high = 1.0, float(base[1])
+    while high - low > 1e-9 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(*base, middle).mean() >= target - 1e-12 else (middle, high)
+    return high
 
 
 # ---- exponents
@@ -114,7 +114,7 @@ def law_set(base: list[tuple[np.ndarray, int]], rl: tuple[np.ndarray, int]) -> t
 
 def accepted(right: np.ndarray, n: int, rl: tuple[np.ndarray, int]) -> np.ndarray:
     """Whether each beta has a tested law under this policy that is not rejected at 5%."""
-    ks = knots(min(n, 16))
+    ks = knots(n)
     ours = np.stack([passes(right, n, k) for k in ks])
     theirs = np.stack([passes(*rl, b) for b in BUDGETS])
     questions, position = len(right), np.log2(ks)
@@ -122,8 +122,8 @@ def accepted(right: np.ndarray, n: int, rl: tuple[np.ndarray, int]) -> np.ndarra
     fits, kept = np.zeros(81, bool), {}
     for j in range(81):
         for i in range(121):
-            x = np.clip((i - 20) / 20 + j / 50 * np.log2(BUDGETS), 0, position[-1]).round(9)
-            key = tuple(x)
+            x = ((i - 20) / 20 + j / 50 * np.log2(BUDGETS)).round(9)
+            key = tuple(np.clip(x, -0.01, position[-1] + 0.01))
             if key not in kept:
                 kept[key] = _p_value(x, position, ours, theirs, rests >= min(20, questions / 10))
             if kept[key] >= 0.05 - 1e-12:
@@ -139,18 +139,42 @@ def _rests_on(values: np.ndarray) -> float:
 
 def _p_value(x: np.ndarray, position: np.ndarray, ours: np.ndarray, theirs: np.ndarray, enough: np.ndarray) -> float:
     """Of the law at these positions; 0 if it is not tested."""
-    moments = []
-    for i, at in enumerate(x):
+    moments, outside = [], []
+    for i, whole in enumerate(x):
+        outside.append(int(whole > position[-1] + 1e-9) - int(whole < -1e-9))
+        at = float(np.clip(whole, 0, position[-1]))
         above = max(int(np.searchsorted(position, at - 1e-9)), 1)
         share = round((at - position[above - 1]) / (position[above] - position[above - 1]), 9)
         if all(enough[i, k] for k, weight in ((above - 1, 1 - share), (above, share)) if weight > 0):
             moments.append((1 - share) * ours[above - 1] + share * ours[above] - theirs[i])
-    m, questions = len(moments), ours.shape[1]
-    if m < 2:
+        else:
+            outside.pop()
+    if len(moments) < 2:
         return 0.0
-    g = np.array(moments)
-    j = questions * g.mean(axis=1) @ np.linalg.solve(np.cov(g) + 1e-5 * np.eye(m), g.mean(axis=1))
+    binding = [g for g, side in zip(moments, outside, strict=True) if side == 0]
+    for g, side in zip(moments, outside, strict=True):
+        if side * (g.mean() - _expected(g, binding)) > 0:
+            binding.append(g)
+    m, questions = len(binding), ours.shape[1]
+    if m == 0:
+        return 1.0
+    j = questions * sum(g.mean() * weight for g, weight in zip(binding, _weights(binding), strict=True))
     return float(stats.f.sf(j * (questions - m) / (m * (questions - 1)), m, questions - m))
+
+
+def _weights(moments: list[np.ndarray]) -> np.ndarray:
+    """V^-1 times the means."""
+    g = np.array(moments)
+    return np.linalg.solve(np.cov(g).reshape(len(g), len(g)) + 1e-5 * np.eye(len(g)), g.mean(axis=1))
+
+
+def _expected(moment: np.ndarray, others: list[np.ndarray]) -> float:
+    """The mean of a moment, given those of the others."""
+    return (
+        sum(float(np.cov(moment, g)[0, 1] * w) for g, w in zip(others, _weights(others), strict=True))
+        if others
+        else 0.0
+    )
 
 
 # ---- rule

@@ -17,7 +17,7 @@ from searchlens.landscape.classes import answer_classes
 from searchlens.readings.extrapolation import judged
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Ints, Pool, read_pools
-from searchlens.readings.study import LAW_BUDGETS, READINGS, PairPools
+from searchlens.readings.study import READINGS, PairPools
 from searchlens.schemas.columns import SCORES
 
 ONLY = "given"
@@ -48,8 +48,7 @@ class Comparison:
     equivalents : DataFrame
         N*(b): samples of Base that solve as much as b of RL, one row for each b and policy of Base.
     exponents, exponent_profiles : DataFrame
-        The set of exponents beta of N = alpha b^beta that the samples allow, and the p-value at each. No rows: too few
-        questions.
+        The set of exponents beta of N = alpha b^beta that the samples allow, and the p-value at each.
     support, support_changes : DataFrame
         Questions kept, shrunk, expanded and out, and those that changed (``question``: row of the arrays).
     variance : DataFrame
@@ -194,7 +193,7 @@ def compare(
     options = ReadingsOptions(draws=draws, default_policy=first, seed=seed, confidence=confidence)
     cell = PairPools("pair", "benchmark", ours, {first: target}, _choices(choices, len(theirs)))
     frames = _frames(cell, options, with_classes=classes is not None)
-    said = statements(frames, questions=len(theirs), policy=first)
+    said = statements(frames, policy=first)
     return Comparison(len(theirs), ours[first].samples, target.samples, confidence, **frames, statements=said)
 
 
@@ -306,11 +305,8 @@ def _choices(given: npt.ArrayLike | None, questions: int) -> Ints | None:
 
 def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool) -> dict[str, pl.DataFrame]:
     """The frames of the stage for one cell, without what says the same twice or was not given."""
-    questions = len(cell.rl[options.default_policy].questions)
     frames: dict[str, pl.DataFrame] = {}
     for read in READINGS:
-        if read.__name__ == "exponents" and questions <= len(LAW_BUDGETS):
-            continue
         frames |= read(cell, options)
     rows = frames["extrapolated"].with_columns(benchmark=pl.lit(cell.benchmark))
     frames["extrapolated"] = judged(rows, options.confidence).drop("benchmark")
@@ -318,8 +314,5 @@ def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool) ->
         frames["measures"] = frames["measures"].filter(~pl.col("measure").str.starts_with("entropy"))
     if len(cell.base) == 1:
         several = pl.col("policy").is_in([ANY, BEST])
-        frames |= {name: frames[name].filter(~several) for name in ("equivalents", *_LAW) if name in frames}
-    return {name: frames.get(name, pl.DataFrame()) for name in FRAMES}
-
-
-_LAW = ("exponents", "exponent_profiles")
+        frames |= {name: frames[name].filter(~several) for name in ("equivalents", "exponents", "exponent_profiles")}
+    return {name: frames[name] for name in FRAMES}

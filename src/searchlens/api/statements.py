@@ -10,7 +10,6 @@ import polars as pl
 
 from searchlens.frames import pick
 from searchlens.readings import limits
-from searchlens.readings.exponents import LARGEST
 from searchlens.readings.extrapolation import SMALLEST
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
 from searchlens.tables import format as fmt
@@ -48,21 +47,20 @@ class Statement:
         return f"{self.reading}: {self.can} Cannot say: {self.cannot}"
 
 
-def statements(frames: Frames, *, questions: int, policy: str) -> tuple[Statement, ...]:
+def statements(frames: Frames, *, policy: str) -> tuple[Statement, ...]:
     """A sentence about each reading.
 
     Parameters
     ----------
     frames : mapping of str to DataFrame
         Those of ``Comparison``.
-    questions : int
     policy : str
         The policy of Base that is compared with RL one to one.
     """
     parts = (
         _pass_at_k(frames),
         _equivalents(frames, policy),
-        _exponents(frames, policy, questions),
+        _exponents(frames, policy),
         _support(frames),
         _reliability(frames),
         _guessing(frames),
@@ -116,6 +114,9 @@ def _equivalents(frames: Frames, policy: str) -> Statement:
             parts.append(f"{b} of RL equal {fmt.interval(row['n'], row['lo'], row['hi'], 1)} of Base")
         elif row["state"] == "below":
             parts.append(f"one sample of Base solves more than {b} of RL")
+        elif row["tied"]:
+            parts.append(f"{b} of RL equal {row['pool']} or more of Base (both at the end of what was drawn)")
+            unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it may lie beyond the {row['pool']} samples of Base")
         else:
             parts.append(f"{b} of RL solve at least as much as all {row['pool']} of Base")
             unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it lies beyond the {row['pool']} samples of Base")
@@ -125,23 +126,33 @@ def _equivalents(frames: Frames, policy: str) -> Statement:
     return Statement("budget equivalents", can, _sentence([*unknown, "what more samples of either side would show"]))
 
 
-def _exponents(frames: Frames, policy: str, questions: int) -> Statement:
-    rows = frames["exponents"]
+def _exponents(frames: Frames, policy: str) -> Statement:
+    row = pick(frames["exponents"], policy=policy).row(0, named=True)
+    unknown, law = limits.of_exponents(row), f"N = α b^β, {limits.up_to(row)},"
     other = "any law other than N = α b^β."
-    if not rows.height:
-        return Statement("exponents", f"{NOT_IDENTIFIED}: {questions} questions are too few for a test.", other)
-    row = pick(rows, policy=policy).row(0, named=True)
-    unknown = limits.of_exponents(row)
     if not row["testable"]:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {unknown}.", other)
+    best, slopes = f"(p of the best: {_p(row['p'])})", _local(frames, policy)
     if row["empty"]:
-        can = f"No power law N = α b^β, N at most {LARGEST}, that these samples can test fits them."
+        can = f"No power law {law} that these samples can test fits them {best}.{slopes}"
         return Statement("exponents", can, "why not.")
     allowed = f"β from {row['beta_lo']:.2f} to {row['beta_hi']:.2f}"
+    if row["hardly"]:
+        can = f"Hardly any power law {law} fits {best}. Not rejected: {allowed}.{slopes}"
+        return Statement("exponents", can, "β: the set is small because laws do not fit, not because β is known.")
     if unknown:
-        reason = "" if unknown == NOT_IDENTIFIED else f"{unknown}; "
-        return Statement("exponents", f"{NOT_IDENTIFIED}: {reason}{allowed} are allowed.", other)
-    return Statement("exponents", f"N = α b^β is allowed with {allowed}.", other)
+        return Statement("exponents", f"{NOT_IDENTIFIED}: {law} is allowed with {allowed}.", other)
+    return Statement("exponents", f"{law} is allowed with {allowed} {best}.", other)
+
+
+def _p(value: float) -> str:
+    return "below 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _local(frames: Frames, policy: str) -> str:
+    """The local exponents, for which no law need hold."""
+    slopes = pick(frames["equivalents"], policy=policy).sort("budget")["slope"].drop_nulls()
+    return f" Local exponents: {', '.join(f'{slope:.2f}' for slope in slopes)}." if len(slopes) else ""
 
 
 def _support(frames: Frames) -> Statement:

@@ -13,7 +13,7 @@ from searchlens import catalogue
 from searchlens.figures import panels, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
-from searchlens.readings.exponents import LARGEST
+from searchlens.readings.study import LAW_BUDGETS
 
 LAW = (0, (4, 1.5))
 CROWDED = 4
@@ -33,9 +33,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
     rows = pick(context.readings["equivalents"], policy=policy).select(COLUMNS)
     joined = rows.join(laws, on=["pair", "benchmark"], how="left", maintain_order="left")
     law = 2 ** pl.col("log2_alpha_l1") * pl.col("budget").cast(pl.Float64) ** pl.col("beta_l1")
-    fitted = (pl.col("budget") <= LARGEST) & law.is_between(
-        1, pl.min_horizontal("pool", pl.lit(LARGEST)), closed="left"
-    )
+    fitted = (pl.col("budget") <= LAW_BUDGETS[-1]) & law.is_between(1, "pool", closed="left")
     return joined.select(*COLUMNS, alpha=2 ** pl.col("log2_alpha_l1"), beta="beta_l1", law=pl.when(fitted).then(law))
 
 

@@ -47,7 +47,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
     across = 2 if len(names) == 4 else min(ACROSS, len(names))
     down = -(-len(names) // across)
-    second = f"Exponents β of N = α b^β that the samples allow, any policy of Base, any α{context.said_source}"
+    second = f"Exponents β of N = α b^β, N up to the pool of each policy of Base, any α{context.said_source}"
     title = f"{_finding(numbers, context)}\n{second}"
     width = style.COLUMN if across == 1 else style.PAGE
     figure = style.new_figure(width, 1.2 + down * (0.5 + 0.17 * len(pairs)), title, "sampled")

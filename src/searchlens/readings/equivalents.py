@@ -1,8 +1,9 @@
 """Budget equivalents: how many samples of Base equal b samples of RL.
 
 N*(b) is the number of samples at which pass@k of Base equals pass@b of RL. It is continuous: pass@k is read at real k
-(``landscape.subsets.missed``), four times an octave, and log2 k is interpolated linearly in pass@k between these
-``knots``. Both curves are means over subsets of the pool, so no sample is left out and their order does not matter.
+(``landscape.subsets.missed``). N* of the sample solves that equation; in bootstrap draws log2 k is interpolated
+linearly in pass@k between ``knots``. Both curves are means over subsets of the pool, so no sample is left out and their
+order does not matter.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from searchlens.readings.pool import Pool, effective, knots
-from searchlens.uncertainty import Floats, Resamples
+from searchlens.uncertainty import Floats, Resamples, unseen
 
 EQUIVALENTS = pl.Schema(
     {
         "budget": pl.UInt32(),
         "state": pl.String(),
+        "tied": pl.Boolean(),
         **dict.fromkeys(("n", "lo", "hi"), pl.Float64()),
         **dict.fromkeys(("lo_open", "hi_open"), pl.Boolean()),
         **dict.fromkeys(("band_lo", "band_hi"), pl.Float64()),
@@ -44,6 +47,8 @@ class Equivalents:
     log2_n : ndarray, shape (budgets, 1 + draws)
         log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least
         as much with b as Base with its whole pool.
+    tied : ndarray of bool, shape (budgets,)
+        Whether RL solves with b exactly what Base solves with its whole pool.
     lower : ndarray, same shape
         The draws whose percentiles are lower ends; of one policy the same.
     questions : ndarray, shape (budgets,)
@@ -53,6 +58,7 @@ class Equivalents:
     budgets: tuple[int, ...]
     largest: int
     log2_n: Floats
+    tied: npt.NDArray[np.bool_]
     lower: Floats
     questions: Floats
 
@@ -80,8 +86,23 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
     lower = log2_n = inverse(np.maximum.accumulate(leading, axis=0), np.log2(ks), target)
     if len(base) > 1:
         log2_n = inverse(upper_edge(curves, resamples.questions), np.log2(ks), 2 * target[:, :1] - target)
+    log2_n[:, 0] = [_exact(base, *each) for each in zip(target[:, 0], log2_n[:, 0], strict=True)]
     at = np.minimum(np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest))), largest)  # 2^(log2 20) is above 20
-    return Equivalents(tuple(budgets), largest, log2_n, lower, _support(base, rl, at, budgets))
+    tied = np.abs(target[:, 0] - curves[:, -1, 0].max()) < SAME
+    return Equivalents(tuple(budgets), largest, log2_n, tied, lower, _support(base, rl, at, budgets))
+
+
+def _exact(base: Sequence[Pool], target: float, log2_n: float) -> float:
+    """log2 N* by bisection between the neighbouring knots; the chord between them is up to 13% off."""
+    ks = knots(min(pool.samples for pool in base))
+    right = int(np.clip(np.searchsorted(np.log2(ks), log2_n), 1, len(ks) - 1))
+
+    def lacking(k: float) -> float:
+        return max(float(pool.solved([k]).mean()) for pool in base) - target
+
+    if not math.isfinite(log2_n) or lacking(ks[right - 1]) >= 0 or lacking(ks[right]) <= 0:
+        return log2_n
+    return math.log2(optimize.brentq(lacking, ks[right - 1], ks[right], rtol=1e-6))
 
 
 def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int]) -> Floats:
@@ -173,12 +194,15 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     -------
     polars.DataFrame
         ``EQUIVALENTS``, a row per budget. Where N* is below 1 or above the pool, ``n`` is null and ``state`` says
-        which; an end of an interval that lies there is 1 or the pool, and ``lo_open`` or ``hi_open`` is set.
+        which; an end of an interval that lies there is 1 or the pool, and ``lo_open`` or ``hi_open`` is set. ``tied``:
+        N* is the pool or more, as RL solves exactly what all samples of Base solve.
 
     Notes
     -----
     ``lo`` to ``hi``: expanded percentiles (``tails``) of the bootstrap over questions, pointwise. Of several policies
-    the upper end allows for the optimism of the best (``upper_edge``). ``band_lo`` to ``band_hi``: a band that contains
+    the upper end allows for the optimism of the best (``upper_edge``). It is open where fewer than z^2 questions
+    decide, 3.8 at 95%: as many hard ones may be absent from a sample (``unseen``), and draws cannot show those.
+    ``band_lo`` to ``band_hi``: a band that contains
     N*(b) at all budgets within the pool at once with the nominal coverage. It has percentiles of the same draws as
     ends, at the share at which that proportion of the draws lies within it at all these budgets (``joint_confidence``),
     expanded in the same way. So it contains the intervals, and like them it reaches 1 or the pool only if draws do;
@@ -203,6 +227,8 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
 
     low, high = ends(confidence)
     band_low, band_high = ends(joint_confidence(lower[within], resampled[within], confidence))
+    few = _few(read.questions, confidence)
+    high, band_high = np.where(few, end, high), np.where(few, end, band_high)
     records = []
     for i, budget in enumerate(read.budgets):
         known = not outside[i]
@@ -210,6 +236,7 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
             {
                 "budget": budget,
                 "state": str(outside[i]) or "within",
+                "tied": bool(read.tied[i]),
                 "n": float(2 ** sample[i]) if known else None,
                 "lo": float(2 ** low[i]),
                 "hi": float(2 ** high[i]),
@@ -222,6 +249,11 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
             }
         )
     return pl.DataFrame(records, EQUIVALENTS)
+
+
+def _few(questions: Floats, confidence: float) -> npt.NDArray[np.bool_]:
+    """Whether fewer than z^2 questions decide: then ``unseen`` of as many is more than a half."""
+    return np.asarray(unseen(questions, confidence) > 0.5)
 
 
 def tails(confidence: float, questions: Floats) -> Floats:
@@ -283,7 +315,10 @@ def joint_confidence(lower: Floats, upper: Floats, confidence: float) -> float:
 
 
 def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | None]:
-    """The local exponent from budget i to the next; null unless N* lies within the pool at both, also in each draw."""
+    """The local exponent from budget i to the next, null unless N* lies within the pool at both.
+
+    Without an interval where draws leave the pool too often, or where too few questions decide (``_few``).
+    """
     keys = ("slope", "slope_lo", "slope_hi")
     if i + 1 == len(read.budgets):
         return dict.fromkeys(keys)
@@ -294,6 +329,6 @@ def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | No
         return dict.fromkeys(keys)
     tail = tails(confidence, read.questions[i : i + 2]).min()
     known = slopes[1:][np.isfinite(slopes[1:])]
-    enough = len(known) >= confidence * (len(slopes) - 1)
+    enough = len(known) >= confidence * (len(slopes) - 1) and not _few(read.questions[i : i + 2], confidence).any()
     ends = np.quantile(known, [tail, 1 - tail]) if enough else (None, None)
     return dict(zip(keys, (float(slopes[0]), *(None if end is None else float(end) for end in ends)), strict=True))

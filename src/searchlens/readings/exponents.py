@@ -7,6 +7,8 @@ where the exponent is hardly identified: there it is wide. It may also be empty:
 
 A law is tested only if at least ``FEWEST_MOMENTS`` of its moments rest on enough questions. One that is not tested is
 in no set: nothing speaks against it, but nothing for it either.
+
+N can be read up to the samples of Base. Where a law has more, it says only that RL solves no less than the whole pool.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ FEWEST_MOMENTS = 2
 """A law is tested if so many of its moments are used: with one, some alpha would do for every beta."""
 DIGITS = 9
 """To which positions are rounded, so that one on a knot takes that knot alone."""
-LARGEST = 16
-"""Samples of Base up to which the law is read under any policy: the smallest pool of the paper's protocol."""
+HARDLY = 2
+"""Hardly any law fits if the best has a p-value of less than so many times that at which laws are rejected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,28 +60,35 @@ class Lattice:
         return len(self.log2_alpha), len(self.beta)
 
     @cache  # noqa: B019  (two lattices live as long as the module)
-    def weights(self, budgets: tuple[int, ...], largest: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+    def weights(
+        self, budgets: tuple[int, ...], largest: int
+    ) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.intp]]:
         """Weights of P at the ``knots`` that interpolate it, linearly in log2 k, at 2^x_b, clipped to the pool.
 
         Returns
         -------
         weights : ndarray, shape (laws, budgets, knots)
             Of the laws that differ: many points of the lattice have the same x_b, clipped to the pool.
+        outside : ndarray of int, shape (laws, budgets)
+            1 if 2^x_b is more than the pool, -1 if it is less than one sample, otherwise 0.
         law : ndarray of int, shape (alphas * betas,)
             Which law each point has.
         """
         at = self.log2_alpha[:, None, None] + self.beta[None, :, None] * np.log2(budgets)
         position = np.log2(knots(largest))
-        clipped = np.clip(at.reshape(-1, len(budgets)), 0, position[-1])
-        x, law = np.unique(clipped.round(DIGITS), axis=0, return_inverse=True)
+        last, near = position[-1], 10.0**-DIGITS
+        at = np.where(at > last + near, last + 1, np.where(at < -near, -1, at)).reshape(-1, len(budgets))
+        x, law = np.unique(at.round(DIGITS), axis=0, return_inverse=True)
+        outside = (x > last + near).astype(int) - (x < -near)
+        x = np.clip(x, 0, last)
         weights = np.zeros((*x.shape, len(position)))
         if largest == 1:
-            return weights + 1, law.ravel()
-        above = np.maximum(np.searchsorted(position, x - 10.0**-DIGITS), 1)
+            return weights + 1, outside, law.ravel()
+        above = np.maximum(np.searchsorted(position, x - near), 1)
         share = ((x - position[above - 1]) / (position[above] - position[above - 1])).round(DIGITS)
         np.put_along_axis(weights, above[..., None] - 1, (1 - share)[..., None], axis=2)
         np.put_along_axis(weights, above[..., None], share[..., None], axis=2)
-        return weights, law.ravel()
+        return weights, outside, law.ravel()
 
 
 GRID = Lattice(np.arange(-20, 101) / 20, np.arange(81) / 50)
@@ -96,10 +105,12 @@ class Test:
     Attributes
     ----------
     policy : str
+    pool : int
+        Samples of Base, the largest N that can be read.
     j : ndarray, shape (alphas, betas)
         Non-negative.
     moments : ndarray of int, shape (alphas, betas)
-        Budgets b that were used, from 0.
+        Budgets b that rest on enough questions, from 0.
     log_p : ndarray, shape (alphas, betas)
         Logarithm of the p-value; NaN where the law is not tested, because too few moments could be used.
     misfit : ndarray, shape (alphas, betas)
@@ -107,6 +118,7 @@ class Test:
     """
 
     policy: str
+    pool: int
     j: Floats
     moments: npt.NDArray[np.int64]
     log_p: Floats
@@ -123,24 +135,24 @@ class Test:
         return np.where(self.tested, self.log_p, -np.inf)
 
 
-def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, largest: int = LARGEST) -> Test:
+def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) -> Test:
     """Test the law under one policy, at every point of a lattice.
 
     Parameters
     ----------
     base, rl : Pool
-        On the same questions, of which there are more than budgets.
+        On the same questions. With as many budgets as questions or more no law is tested.
     budgets : sequence of int
         b, at most RL's pool.
     grid : Lattice
-    largest : int
-        The law is read up to this many samples of Base, or up to its pool if that is smaller.
 
     Notes
     -----
     Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the
     knots and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that
     is to F with as many degrees of freedom as moments, rather than to chi square: V is estimated from the questions.
+    N beyond the pool or below 1 makes an inequality, which counts only where it is violated (``_binding``). An equality
+    there, with P at the end of the pool, would reject N = 2b where both sides have as many samples.
     validation/exponents.py measures the size of the test.
 
     References
@@ -148,26 +160,25 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, 
     Anderson and Rubin (1949), Ann. Math. Stat. 20, 46-63; Stock and Wright (2000), Econometrica 68, 1055-1096;
     Hotelling (1931), Ann. Math. Stat. 2, 360-378.
     """
-    top, size = min(largest, base.samples), len(budgets)
-    ours, theirs = base.solved(knots(top)), rl.solved(budgets)
+    size = len(budgets)
+    ours, theirs = base.solved(knots(base.samples)), rl.solved(budgets)
     curves, questions = np.concatenate([ours, theirs], axis=1), len(ours)
-    at_base, law = grid.weights(tuple(budgets), top)
+    at_base, outside, law = grid.weights(tuple(budgets), base.samples)
     minus = np.broadcast_to(-np.eye(size), (len(at_base), size, size))
     combine = np.concatenate([at_base, minus], axis=2)
     moments = combine @ curves.mean(axis=0)
-    half = (combine.reshape(-1, combine.shape[2]) @ np.cov(curves.T)).reshape(combine.shape)
+    half = (combine.reshape(-1, combine.shape[2]) @ np.cov(curves.T, ddof=min(1, questions - 1))).reshape(combine.shape)
     variance = half @ combine.transpose(0, 2, 1)
-    used = _usable(ours, theirs, at_base)
-    variance *= used[:, :, None] & used[:, None, :]
-    variance += np.eye(size) * np.where(used, RIDGE, 1)[:, None, :]
-    kept = np.where(used, moments, 0)
-    j = questions * (kept * np.linalg.solve(variance, kept[..., None])[..., 0]).sum(axis=1)
-    count = used.sum(axis=1)
-    log_p = _log_p(j, count, questions)
+    usable = _usable(ours, theirs, at_base) & (size < questions)
+    used = _binding(moments, variance, usable, outside)
+    j = questions * (moments * _scaled(moments, variance, used)).sum(axis=1)
+    count = usable.sum(axis=1)
+    log_p = np.where(count >= FEWEST_MOMENTS, _log_p(j, used.sum(axis=1), questions), np.nan)
     misfit = np.abs(moments).mean(axis=1)
     shape = grid.shape
     return Test(
         base.policy,
+        base.samples,
         j[law].reshape(shape),
         count[law].reshape(shape),
         log_p[law].reshape(shape),
@@ -188,12 +199,36 @@ def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.boo
     return np.logical_not(lacking)
 
 
+def _scaled(moments: Floats, variance: Floats, used: npt.NDArray[np.bool_]) -> Floats:
+    """V^-1 g of the moments that are used, 0 for the others, shape (laws, budgets)."""
+    ridge = np.eye(used.shape[1]) * np.where(used, RIDGE, 1)[:, None, :]
+    masked = variance * (used[:, :, None] & used[:, None, :]) + ridge
+    return np.asarray(np.linalg.solve(masked, np.where(used, moments, 0)[..., None])[..., 0], float)
+
+
+def _binding(
+    moments: Floats, variance: Floats, usable: npt.NDArray[np.bool_], outside: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Usable moments without those outside of the pool that agree with the law, shape (laws, budgets).
+
+    Where N is beyond the pool, a law says only that RL solves no less than the whole pool; where N is below 1, no more
+    than one sample. A moment counts if it contradicts that beyond what the others, with which it is correlated, let
+    expect. Then a true law is rejected at most as often as without inequalities (docs/validation.md).
+    """
+    kept: npt.NDArray[np.bool_] = usable & (outside == 0)
+    for b in np.flatnonzero(outside.any(axis=0)):
+        at = np.flatnonzero(outside[:, b] * usable[:, b])
+        scaled = _scaled(moments[at], variance[at], kept[at])
+        rest = moments[at, b] - (variance[at, b] * scaled).sum(axis=1)
+        kept[at, b] = np.sign(rest) == outside[at, b]
+    return kept
+
+
 def _log_p(j: Floats, moments: npt.NDArray[np.int64], questions: int) -> Floats:
     count = np.maximum(moments, 1)
-    ratio = j * (questions - count) / (count * (questions - 1))
+    ratio = j * (questions - count) / (count * max(questions - 1, 1))
     with np.errstate(divide="ignore"):
-        tail = np.log(special.fdtrc(count, questions - count, np.maximum(ratio, 0)))
-    log_p: Floats = np.where(moments >= FEWEST_MOMENTS, tail, np.nan)
+        log_p: Floats = np.log(special.fdtrc(count, questions - count, np.maximum(ratio, 0)))
     return log_p
 
 
@@ -217,9 +252,8 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
     least = np.full(weights.shape[1], np.inf)
     chosen = np.zeros(weights.shape[1], int)
     for pool in base:
-        top = min(LARGEST, pool.samples)
-        curve = pool.solved(knots(top)).T @ weights / len(weights)
-        at_base, law = grid.weights(tuple(budgets), top)
+        curve = pool.solved(knots(pool.samples)).T @ weights / len(weights)
+        at_base, _, law = grid.weights(tuple(budgets), pool.samples)
         error = np.zeros((len(at_base), weights.shape[1]))
         for b, row in enumerate(target):
             gap = at_base[:, b] @ curve - row
@@ -233,7 +267,8 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
 
 EXPONENTS = pl.Schema(
     {
-        **dict.fromkeys(("empty", "testable"), pl.Boolean()),
+        **dict.fromkeys(("empty", "hardly", "testable"), pl.Boolean()),
+        **dict.fromkeys(("pool_min", "pool_max"), pl.UInt32()),
         **dict.fromkeys(("untested", "beta_lo", "beta_hi", "p", "j"), pl.Float64()),
         "moments": pl.UInt32(),
         "best_policy": pl.String(),
@@ -243,7 +278,8 @@ EXPONENTS = pl.Schema(
 )
 """``beta_lo`` to ``beta_hi``: hull of the betas in the set; null if there are none. ``untested``: share of the laws,
 that is of points of the grid under each policy, that are not tested; ``testable``: whether any is; ``empty``: some are
-tested, and all of these rejected. ``p``, ``j``,
+tested, and all of these rejected; ``hardly``: not empty, but small because hardly any law fits (``HARDLY``).
+``pool_min`` to ``pool_max``: samples of the policies, up to which N is read. ``p``, ``j``,
 ``moments``, ``best_policy``, ``log2_alpha`` and ``beta``: where p is largest; null if nothing is tested. ``misfit``:
 the least of any law. The columns ``l1``: least mean absolute error, percentiles over draws that choose again."""
 
@@ -280,8 +316,12 @@ def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
     """
     inside = GRID.beta[profile(tests) >= 1 - level]
     testable = any(bool(test.tested.any()) for test in tests)
+    best = max(tests, key=lambda test: float(test.likely.max()))
     found: dict[str, object] = {
         "empty": testable and not len(inside),
+        "hardly": bool(len(inside)) and float(np.exp(best.likely.max())) < HARDLY * (1 - level),
+        "pool_min": min(test.pool for test in tests),
+        "pool_max": max(test.pool for test in tests),
         "testable": testable,
         "untested": 1 - float(np.mean([test.tested for test in tests])),
         "beta_lo": float(inside.min()) if len(inside) else None,
@@ -290,7 +330,6 @@ def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
     }
     if not testable:
         return found | dict.fromkeys(("p", "j", "moments", "best_policy", "log2_alpha", "beta"))
-    best = max(tests, key=lambda test: float(test.likely.max()))
     at = np.unravel_index(best.likely.argmax(), best.likely.shape)
     return found | {
         "p": float(np.exp(best.log_p[at])),

@@ -19,15 +19,23 @@ def of_exponents(row: Mapping[str, Any]) -> str:
     Parameters
     ----------
     row : mapping
-        ``empty``, ``testable``, ``beta_lo`` and ``beta_hi`` of ``readings.exponents.EXPONENTS``, or None.
+        ``empty``, ``hardly``, ``testable``, ``beta_lo`` and ``beta_hi`` of ``readings.exponents.EXPONENTS``, or None.
     """
     if row["empty"]:
         return "no power law that was tested fits"
     if row["testable"] is False:
         return "too few questions"
+    if row["hardly"]:
+        return "hardly any law fits"
     if row["beta_lo"] is not None and row["beta_hi"] - row["beta_lo"] >= WIDE:
         return "not identified"
     return ""
+
+
+def up_to(row: Mapping[str, Any]) -> str:
+    """Up to which N a law was read, by ``pool_min`` and ``pool_max`` of ``readings.exponents.EXPONENTS``."""
+    least, most = row["pool_min"], row["pool_max"]
+    return f"N up to {most}" if least == most else f"N up to {least} to {most}, the pool of each policy"
 
 
 def undecided(lo: float | None, hi: float | None) -> bool:

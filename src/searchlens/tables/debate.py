@@ -20,7 +20,7 @@ from searchlens.tables.table import DASH, Part, Table
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)
 CORRECTED = (1, 4)
-EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
+EQUIVALENT = ("state", "tied", "lo", "hi", "lo_open", "hi_open", "pool")
 """Columns of frame ``equivalents`` beside N* itself."""
 
 
@@ -38,7 +38,8 @@ def debate(context: StudyContext) -> Table:
         "pass@k: Base → RL in %; N*: samples of Base that solve as much as 1 and 16 of RL; support: questions kept,"
         " shrunk and expanded (table `support`); Cover and corrected: RL − Base in percentage points, of questions"
         " solved with at least that share of samples, and of pass@k without guessing; RL beats Base: in a second run on"
-        " the same questions; β: the set of exponents that the samples allow under the default policy.",
+        " the same questions; β: the set of exponents that the samples allow under the default policy, N up to the"
+        " pool of Base.",
         "pass@1 and Cover@0.9 say how reliably a side solves; pass@16, N* and support what it can reach with these"
         " samples, not with more; guess-corrected numbers hold if a sample knows or guesses evenly; P(RL beats Base) is"
         " of these questions and these two models. None says what another training run would give.",
@@ -68,7 +69,9 @@ def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
     row |= _named("rerun", _value(measures, "P(RL beats Base)", DIFFERENCE))
     law = pick(frames["exponents"], **cell, policy=context.default_policy)
     found = law.row(0, named=True) if law.height else {}
-    return row | {name: found.get(name) for name in ("testable", "empty", "beta_lo", "beta_hi", "p", "misfit")}
+    return row | {
+        name: found.get(name) for name in ("testable", "empty", "hardly", "beta_lo", "beta_hi", "p", "misfit")
+    }
 
 
 def _named(name: str, found: dict[str, float | None]) -> dict[str, float | None]:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.readings.exponents import HARDLY
 from searchlens.readings.extrapolation import NEAR, SMALLEST
 from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK
 from searchlens.readings.options import BEST
@@ -49,10 +50,12 @@ def budget_equivalents(context: StudyContext) -> Table:
     ]
     notes = [
         "N*: samples of Base that solve as many questions as b samples of RL; a column per b. Below 1: one sample of"
-        " Base solves more; above n: RL solves at least as much as Base with its whole pool of n.",
+        " Base solves more; above n: RL solves more than Base with its whole pool of n; n or more: exactly as"
+        " much, so that both are at the end of what was drawn.",
         "Best: at each N the policy of Base that solves most, chosen on the same questions, which makes its N* too"
         f" small. {READOUT_NOTE}",
-        "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; ≤ or ≥"
+        "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; without"
+        " an upper end where fewer than four do, as so many hard ones may be missing from a sample; ≤ or ≥"
         " where an end lies outside of what the pool can show. The CSV also has simultaneous bands, local exponents and"
         " ratios of tokens.",
         "Base is level from b: the number of samples of RL from which on RL solves no more questions than Base does"
@@ -84,7 +87,7 @@ def equivalent(row: Row) -> str:
         return "below 1"
     low = ("≤" if row["lo_open"] else "") + f"{row['lo']:.1f}"
     if row["state"] == "above":
-        return f"above {row['pool']} [{low}, ...]"
+        return f"{row['pool']} or more [{low}, ...]" if row["tied"] else f"above {row['pool']} [{low}, ...]"
     high = ("≥" if row["hi_open"] else "") + f"{row['hi']:.1f}"
     return f"{row['n']:.1f} [{low}, {high}]"
 
@@ -101,6 +104,7 @@ def exponents(context: StudyContext) -> Table:
             "pair": row["pair"],
             "policy": row["policy"],
             "set of β": exponents_allowed(row),
+            "N up to": _up_to(row),
             "not tested": f"{100 * row['untested']:.0f}%",
             "p": DASH if row["p"] is None else f"{row['p']:.3f}",
             "misfit": f"{100 * row['misfit']:.2f}",
@@ -112,8 +116,12 @@ def exponents(context: StudyContext) -> Table:
     notes = [
         "Set: every β for which some α, and under `any` some policy of Base, is not rejected by the Anderson-Rubin test"
         f" at the configured level; N is continuous, without rounding. {READOUT_NOTE}",
-        "Empty: no power law that can be tested fits at this level, whatever β. Misfit: how far the best law is off,"
-        " mean over b in percentage points. A set as wide as the grid, 0 to 1.6, says that β is not identified.",
+        "N up to: the pool of the policy, under `any` of each. Where a law has more, it says only that RL solves no"
+        " less than the whole pool.",
+        "Empty: no power law that can be tested fits at this level, whatever β. Hardly: the best law has a p-value less"
+        f" than {HARDLY} times that of rejection; the set is small because laws do not fit. A set as wide as the grid,"
+        " 0 to 1.6, says that β is not identified. Misfit: how far the best law is off, mean over b in percentage"
+        " points.",
         "Not tested: share of the laws of the grid, over all policies, of which fewer than two budgets b rest on enough"
         " questions, as where both sides solve nearly all of them. They are in no set; nothing rejects them either."
         " Not testable: that is so of all laws.",
@@ -122,6 +130,10 @@ def exponents(context: StudyContext) -> Table:
     ]
     rules = fmt.changes([line["benchmark"] for line in pairs])
     return Table(data, [Part(fmt.text_frame(pairs, missing=""), rule_before=rules)], noted(notes, context))
+
+
+def _up_to(row: Row) -> str:
+    return "–".join(str(pool) for pool in sorted({row["pool_min"], row["pool_max"]}))
 
 
 def _best(row: Row) -> str:
@@ -147,7 +159,8 @@ def joint_exponents(context: StudyContext) -> Table:
     ]
     notes = [
         "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
-        " questions and some share a Base. Empty: there is no such exponent. Single pairs: table `exponents`.",
+        " questions and some share a Base. Empty: there is no such exponent. N up to the pool of each policy, as in"
+        " table `exponents` of single pairs.",
         f"Joined (option `readings.joint_pairs`): {_joined(data)}.",
     ]
     keys = [(line["benchmark"], line["policy"]) for line in lines]
@@ -171,7 +184,9 @@ def exponents_allowed(row: Row) -> str:
     """The set of exponents of a row of frame ``exponents``, such as ``0.94 to 0.96``."""
     if not row["testable"]:
         return "not testable"
-    return "empty" if row["empty"] else f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}"
+    if row["empty"]:
+        return "empty"
+    return f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}" + (", hardly" if row["hardly"] else "")
 
 
 def noted(notes: Sequence[str], context: StudyContext) -> list[str]:

@@ -160,6 +160,12 @@ function verdict(row, study) {
   const fit = known(row.beta_l1) ? ` The law with the least mean error has β = ${fixed(row.beta_l1, 2)}${known(row.beta_l1_lo) ? ` [${fixed(row.beta_l1_lo, 2)}, ${fixed(row.beta_l1_hi, 2)}]` : ""}.` : "";
   const miss = known(row.misfit) ? ` The least mean error of any law is ${fixed(100 * row.misfit, 2)} percentage points.` : "";
   if (!row.testable) return `No law can be tested on these samples.${fit}${miss}`;
-  if (row.empty) return `No power law fits: every exponent is rejected at ${study.coverage} (largest p = ${row.p < 0.001 ? "below 0.001" : fixed(row.p, 3)}).${fit}${miss}`;
-  return `Not rejected at ${study.coverage} are exponents β from ${fixed(row.beta_lo, 2)} to ${fixed(row.beta_hi, 2)}.${fit}${miss}`;
+  if (row.empty) return `No power law with ${upTo(row)} fits: every exponent is rejected at ${study.coverage} (largest p = ${row.p < 0.001 ? "below 0.001" : fixed(row.p, 3)}).${fit}${miss}`;
+  const hardly = row.hardly ? `Hardly any power law fits (largest p = ${fixed(row.p, 3)}). ` : "";
+  return `${hardly}With ${upTo(row)}, not rejected at ${study.coverage} are exponents β from ${fixed(row.beta_lo, 2)} to ${fixed(row.beta_hi, 2)}.${fit}${miss}`;
+}
+
+/** @param {any} row */
+function upTo(row) {
+  return row.pool_min === row.pool_max ? `N up to ${row.pool_max}` : `N up to ${row.pool_min} to ${row.pool_max}, the pool of each policy`;
 }
