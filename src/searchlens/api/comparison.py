@@ -173,18 +173,18 @@ def compare(
     given.check_number("seed", seed, Integral, lambda x: x >= 0, "a whole number, 0 or more")
     of_base, of_rl = samples if isinstance(samples, tuple) and len(samples) == 2 else (samples, samples)
     parts = {"classes": classes, "tokens": tokens, "lucky": lucky}
-    known = {name: given.both(name, part) for name, part in parts.items() if part is not None}
+    policies, named = given.policies(base), isinstance(base, Mapping)
+    known = {key: given.both(key, part, policies, named=named) for key, part in parts.items() if part is not None}
     theirs, ours = given.verdicts("rl", rl, of_rl), {}
-    for name, array in given.policies(base).items():
-        place = f"[{name!r}]" if isinstance(base, Mapping) else ""
+    for name, array in policies.items():
+        place = f"[{name!r}]" if named else ""
         right = given.verdicts(f"base{place}", array, of_base)
         if len(right) != len(theirs):
             why = f"base{place} has {len(right)} questions, rl has {len(theirs)}"
             raise InputError(why, "give the same questions to both")
-        mine = {part: given.of_policy(part, of_both[0], name, base) for part, of_both in known.items()}
-        ours[name] = _pool(name, right, mine, of_base, f"[0]{place}")
+        ours[name] = _pool(name, right, {key: part[0][name] for key, part in known.items()}, of_base, f"[0]{place}")
     first = next(iter(ours))
-    target = _pool(first, theirs, {part: of_both[1] for part, of_both in known.items()}, of_rl, "[1]")
+    target = _pool(first, theirs, {key: part[1] for key, part in known.items()}, of_rl, "[1]")
     options = ReadingsOptions(draws=int(draws), default_policy=first, seed=int(seed), confidence=float(confidence))
     lettered = None if choices is None else given.choices(choices, len(theirs))
     cell = PairPools("pair", "benchmark", ours, {first: target}, lettered)

@@ -41,21 +41,15 @@ def policies(base: object) -> dict[str, Any]:
     return dict(named)
 
 
-def both(name: str, given: object) -> tuple[Any, Any]:
-    """The parts of Base and of RL."""
-    parts = list(given) if isinstance(given, tuple | list) or (isinstance(given, np.ndarray) and given.ndim) else []
-    if len(parts) != 2:
+def both(name: str, given: object, policies: Mapping[str, Any], *, named: bool) -> tuple[Mapping[str, Any], Any]:
+    """What belongs to each policy of Base, and to RL."""
+    pair = list(given) if isinstance(given, tuple | list) or (isinstance(given, np.ndarray) and given.ndim) else []
+    if len(pair) != 2:
         raise wrong(name, given, "a pair, of base and of rl")
-    return parts[0], parts[1]
-
-
-def of_policy(name: str, given: object, policy: str, base: object) -> Any:
-    """The part of one policy of Base."""
-    if not isinstance(base, Mapping):
-        return given
-    if not isinstance(given, Mapping) or policy not in given:
-        raise InputError(f"base has policies: give {name} of {policy!r}, too, by its name")
-    return given[policy]
+    ours = pair[0] if named else dict.fromkeys(policies, pair[0])
+    if not isinstance(ours, Mapping) or not policies.keys() <= ours.keys():
+        raise wrong(f"{name}[0]", ours, f"a value of each policy of base, by its name: {', '.join(policies)}")
+    return ours, pair[1]
 
 
 def numbers(name: str, given: object) -> npt.NDArray[Any]:

@@ -88,14 +88,16 @@ def _pass_at_k(found: LogComparison, level: str) -> Section:
     rows = []
     for k, by_side in sides.items():
         line = [str(k), *(_percent(by_side[side]) for side in (BASE, RL)), _percent(by_side[DIFFERENCE], "+")]
-        line += [fmt.percent(lucky[k, side]["value"]) if k in known else "" for side in (BASE, RL, DIFFERENCE)]
-        line.append(known.get(k, ""))
-        rows.append(tuple(line if lucky else line[:4]))
+        if k in known:
+            shares = [fmt.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
+            line += [", ".join([*shares, fmt.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
+        rows.append((*line, *[""] * (6 - len(line))) if lucky else tuple(line))
     heads: tuple[str, ...] = ("k", "Base", "RL", "RL − Base")
     note = f"Percent of questions, with {level} intervals over questions."
     if lucky:
-        heads = (*heads, "luck of Base", "luck of RL", "luck of RL − Base", "RL − Base without luck")
-        note += " Luck: the same samples, with golds of other questions; without it: if it is alike on all questions."
+        heads = (*heads, "luck: Base, RL, RL − Base", "without luck")
+        note += " Luck: the same samples, with golds of other questions; without it: RL − Base if luck is"
+        note += " alike on all questions."
     return Section(title="pass@k", heads=heads, rows=tuple(rows), note=note)
 
 
