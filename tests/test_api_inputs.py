@@ -131,7 +131,9 @@ def test_ragged_pools_have_luck_tokens_and_policies() -> None:
     found = searchlens.compare(RAGGED, FULL, **more)
     assert found.measures.filter(measure="luck", side="Base", k=1)["value"].item() == pytest.approx(1 / 12)
     assert found.equivalents["token_ratio"][0] == pytest.approx(2 * found.equivalents["n"][0])
-    several = searchlens.compare({"a": FULL, "b": RAGGED}, FULL, draws=100)
+    of_first: dict[str, Any] = {"lucky": ({"a": FULL, "b": None}, FULL)}
+    several = searchlens.compare({"a": FULL, "b": RAGGED}, FULL, draws=100, **of_first)
+    assert several.measures.filter(measure="luck", side="Base", k=4)["value"].item() == 1
     assert {each.reading: each.can for each in several.statements}["support"].startswith("RL keeps")
     with pytest.raises(InputError, match=r"lucky\[0\] has shape \(4, 4\); allowed: \(4, 3 to 6\)"):
         searchlens.compare(RAGGED, FULL, lucky=(FULL, FULL), draws=100)
@@ -211,3 +213,9 @@ def test_an_extension_that_needs_a_missing_library_is_named(
     path.with_name("other.py").write_text("import no_such_module\n")
     with pytest.raises(InputError, match=r"extension .*other.py: no module 'no_such_module'"):
         catalogue.import_named(str(path.with_name("other.py")))
+
+
+def test_luck_that_solves_everything_leaves_the_difference_open() -> None:
+    found = searchlens.compare(FULL, FULL, lucky=(np.ones((4, 4), bool),) * 2, draws=100)
+    said = {each.reading: each.can for each in found.statements}["luck"]
+    assert said.endswith("Without luck, RL − Base is not identified.")

@@ -138,7 +138,7 @@ def compare(
         Lettered options of the questions, 0 for an open one. Without it, nothing is said about guessing.
     lucky : (base, rl), optional
         Whether each sample would be right if its question had the gold of another one: booleans of the shape of
-        ``base`` and ``rl``, or with ``samples`` counts. Of a mapping, a mapping. Without it, nothing is said of luck.
+        ``base`` and ``rl``, or with ``samples`` counts. Of a mapping, a mapping. Where it is None, nothing is said.
     confidence : float
         Nominal coverage of intervals, in (0, 1).
     draws : int
@@ -199,7 +199,9 @@ def _pool(name: str, right: given.Samples, more: Mapping[str, Any], samples: Any
     """Samples as the readings take them, with classes, tokens and lucky ones as far as they were given."""
     answer = given.classes(f"classes{place}", more["classes"], right) if "classes" in more else 1 - right
     mean = given.mean_tokens(f"tokens{place}", more["tokens"], right) if "tokens" in more else float("nan")
-    lucky = given.verdicts(f"lucky{place}", more["lucky"], samples, right).sum(axis=1) if "lucky" in more else None
+    lucky = None
+    if more.get("lucky") is not None:
+        lucky = given.verdicts(f"lucky{place}", more["lucky"], samples, right).sum(axis=1).filled(0)
     questions, most = right.shape
     scores = pl.DataFrame(
         {
@@ -214,7 +216,7 @@ def _pool(name: str, right: given.Samples, more: Mapping[str, Any], samples: Any
     pool = read_pools(answer_classes(scores.cast(SCORES)), {name: mean})[name]
     drawn = right.count(axis=1)
     unequal = drawn if drawn.min() < most else None
-    return replace(pool, samples=int(drawn.min()), drawn=unequal, lucky=None if lucky is None else lucky.filled(0))
+    return replace(pool, samples=int(drawn.min()), drawn=unequal, lucky=lucky)
 
 
 def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool, unequal: bool) -> dict[str, pl.DataFrame]:

@@ -124,11 +124,9 @@ def classes(name: str, given: Any, right: Samples) -> Samples:
     table = each_sample(name, given, right)
     if not whole(table.compressed(), -1, 2**31 - 1):
         raise InputError(f"{name} has other values than classes; allowed: whole numbers from -1 to {2**31 - 1}")
-    if (right & (table < 0)).any():
-        raise InputError(f"{name}: a sample without an answer (class -1) is marked right")
     for row, (of_each, correct) in enumerate(zip(table.filled(-1), right.filled(fill_value=False), strict=True)):
-        if set(of_each[correct].tolist()) & set(of_each[~correct].tolist()):
-            why = f"{name}, question {row}: a class has right and wrong samples"
+        if set(of_each[correct].tolist()) & {-1, *of_each[~correct].tolist()}:
+            why = f"{name}, question {row}: a class has right and wrong samples, or one without an answer (-1) is right"
             raise InputError(why, "equal answers have equal verdicts")
     return table
 

@@ -204,7 +204,8 @@ def _luck(frames: Frames) -> Statement:
         f"{fmt.percent(one['value'])}% of questions (Base) and {fmt.percent(two['value'])}% (RL) at {one['k']}"
         for one, two in zip(sides[BASE], sides[RL], strict=True)
     ]
-    known = ", ".join(f"{_difference(row)} at {row['k']}" for row in _rows(frames, WITHOUT_LUCK))
+    rows = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
+    known = ", ".join(f"{_difference(row)} at {row['k']}" for row in rows) or NOT_IDENTIFIED
     can = (
         f"With golds of other questions the same samples solve {'; '.join(parts)}. Without luck, RL − Base is {known}."
     )
