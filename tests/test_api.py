@@ -293,7 +293,7 @@ def test_a_comparison_gives_the_numbers_of_the_stage(results: Path) -> None:
     for name in ("measures", "support", "variance", "support_changes"):
         stage = study.readings(name).drop("pair", "benchmark")
         if name == "measures":  # luck is graded against golds of other questions, which arrays do not have
-            stage = stage.filter(pl.col("measure") != "luck")
+            stage = stage.filter(~pl.col("measure").str.contains("luck"))
         assert getattr(found, name).equals(stage), name
     stage = study.readings("equivalents").filter(pl.col("policy") == DEFAULT).drop("pair", "benchmark", "policy")
     assert found.equivalents.drop("policy").equals(stage)
@@ -381,13 +381,13 @@ ONE = [[True, False], [False, False]]
     [
         (([1, 2], ONE), r"base has shape \(2,\)[\s\S]*`samples`"),
         ((ONE, [[True, False]]), "base has 2 questions, rl has 1"),
-        (([[True], [True, False]], ONE), "not rectangular"),
+        (([[True], []], ONE), "none of them empty"),
         (([[2, 0], [0, 1]], ONE), "other than right and wrong"),
         ((ONE, ONE, {"samples": 2}), r"allowed with `samples`: \(questions,\)"),
         (([1, 3], [0, 1], {"samples": 2}), "from 0 to 2"),
         (([1, 0.5], [0, 1], {"samples": 2}), "whole numbers"),
         (([1, 0], [0, 1], {"samples": 0}), "1 or more"),
-        (({}, ONE), "without policies"),
+        (({}, ONE), "one or more names"),
         ((ONE, ONE, {"classes": ([[0, 1], [1, 1]], [[0]])}), r"\(2, 2\)"),
         ((ONE, ONE, {"classes": ([[-1, 1], [1, 1]], [[0, 1], [1, 1]])}), "without an answer"),
         ((ONE, ONE, {"classes": ([[0, 0], [1, 1]], [[0, 1], [1, 1]])}), "right and wrong samples"),

@@ -289,7 +289,9 @@ class Working(Grader):
     [
         ("He has 3 + 4 = 7 eggs. The answer is 7.", "7"),
         ("He has 3 + 5 = 7 eggs. The answer is 7.", None),
-        ("He has seven eggs. The answer is 7.", "7"),
+        ("He has 2 + 3 + 4 = 10 eggs. The answer is 7.", None),
+        ("12 eggs minus 5 eggs = 9 eggs. The answer is 7.", None),
+        ("He has seven eggs. The answer is 7.", None),
         ("He has 3 + 4 = 7 eggs.", None),
     ],
 )
@@ -297,6 +299,7 @@ def test_right_by_a_false_equation_is_no_answer(extensions: None, text: str, ans
     """The grader that the study of a pretrained pair puts beside ``math``."""
     catalogue.use(["examples/pretrained/true_equations.py"], ROOT)
     assert grading.grader("true-equations").extract(text, True).answer == answer
+    assert grading.grader("no-equation").extract(text, True).answer == ("7" if "seven" in text else None)
 
 
 def test_a_grader_of_an_extension_judges_in_worker_processes(declare: Declare, tmp_path: Path) -> None:

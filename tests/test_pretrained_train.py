@@ -12,6 +12,7 @@ pytest.importorskip("gguf")
 
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.pretrained import _lora, train  # noqa: E402
+from searchlens.pretrained.equations import equations  # noqa: E402
 from searchlens.pretrained.train import Learner, Options, Task, reinforce, reward, warm_up, worked_answer  # noqa: E402
 from searchlens.store.adapters import Adapter  # noqa: E402
 from test_pretrained import network, vocabulary  # noqa: E402
@@ -51,13 +52,41 @@ def test_worked_answers_lose_the_marks_and_state_their_number() -> None:
         ("He has 3 + 5 = 7. The answer is 7.", 0),  # right by luck
         ("He has 14 / 2 = 7 and 10 / 3 = 3.33. The answer is 7.", 1),
         ("He has 7 / 0 = 7. The answer is 7.", 0),
-        ("He has 1 + 2 * 4 = 7. The answer is 7.", 1),  # a longer expression is not read
+        ("He has 1 + 2 * 4 = 7. The answer is 7.", 0),
+        ("He has 1 + 2 + 4 = 7. The answer is 7.", 1),
+        ("He has 2 + 3 + 4 = 10. The answer is 7.", 0),
+        ("12 apples minus 5 apples = 7 apples. The answer is 7.", 1),
+        ("12 apples minus 5 apples = 9 apples. The answer is 7.", 0),
         ("He has 3 + 4 = 7.", 0),
         ("The answer is 8.", 0),
     ],
 )
 def test_a_reward_needs_the_number_and_true_equations(text: str, expected: float) -> None:
     assert reward(text, 7) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 + 3 + 4 = 10", [False]),
+        ("(2 + 3) * 4 = 20", [True]),
+        ("12 apples minus 5 apples = 9 apples", [False]),
+        ("9 red apples - 2 apples = 7", [True]),
+        ("He has 12 apples and 5 - 3 = 2 pears. The answer is 5. 3 + 4 = 8", [True, False]),
+        ("2 * 3 = 6 + 1 = 7", [False, True]),
+        ("$1,000 plus $6 = $1,006, 3 x 4 = 12, 3 times 4 equals 12", [True, True, True]),
+        ("10 / 3 = 3.33 and 10 ÷ 4 = 2.6", [True, False]),
+        ("y + 3 = 7, 3 + 4 = 7 + y, 5 = 5, -3 + 5 = 1, (2 + 3 = 6, 05 + 1 = 7", []),
+        ("The answer is 7.", []),
+    ],
+)
+def test_equations_of_several_numbers_and_words_are_read(text: str, expected: list[bool]) -> None:
+    assert list(equations(text)) == expected
+
+
+@pytest.mark.parametrize("text", ["1 + " * 20_000, "(" * 20_000 + "1", "1 apple " * 10_000, "9" * 5_000 + " + 1 = 2"])
+def test_long_texts_without_a_whole_equation_cost_little(text: str) -> None:
+    assert list(equations(text)) == []
 
 
 def test_a_batch_of_different_lengths_is_each_text_alone(folder: Path) -> None:

@@ -321,6 +321,41 @@ def test_luck_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
         guessing.luck(pool([1], 4), [1])
 
 
+def beside_luck(known: float, luck: float, *, repeats: bool) -> pl.DataFrame:
+    """2,000 questions x 16 samples: a share is known to RL, and any sample of the others is right by luck."""
+    rng = np.random.default_rng(1)
+    sides = []
+    for share in (0.0, known):
+        knows = rng.random(2000) < share
+        lucky, meant = rng.binomial(16, luck, 2000), rng.binomial(16, luck, 2000)
+        right = np.where(knows, 16, meant)
+        sides.append(replace(pool(right.tolist(), 16), lucky=np.where(knows & repeats, 0, lucky)))
+    return guessing.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
+
+
+def test_luck_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
+    found = beside_luck(0.3, 0.05, repeats=False)
+    assert found["k"].unique(maintain_order=True).to_list() == [1, 4, 16]
+    assert found.filter(measure="luck", side="RL - Base", k=16)["value"].item() == pytest.approx(0, abs=0.04)
+    for side, truth in (("Base", 0.0), ("RL", 0.3), ("RL - Base", 0.3)):
+        rows = found.filter(measure="luck-corrected pass@k", side=side)
+        assert rows["value"].to_list() == pytest.approx([truth] * 3, abs=0.08)
+        assert (rows["lo"] < truth).all() and (truth < rows["hi"]).all()
+
+
+def test_without_its_assumption_the_correction_takes_too_little() -> None:
+    """RL repeats what it knows, so its luck is that of the other questions times their share."""
+    row = beside_luck(0.3, 0.05, repeats=True).filter(measure="luck-corrected pass@k", side="RL", k=16)
+    assert row["value"].item() > 0.4
+
+
+def test_luck_that_solves_everything_leaves_nothing_known() -> None:
+    all_lucky = replace(pool([4, 0, 1], 4), lucky=np.array([4, 4, 4]))
+    found = guessing.beside_luck(all_lucky, all_lucky, [1], Resamples.draw(3, 100, 0), 0.95)
+    assert found.filter(measure="luck-corrected pass@k").select("value", "lo", "hi").null_count().row(0) == (3, 3, 3)
+    assert guessing.beside_luck(pool([1], 4), all_lucky, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
+
+
 def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) -> None:
     """Counts of a policy whose samples were judged; none of one whose were not. Files without the column are read."""
     marks = {"judged": [True, False, True, True], "other": [None] * 4}

@@ -72,6 +72,9 @@ def test_guessing_has_the_null_of_options_and_the_luck_that_was_measured(context
     luck = shown.filter(measure="luck", k="1").row(0, named=True)
     assert luck["benchmark"] == "Micro math" and luck["Base"].startswith("9.4 [")
     assert shown.filter(measure="pass@k", benchmark="Micro math")["k"].to_list() == ["1", "4", "16"]
+    known = shown.filter(measure="luck-corrected pass@k", benchmark="Micro math")
+    assert known["k"].to_list() == ["1", "4", "16"] and known["RL − Base"][0][0] in "+−"
+    assert any("Assumed: knowing and luck are independent" in note for note in guessing(context).notes)
     assert unknown.rows() == [("micro-1m", "Micro_AIME & more", "not recorded")]
 
 

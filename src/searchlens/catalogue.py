@@ -347,5 +347,14 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"extensions: {path} is not a Python file")
     module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        from searchlens.project import extras
+
+        del sys.modules[name]
+        why = (
+            extras.missing(error.name) if error.name in extras.EXTRAS else InputError(f"no module {error.name!r} here")
+        )
+        raise InputError(f"extension {path}: {why.message}", why.hint) from None
     return module

@@ -66,7 +66,7 @@ class JobStoppedError(RuntimeError):
 def unknown(name: str, known: Iterable[str]) -> str:
     """What is said of a name that is not among the known ones: the nearest of them, and all of them."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"{name!r} is unknown{hint} Known: {', '.join(names) or '(none)'}"
 
@@ -80,7 +80,7 @@ def require_known(name: str, known: Iterable[str], what: str) -> str:
         It is not; the message begins with ``what``, such as ``benchmark``.
     """
     names = list(known)
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         raise InputError(f"{what} {unknown(name, names)}")
     return name
 

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.api import faces
+from searchlens.api import faces, given
 from searchlens.api.statements import Statement, statements
 from searchlens.errors import InputError
 from searchlens.landscape.classes import answer_classes
 from searchlens.readings.extrapolation import judged
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
-from searchlens.readings.pool import Ints, Pool, read_pools
+from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.study import READINGS, PairPools
 from searchlens.schemas.columns import SCORES
-
-ONLY = "given"
-"""Name of the policy of samples that were given without one."""
 
 FRAMES = (
     *("measures", "equivalents", "exponents", "exponent_profiles"),
     *("support", "support_changes", "variance", "extrapolated"),
 )
 
-Samples = int | tuple[int, int]
+Samples = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]
 Both = tuple[Any, Any]
 
 
@@ -39,7 +37,7 @@ class Comparison:
     Attributes
     ----------
     questions, base_samples, rl_samples : int
-        Number of questions, and of samples of each.
+        Number of questions, and of samples of each: the smallest, if questions differ.
     confidence : float
         Nominal coverage of all intervals, which are over questions.
     measures : DataFrame
@@ -124,11 +122,11 @@ def compare(
     Parameters
     ----------
     base, rl : array_like of bool, shape (questions, samples)
-        Whether each sample is right; the same questions in the same order. The numbers of samples may differ. Base may
-        also be a mapping of policies to such arrays: the first is compared with RL one to one, and all of them count
-        for N*(b) of the best policy.
+        Whether each sample is right; the same questions in the same order. The numbers of samples may differ between
+        sides, and between questions, as a list of lists. Base may also be a mapping of policies to such arrays: the
+        first is compared with RL one to one, and all of them count for N*(b) of the best policy.
         With ``samples``, the numbers of right samples of each question, shape (questions,).
-    samples : int or (int, int), optional
+    samples : int or array_like of int, shape (questions,), or a tuple of two of them, optional
         Samples of each question, of both sides or of Base and RL, if counts are given.
     classes : (base, rl), optional
         Class of equal answers of each sample: integers of the shape of ``base`` and ``rl``, -1 without an answer. Of a
@@ -139,7 +137,7 @@ def compare(
         Lettered options of the questions, 0 for an open one. Without it, nothing is said about guessing.
     lucky : (base, rl), optional
         Whether each sample would be right if its question had the gold of another one: booleans of the shape of
-        ``base`` and ``rl``, or with ``samples`` counts. Of a mapping, a mapping. Without it, nothing is said of luck.
+        ``base`` and ``rl``, or with ``samples`` counts. Of a mapping, a mapping. Where it is None, nothing is said.
     confidence : float
         Nominal coverage of intervals, in (0, 1).
     draws : int
@@ -154,7 +152,13 @@ def compare(
     Raises
     ------
     InputError
-        Arrays of other shapes or with other values than these.
+        Any argument of another kind, shape or value than these.
+
+    Notes
+    -----
+    Where questions of a side differ in their number of samples, curves go up to the smallest of them and are means over
+    all subsets of each question's own samples, without bias. Support, Cover@tau, entropies and extrapolation depend on
+    the number of samples itself, and are not identified.
 
     Examples
     --------
@@ -163,151 +167,63 @@ def compare(
     >>> found.support["kept"].item(), found.support["expanded"].item()
     (4, 1)
     """
-    _check_options(confidence, draws, seed)
-    policies = dict(base) if isinstance(base, Mapping) else {ONLY: base}
-    if not policies:
-        raise InputError("base is a mapping without policies", "give at least one array")
-    of_base, of_rl = samples if isinstance(samples, tuple) else (samples, samples)
-    named = {name: f"base[{name!r}]" if isinstance(base, Mapping) else "base" for name in policies}
-    right = {name: _right(named[name], given, of_base) for name, given in policies.items()}
-    theirs = _right("rl", rl, of_rl)
-    for name, array in right.items():
-        if len(array) != len(theirs):
-            why = f"{named[name]} has {len(array)} questions, rl has {len(theirs)}"
+    given.check_number("confidence", confidence, Real, lambda x: 1e-9 < x < 1 - 1e-9, "a number above 0 and below 1")
+    given.check_number("draws", draws, Integral, lambda x: 100 <= x <= 10**5, "a whole number, 100 or more, to 100000")
+    given.check_number("seed", seed, Integral, lambda x: x >= 0, "a whole number, 0 or more")
+    of_base, of_rl = samples if isinstance(samples, tuple) and len(samples) == 2 else (samples, samples)
+    parts = {"classes": classes, "tokens": tokens, "lucky": lucky}
+    policies, named = given.policies(base), isinstance(base, Mapping)
+    known = {key: given.both(key, part, policies, named=named) for key, part in parts.items() if part is not None}
+    theirs, ours = given.verdicts("rl", rl, of_rl), {}
+    for name, array in policies.items():
+        place = f"[{name!r}]" if named else ""
+        right = given.verdicts(f"base{place}", array, of_base)
+        if len(right) != len(theirs):
+            why = f"base{place} has {len(right)} questions, rl has {len(theirs)}"
             raise InputError(why, "give the same questions to both")
-    first = next(iter(right))
-    ours = {
-        name: _pool(
-            name,
-            array,
-            _part(classes, 0, name, base),
-            _part(tokens, 0, name, base),
-            _lucky(f"lucky[0] of {named[name]}", _part(lucky, 0, name, base), of_base, array.shape),
-        )
-        for name, array in right.items()
-    }
-    of_other = _lucky("lucky[1]", None if lucky is None else lucky[1], of_rl, theirs.shape)
-    target = _pool(
-        first, theirs, None if classes is None else classes[1], None if tokens is None else tokens[1], of_other
-    )
-    options = ReadingsOptions(draws=draws, default_policy=first, seed=seed, confidence=confidence)
-    cell = PairPools("pair", "benchmark", ours, {first: target}, _choices(choices, len(theirs)))
-    frames = _frames(cell, options, with_classes=classes is not None)
-    said = statements(frames, policy=first)
-    return Comparison(len(theirs), ours[first].samples, target.samples, confidence, **frames, statements=said)
+        ours[name] = _pool(name, right, {key: part[0][name] for key, part in known.items()}, of_base, f"[0]{place}")
+    first = next(iter(ours))
+    target = _pool(first, theirs, {key: part[1] for key, part in known.items()}, of_rl, "[1]")
+    options = ReadingsOptions(draws=int(draws), default_policy=first, seed=int(seed), confidence=float(confidence))
+    lettered = None if choices is None else given.choices(choices, len(theirs))
+    cell = PairPools("pair", "benchmark", ours, {first: target}, lettered)
+    drawn = [pool.drawn for pool in (ours[first], target) if pool.drawn is not None]
+    unequal = f"questions have {min(map(min, drawn))} to {max(map(max, drawn))} samples" if drawn else ""
+    frames = _frames(cell, options, with_classes=classes is not None, unequal=bool(unequal))
+    said = statements(frames, policy=first, unequal=unequal)
+    return Comparison(len(theirs), ours[first].samples, target.samples, options.confidence, **frames, statements=said)
 
 
-def _check_options(confidence: float, draws: int, seed: int) -> None:
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence: {confidence}; allowed: above 0 and below 1")
-    if draws < 100:
-        raise InputError(f"draws: {draws}; allowed: 100 or more")
-    if seed < 0:
-        raise InputError(f"seed: {seed}; allowed: 0 or more")
-
-
-def _right(name: str, given: npt.ArrayLike, samples: int | None) -> npt.NDArray[np.bool_]:
-    """Right and wrong samples, shape (questions, samples); of counts, the right ones first."""
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        raise InputError(f"{name} is not rectangular", "give as many samples of every question") from None
-    if samples is None:
-        if array.ndim != 2 or 0 in array.shape:
-            raise InputError(
-                f"{name} has shape {array.shape}; allowed: (questions, samples), none of them 0",
-                "give `samples` if these are counts of right samples",
-            )
-        if array.dtype != bool and not np.isin(array, (0, 1)).all():
-            raise InputError(f"{name} has values other than right and wrong", "give booleans, or 0 and 1")
-        return array.astype(bool)
-    if array.ndim != 1 or not len(array):
-        raise InputError(f"{name} has shape {array.shape}; allowed with `samples`: (questions,), one count for each")
-    if samples < 1:
-        raise InputError(f"samples: {samples}; allowed: 1 or more")
-    if not (np.equal(np.mod(array, 1), 0) & (array >= 0) & (array <= samples)).all():
-        raise InputError(f"{name} has counts that are not whole numbers from 0 to {samples}")
-    return np.arange(samples) < array[:, None]
-
-
-def _part(given: Both | None, side: int, name: str, base: object) -> Any:
-    """What was given for one policy of Base."""
-    if given is None:
-        return None
-    if len(given) != 2:
-        raise InputError(f"classes, tokens and lucky are pairs, of base and of rl; found {len(given)} parts")
-    part = given[side]
-    if not isinstance(base, Mapping):
-        return part
-    if not isinstance(part, Mapping) or name not in part:
-        raise InputError(f"base has policies: give classes, tokens and lucky of {name!r}, too, by its name")
-    return part[name]
-
-
-def _lucky(name: str, given: Any, samples: int | None, shape: tuple[int, ...]) -> npt.NDArray[np.bool_] | None:
-    if given is None:
-        return None
-    array = _right(name, given, samples)
-    if array.shape != shape:
-        raise InputError(f"{name} has shape {array.shape}; allowed: {shape}, one value for each sample")
-    return array
-
-
-def _pool(
-    name: str, right: npt.NDArray[np.bool_], classes: Any, tokens: Any, lucky: npt.NDArray[np.bool_] | None
-) -> Pool:
-    """Samples as the readings take them."""
-    questions, samples = right.shape
-    answer = np.where(right, 0, 1) if classes is None else _classes(right, classes)
+def _pool(name: str, right: given.Samples, more: Mapping[str, Any], samples: Any, place: str) -> Pool:
+    """Samples as the readings take them, with classes, tokens and lucky ones as far as they were given."""
+    answer = given.classes(f"classes{place}", more["classes"], right) if "classes" in more else 1 - right
+    mean = given.mean_tokens(f"tokens{place}", more["tokens"], right) if "tokens" in more else float("nan")
+    lucky = None
+    if more.get("lucky") is not None:
+        lucky = given.verdicts(f"lucky{place}", more["lucky"], samples, right).sum(axis=1).filled(0)
+    questions, most = right.shape
     scores = pl.DataFrame(
         {
             "policy": np.repeat(name, right.size),
-            "question": np.repeat(np.arange(questions), samples),
-            "sample": np.tile(np.arange(samples), questions),
-            "run": np.tile(np.arange(samples), questions),
-            "correct": right.ravel(),
-            "answer": answer.ravel(),
+            "question": np.repeat(np.arange(questions), most),
+            "sample": np.tile(np.arange(most), questions),
+            "run": np.tile(np.arange(most), questions),
+            "correct": right.filled(fill_value=False).ravel(),
+            "answer": answer.filled(-1).ravel(),
         }
     ).with_columns(tokens=None, generated=None, stopped=True, score=None)
-    guessed = pl.Series("lucky", [None] * right.size if lucky is None else lucky.ravel(), pl.Boolean)
-    mean = float("nan") if tokens is None else float(np.mean(np.asarray(tokens, float)))
-    if mean <= 0:
-        raise InputError(f"tokens have the mean {mean}; allowed: above 0")
-    return read_pools(answer_classes(scores.cast(SCORES).with_columns(guessed)), {name: mean})[name]
+    pool = read_pools(answer_classes(scores.cast(SCORES)), {name: mean})[name]
+    drawn = right.count(axis=1)
+    unequal = drawn if drawn.min() < most else None
+    return replace(pool, samples=int(drawn.min()), drawn=unequal, lucky=lucky)
 
 
-def _classes(right: npt.NDArray[np.bool_], given: Any) -> Ints:
-    classes = np.asarray(given)
-    if classes.shape != right.shape or not np.issubdtype(classes.dtype, np.integer) or (classes < -1).any():
-        raise InputError(
-            f"classes have shape {classes.shape}, type {classes.dtype}; allowed: {right.shape}, whole numbers from -1"
-        )
-    if (right & (classes < 0)).any():
-        raise InputError("a sample without an answer (class -1) is marked right")
-    for row, (known, correct) in enumerate(zip(classes, right, strict=True)):
-        if set(known[correct].tolist()) & set(known[~correct].tolist()):
-            raise InputError(
-                f"question {row}: a class has right and wrong samples", "equal answers have equal verdicts"
-            )
-    return classes
-
-
-def _choices(given: npt.ArrayLike | None, questions: int) -> Ints | None:
-    if given is None:
-        return None
-    choices = np.asarray(given)
-    if choices.shape not in ((), (questions,)) or not np.issubdtype(choices.dtype, np.integer):
-        raise InputError(f"choices have shape {choices.shape}; allowed: one whole number, or one for each question")
-    if ((choices < 0) | (choices == 1)).any():
-        raise InputError("choices of a question are 0, or 2 or more")
-    return np.broadcast_to(choices, (questions,)).astype(np.int64) if choices.any() else None
-
-
-def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool) -> dict[str, pl.DataFrame]:
+def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool, unequal: bool) -> dict[str, pl.DataFrame]:
     """The frames of the stage for one cell, without what says the same twice or was not given."""
     frames: dict[str, pl.DataFrame] = {}
     for read in READINGS:
-        frames |= read(cell, options)
+        needs_equal = read.__name__ in ("supports", "extrapolations")
+        frames |= read(replace(cell, base={}, rl={}) if unequal and needs_equal else cell, options)
     rows = frames["extrapolated"].with_columns(benchmark=pl.lit(cell.benchmark))
     frames["extrapolated"] = judged(rows, options.confidence).drop("benchmark")
     if not with_classes:

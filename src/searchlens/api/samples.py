@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import grading
+from searchlens import catalogue, grading
 from searchlens.errors import InputError, require_known
 from searchlens.grading.recorded import is_recorded
 from searchlens.store import judges, shards
@@ -269,7 +269,7 @@ def question_ids(place: Place, generation_id: str) -> list[str]:
 
 
 def _chosen(question: int | str | Sequence[int | str], ids: Sequence[str], place: Place) -> list[str]:
-    several = [question] if isinstance(question, int | str) else question
+    several = question if isinstance(question, Sequence) and not isinstance(question, str) else [question]
     return [_id(each, ids, place) for each in several]
 
 
@@ -290,10 +290,10 @@ def _with_answers(rows: pl.DataFrame, place: Place, imports: Iterable[tuple[str,
         return rows.join(_recorded_answers(place, imports), on=["policy", "id", "sample"], how="left")
     signature = place.scores.with_suffix(".json")
     entries: Mapping[str, object] = read_json(signature) if signature.exists() else {}
-    try:
-        extract = grading.grader(judges.of(entries, place.grader).name).extract
-    except InputError:
+    judge = judges.of(entries, place.grader).name
+    if judge not in catalogue.declared("grader"):
         return rows.with_columns(answer=pl.lit(None, pl.String))
+    extract = grading.grader(judge).extract
     stopped = (rows["finish"].fill_null("stop") == "stop").to_list()
     answers = [extract(text, end).answer for text, end in zip(rows["text"].to_list(), stopped, strict=True)]
     return rows.with_columns(answer=pl.Series(answers, dtype=pl.String))

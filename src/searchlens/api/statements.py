@@ -11,7 +11,7 @@ import polars as pl
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.extrapolation import SMALLEST
-from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
+from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL, WITHOUT_LUCK
 from searchlens.tables import format as fmt
 
 NOT_IDENTIFIED = "not identified"
@@ -47,7 +47,7 @@ class Statement:
         return f"{self.reading}: {self.can} Cannot say: {self.cannot}"
 
 
-def statements(frames: Frames, *, policy: str) -> tuple[Statement, ...]:
+def statements(frames: Frames, *, policy: str, unequal: str = "") -> tuple[Statement, ...]:
     """A sentence about each reading.
 
     Parameters
@@ -56,21 +56,27 @@ def statements(frames: Frames, *, policy: str) -> tuple[Statement, ...]:
         Those of ``Comparison``.
     policy : str
         The policy of Base that is compared with RL one to one.
+    unequal : str
+        Why readings that need as many samples of every question are not identified; empty if they are.
     """
     parts = (
         _pass_at_k(frames),
         _equivalents(frames, policy),
         _exponents(frames, policy),
-        _support(frames),
-        _reliability(frames),
+        _unequal("support", unequal) or _support(frames),
+        _unequal("reliability", unequal) or _reliability(frames),
         _guessing(frames),
         _luck(frames),
-        _entropy(frames),
+        _unequal("entropy", unequal) or _entropy(frames),
         _winner(frames),
         _variance(frames),
-        _extrapolation(frames),
+        _unequal("extrapolation", unequal) or _extrapolation(frames),
     )
     return tuple(parts)
+
+
+def _unequal(reading: str, why: str) -> Statement | None:
+    return Statement(reading, f"{NOT_IDENTIFIED}: {why}.", "what needs as many samples of each.") if why else None
 
 
 def _rows(frames: Frames, measure: str, side: str = DIFFERENCE) -> list[dict[str, Any]]:
@@ -209,8 +215,14 @@ def _luck(frames: Frames) -> Statement:
         f"{fmt.percent(one['value'])}% of questions (Base) and {fmt.percent(two['value'])}% (RL) at {one['k']}"
         for one, two in zip(sides[BASE], sides[RL], strict=True)
     ]
-    can = f"With golds of other questions the same samples solve {'; '.join(parts)}."
-    return Statement("luck", can, "which of the right answers were guessed.")
+    rows = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
+    known = ", ".join(f"{_difference(row)} at {row['k']}" for row in rows) or NOT_IDENTIFIED
+    can = (
+        f"With golds of other questions the same samples solve {'; '.join(parts)}. Without luck, RL − Base is {known}."
+    )
+    return Statement(
+        "luck", can, "which right answers were guessed; whether luck is alike on all questions, as assumed."
+    )
 
 
 def _entropy(frames: Frames) -> Statement:

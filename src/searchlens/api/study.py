@@ -123,7 +123,7 @@ class Study:
 
     def source(self, checkpoint: str, benchmark: str) -> str:
         """Where the samples of a cell come from: ``sampled``, ``imported``, or ``recorded`` (counts alone)."""
-        named = self._inputs.source(checkpoint, benchmark)
+        named = self._inputs.source(*self._cell(checkpoint, benchmark))
         study = self.config["study"]
         may_be_recorded = study["readouts"] and (study["sample"] == "all" or benchmark not in study["sample"])
         sampled = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
@@ -188,6 +188,8 @@ class Study:
             pair, benchmark, budget, base, rl, gap, lo, hi: proportions; the interval is a paired bootstrap over
             questions. A pair without a recovery analysis, or without Base samples of the default policy, has no rows.
         """
+        if not isinstance(budgets, Sequence) or not all(isinstance(each, int) and each > 0 for each in budgets):
+            raise InputError(f"budgets: {budgets!r}; allowed: a list of whole numbers, 1 or more")
         largest = max(self.config["budgets"])
         wanted = list(dict.fromkeys(min(budget, largest) for budget in budgets))
         rows = self._stacked(
@@ -260,10 +262,10 @@ class Study:
         InputError
             There is no such table; the message lists those that are there.
         """
-        path, tables = self.layout.table(name, "csv"), self.layout.tables()
+        path, tables = self.layout.table(str(name), "csv"), self.layout.tables()
         if path not in tables:
             declared = catalogue.declared("table")
-            if name not in declared:
+            if not isinstance(name, str) or name not in declared:
                 there = ", ".join(each.stem for each in tables)
                 raise InputError(f"table {name!r} is unknown; in {path.parent} are: {there or '(none)'}")
             stage = _COMMANDS.get(declared[name].options["stage"], "tables")
@@ -312,6 +314,7 @@ class Study:
 
     def withheld(self, benchmark: str) -> str:
         """Why texts of a benchmark are not to be shown in plain text; empty if they may be."""
+        require_known(benchmark, {name for _, name in self._inputs.cells}, "benchmark")
         terms = self._inputs.terms(benchmark)
         return f"{terms}: its terms ask that no example be shown in plain text" if terms else ""
 
@@ -345,7 +348,7 @@ class Study:
         """
         known = self.questions(benchmark)
         for each in known:
-            if which in (each.index, each.id):
+            if isinstance(which, int | str) and which in (each.index, each.id):
                 return each
         raise InputError(f"{benchmark} has no question {which!r}; it has {len(known)}: 0 to {len(known) - 1}, or an id")
 
@@ -374,6 +377,8 @@ class Study:
         if reason := self.withheld(benchmark) or (f"its samples are {source}" if source != "sampled" else ""):
             raise InputError(f"prompts of {checkpoint} on {benchmark}: {reason}")
         extras.require("tokenizers")
+        if not isinstance(questions, Sequence):
+            raise InputError(f"questions: {questions!r}; allowed: a list of positions or ids")
         asked = [inputs.questions(benchmark)[self.question(benchmark, each).index] for each in questions]
         spec, folder = self.config["checkpoints"][checkpoint], inputs.checkpoint_folder(checkpoint)
         if not (folder / "tokenizer.json").exists():
@@ -541,6 +546,9 @@ def open_study(
     InputError
         There is no such folder, or it has no configuration.
     """
+    for name, value in (("results", results), ("root", root or ""), ("config", config)):
+        if not isinstance(value, str if name == "config" else str | os.PathLike):
+            raise InputError(f"{name}: {value!r}; allowed: {'a fingerprint, text' if name == 'config' else 'a path'}")
     layout = Layout(Path(results))
     if not layout.is_results_folder():
         found = f"has none of {', '.join(RESULTS_FOLDERS)}" if layout.results.is_dir() else "does not exist"

@@ -274,12 +274,6 @@ def _compared(
 
     right = {policy: pool.right for policy, pool in base.items()}
     first = next(iter(right))
-    lucky: Any = None
-    if firsts[BASE].lucky is not None and rl.lucky is not None:
-        lucky = (firsts[BASE].lucky, rl.lucky)
-    if lucky and several:  # other policies of Base were not judged, and their luck is not read
-        unread = {policy: np.zeros_like(array) for policy, array in right.items()}
-        lucky = ({**unread, first: lucky[0]}, lucky[1])
     letters = np.array([options(question) for question in both.base])
     return compare(
         right if several else right[first],
@@ -287,7 +281,7 @@ def _compared(
         classes=pair("classes", [pool.classes for pool in pools]),
         tokens=pair("tokens", [pool.tokens for pool in pools]),
         choices=letters if letters.any() else None,
-        lucky=lucky,
+        lucky=pair("lucky", [firsts[BASE].lucky, rl.lucky]),  # of other policies of Base it was not judged
         confidence=wishes.confidence,
         draws=wishes.draws,
         seed=wishes.seed,

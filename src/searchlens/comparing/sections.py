@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.comparing.found import LogComparison
-from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL
+from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.tables import format as fmt
 
 CORRECTED = "guess-corrected pass@k"
@@ -83,17 +83,21 @@ def _share(part: int | None, whole: int) -> str:
 
 def _pass_at_k(found: LogComparison, level: str) -> Section:
     lucky = {(row["k"], row["side"]): row for row in _measure(found, LUCK)}
+    known = {row["k"]: _percent(row, "+") for row in _measure(found, WITHOUT_LUCK) if row["side"] == DIFFERENCE}
     sides = _sides(found, "pass@k")
     rows = []
     for k, by_side in sides.items():
         line = [str(k), *(_percent(by_side[side]) for side in (BASE, RL)), _percent(by_side[DIFFERENCE], "+")]
-        line += [fmt.percent(lucky[k, side]["value"]) if (k, side) in lucky else "" for side in (BASE, RL)]
-        rows.append(tuple(line if lucky else line[:4]))
+        if k in known:
+            shares = [fmt.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
+            line += [", ".join([*shares, fmt.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
+        rows.append((*line, *[""] * (6 - len(line))) if lucky else tuple(line))
     heads: tuple[str, ...] = ("k", "Base", "RL", "RL − Base")
     note = f"Percent of questions, with {level} intervals over questions."
     if lucky:
-        heads = (*heads, "luck of Base", "luck of RL")
-        note += " Luck: the same samples, with golds of other questions."
+        heads = (*heads, "luck: Base, RL, RL − Base", "without luck")
+        note += " Luck: the same samples, with golds of other questions; without it: RL − Base if luck is"
+        note += " alike on all questions."
     return Section(title="pass@k", heads=heads, rows=tuple(rows), note=note)
 
 

@@ -23,6 +23,7 @@ def cover(pool: Pool, taus: Sequence[float]) -> Floats:
     Parameters
     ----------
     pool : Pool
+        With as many samples of every question.
     taus : sequence of float
         Each in (0, 1].
 
@@ -95,8 +96,10 @@ def mg_pass(pool: Pool, k: int) -> Floats:
 
 
 def _at_least(pool: Pool, k: int, right: Floats) -> Floats:
-    counts = np.arange(pool.samples + 1)[:, None]
-    return np.asarray(stats.hypergeom.sf(right[None, :] - 1, pool.samples, counts, k))[pool.correct]
+    def table(n: int) -> Floats:
+        return np.asarray(stats.hypergeom.sf(right[None, :] - 1, n, np.arange(n + 1)[:, None], k))
+
+    return pool.rows(table, pool.correct)
 
 
 def _whole(taus: Sequence[float], samples: int) -> Floats:

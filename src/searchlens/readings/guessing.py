@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from searchlens.landscape.subsets import missed
+from searchlens.readings.measures import LUCK, MEASURES, WITHOUT_LUCK, compared, frame
 from searchlens.readings.pool import Pool
-from searchlens.uncertainty import Floats
+from searchlens.uncertainty import Floats, Interval, Resamples, with_width, without_rounding
 
 
 def chance(options: npt.ArrayLike) -> Floats:
@@ -55,11 +57,52 @@ def luck(pool: Pool, budgets: Sequence[int]) -> Floats:
 
     Notes
     -----
-    Not to be subtracted from pass@k: a sample that knows the answer does not guess besides.
+    Not to be subtracted from pass@k: a sample that knows the answer does not guess besides (``beside_luck``).
     """
     if pool.lucky is None:
         raise ValueError(f"lucky samples of {pool.policy} are unknown")
-    return np.asarray(1 - missed(pool.samples, list(budgets))[pool.lucky])
+    return 1 - pool.rows(lambda n: missed(n, list(budgets)), pool.lucky)
+
+
+def beside_luck(base: Pool, rl: Pool, budgets: Sequence[int], resamples: Resamples, confidence: float) -> pl.DataFrame:
+    """Luck of both sides and of their difference, and pass@k without it: 1 - (1 - P) / (1 - L).
+
+    Parameters
+    ----------
+    base, rl : Pool
+        On the same questions.
+    budgets : sequence of int
+        k; those above a pool are left out.
+    resamples : Resamples
+        Over the questions; P, pass@k, and L, luck, of both sides are drawn together.
+    confidence : float
+
+    Returns
+    -------
+    polars.DataFrame
+        ``MEASURES``; none if lucky samples are unknown. Of means over questions, also below 0; null if L is 1.
+
+    Notes
+    -----
+    Assumption: a question is solved if it is known or met by luck, independently of each other, and luck is alike on
+    known and unknown questions: (1 - P) = (1 - known) (1 - L). It fails where a model repeats one answer to what it
+    knows: such samples are hardly ever lucky, L is too small for its other questions, and too little is taken away.
+    """
+    ks = [k for k in budgets if k <= min(base.samples, rl.samples)]
+    if base.lucky is None or rl.lucky is None or not ks:
+        return pl.DataFrame(schema=MEASURES)
+    ours, theirs = luck(base, ks), luck(rl, ks)
+    columns = np.hstack([base.solved(ks), rl.solved(ks), ours, theirs])
+    means = np.column_stack([columns.mean(axis=0), resamples.means(columns)])
+    solved, lucky = means.reshape(2, 2, len(ks), -1)
+    known = 1 - np.divide(1 - solved, 1 - lucky, out=np.full_like(solved, np.nan), where=lucky < 1)
+    every = np.concatenate([known, known[1:] - known[:1]])
+    ends = np.quantile(every[..., 1:], [(1 - confidence) / 2, (1 + confidence) / 2], axis=2)
+    if len(columns) == 1:
+        ends[:] = np.nan  # one question has no spread
+    within = with_width(every[..., 0], without_rounding(Interval(*ends)), len(columns), confidence)
+    plain = compared(LUCK, ours, theirs, resamples, confidence, ks=ks)
+    return pl.concat([plain, frame(WITHOUT_LUCK, every[..., 0], within, ks=ks)])
 
 
 def corrected(pool: Pool, guess: Floats, budgets: Sequence[int]) -> Floats:

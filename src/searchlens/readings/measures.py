@@ -8,7 +8,7 @@ import polars as pl
 from searchlens.uncertainty import Floats, Interval, Resamples, with_width
 
 BASE, RL, DIFFERENCE = "Base", "RL", "RL - Base"
-PASS, GUESS_NULL, LUCK = "pass@k", "guess null", "luck"
+PASS, GUESS_NULL, LUCK, WITHOUT_LUCK = "pass@k", "guess null", "luck", "luck-corrected pass@k"
 """The measure that is of the questions alone, the same for both sides; pass@k against the golds of other questions."""
 
 MEASURES = pl.Schema(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,17 +26,19 @@ class Pool:
     ----------
     policy : str
     samples : int
-        n, the same for every question, at least 1.
+        n of every question, at least 1; the smallest if questions differ (``drawn``).
     questions : ndarray of uint32, shape (questions,)
         Increasing.
     correct, answered : ndarray of int, shape (questions,)
-        c: samples with a right answer; samples with any answer; 0 <= correct <= answered <= samples.
+        c: samples with a right answer; samples with any answer; 0 <= correct <= answered <= n.
     classes : ndarray of str, shape (questions,)
         Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md).
     tokens : float
         Mean generated tokens per sample; NaN if unknown.
     lucky : ndarray of int, shape (questions,), optional
         Samples that the gold of another question would accept; None if unknown.
+    drawn : ndarray of int, shape (questions,), optional
+        n of each question; None if all have the same.
     """
 
     policy: str
@@ -47,6 +49,19 @@ class Pool:
     classes: npt.NDArray[np.str_]
     tokens: float = float("nan")
     lucky: Ints | None = None
+    drawn: Ints | None = None
+
+    @property
+    def n(self) -> Ints | int:
+        """Samples of each question, or of all."""
+        return self.samples if self.drawn is None else self.drawn
+
+    def rows(self, table: Callable[[int], Floats], counts: Ints) -> Floats:
+        """Row ``counts`` of ``table(n)`` for each question, n its own number of samples."""
+        if self.drawn is None:
+            return table(self.samples)[counts]
+        tables = {n: table(n) for n in set(self.drawn.tolist())}
+        return np.stack([tables[n][c] for n, c in zip(self.drawn.tolist(), counts.tolist(), strict=True)])
 
     @cached_property
     def sizes(self) -> tuple[Ints, npt.NDArray[np.bool_]]:
@@ -61,7 +76,7 @@ class Pool:
         Parameters
         ----------
         budgets : iterable of float
-            Numbers of samples k, each in [1, n]; between whole numbers as in ``landscape.subsets.missed``.
+            Numbers of samples k, each in [1, ``samples``]; between whole numbers as in ``landscape.subsets.missed``.
 
         Returns
         -------
@@ -71,7 +86,7 @@ class Pool:
         Raises
         ------
         ValueError
-            A budget is outside of [1, n].
+            A budget is outside of [1, ``samples``].
 
         References
         ----------
@@ -80,7 +95,7 @@ class Pool:
         ks = list(budgets)
         if not all(1 <= k <= self.samples for k in ks):
             raise ValueError(f"budgets {ks} are not all in [1, {self.samples}]")
-        return 1 - missed(self.samples, ks)[self.correct]
+        return 1 - self.rows(lambda n: missed(n, ks), self.correct)
 
 
 def knots(largest: int) -> list[float]:

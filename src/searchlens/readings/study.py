@@ -27,7 +27,7 @@ from searchlens.readings.exponents import (
     undecided,
 )
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
-from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, MEASURES, PASS, RL, compared
+from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, MEASURES, PASS, RL, compared
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Ints, Pool
 from searchlens.readings.support import CHANGES, SUPPORT, support
@@ -190,12 +190,18 @@ def measures(cell: PairPools, options: ReadingsOptions) -> Frames:
     found = [
         compared(measure, read(sides[0]), read(sides[1]), draws, level, **named)
         for measure, read, named in _means(cell, options, min(pool.samples for pool in sides))
+        if measure not in NEED_EQUAL or all(pool.drawn is None for pool in sides)
     ]
+    found.append(guessing.beside_luck(*sides, options.null_k, draws, level))
     value, lo, hi = beats(*sides, draws, level)
     again = {"measure": "P(RL beats Base)", "k": 1, "side": DIFFERENCE, "value": value, "lo": lo, "hi": hi}
     known = pl.concat(found).filter((pl.col("measure") != GUESS_NULL) | (pl.col("side") != DIFFERENCE))
     last = pl.DataFrame([again], MEASURES).with_columns(pl.selectors.float().fill_nan(None))
     return {"measures": pl.concat([known, last])}
+
+
+NEED_EQUAL = ("Cover@tau", "entropy", "entropy, Miller-Madow")
+"""Measures of counts, which compare only where every question has as many samples."""
 
 
 def _means(
@@ -214,9 +220,6 @@ def _means(
         read = [k for k in options.corrected_k if k <= smallest]
         yield GUESS_NULL, lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
         yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
-    if all(side[options.default_policy].lucky is not None for side in (cell.base, cell.rl)):
-        within = [k for k in options.null_k if k <= smallest]
-        yield LUCK, lambda pool: guessing.luck(pool, within), {"ks": within}
     for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
         yield name, partial(_entropy, i), {"most": math.log(smallest + 1)}
 

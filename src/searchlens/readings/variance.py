@@ -25,8 +25,8 @@ VARIANCE = pl.Schema(
 
 def of_one_sample(pool: Pool) -> Floats:
     """Unbiased p (1 - p) of each question, c (n - c) / (n (n - 1)); NaN for a single sample, which has no spread."""
-    n, c = pool.samples, pool.correct
-    return c * (n - c) / (n * (n - 1)) if n > 1 else np.full(len(c), np.nan)
+    n, c = np.asarray(pool.n), pool.correct
+    return np.where(n > 1, c * (n - c) / (n * np.maximum(n - 1, 1)), np.nan)
 
 
 def beats(base: Pool, rl: Pool, resamples: Resamples, confidence: float = 0.95) -> tuple[float, float, float]:
@@ -56,7 +56,7 @@ def beats(base: Pool, rl: Pool, resamples: Resamples, confidence: float = 0.95) 
     ----------
     arXiv:2512.07795 (2025), on reruns of evaluations; the formula is that of two means of independent trials.
     """
-    difference = (rl.correct / rl.samples) - (base.correct / base.samples)
+    difference = (rl.correct / rl.n) - (base.correct / base.n)
     noise = (of_one_sample(base) + of_one_sample(rl)) / len(difference)
     columns = np.column_stack([difference, noise])
     value = float(_winner(*columns.mean(axis=0)[:, None])[0])
@@ -110,11 +110,11 @@ def parts(
     ----------
     Miller (2024), arXiv:2411.00640.
     """
-    share, noise = pool.correct / pool.samples, of_one_sample(pool)
+    share, noise = pool.correct / pool.n, of_one_sample(pool) / pool.n
     count = len(share)
     columns = np.column_stack([share, share**2, noise])
-    value = _parts(columns.mean(axis=0)[:, None], count, pool.samples)[:, 0]
-    draws = _parts(resamples.means(columns), count, pool.samples)
+    value = _parts(columns.mean(axis=0)[:, None], count)[:, 0]
+    draws = _parts(resamples.means(columns), count)
     record: dict[str, object] = {"side": side, "questions": count, "samples": pool.samples, "batches": len(batches)}
     for name, point, resampled in zip(("questions_part", "decoding"), value, draws, strict=True):
         known = bool(np.isfinite(point) and count > 1)
@@ -125,13 +125,13 @@ def parts(
     return pl.DataFrame([record], VARIANCE).with_columns(pl.selectors.float().fill_nan(None))
 
 
-def _parts(means: Floats, questions: int, samples: int) -> Floats:
-    """Parts of questions and of decoding, shape (2, draws), from means of p, p^2 and p (1 - p)."""
+def _parts(means: Floats, questions: int) -> Floats:
+    """Parts of questions and of decoding, shape (2, draws), from means of p, p^2 and p (1 - p) / n."""
     share, square, noise = means
     noise = np.maximum(noise, 0)  # a draw of questions without noise may round below 0
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = (square - share**2) * np.float64(questions) / (questions - 1)
-    return np.stack([np.maximum(spread - noise / samples, 0), noise / samples]) / questions
+    return np.stack([np.maximum(spread - noise, 0), noise]) / questions
 
 
 def _seeds(pools: Sequence[Pool]) -> float:

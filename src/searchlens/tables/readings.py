@@ -10,7 +10,7 @@ import polars as pl
 from searchlens.catalogue import table
 from searchlens.readings.exponents import HARDLY
 from searchlens.readings.extrapolation import NEAR, SMALLEST
-from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK
+from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
 from searchlens.readings.options import BEST
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Row
@@ -260,7 +260,8 @@ def guessing(context: StudyContext) -> Table:
     """What guessing alone would solve, and pass@k of both sides: corrected for options, or beside luck."""
     measures = context.readings["measures"]
     cells = measures.select("pair", "benchmark").unique(maintain_order=True)
-    data = measures.filter(pl.col("measure").is_in((GUESS_NULL, LUCK, "pass@k", "guess-corrected pass@k")))
+    names = (GUESS_NULL, LUCK, "pass@k", "guess-corrected pass@k", WITHOUT_LUCK)
+    data = measures.filter(pl.col("measure").is_in(names))
     listed = data.filter(pl.col("measure").is_in((GUESS_NULL, LUCK))).select("pair", "benchmark", "k").unique()
     data = data.join(listed, on=["pair", "benchmark", "k"], how="semi", maintain_order="left")
     known = measures.filter(measure=LUCK).select("pair", "benchmark").unique()
@@ -274,6 +275,9 @@ def guessing(context: StudyContext) -> Table:
         " / (1 − g)^k, unbiased if a sample either knows the answer or guesses evenly; it may be negative.",
         "Luck: pass@k of the same samples if each question had the gold of another one, drawn by the seed of the study."
         " Where it or the null is near pass@k, pass@k says little of what the models know.",
+        "Luck-corrected: 1 − (1 − pass@k) / (1 − luck), of means over questions. Assumed: knowing and luck are"
+        " independent, and luck is alike on known and unknown questions; where models repeat what they know, too little"
+        " is taken away.",
         "Luck needs answers: readouts that were recorded without it lack them, and instructions have none.",
         BRACKETS,
     ]
