@@ -2,9 +2,9 @@
 
     python validation/page_numbers.py
 
-Three tables, default policy on both sides: N*(b) of the anchor; N*(b) and the local exponents of log N* in log b of
-every pair on math and AIME, and of the anchor on all; and where Base passes RL, at equal samples and tokens. Brackets
-are 95% over questions.
+Four tables. The first three have the default policy on both sides: N*(b) of the anchor; N*(b) and the local exponents
+of log N* in log b of every pair on math and AIME, and of the anchor on all; where Base passes RL, at equal samples and
+tokens. The last one has the exponents that are not rejected. Brackets are 95% over questions.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import yaml
 
 from searchlens.landscape.classes import recorded_classes
 from searchlens.readings.crossings import crossing
 from searchlens.readings.equivalents import equivalents, summary
+from searchlens.readings.options import ReadingsOptions
 from searchlens.readings.pool import Pool, read_pools
+from searchlens.readings.study import PairPools
+from searchlens.readings.study import exponents as study_exponents
 from searchlens.store import readouts
 from searchlens.tables import format as fmt
 from searchlens.uncertainty import Resamples
@@ -34,9 +38,14 @@ STEPS = (1, 4, 16)
 CONFIDENCE = 0.95
 
 
+def recorded(checkpoint: str, benchmark: str) -> pl.DataFrame:
+    """The readouts of a cell."""
+    return readouts.read(READOUTS / checkpoint / f"zoo-{benchmark}.arrow.xz")
+
+
 def pool(checkpoint: str, benchmark: str) -> Pool:
     """The recorded samples of the default policy, with their mean tokens."""
-    rows = readouts.read(READOUTS / checkpoint / f"zoo-{benchmark}.arrow.xz")
+    rows = recorded(checkpoint, benchmark)
     points = rows.filter(policy=DEFAULT)["points"].item()
     tokens = next(point["value"] for point in points if point["metric"] == "C" and point["budget"] == 1)
     return read_pools(recorded_classes(rows), {DEFAULT: float(tokens)})[DEFAULT]
@@ -82,6 +91,17 @@ def crossings(base: Pool, rl: Pool) -> Iterator[str]:
         yield row["state"] if row["crossing"] is None else shown(row["crossing"], row["lo"], row["hi"], row)
 
 
+def exponent_sets(pair: dict[str, str], benchmark: str) -> Iterator[str]:
+    """Sets and exponents of least error, under any policy of Base and under the default one."""
+    base, rl = (read_pools(recorded_classes(recorded(pair[role], benchmark)), {}) for role in ("base", "rl"))
+    sampled = {name: pool for name, pool in base.items() if name != "greedy"}
+    frames = study_exponents(PairPools("", "", sampled, rl), ReadingsOptions(default_policy=DEFAULT, seed=42))
+    for row in frames["exponents"].to_dicts():
+        yield "empty" if row["empty"] else f"{row['beta_lo']:.2f}–{row['beta_hi']:.2f}{', hardly' * row['hardly']}"
+        yield f"{row['untested']:.0%}"
+        yield fmt.interval(row["beta_l1"], row["beta_l1_lo"], row["beta_l1_hi"], digits=2)
+
+
 def table(title: str, columns: tuple[object, ...], lines: Iterator[list[str]]) -> None:
     """Print a Markdown table."""
     print(f"\n{title}\n\n| {' | '.join(map(str, columns))} |\n{'|---' * len(columns)}|")
@@ -105,6 +125,9 @@ def main() -> None:
     table("Every pair", heads, by_pair)
     passed = ([*key, *crossings(*both)] for key, both in pairs_shown)
     table("Base passes RL at", ("pair", "benchmark", "equal samples", "equal tokens"), passed)
+    sets = ([*key, *exponent_sets(pairs[key[0]], key[1])] for key in sides)
+    of_any = ("any policy: set", "not tested", "least error", "default policy: set", "not tested", "least error")
+    table("Exponents", ("pair", "benchmark", *of_any), sets)
 
 
 if __name__ == "__main__":
