@@ -324,7 +324,7 @@ def test_several_policies_of_base_count_for_the_best() -> None:
     rl = np.ones((8, 4), bool)
     found = searchlens.compare({"weak": weak, "strong": strong}, rl, draws=100)
     states = {row["policy"]: row["state"] for row in found.equivalents.filter(budget=1).to_dicts()}
-    assert states == {"weak": "above", "strong": "above", "best": "above"}
+    assert states == {"weak": "above", "strong": "level", "best": "level"}
     assert found.support["base_samples"].item() == 4
     assert found.support["expanded"].item() == 4, "one to one with the first policy"
 

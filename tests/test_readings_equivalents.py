@@ -92,6 +92,14 @@ def test_summary_states_what_the_pool_cannot_show() -> None:
         assert all(row["n"] is None and row["slope"] is None for row in rows)
 
 
+def test_a_tie_at_the_end_of_the_pool_is_level() -> None:
+    """The same samples on both sides: with all of them RL solves as much as Base, and no more."""
+    base = pool(drawn(np.random.default_rng(2), 16), 16)
+    rows = summary(equivalents([base], base, [1, 8, 16], DRAWS), 0.95).to_dicts()
+    assert [row["state"] for row in rows] == ["within", "within", "level"]
+    assert rows[-1]["n"] is None and rows[-1]["hi_open"]
+
+
 def test_intervals_contain_the_estimate_and_bands_are_wider() -> None:
     rng = np.random.default_rng(3)
     difficulty = rng.beta(0.6, 1.5, 40)

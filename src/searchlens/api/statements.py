@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
 
+from searchlens.claims import GUESSED, NOT_IDENTIFIED, READINGS, ROUNDING, SINGLE, Claim, say
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.exponents import LARGEST
 from searchlens.readings.extrapolation import SMALLEST
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
-from searchlens.tables import format as fmt
 
-NOT_IDENTIFIED = "not identified"
+ORDER = (
+    *("pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "luck", "entropy"),
+    *("second run", "variance", "extrapolation"),
+)
 Frames = Mapping[str, pl.DataFrame]
 _TAU = 0.5
-_ROUNDING = 1e-9
 _PRINTED = (1, 16)
 """Numbers of samples that sentences name; of fewer samples, the largest number there is."""
 
@@ -33,7 +35,7 @@ class Statement:
     can : str
         What the samples say; it begins with "not identified" if they do not determine the reading.
     cannot : str
-        What they leave open.
+        What they leave open; may be empty.
     """
 
     reading: str
@@ -45,7 +47,7 @@ class Statement:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.reading}: {self.can} Cannot say: {self.cannot}"
+        return f"{self.reading}: {self.can}" + (f" Cannot say: {self.cannot}" if self.cannot else "")
 
 
 def statements(frames: Frames, *, questions: int, policy: str) -> tuple[Statement, ...]:
@@ -59,33 +61,53 @@ def statements(frames: Frames, *, questions: int, policy: str) -> tuple[Statemen
     policy : str
         The policy of Base that is compared with RL one to one.
     """
-    parts = (
-        _pass_at_k(frames),
-        _equivalents(frames, policy),
-        _exponents(frames, policy, questions),
-        _support(frames),
-        _reliability(frames),
-        _guessing(frames),
-        _luck(frames),
-        _entropy(frames),
-        _winner(frames),
-        _variance(frames),
-        _extrapolation(frames),
-    )
-    return tuple(parts)
+    rows = _facts(frames, policy)
+    said = {
+        reading: Statement(reading, say(claims.can, rows[reading]), _all(claims.cannot, rows[reading]))
+        for reading, claims in READINGS.items()
+    }
+    said["exponents"] = _exponents(frames, policy, questions)
+    return tuple(said[reading] for reading in ORDER)
+
+
+def told(said: Sequence[Statement]) -> list[Statement]:
+    """The same, with all that is not identified in one at the end."""
+    known = [each for each in said if not each.can.startswith(NOT_IDENTIFIED)]
+    reasons = {each.reading: each.can.removeprefix(NOT_IDENTIFIED).strip(":. ") for each in said if each not in known}
+    listed = "; ".join(f"{reading} ({reason})" if reason else reading for reading, reason in reasons.items())
+    return [*known, *([Statement(NOT_IDENTIFIED, f"{listed}.", "")] if reasons else [])]
+
+
+def _all(claims: Sequence[Claim], row: Mapping[str, Any]) -> str:
+    return "; ".join(claim.text(row) for claim in claims if claim.holds(row)) + "."
+
+
+def _facts(frames: Frames, policy: str) -> dict[str, Mapping[str, Any]]:
+    """The numbers of each reading of which something is said."""
+    passes = _rows(frames, "pass@k")
+    support = frames["support"].row(0, named=True)
+    entropy = {side: [row["value"] for row in _rows(frames, "entropy, Miller-Madow", side)] for side in (BASE, RL)}
+    shares = {row["side"]: _share(row) for row in frames["variance"].to_dicts()}
+    nulls = [row for row in _rows(frames, "guess null", BASE) if row["value"] >= GUESSED]
+    return {
+        "pass@k": {"shown": _named(passes), "last": passes[-1]["k"]},
+        "budget equivalents": {"shown": _named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")},
+        "support": support,
+        "reliability": next(row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < ROUNDING),
+        "guessing": {"rows": _rows(frames, "guess-corrected pass@k"), "nulls": nulls},
+        "luck": {"base": _rows(frames, LUCK, BASE), "rl": _rows(frames, LUCK, RL)},
+        "entropy": {
+            **{name: next(iter(entropy[side]), None) for name, side in (("base", BASE), ("rl", RL))},
+            "samples": min(support["base_samples"], support["rl_samples"]),
+        },
+        "second run": _rows(frames, "P(RL beats Base)")[0],
+        "variance": {"shares": {side: share for side, share in shares.items() if share is not None}},
+        "extrapolation": {"rows": frames["extrapolated"].to_dicts(), "smallest": SMALLEST},
+    }
 
 
 def _rows(frames: Frames, measure: str, side: str = DIFFERENCE) -> list[dict[str, Any]]:
     return pick(frames["measures"], measure=measure, side=side).sort("k", "tau").to_dicts()
-
-
-def _difference(row: Mapping[str, Any]) -> str:
-    return f"{fmt.percent(row['value'], row['lo'], row['hi'], '+')} points"
-
-
-def _is_open(row: Mapping[str, Any]) -> bool:
-    """Whether the sign of a difference is open; an end that is 0 but for rounding is 0."""
-    return row["lo"] is None or (row["lo"] <= _ROUNDING and row["hi"] >= -_ROUNDING)
 
 
 def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
@@ -95,39 +117,18 @@ def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
     return [row for row in rows if row[key] in wanted]
 
 
-def _pass_at_k(frames: Frames) -> Statement:
-    rows = _rows(frames, "pass@k")
-    shown = _named(rows)
-    found = ", ".join(f"{_difference(row)} at {row['k']}" for row in shown)
-    undecided = [str(row["k"]) for row in shown if _is_open(row)]
-    word = "sample" if undecided == ["1"] else "samples"
-    sign = f"which side solves more at {' and '.join(undecided)} {word}; " if undecided else ""
-    last = rows[-1]["k"]
-    more = f"anything beyond {last} sample{'s' * (last != 1)}, or about another training run."
-    return Statement("pass@k", f"RL − Base is {found}.", f"{sign}{more}")
-
-
-def _equivalents(frames: Frames, policy: str) -> Statement:
-    shown = _named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")
-    parts, unknown = [], []
-    for row in shown:
-        b = row["budget"]
-        if row["state"] == "within":
-            parts.append(f"{b} of RL equal {fmt.interval(row['n'], row['lo'], row['hi'], 1)} of Base")
-        elif row["state"] == "below":
-            parts.append(f"one sample of Base solves more than {b} of RL")
-        else:
-            parts.append(f"{b} of RL solve at least as much as all {row['pool']} of Base")
-            unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it lies beyond the {row['pool']} samples of Base")
-    can = f"In samples, {'; '.join(parts)}."
-    if len(unknown) == len(shown):
-        can = f"{NOT_IDENTIFIED}: {'; '.join(parts)}."
-    return Statement("budget equivalents", can, _sentence([*unknown, "what more samples of either side would show"]))
+def _share(row: Mapping[str, Any]) -> float | None:
+    """What questions make up of the variance of pass@1; None if it is not known."""
+    if row["decoding"] is None or row["questions_part"] is None or not row["total"]:
+        return None
+    return float(row["questions_part"] / row["total"])
 
 
 def _exponents(frames: Frames, policy: str, questions: int) -> Statement:
     rows = frames["exponents"]
     other = "any law other than N = α b^β."
+    if min(frames["support"].select("base_samples", "rl_samples").row(0)) < 2:
+        return Statement("exponents", f"{NOT_IDENTIFIED}: {SINGLE}.", other)
     if not rows.height:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {questions} questions are too few for a test.", other)
     row = pick(rows, policy=policy).row(0, named=True)
@@ -142,131 +143,3 @@ def _exponents(frames: Frames, policy: str, questions: int) -> Statement:
         reason = "" if unknown == NOT_IDENTIFIED else f"{unknown}; "
         return Statement("exponents", f"{NOT_IDENTIFIED}: {reason}{allowed} are allowed.", other)
     return Statement("exponents", f"N = α b^β is allowed with {allowed}.", other)
-
-
-def _support(frames: Frames) -> Statement:
-    row = frames["support"].row(0, named=True)
-    can = f"RL keeps {row['kept']} questions of Base's, loses {row['shrunk']} and adds {row['expanded']}."
-    parts = [
-        f"{name}: no question is significant, {row[f'{name}_null']:.1f} are expected by chance"
-        for name in ("shrunk", "expanded")
-        if row[name] and not row[f"{name}_significant"]
-    ]
-    seen = min(row["base_epsilon"], row["rl_epsilon"]), max(row["base_epsilon"], row["rl_epsilon"])
-    chance = f"{seen[0]:.3f}" if seen[0] == seen[1] else f"{seen[0]:.3f} (the larger pool; {seen[1]:.3f} the smaller)"
-    return Statement(
-        "support", can, _sentence([*parts, f"that a question is out of reach: chances below {chance} are missed"])
-    )
-
-
-def _reliability(frames: Frames) -> Statement:
-    rows = [row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < 1e-9]
-    can = f"Of questions solved in at least half of the samples, RL − Base is {_difference(rows[0])}."
-    open_sign = _is_open(rows[0])
-    return Statement(
-        "reliability",
-        can,
-        _sentence(
-            [*(["which side is more reliable"] if open_sign else []), "which questions are solved so; shares are noisy"]
-        ),
-    )
-
-
-def _guessing(frames: Frames) -> Statement:
-    rows = _rows(frames, "guess-corrected pass@k")
-    if not rows:
-        can = f"{NOT_IDENTIFIED}: no lettered options were given."
-        return Statement("guessing", can, "how much guessing right answers without knowing adds to pass@k.")
-    found = ", ".join(f"{_difference(row)} at {row['k']}" for row in rows)
-    nulls = _rows(frames, "guess null", BASE)
-    parts = [
-        f"pass@{row['k']}: guessing alone solves {fmt.percent(row['value'])}%"
-        for row in nulls
-        if row["value"] >= limits.GUESSED
-    ]
-    return Statement(
-        "guessing", f"Without guessing, RL − Base is {found}.", _sentence([*parts, "whether models guess evenly"])
-    )
-
-
-def _luck(frames: Frames) -> Statement:
-    sides = {side: _rows(frames, LUCK, side) for side in (BASE, RL)}
-    if not sides[BASE]:
-        can = f"{NOT_IDENTIFIED}: no verdicts against golds of other questions were given."
-        return Statement("luck", can, "how often answers are right without knowing the question.")
-    parts = [
-        f"{fmt.percent(one['value'])}% of questions (Base) and {fmt.percent(two['value'])}% (RL) at {one['k']}"
-        for one, two in zip(sides[BASE], sides[RL], strict=True)
-    ]
-    can = f"With golds of other questions the same samples solve {'; '.join(parts)}."
-    return Statement("luck", can, "which of the right answers were guessed.")
-
-
-def _entropy(frames: Frames) -> Statement:
-    sides = {side: _rows(frames, "entropy, Miller-Madow", side) for side in (BASE, RL)}
-    if not sides[BASE]:
-        return Statement("entropy", f"{NOT_IDENTIFIED}: no classes of answers were given.", "how varied answers are.")
-    values = {side: rows[0]["value"] for side, rows in sides.items()}
-    can = f"Answers have an entropy of {values[BASE]:.2f} nats under Base and {values[RL]:.2f} under RL."
-    return Statement("entropy", can, "the answers that these samples do not show; with few samples it is too low.")
-
-
-def _winner(frames: Frames) -> Statement:
-    row = _rows(frames, "P(RL beats Base)")[0]
-    if row["value"] is None:
-        return Statement("second run", f"{NOT_IDENTIFIED}: a side has a single sample.", "which side would win.")
-    can = (
-        f"RL wins a second run on these questions with probability {fmt.interval(row['value'], row['lo'], row['hi'])}."
-    )
-    winner = ["which side wins it"] if limits.undecided(row["lo"], row["hi"]) else []
-    return Statement("second run", can, _sentence([*winner, "what happens on other questions or with other models"]))
-
-
-def _variance(frames: Frames) -> Statement:
-    parts = [_shares(row) for row in frames["variance"].to_dicts()]
-    known = [part for part in parts if part]
-    can = (
-        f"Of the variance of pass@1, questions make up {'; '.join(known)}."
-        if known
-        else f"{NOT_IDENTIFIED}: one sample."
-    )
-    return Statement("variance", can, "the share of sampling seeds and of training runs: there is one of each.")
-
-
-def _shares(row: Mapping[str, Any]) -> str:
-    if row["decoding"] is None or row["questions_part"] is None or not row["total"]:
-        return ""
-    return f"{fmt.percent(row['questions_part'] / row['total'])}% ({row['side']})"
-
-
-def _extrapolation(frames: Frames) -> Statement:
-    rows = frames["extrapolated"].to_dicts()
-    if not rows:
-        return Statement("extrapolation", f"{NOT_IDENTIFIED}: too few samples to try it.", "pass@k beyond the samples.")
-    trusted = [row for row in rows if row["trusted"]]
-    if not trusted:
-        return Statement("extrapolation", f"{NOT_IDENTIFIED}: {_untrusted(rows)}.", "pass@k beyond the samples.")
-    found = "; ".join(f"{row['side']} solves {_extrapolated(row)} ({row['model']})" for row in trusted)
-    return Statement(
-        "extrapolation", f"If difficulty is so distributed, {found}.", "anything beyond, and whether it is."
-    )
-
-
-def _untrusted(rows: list[dict[str, Any]]) -> str:
-    if all(row["samples"] < SMALLEST for row in rows):
-        return f"fewer than {SMALLEST} samples of each side"
-    tried = ", ".join(dict.fromkeys(_coverage(row) for row in rows))
-    return f"on these samples its intervals are right too seldom or too often ({tried})"
-
-
-def _extrapolated(row: Mapping[str, Any]) -> str:
-    return f"{fmt.percent(row['value'], row['lo'], row['hi'])}% with {row['k']} samples"
-
-
-def _coverage(row: Mapping[str, Any]) -> str:
-    share = "no fit" if row["coverage"] is None else f"{row['coverage']:.2f}"
-    return f"{row['model']}: {share}"
-
-
-def _sentence(parts: list[str]) -> str:
-    return "; ".join(parts) + "."

@@ -10,6 +10,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
+from searchlens.claims import EQUIVALENT, say
 from searchlens.health.judgement import Health, of_rules
 from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
 
@@ -207,8 +208,7 @@ def _with(rows: Sequence[Row]) -> str:
 def _worth(row: Row | None) -> str:
     if row is None or row["state"] != "within":
         return ""
-    ends = ("at most 1" if row["lo_open"] else f"{row['lo']:.1f}", "more" if row["hi_open"] else f"{row['hi']:.1f}")
-    return f" One sample of RL is worth {row['n']:.1f} [{ends[0]}, {ends[1]}] of Base under the same policy."
+    return f" One sample of RL is worth {say(EQUIVALENT, row)} of Base under the same policy."
 
 
 def _points(proportion: float | None) -> float | None:

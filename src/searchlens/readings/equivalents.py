@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from scipy import special, stats
 
@@ -44,6 +45,8 @@ class Equivalents:
     log2_n : ndarray, shape (budgets, 1 + draws)
         log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least
         as much with b as Base with its whole pool.
+    level : ndarray of bool, shape (budgets,)
+        RL solves as much with b as Base with its whole pool, no more.
     lower : ndarray, same shape
         The draws whose percentiles are lower ends; of one policy the same.
     questions : ndarray, shape (budgets,)
@@ -53,6 +56,7 @@ class Equivalents:
     budgets: tuple[int, ...]
     largest: int
     log2_n: Floats
+    level: npt.NDArray[np.bool_]
     lower: Floats
     questions: Floats
 
@@ -81,7 +85,8 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
     if len(base) > 1:
         log2_n = inverse(upper_edge(curves, resamples.questions), np.log2(ks), 2 * target[:, :1] - target)
     at = np.minimum(np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest))), largest)  # 2^(log2 20) is above 20
-    return Equivalents(tuple(budgets), largest, log2_n, lower, _support(base, rl, at, budgets))
+    level = np.abs(target[:, 0] - curves[:, -1, 0].max()) < SAME
+    return Equivalents(tuple(budgets), largest, log2_n, level, lower, _support(base, rl, at, budgets))
 
 
 def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int]) -> Floats:
@@ -173,7 +178,8 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     -------
     polars.DataFrame
         ``EQUIVALENTS``, a row per budget. Where N* is below 1 or above the pool, ``n`` is null and ``state`` says
-        which; an end of an interval that lies there is 1 or the pool, and ``lo_open`` or ``hi_open`` is set.
+        which, or ``level`` where RL solves as much as Base with its whole pool; an end of an interval that lies there
+        is 1 or the pool, and ``lo_open`` or ``hi_open`` is set.
 
     Notes
     -----
@@ -194,7 +200,8 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     end = math.log2(read.largest)
     draws = np.clip(read.log2_n, 0, end)
     sample, resampled = draws[:, 0], draws[:, 1:]
-    outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), "above", ""))
+    beyond = np.where(read.level, "level", "above")
+    outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), beyond, ""))
     lower, within = np.clip(read.lower[:, 1:], 0, end), outside == ""
 
     def ends(level: float) -> tuple[Floats, Floats]:

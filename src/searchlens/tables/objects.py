@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.frames import pick
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
 from searchlens.tables.study import READOUT, Cell, StudyContext
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 METRIC = "P"
 OBJECTS = {

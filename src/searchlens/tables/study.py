@@ -13,13 +13,14 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import table, titles
+from searchlens.claims import DASH
 from searchlens.frames import by_policy, pick
 from searchlens.health.judgement import Health
 from searchlens.health.mixing import CHAINS
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 READOUT = "prefix"
 """The readout that is printed where a table has one."""
