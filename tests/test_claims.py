@@ -50,7 +50,7 @@ def equivalent(rng: np.random.Generator, budget: int, pool: int) -> dict[str, An
 def test_open_ends_are_said_to_be_open_and_closed_ones_are_not(seed: int) -> None:
     rng = np.random.default_rng(seed)
     row = equivalent(rng, 4, 16)
-    text = claims.say(claims.EQUIVALENT, row)
+    text = claims.located(claims.EQUIVALENT, row)
     if row["state"] == "level":
         assert text == "16 or more (both at the end of what was drawn)"
         return
@@ -73,7 +73,7 @@ def test_a_meeting_lies_where_the_frame_says(seed: int) -> None:
     state = str(rng.choice(["within", "below", "above"]))
     row = {"state": state, "crossing": value if state == "within" else None, "lo": lo, "hi": hi, "first": 1.0}
     row = dict.fromkeys(CROSSINGS.names()) | row | {"last": 16.0, "lo_open": lo <= 1, "hi_open": hi >= 16}
-    head = claims.say(claims.MEETING, row).partition(" [")[0]
+    head = claims.located(claims.MEETING, row).partition(" [")[0]
     assert head.endswith("or less") == (state == "below")
     assert head.endswith("or more") == (state == "above")
 

@@ -8,7 +8,21 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.claims import GUESSED, NOT_IDENTIFIED, READINGS, ROUNDING, SINGLE, Claim, say
+from searchlens.claims import (
+    GUESSED,
+    NOT_IDENTIFIED,
+    READINGS,
+    ROUNDING,
+    SINGLE,
+    WORTH,
+    every,
+    interval,
+    leader,
+    located,
+    percent,
+    samples,
+    say,
+)
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.exponents import LARGEST
@@ -63,7 +77,7 @@ def statements(frames: Frames, *, questions: int, policy: str) -> tuple[Statemen
     """
     rows = _facts(frames, policy)
     said = {
-        reading: Statement(reading, say(claims.can, rows[reading]), _all(claims.cannot, rows[reading]))
+        reading: Statement(reading, say(claims.can, rows[reading]), every(claims.cannot, rows[reading]))
         for reading, claims in READINGS.items()
     }
     said["exponents"] = _exponents(frames, policy, questions)
@@ -74,35 +88,47 @@ def told(said: Sequence[Statement]) -> list[Statement]:
     """The same, with all that is not identified in one at the end."""
     known = [each for each in said if not each.can.startswith(NOT_IDENTIFIED)]
     reasons = {each.reading: each.can.removeprefix(NOT_IDENTIFIED).strip(":. ") for each in said if each not in known}
-    listed = "; ".join(f"{reading} ({reason})" if reason else reading for reading, reason in reasons.items())
+    listed = "; ".join(f"{reading} ({reason})" for reading, reason in reasons.items())
     return [*known, *([Statement(NOT_IDENTIFIED, f"{listed}.", "")] if reasons else [])]
 
 
-def _all(claims: Sequence[Claim], row: Mapping[str, Any]) -> str:
-    return "; ".join(claim.text(row) for claim in claims if claim.holds(row)) + "."
-
-
 def _facts(frames: Frames, policy: str) -> dict[str, Mapping[str, Any]]:
-    """The numbers of each reading of which something is said."""
+    """What claims about each reading ask for."""
     passes = _rows(frames, "pass@k")
+    named, last = _named(passes), passes[-1]["k"]
     support = frames["support"].row(0, named=True)
-    entropy = {side: [row["value"] for row in _rows(frames, "entropy, Miller-Madow", side)] for side in (BASE, RL)}
-    shares = {row["side"]: _share(row) for row in frames["variance"].to_dicts()}
-    nulls = [row for row in _rows(frames, "guess null", BASE) if row["value"] >= GUESSED]
+    reliable = next(row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < ROUNDING)
+    entropy = {name: _rows(frames, "entropy, Miller-Madow", side) for name, side in (("base", BASE), ("rl", RL))}
+    again = _rows(frames, "P(RL beats Base)")[0]
+    undecided = [row["k"] for row in named if not leader(row["lo"], row["hi"])]
     return {
-        "pass@k": {"shown": _named(passes), "last": passes[-1]["k"]},
-        "budget equivalents": {"shown": _named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")},
-        "support": support,
-        "reliability": next(row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < ROUNDING),
-        "guessing": {"rows": _rows(frames, "guess-corrected pass@k"), "nulls": nulls},
-        "luck": {"base": _rows(frames, LUCK, BASE), "rl": _rows(frames, LUCK, RL)},
-        "entropy": {
-            **{name: next(iter(entropy[side]), None) for name, side in (("base", BASE), ("rl", RL))},
-            "samples": min(support["base_samples"], support["rl_samples"]),
+        "pass@k": {
+            "found": _differences(named),
+            "open": samples(undecided),
+            "last": samples([last]),
         },
-        "second run": _rows(frames, "P(RL beats Base)")[0],
-        "variance": {"shares": {side: share for side, share in shares.items() if share is not None}},
-        "extrapolation": {"rows": frames["extrapolated"].to_dicts(), "smallest": SMALLEST},
+        "budget equivalents": _equivalents(_named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")),
+        "support": {**support, "missed": _missed(support)},
+        "reliability": {**reliable, "found": _difference(reliable)},
+        "guessing": {
+            "found": _differences(_rows(frames, "guess-corrected pass@k")),
+            "nulls": "; ".join(
+                f"pass@{row['k']}: guessing alone solves {percent(row['value'])}%"
+                for row in _rows(frames, "guess null", BASE)
+                if row["value"] >= GUESSED
+            ),
+        },
+        "luck": {
+            "found": "; ".join(
+                f"{percent(one['value'])}% of questions (Base) and {percent(two['value'])}% (RL) at {one['k']}"
+                for one, two in zip(_rows(frames, LUCK, BASE), _rows(frames, LUCK, RL), strict=True)
+            )
+        },
+        "entropy": {name: rows[0]["value"] if rows else None for name, rows in entropy.items()}
+        | {"samples": min(support["base_samples"], support["rl_samples"])},
+        "second run": {**again, "found": interval(again["value"], again["lo"], again["hi"])},
+        "variance": {"found": "; ".join(filter(None, map(_share, frames["variance"].to_dicts())))},
+        "extrapolation": _extrapolation(frames["extrapolated"].to_dicts()),
     }
 
 
@@ -117,18 +143,50 @@ def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
     return [row for row in rows if row[key] in wanted]
 
 
-def _share(row: Mapping[str, Any]) -> float | None:
-    """What questions make up of the variance of pass@1; None if it is not known."""
+def _difference(row: Mapping[str, Any]) -> str:
+    return f"{percent(row['value'], row['lo'], row['hi'], '+')} points"
+
+
+def _differences(rows: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{_difference(row)} at {row['k']}" for row in rows)
+
+
+def _equivalents(shown: list[dict[str, Any]]) -> dict[str, Any]:
+    beyond = [row for row in shown if row["state"] in ("above", "level")]
+    found = "; ".join(located(WORTH, row) for row in shown)
+    places = [f"N*({row['budget']}), which is not within the {row['pool']} samples of Base" for row in beyond]
+    return {"shown": shown, "beyond": beyond, "found": found, "places": "; ".join(places)}
+
+
+def _missed(row: Mapping[str, Any]) -> str:
+    low, high = sorted((row["base_epsilon"], row["rl_epsilon"]))
+    return f"{low:.3f}" if low == high else f"{low:.3f} (the larger pool; {high:.3f} the smaller)"
+
+
+def _share(row: Mapping[str, Any]) -> str:
     if row["decoding"] is None or row["questions_part"] is None or not row["total"]:
-        return None
-    return float(row["questions_part"] / row["total"])
+        return ""
+    return f"{percent(row['questions_part'] / row['total'])}% ({row['side']})"
+
+
+def _extrapolation(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    found = [
+        f"{row['side']} solves {percent(row['value'], row['lo'], row['hi'])}% with {row['k']} samples ({row['model']})"
+        for row in rows
+        if row["trusted"]
+    ]
+    rates = {
+        f"{row['model']}: {'no fit' if row['coverage'] is None else format(row['coverage'], '.2f')}" for row in rows
+    }
+    most = max((row["samples"] for row in rows), default=None)
+    return {"found": "; ".join(found), "tried": ", ".join(sorted(rates)), "most": most, "smallest": SMALLEST}
 
 
 def _exponents(frames: Frames, policy: str, questions: int) -> Statement:
     rows = frames["exponents"]
     other = "any law other than N = α b^β."
     if min(frames["support"].select("base_samples", "rl_samples").row(0)) < 2:
-        return Statement("exponents", f"{NOT_IDENTIFIED}: {SINGLE}.", other)
+        return Statement("exponents", SINGLE, other)
     if not rows.height:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {questions} questions are too few for a test.", other)
     row = pick(rows, policy=policy).row(0, named=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.claims import EQUIVALENT, say
+from searchlens.claims import EQUIVALENT, located
 from searchlens.comparing.found import LogComparison
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL
 from searchlens.tables import format as fmt
@@ -103,7 +103,7 @@ def _equivalents(found: LogComparison) -> Section:
     several = frame["policy"].n_unique() > 1
     rows = []
     for row in frame.to_dicts():
-        line = [str(row["budget"]), say(EQUIVALENT, row), fmt.number(row["token_ratio"])]
+        line = [str(row["budget"]), located(EQUIVALENT, row), fmt.number(row["token_ratio"])]
         rows.append(tuple([row["policy"], *line] if several else line))
     heads: tuple[str, ...] = ("samples of RL", "samples of Base", "tokens of Base / RL")
     if all(row["token_ratio"] is None for row in frame.to_dicts()):

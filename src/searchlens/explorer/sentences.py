@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
-from searchlens.claims import EQUIVALENT, say
+from searchlens.claims import EQUIVALENT, located
 from searchlens.health.judgement import Health, of_rules
 from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
 
@@ -208,7 +208,7 @@ def _with(rows: Sequence[Row]) -> str:
 def _worth(row: Row | None) -> str:
     if row is None or row["state"] != "within":
         return ""
-    return f" One sample of RL is worth {say(EQUIVALENT, row)} of Base under the same policy."
+    return f" One sample of RL is worth {located(EQUIVALENT, row)} of Base under the same policy."
 
 
 def _points(proportion: float | None) -> float | None:

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens import catalogue
-from searchlens.claims import WORTH_MORE, say
+from searchlens.claims import WORTH_MORE, bracket, say
 from searchlens.figures import panels, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
@@ -67,9 +67,17 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """How many samples of Base one sample of RL is worth, as far as bands exclude that it is one."""
     first = panels.sound(pick(numbers, budget=1), context)
     more = first.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
-    most = more.drop_nulls("n").sort("n").tail(1).to_dicts()
-    several = numbers["pair"].n_unique() > 1
-    return say(WORTH_MORE, {"more": more.height, "cells": first.height, "most": most, "several": several})
+    return say(
+        WORTH_MORE, {"more": more.height, "cells": first.height, "most": _most(more, numbers["pair"].n_unique())}
+    )
+
+
+def _most(more: pl.DataFrame, pairs: int) -> str:
+    """The cell in which one sample of RL is worth most, with its band; nothing if no cell has a number."""
+    for row in more.drop_nulls("n").sort("n").tail(1).to_dicts():
+        band = bracket(row["band_lo"], row["band_hi"], 1, hi_open=row["band_hi"] >= row["pool"])
+        return f", {row['n']:.1f} {band} on {row['benchmark']}" + (f" ({row['pair']})" if pairs > 1 else "")
+    return ""
 
 
 def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:

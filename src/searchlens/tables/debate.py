@@ -90,7 +90,7 @@ def _line(row: Row, broken: bool) -> Line:
     shown = {f"pass@{k}": f"{fmt.percent(row[f'pass{k}_base'])} → {fmt.percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
     for k in BUDGETS:
         at = {"n": row[f"n{k}"], **{name: row[f"n{k}_{name}"] for name in EQUIVALENT}}
-        shown[f"N*({k})"] = claims.say(claims.EQUIVALENT, at) if at["state"] else DASH
+        shown[f"N*({k})"] = claims.located(claims.EQUIVALENT, at) if at["state"] else DASH
     shown["kept, shrunk, expanded"] = ", ".join(fmt.word(row.get(name)) for name in ("kept", "shrunk", "expanded"))
     shown |= {f"Cover@{tau}": _difference(row, f"cover{tau}") for tau in TAUS}
     shown |= {f"corrected at {k}": _difference(row, f"corrected{k}") for k in CORRECTED}

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.catalogue import table
-from searchlens.claims import DASH, EQUIVALENT, MEETING, say
+from searchlens.claims import DASH, EQUIVALENT, MEETING, located
 from searchlens.readings.extrapolation import NEAR, SMALLEST
 from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK
 from searchlens.readings.options import BEST
@@ -34,7 +34,7 @@ def budget_equivalents(context: StudyContext) -> Table:
     lines = []
     for names, rows in shown.group_by("pair", "benchmark", "policy", maintain_order=True):
         line = dict(zip(["pair", "benchmark", "policy"], map(str, names), strict=True))
-        cells = {str(row["budget"]): say(EQUIVALENT, row) for row in rows.sort("budget").rows(named=True)}
+        cells = {str(row["budget"]): located(EQUIVALENT, row) for row in rows.sort("budget").rows(named=True)}
         lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
     keys = [(line["pair"], line["benchmark"]) for line in lines]
     crossings = context.readings["crossings"]
@@ -44,7 +44,7 @@ def budget_equivalents(context: StudyContext) -> Table:
             "benchmark": row["benchmark"],
             "equal": row["cost"],
             "samples of Base for one of RL": f"{row['exchange']:.2f}",
-            "Base is level from b": BROKEN if (row["pair"], row["benchmark"]) in broken else say(MEETING, row),
+            "Base is level from b": BROKEN if (row["pair"], row["benchmark"]) in broken else located(MEETING, row),
         }
         for row in crossings.rows(named=True)
     ]
