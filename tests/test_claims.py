@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 import searchlens
 from searchlens import claims
 from searchlens.api.statements import statements, told
+from searchlens.explorer import sentences
+from searchlens.figures import budget_equivalents, cover, gap_map, support_change
 from searchlens.readings.crossings import CROSSINGS
 from searchlens.readings.equivalents import EQUIVALENTS
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
@@ -230,3 +233,115 @@ def test_one_sample_of_each_side_is_too_few_whatever_the_questions() -> None:
     said = {each.reading: each.can for each in found.statements}
     for reading in ("entropy", "exponents", "second run"):
         assert said[reading] == "not identified: a side has a single sample."
+
+
+# ---- the sentences on a cell of a study
+
+
+@given(SEEDS)
+@MANY
+def test_who_leads_is_who_the_interval_says(seed: int) -> None:
+    lo, value, hi = ends(np.random.default_rng(seed), -1, 1)
+    text = sentences._lead({"budget": 4, "rl_minus_base": value, "lo": lo, "hi": hi})
+    assert ("RL leads" in text) == (lo > 1e-9)
+    assert ("Base leads" in text) == (hi < -1e-9)
+    shown = numbers(text.rpartition("samples ")[2])
+    sign = -1 if "Base leads" in text else 1
+    wanted = sorted(100 * sign * end for end in (lo, value, hi))
+    assert sorted(shown) == pytest.approx(wanted, abs=0.05)
+    assert shown[1] <= shown[0] <= shown[2], "the estimate lies within its ends"
+
+
+@given(SEEDS)
+@MANY
+def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    support = []
+    for budget in (1, 2, 4, 8)[: rng.integers(1, 5)]:
+        lo, value, hi = ends(rng, -1, 1)
+        inside = bool(value <= 0 and rng.random() < 0.7)
+        row = {"budget": budget, "rl_minus_best": value, "rl_minus_best_lo": lo, "rl_minus_best_hi": hi}
+        support.append(row | {"inside": inside})
+    text = sentences._recovery(sentences.Headline([], support, None, policies=27))
+    estimates, _, undecided = text.partition("; whether")
+    said: dict[str, list[int]] = {}
+    places = r"(inside|above|below)[^,]*? 27 sampling policies(?: reach)? with ([\d, and]+) sample"
+    for place in re.findall(places, estimates):
+        said[place[0]] = [int(found) for found in re.findall(r"\d+", place[1])]
+    for row in support:
+        place = "inside" if row["inside"] else "above" if row["rl_minus_best"] > 0 else "below"
+        assert row["budget"] in said[place]
+    assert sum(map(len, said.values())) == len(support)
+    open_ones = [row["budget"] for row in support if row["rl_minus_best_lo"] <= 0 < row["rl_minus_best_hi"]]
+    assert bool(undecided) == bool(open_ones)
+    if undecided and "any" not in undecided:
+        assert [int(found) for found in re.findall(r"\d+", undecided)] == open_ones
+
+
+# ---- titles of figures
+
+
+def cells(rng: np.random.Generator, **columns: tuple[float, float]) -> pl.DataFrame:
+    """Random rows of several pairs on two benchmarks, with an estimate and its ends for each name."""
+    keys = [(f"pair {i}", name) for i in range(rng.integers(1, 4)) for name in ("math", "aime")]
+    rows = []
+    for pair, name in keys:
+        row: dict[str, Any] = {"pair": pair, "benchmark": name}
+        for column, limits in columns.items():
+            lo, value, hi = ends(rng, *limits)
+            row |= {column: value, f"{column}_lo": lo, f"{column}_hi": hi}
+        rows.append(row)
+    return pl.DataFrame(rows)
+
+
+SOUND: Any = SimpleNamespace(broken=set())
+
+
+@given(SEEDS)
+@MANY
+def test_losses_and_gains_are_compared_by_their_difference(seed: int) -> None:
+    """Two intervals may overlap where that of the difference does not contain 0."""
+    frame = cells(np.random.default_rng(seed), nscr=(-1, 1)).rename({"nscr_lo": "net_lo", "nscr_hi": "net_hi"})
+    title = support_change._finding(frame.with_columns(change=pl.lit("lost")), SOUND)
+    lost, gained = (frame["net_hi"] < -1e-9).sum(), (frame["net_lo"] > 1e-9).sum()
+    assert numbers(title) == [lost, frame.height, gained, frame.height - lost - gained]
+
+
+@given(SEEDS)
+@MANY
+def test_the_map_counts_who_leads(seed: int) -> None:
+    """In the sign of the paper, Base minus RL, which the map keeps."""
+    frame = cells(np.random.default_rng(seed), gap=(-1, 1)).rename({"gap_lo": "lo", "gap_hi": "hi"})
+    rl, base = (frame["hi"] < -1e-9).sum(), (frame["lo"] > 1e-9).sum()
+    assert numbers(gap_map._finding(frame)) == [rl, frame.height, base]
+
+
+@given(SEEDS)
+@MANY
+def test_cover_counts_who_covers_more(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = cells(rng, value=(-1, 1)).rename({"value_lo": "lo", "value_hi": "hi"})
+    other = frame.with_columns(lo=-pl.col("hi"), hi=-pl.col("lo"), tau=pl.lit(1.0))
+    frame = pl.concat([frame.with_columns(tau=pl.lit(0.5)), other])
+    title = cover._finding(frame.with_columns(side=pl.lit("RL - Base")), SOUND)
+    wanted: list[float] = [frame.height // 2]
+    for tau in (0.5, 1.0):
+        rows = frame.filter(tau=tau)
+        wanted += [tau, (rows["hi"] < -1e-9).sum(), (rows["lo"] > 1e-9).sum()]
+    assert numbers(title) == wanted
+
+
+@given(SEEDS)
+@MANY
+def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = cells(rng, band=(1, 16)).with_columns(
+        pool=16, budget=1, n=pl.col("band"), state=pl.lit(str(rng.choice(["within", "below"])))
+    )
+    title = budget_equivalents._finding(frame, SOUND)
+    more = frame.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
+    assert title.startswith("In no cell") == more.is_empty()
+    if not more.is_empty():
+        assert f"in {more.height} of {frame.height} cells" in title
+        most = more.sort("n").row(-1, named=True)
+        assert ("or more" in title) == (most["band_hi"] >= 16)

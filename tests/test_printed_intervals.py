@@ -40,13 +40,14 @@ ESTIMATES = {
         "value",
         "error",
         "gap",
+        "rl_minus_base",
+        "base_minus_rl",
         "beta",
         "rl",
     ),
     "lo_corrected": ("corrected",),
     "lo_models": ("corrected",),
     "lo_both": ("corrected",),
-    "recovery_lo": ("recovery_gap",),
     "crossing_lo": ("crossing",),
     "alpha_lo": ("alpha", "alpha_q"),
 }
@@ -55,6 +56,7 @@ OWN = {
     "regime_betas": {"lo": ("beta",)},
     "beta_robustness": {"lo": ("beta",)},
     "recovery": {"lo": ("target",)},
+    "recovery_summary": {f"rl_minus_base_{which}_lo": (f"rl_minus_base_{which}",) for which in ("first", "last")},
     "budget_equivalents": {"lo": ("n", "crossing"), "band_lo": ("n",)},
     "grader_agreement": {"lo": ("disagree",)},
 }

@@ -7,7 +7,7 @@ here, and tests/test_claims.py checks each text against random frames.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
@@ -165,111 +165,148 @@ def undecided(lo: float | None, hi: float | None) -> bool:
     return lo is not None and hi is not None and lo < SURE and hi > 1 - SURE
 
 
-class Said(NamedTuple):
-    """Claims about one reading: the first of ``can`` that holds is said, and every one of ``cannot`` that does."""
-
-    can: Sequence[Claim]
-    cannot: Sequence[Claim]
+def _has(name: str) -> Callable[[Row], object]:
+    return lambda row: row[name]
 
 
-READINGS: Mapping[str, Said] = {
-    "pass@k": Said(
-        [Claim("RL − Base is {found}.")],
-        [
-            Claim("which side solves more at {open}", lambda row: row["open"]),
-            Claim("anything beyond {last}, or about another training run"),
-        ],
-    ),
-    "budget equivalents": Said(
-        [
-            Claim("not identified: {found}.", lambda row: len(row["beyond"]) == len(row["shown"])),
-            Claim("In samples, {found}."),
-        ],
-        [
-            Claim("{places}", lambda row: row["beyond"]),
-            Claim("what more samples of either side would show"),
-        ],
-    ),
-    "support": Said(
-        [Claim("RL keeps {kept} questions of Base's, loses {shrunk} and adds {expanded}.")],
-        [
-            *(
-                Claim(
-                    f"{name}: no question is significant, {{{name}_null:.1f}} are expected by chance",
-                    lambda row, name=name: row[name] and not row[f"{name}_significant"],  # type: ignore[misc]
-                )
-                for name in ("shrunk", "expanded")
-            ),
-            Claim("that a question is out of reach: chances below {missed} are missed"),
-        ],
-    ),
-    "reliability": Said(
-        [Claim("Of questions solved in at least half of the samples, RL − Base is {found}.")],
-        [
-            Claim("which side is more reliable", lambda row: not leader(row["lo"], row["hi"])),
-            Claim("which questions are solved so; shares are noisy"),
-        ],
-    ),
-    "guessing": Said(
-        [
-            Claim("not identified: no lettered options were given.", lambda row: not row["found"]),
-            Claim("Without guessing, RL − Base is {found}."),
-        ],
-        [Claim("{nulls}", lambda row: row["nulls"]), Claim("whether models guess evenly")],
-    ),
-    "luck": Said(
-        [
-            Claim(
-                "not identified: no verdicts against golds of other questions were given.", lambda row: not row["found"]
-            ),
-            Claim("With golds of other questions the same samples solve {found}."),
-        ],
-        [Claim("which of the right answers were guessed")],
-    ),
-    "entropy": Said(
-        [
-            Claim("not identified: no classes of answers were given.", lambda row: row["base"] is None),
-            Claim(SINGLE, lambda row: row["samples"] < 2),
-            Claim("Answers have an entropy of {base:.2f} nats under Base and {rl:.2f} under RL."),
-        ],
-        [Claim("the answers that these samples do not show; with few samples it is too low")],
-    ),
-    "second run": Said(
-        [
-            Claim(SINGLE, lambda row: row["value"] is None),
-            Claim("RL wins a second run on these questions with probability {found}."),
-        ],
-        [
-            Claim("which side wins it", lambda row: undecided(row["lo"], row["hi"])),
-            Claim("what happens on other questions or with other models"),
-        ],
-    ),
-    "variance": Said(
-        [
-            Claim("not identified: one sample, or no variance.", lambda row: not row["found"]),
-            Claim("Of the variance of pass@1, questions make up {found}."),
-        ],
-        [Claim("the share of sampling seeds and of training runs: there is one of each")],
-    ),
-    "extrapolation": Said(
-        [
-            Claim("not identified: too few samples to try it.", lambda row: row["most"] is None),
-            Claim("If difficulty is so distributed, {found}.", lambda row: row["found"]),
-            Claim(
-                "not identified: fewer than {smallest} samples of each side.",
-                lambda row: row["most"] < row["smallest"],
-            ),
-            Claim("not identified: on these samples its intervals are right too seldom or too often ({tried})."),
-        ],
-        [Claim("anything beyond, and whether difficulty is so distributed")],
-    ),
+def _lacks(name: str) -> Callable[[Row], object]:
+    return lambda row: row[name] is None or not row[name]
+
+
+def _insignificant(name: str) -> Claim:
+    text = f"{name}: no question is significant, {{{name}_null:.1f}} are expected by chance"
+    return Claim(text, lambda row: row[name] and not row[f"{name}_significant"])
+
+
+CAN: Mapping[str, Sequence[Claim]] = {
+    "pass@k": [Claim("RL − Base is {found}.")],
+    "budget equivalents": [
+        Claim("not identified: {found}.", lambda row: len(row["beyond"]) == len(row["shown"])),
+        Claim("In samples, {found}."),
+    ],
+    "support": [Claim("RL keeps {kept} questions of Base's, loses {shrunk} and adds {expanded}.")],
+    "reliability": [Claim("Of questions solved in at least half of the samples, RL − Base is {found}.")],
+    "guessing": [
+        Claim("not identified: no lettered options were given.", _lacks("found")),
+        Claim("Without guessing, RL − Base is {found}."),
+    ],
+    "luck": [
+        Claim("not identified: no verdicts against golds of other questions were given.", _lacks("found")),
+        Claim("With golds of other questions the same samples solve {found}."),
+    ],
+    "entropy": [
+        Claim("not identified: no classes of answers were given.", lambda row: row["base"] is None),
+        Claim(SINGLE, lambda row: row["samples"] < 2),
+        Claim("Answers have an entropy of {base:.2f} nats under Base and {rl:.2f} under RL."),
+    ],
+    "second run": [
+        Claim(SINGLE, lambda row: row["value"] is None),
+        Claim("RL wins a second run on these questions with probability {found}."),
+    ],
+    "variance": [
+        Claim("not identified: one sample, or no variance.", _lacks("found")),
+        Claim("Of the variance of pass@1, questions make up {found}."),
+    ],
+    "extrapolation": [
+        Claim("not identified: too few samples to try it.", _lacks("most")),
+        Claim("If difficulty is so distributed, {found}.", _has("found")),
+        Claim("not identified: fewer than {smallest} samples of each side.", lambda row: row["most"] < row["smallest"]),
+        Claim("not identified: on these samples its intervals are right too seldom or too often ({tried})."),
+    ],
 }
-"""By reading, of what ``api.statements`` gathers; exponents have theirs in that module."""
+"""By reading, of what ``api.statements`` gathers: the first that holds is said. Exponents are in that module."""
+CANNOT: Mapping[str, Sequence[Claim]] = {
+    "pass@k": [
+        Claim("which side solves more at {open}", _has("open")),
+        Claim("anything beyond {last}, or about another training run"),
+    ],
+    "budget equivalents": [Claim("{places}", _has("places")), Claim("what more samples of either side would show")],
+    "support": [
+        *(_insignificant("shrunk"), _insignificant("expanded")),
+        Claim("that a question is out of reach: chances below {missed} are missed"),
+    ],
+    "reliability": [
+        Claim("which side is more reliable", lambda row: not leader(row["lo"], row["hi"])),
+        Claim("which questions are solved so; shares are noisy"),
+    ],
+    "guessing": [Claim("{nulls}", _has("nulls")), Claim("whether models guess evenly")],
+    "luck": [Claim("which of the right answers were guessed")],
+    "entropy": [Claim("the answers that these samples do not show; with few samples it is too low")],
+    "second run": [
+        Claim("which side wins it", lambda row: undecided(row["lo"], row["hi"])),
+        Claim("what happens on other questions or with other models"),
+    ],
+    "variance": [Claim("the share of sampling seeds and of training runs: there is one of each")],
+    "extrapolation": [Claim("anything beyond, and whether difficulty is so distributed")],
+}
+"""The same of what stays open: all that hold are said."""
+
+
+# ---- the sentences on a cell of a study
+
+
+def _leads(name: str) -> Callable[[Row], bool]:
+    return lambda row: leader(row["lo"], row["hi"]) == name
+
+
+LEAD = (
+    Claim("with {samples} RL leads by {value} [{low}, {high}]", _leads("RL")),
+    Claim("with {samples} Base leads by {value} [{high}, {low}]", _leads("Base")),
+    Claim("with {samples} neither leads surely: RL − Base is {open}"),
+)
+"""Who leads with so many samples; the numbers of the first two are without their sign."""
+PLACE = (
+    Claim("inside what {pool} reach", _has("inside")),
+    Claim("above the best of {pool}", lambda row: row["rl_minus_best"] > 0),
+    Claim("below nearly all of {pool}"),
+)
+"""Where RL lies by the estimates, of a row of ``schemas.columns.SUPPORT``."""
+GREEDILY = (
+    Claim("", lambda row: "Base" not in row),
+    Claim(" One greedy answer of Base solves {Base}.", lambda row: "RL" not in row),
+    Claim(" One greedy answer of Base solves {Base}, of RL {RL}."),
+)
 
 
 # ---- titles of figures, of what was counted in their frames
 
 WORTH_MORE = (
-    Claim("In no cell is one sample of RL shown to be worth more than one of Base", lambda row: not row["more"]),
+    Claim("In no cell is one sample of RL shown to be worth more than one of Base", _lacks("more")),
     Claim("One sample of RL is worth more than one of Base in {more} of {cells} cells{most}"),
 )
+
+
+def counted(ends: Iterable[tuple[float | None, float | None]]) -> Row:
+    """In how many cells who leads, by the intervals of RL − Base."""
+    found = [leader(lo, hi) for lo, hi in ends]
+    rl, base = found.count("RL"), found.count("Base")
+    undecided = len(found) - rl - base
+    return {
+        "rl": rl,
+        "base": base,
+        "cells": len(found),
+        "open": f"{undecided} {'is' if undecided == 1 else 'are'} open",
+    }
+
+
+LEADS = (Claim("RL leads in {rl} of {cells} cells, Base in {base}"),)
+CHANGED_MORE = (Claim("RL loses more questions than it adds in {base} of {cells} cells, adds more in {rl}; {open}"),)
+INSIDE = (
+    Claim("Neither model solves any question", _lacks("decided")),
+    Claim("RL is inside the region of Base's {policies} sampling policies at {inside} of {decided} budgets"),
+)
+COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
+AT_COST = (Claim("At equal {axis} ({cost:g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),)
+PATH = (
+    Claim(
+        "No Base point is within {tolerance} of RL at {missed}, one is at {near} of {budgets} budgets",
+        lambda row: row["missed"],
+    ),
+    Claim("A path through Base that never goes back stays within {kept} pp of RL at all {budgets} budgets"),
+)
+MATCHES = (
+    Claim("No Base point matches RL at {missed}", _has("missed")),
+    Claim("{low} of {points} Base points match each budget of RL", lambda row: row["low"] == row["high"]),
+    Claim("{low} to {high} of {points} Base points match each budget of RL"),
+)
+LEVEL = (Claim("Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)

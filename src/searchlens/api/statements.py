@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 
 from searchlens.claims import (
+    CAN,
+    CANNOT,
     GUESSED,
     NOT_IDENTIFIED,
-    READINGS,
     ROUNDING,
     SINGLE,
     WORTH,
@@ -76,10 +77,7 @@ def statements(frames: Frames, *, questions: int, policy: str) -> tuple[Statemen
         The policy of Base that is compared with RL one to one.
     """
     rows = _facts(frames, policy)
-    said = {
-        reading: Statement(reading, say(claims.can, rows[reading]), every(claims.cannot, rows[reading]))
-        for reading, claims in READINGS.items()
-    }
+    said = {name: Statement(name, say(CAN[name], rows[name]), every(CANNOT[name], rows[name])) for name in CAN}
     said["exponents"] = _exponents(frames, policy, questions)
     return tuple(said[reading] for reading in ORDER)
 
