@@ -273,7 +273,7 @@ def test_the_face_of_a_study_has_its_gaps_and_runs_nothing_of_a_name(results: Pa
     study = searchlens.open(results)
     face = study._repr_html_()
     assert "RL − Base at 1" in face
-    assert "−20.8 [" in face
+    assert "+20.8 [" in face
     assert "toy-base" in repr(study.cells)
     shutil.rmtree(results / "recovery")
     assert "No recovery analysis yet" in study._repr_html_()
