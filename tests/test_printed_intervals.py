@@ -66,7 +66,7 @@ SETS = {("joint_exponents", "beta_lo"), ("debate", "beta_lo")}
 EXACT = {"x_lo"}
 """Numbers of samples and tokens in these studies, which are known."""
 NUMBER = r"[+\u2212]?(?:\d+(?:\.\d+)?|∞)"
-PRINTED = re.compile(rf"({NUMBER})\u2020? \[({NUMBER}), ({NUMBER})\]")
+PRINTED = re.compile(rf"({NUMBER})\u2020? \[({NUMBER})(?: or less)?, ({NUMBER})(?: or more)?\]")
 SLACK = 1e-6
 """Columns of single precision."""
 

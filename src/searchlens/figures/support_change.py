@@ -35,6 +35,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
             hi=f"{name}_hi",
             chance=f"{name}_null",
             significant=f"{name}_significant",
+            net="nscr",
             net_lo="nscr_lo",
             net_hi="nscr_hi",
         )
