@@ -106,9 +106,9 @@ def test_a_study_reads_every_frame_from_a_copy_in_another_place(results: Path, t
 
 def test_gaps_are_those_of_the_counts(results: Path) -> None:
     gaps = searchlens.open(results).gaps()
-    expected = (sum(counts("toy-base")) - sum(counts("toy-rl"))) / 24
+    expected = (sum(counts("toy-rl")) - sum(counts("toy-base"))) / 24
     assert gaps["budget"].to_list() == [1, 4]
-    assert gaps["gap"].to_list() == pytest.approx([expected, 0])
+    assert gaps["rl_minus_base"].to_list() == pytest.approx([expected, 0])
 
 
 def test_a_question_is_found_by_position_and_by_id(results: Path) -> None:
@@ -273,8 +273,8 @@ def test_what_is_no_results_folder_is_refused(tmp_path: Path, results: Path) -> 
 def test_the_face_of_a_study_has_its_gaps_and_runs_nothing_of_a_name(results: Path) -> None:
     study = searchlens.open(results)
     face = study._repr_html_()
-    assert "Base − RL at 1" in face
-    assert "−20.8 [" in face
+    assert "RL − Base at 1" in face
+    assert "+20.8 [" in face
     assert "toy-base" in repr(study.cells)
     shutil.rmtree(results / "recovery")
     assert "No recovery analysis yet" in study._repr_html_()
@@ -325,7 +325,7 @@ def test_several_policies_of_base_count_for_the_best() -> None:
     rl = np.ones((8, 4), bool)
     found = searchlens.compare({"weak": weak, "strong": strong}, rl, draws=100)
     states = {row["policy"]: row["state"] for row in found.equivalents.filter(budget=1).to_dicts()}
-    assert states == {"weak": "above", "strong": "above", "best": "above"}
+    assert states == {"weak": "above", "strong": "level", "best": "level"}
     assert found.support["base_samples"].item() == 4
     assert found.support["expanded"].item() == 4, "one to one with the first policy"
 

@@ -385,6 +385,20 @@ def test_other_benchmarks_have_no_common_question(tmp_path: Path) -> None:
         compared(own(tmp_path / "base", BASE), other)
 
 
+@pytest.mark.usefixtures("no_second_judge")
+def test_questions_in_other_words_are_named(tmp_path: Path) -> None:
+    """Equal ids and golds, other texts: they are compared, and a note says which they are."""
+    base, rl = own(tmp_path / "base", BASE), own(tmp_path / "rl", RL)
+    rows = [json.loads(line) for line in (rl / "rows.jsonl").read_text().splitlines()]
+    for row in rows[:8]:
+        row["prompt"] = f"What is the sum number {row['question'][1:]} of the other list?"
+    (rl / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = compared(base, rl)
+    assert found.common.reworded == ("q0", "q1")
+    assert "Base and RL have other words, but the same id, for 2 questions: q0, q1" in found.notes
+    assert found.to_dict()["matched"]["reworded"] == ["q0", "q1"]
+
+
 def test_every_example_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,7 +48,7 @@ def test_every_cell_of_the_notebook_runs(folder: Path) -> None:
     with chdir(folder):
         faces = [face for source in sources if (face := run_cell(source, names))]
     assert "budget equivalents" in faces[0]
-    assert any("Base − RL at 1" in face for face in faces), "the face of the study"
+    assert any("RL − Base at 1" in face for face in faces), "the face of the study"
     assert len(faces) == len(sources)
     assert not any(cell.get("outputs") for cell in notebook.cells), "outputs are not stored"
 

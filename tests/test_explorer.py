@@ -85,10 +85,10 @@ def test_the_headline_is_that_of_the_frames(results: Path, template: Path) -> No
     line, gaps = cell["headline"], study.gaps((1, 4))
     assert (line["readout"], line["first"], line["last"]) == ("expected", 1, 4)
     for name, row in zip(("first", "last"), gaps.to_dicts(), strict=True):
-        expected = [100 * row[key] for key in ("gap", "lo", "hi")]
-        assert [line[f"gap_{name}{end}"] for end in ("", "_lo", "_hi")] == pytest.approx(expected)
+        expected = [100 * row[key] for key in ("rl_minus_base", "lo", "hi")]
+        assert [line[f"rl_minus_base_{name}{end}"] for end in ("", "_lo", "_hi")] == pytest.approx(expected)
     support = study.recovery("toy", "sums").filter(metric="P", readout="expected")
-    assert line["recovery_gap"] == pytest.approx(100 * support["gap"].max())
+    assert line["rl_minus_best"] == pytest.approx(100 * support["rl_minus_best"].max())
     assert (line["inside"], line["of"]) == (support["inside"].sum(), support.height)
     assert cell["solved"] == {"rl_only": 1, "base_only": 1, "both": 3, "neither": 1}
 
@@ -97,8 +97,9 @@ def test_a_cell_says_in_three_sentences_whether_it_is_sound_who_leads_and_where_
     (cell,) = json.loads(Files(searchlens.open(results)).index)["cells"]
     sound, leader, reached = cell["sentences"]
     assert sound == "The samples are sound: 100% of Base's and 100% of RL's state an answer."
-    assert leader.startswith("With 1 sample neither leads surely: Base − RL is −20.8 [")
-    assert leader.endswith(f"(points of pass@k under {DEFAULT}).")
+    assert leader.startswith("With 1 sample neither leads surely: RL − Base is +20.8 [")
+    greedy = "One greedy answer of Base solves 66.7% [33.3, 100.0], of RL 66.7% [33.3, 100.0]."
+    assert leader.endswith(f"(points of pass@k under {DEFAULT}). {greedy}")
     assert reached.startswith("By the estimates RL lies ")
 
 
@@ -106,21 +107,22 @@ def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
     """A point above Base's best is no verdict if the interval of the gap contains 0, nor is one inside."""
     study: Any = SimpleNamespace(default_policy=DEFAULT)
     rows = {
-        1: {"inside": True, "gap": -0.08, "gap_lo": -0.12, "gap_hi": -0.01},
-        2: {"inside": False, "gap": 0.03, "gap_lo": -0.11, "gap_hi": 0.21},
-        4: {"inside": True, "gap": 0.0, "gap_lo": -0.02, "gap_hi": 0.02},
-        8: {"inside": False, "gap": 0.2, "gap_lo": 0.1, "gap_hi": 0.3},
+        1: {"inside": True, "rl_minus_best": -0.08, "rl_minus_best_lo": -0.12, "rl_minus_best_hi": -0.01},
+        2: {"inside": False, "rl_minus_best": 0.03, "rl_minus_best_lo": -0.11, "rl_minus_best_hi": 0.21},
+        4: {"inside": True, "rl_minus_best": 0.0, "rl_minus_best_lo": -0.02, "rl_minus_best_hi": 0.02},
+        8: {"inside": False, "rl_minus_best": 0.2, "rl_minus_best_lo": 0.1, "rl_minus_best_hi": 0.3},
     }
 
     def said(*budgets: int) -> str:
         support = [{"budget": budget, **rows[budget]} for budget in budgets]
-        return sentences.cell_sentences(study, sentences.Headline([], support, None), {}, "sums")[-1]
+        return sentences.cell_sentences(study, sentences.Headline([], support, None, policies=27), {}, "sums")[-1]
 
-    assert said(1) == "RL lies inside what Base's policies reach with 1 sample."
-    assert said(8) == "RL lies above the best of what Base's policies reach with 8 samples."
+    assert said(1) == "RL lies inside what Base's 27 sampling policies reach with 1 sample."
+    assert said(8) == "RL lies above the best of Base's 27 sampling policies with 8 samples."
     assert said(1, 2, 4, 8) == (
-        "By the estimates RL lies inside what Base's policies reach with 1 and 4 samples, and above the best of them"
-        " with 2 and 8 samples; whether it is above their best is open with 2 and 4 samples."
+        "By the estimates RL lies inside what Base's 27 sampling policies reach with 1 and 4 samples, and above the"
+        " best of Base's 27 sampling policies with 2 and 8 samples; whether it is above their best is open with 2 and 4"
+        " samples."
     )
     assert said(2, 4).endswith("with 2 samples; whether it is above their best is open at any of these budgets.")
 
@@ -140,7 +142,7 @@ def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
         for side, value in (("Base", share), ("RL", 0.01), ("RL - Base", 0.01 - share))
     ]
     study: Any = SimpleNamespace(default_policy=DEFAULT, readings=lambda frame: pl.DataFrame(rows))
-    gap = {"budget": 1, "gap": 0.2, "lo": 0.1, "hi": 0.3}
+    gap = {"budget": 1, "rl_minus_base": -0.2, "lo": -0.3, "hi": -0.1}
     found = sentences.Headline([gap], [], None, luck=sentences._luck(study, "toy", "sums"))
     (_, leader, _) = sentences.cell_sentences(study, found, {}, "sums")
     assert leader == f"With 1 sample Base leads by 20.0 [10.0, 30.0] (points of pass@k under {DEFAULT}).{end}"
@@ -155,13 +157,14 @@ def test_who_leads_with_the_most_samples_is_said(k: int, known: bool, end: str) 
     where = {"pair": "toy", "benchmark": "sums", "measure": "pass@k", "side": "RL - Base", "tau": None}
     numbers = {"k": [4, k], "value": [0.1, -0.145], "lo": [0.05, -0.21], "hi": [0.15, -0.08]}
     rows = pl.DataFrame(numbers).with_columns(**{name: pl.lit(value) for name, value in where.items()})
-    gaps = pl.DataFrame({"budget": [1, 16], "gap": [-0.2, -0.1], "lo": [-0.3, -0.2], "hi": [-0.1, -0.05]})
+    gaps = pl.DataFrame({"budget": [1, 16], "rl_minus_base": [0.2, 0.1], "lo": [0.1, 0.05], "hi": [0.3, 0.2]})
     labels = {"metric": "P", "readout": "expected"}
     same = gaps.with_columns(**{name: pl.lit(value) for name, value in (labels | {"policy": DEFAULT}).items()})
     support = gaps.select("budget").with_columns(**{name: pl.lit(value) for name, value in labels.items()})
     frames = {"support": support, "same_policy": same}
     study: Any = SimpleNamespace(
         default_policy=DEFAULT,
+        sides=(),
         readings=lambda frame: rows if known and frame == "measures" else _missing(),
         recovery=lambda pair, benchmark, frame="support": frames[frame],
     )

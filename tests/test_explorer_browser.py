@@ -339,7 +339,7 @@ def test_a_table_of_the_report_is_saved_as_its_file(browser: Browser, report_fil
 
 
 def test_a_question_that_rl_alone_solves_is_read_in_four_clicks(tab: Tab) -> None:
-    tab.click("1 question RL solves and Base never")
+    tab.click("1 question that RL solves and Base does not, each under any of its policies")
     tab.click("q3")
     assert "RL solves and Base never: right are 0 of" in tab.text()
     for side in ("Base", "RL"):
@@ -425,7 +425,9 @@ def test_tables_of_a_cell_are_those_of_recovery(inlined: Tab, results: Path) -> 
     gaps = inlined.rows("Differences of Base and RL by policy and samples")
     expected = [
         [
-            f"{100 * row['gap']:+.1f}".replace("-", "\u2212").replace("+0.0", "0.0").replace("\u22120.0", "0.0")
+            f"{100 * row['rl_minus_base']:+.1f}".replace("-", "\u2212")
+            .replace("+0.0", "0.0")
+            .replace("\u22120.0", "0.0")
             for row in part
         ]
         for part in (part.sort("budget").to_dicts() for part in same.partition_by("policy", maintain_order=True))

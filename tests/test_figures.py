@@ -198,7 +198,9 @@ def test_a_title_says_what_is_found_before_what_is_shown(name: str, inputs: Pair
     """The first line has a number, of its own: the pair and the benchmark stand in the next."""
     first, *rest = drawn(name, inputs)[0].get_suptitle().splitlines()
     assert NUMBER.search(first) and "micro-1m" not in first
-    assert " ".join(rest).removesuffix(", expected").endswith("micro-1m, Micro math (200 questions), pass@k")
+    said = " ".join(rest)
+    assert said.removesuffix(" of the first k samples").endswith("micro-1m, Micro math (200 questions), pass@k")
+    assert said.endswith("first k samples") == (name in ("recovery", "matching_set")), "what is read is said"
 
 
 @pytest.mark.parametrize(("name", "metric"), ALL)
@@ -236,9 +238,9 @@ def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
     figure, table = drawn("same_policy_lines", inputs)
     (axes,) = figure.axes
     for (_,), rows in table.group_by("policy"):
-        assert (rows["budget"].to_list(), (rows["gap"] * 100).to_list()) in drawn_lines(axes)
+        assert (rows["budget"].to_list(), (rows["base_minus_rl"] * 100).to_list()) in drawn_lines(axes)
     assert table["policy"].n_unique() == 24
-    others = table.filter(pl.col("budget") == 16, pl.col("policy") != figure_data.DEFAULT).sort("gap")
+    others = table.filter(pl.col("budget") == 16, pl.col("policy") != figure_data.DEFAULT).sort("base_minus_rl")
     assert {others["policy"][0], others["policy"][-1], figure_data.DEFAULT} <= {text.get_text() for text in axes.texts}
     (band,) = [item for item in axes.collections if isinstance(item, PolyCollection)]
     default = table.filter(policy=figure_data.DEFAULT)
@@ -246,7 +248,7 @@ def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
     for budget, low, high in default.select("budget", "lo", "hi").iter_rows():
         assert {(budget, round(100 * low, 9)), (budget, round(100 * high, 9))} <= corners
     ticks = [label.get_text() for label in axes.get_xticklabels()]
-    counts = default.select("budget", "ahead").rows()
+    counts = default.select("budget", "ahead_or_level").rows()
     assert ticks == [f"{budget}\n{ahead}/24" for budget, ahead in counts]
     assert figure.get_suptitle().startswith(
         f"Base \N{GREATER-THAN OR EQUAL TO} RL under {counts[0][1]}/24 policies at 1, {counts[-1][1]}/24 at 16"
@@ -259,15 +261,18 @@ def test_gap_map_cells(inputs: PairContext) -> None:
     axes = figure.axes[0]
     (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
     values = np.ma.masked_invalid(np.asarray(mesh.get_array(), dtype=float)).compressed()
-    assert np.allclose(sorted(values), sorted(table["gap"] * 100))
-    assert (mesh.norm.vmin, mesh.norm.vmax) == (-100 * table["gap"].abs().max(), 100 * table["gap"].abs().max())  # type: ignore[operator]
+    assert np.allclose(sorted(values), sorted(table["base_minus_rl"] * 100))
+    assert (mesh.norm.vmin, mesh.norm.vmax) == (
+        -100 * table["base_minus_rl"].abs().max(),
+        100 * table["base_minus_rl"].abs().max(),
+    )  # type: ignore[operator]
     budgets = sorted(set(table["budget"]))
     shown = {text.get_position(): text for text in axes.texts}
-    for row, budget, gap, marked in table.select("row", "budget", "gap", "marked").iter_rows():
+    for row, budget, gap, marked in table.select("row", "budget", "base_minus_rl", "marked").iter_rows():
         text = shown[budgets.index(budget) + 0.5, row + 0.5]
         assert text.get_text() == style.signed(gap)
         assert (text.get_fontweight() == "bold") == marked
-    rl, base = (table.filter("marked", pl.col("gap") * side > 0).height for side in (-1, 1))
+    rl, base = (table.filter("marked", pl.col("base_minus_rl") * side > 0).height for side in (-1, 1))
     assert figure.get_suptitle().startswith(f"RL leads in {rl} of {table.height} cells, Base in {base}\n")
     default = next(label for label in axes.get_yticklabels() if label.get_text() == figure_data.DEFAULT)
     row = table.filter(policy=figure_data.DEFAULT)["row"][0]
@@ -303,10 +308,17 @@ def test_support_region_layers(inputs: PairContext) -> None:
     assert len(filled) == region["inside"].sum()
 
 
+GAP = ("rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi")
+
+
+def moved_by(gap: float) -> dict[str, pl.Expr]:
+    return {name: pl.lit(value) for name, value in zip(GAP, (gap, gap - 0.05, gap + 0.05), strict=True)}
+
+
 @pytest.mark.parametrize("gap", [-0.4, -0.05, 0.0, 0.03, 0.38])
 def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: PairContext) -> None:
     """A gap's number crossed by an interval or another number cannot be read; it covers the zero line."""
-    moved = inputs.support.with_columns(gap=pl.lit(gap), gap_lo=pl.lit(gap - 0.05), gap_hi=pl.lit(gap + 0.05))
+    moved = inputs.support.with_columns(**moved_by(gap))
     figure, table = drawn("support_region", replace(inputs, support=moved))
     with style.styled():
         figure.draw_without_rendering()
@@ -327,9 +339,7 @@ def test_numbers_of_many_budgets_stand_above_their_intervals(gap: float, inputs:
     """Beside them they would cross the next interval."""
     last = inputs.support.filter(pl.col("budget") == pl.col("budget").max())
     more = [last.with_columns(budget=(pl.col("budget") * factor).cast(last.schema["budget"])) for factor in (2, 4)]
-    moved = pl.concat([inputs.support, *more]).with_columns(
-        gap=pl.lit(gap), gap_lo=pl.lit(gap - 0.05), gap_hi=pl.lit(gap + 0.05)
-    )
+    moved = pl.concat([inputs.support, *more]).with_columns(**moved_by(gap))
     figure, _ = drawn("support_region", replace(inputs, support=moved))
     with style.styled():
         figure.draw_without_rendering()
@@ -388,7 +398,7 @@ def test_no_near_match(name: str, inputs: PairContext) -> None:
 def test_models_that_share_nothing(name: str, inputs: PairContext) -> None:
     """Imported samples may leave no shared policy, and budgets that Base does not have: the figure says so."""
     gone = pl.lit(None, dtype=pl.Float64)
-    support = inputs.support.with_columns(envelope=gone, low=gone, gap=gone, gap_lo=gone, gap_hi=gone, inside=None)
+    support = inputs.support.with_columns(envelope=gone, low=gone, **dict.fromkeys(GAP, gone), inside=None)
     support = support.with_columns(pl.col("inside").cast(pl.Boolean))
     bare = replace(inputs, support=support, same_policy=inputs.same_policy.clear(), counts=inputs.counts.clear())
     check_layout(drawn(name, bare)[0])
@@ -436,7 +446,8 @@ def test_power_sampling_has_lines_of_its_own(name: str, searched: PairContext) -
     figure, table = drawn(name, searched, SEARCHED)
     axes = figure.axes[0] if name == "support_region" else figure.axes[2]
     for sampler in ("power_t0.25", "power_topp0.9_t0.7"):
-        points = searched.base.filter(policy=sampler, metric="P", readout="prefix").sort("budget")
+        readout = "expected" if name == "support_region" else "prefix"
+        points = searched.base.filter(policy=sampler, metric="P", readout=readout).sort("budget")
         assert lines(axes, sampler) == [(points["budget"].to_list(), (points["value"] * 100).to_list())]
     assert set(table.filter(layer="power")["policy"]) == {"power_t0.25", "power_topp0.9_t0.7"}
     assert "power (exact)" in legend_texts(figure)

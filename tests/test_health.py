@@ -297,7 +297,7 @@ def test_a_study_with_answers_is_read(raw: dict[str, Any], make_grid: Make, tmp_
     found = summary.answer(grid)
     (pair,) = json.loads(json.dumps(found))["pairs"]
     assert (pair["inside"], pair["budgets"], pair["both_zero"], pair["source"]) == (3, 3, 0, "imported")
-    assert [(gap["budget"], gap["gap"]) for gap in pair["gaps"]] == [(1, 0.0), (16, 0.0)]
+    assert [(row["budget"], row["value"]) for row in pair["rl_minus_base"]] == [(1, 0.0), (16, 0.0)]
     said = summary.rendered(found)
-    assert "RL inside Base's support at 3/3 budgets (Base: 1 policies, 40 questions, imported)" in said
+    assert "RL inside what Base reaches under any of 1 policies at 3/3 budgets (40 questions, imported)" in said
     assert said.endswith("2 of 2 cells are healthy")

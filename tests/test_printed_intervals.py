@@ -40,13 +40,14 @@ ESTIMATES = {
         "value",
         "error",
         "gap",
+        "rl_minus_base",
+        "base_minus_rl",
         "beta",
         "rl",
     ),
     "lo_corrected": ("corrected",),
     "lo_models": ("corrected",),
     "lo_both": ("corrected",),
-    "recovery_lo": ("recovery_gap",),
     "crossing_lo": ("crossing",),
     "alpha_lo": ("alpha", "alpha_q"),
 }
@@ -55,6 +56,7 @@ OWN = {
     "regime_betas": {"lo": ("beta",)},
     "beta_robustness": {"lo": ("beta",)},
     "recovery": {"lo": ("target",)},
+    "recovery_summary": {f"rl_minus_base_{which}_lo": (f"rl_minus_base_{which}",) for which in ("first", "last")},
     "budget_equivalents": {"lo": ("n", "crossing"), "band_lo": ("n",)},
     "grader_agreement": {"lo": ("disagree",)},
 }
@@ -64,7 +66,7 @@ SETS = {("joint_exponents", "beta_lo"), ("debate", "beta_lo")}
 EXACT = {"x_lo"}
 """Numbers of samples and tokens in these studies, which are known."""
 NUMBER = r"[+\u2212]?(?:\d+(?:\.\d+)?|∞)"
-PRINTED = re.compile(rf"({NUMBER})\u2020? \[({NUMBER}), ({NUMBER})\]")
+PRINTED = re.compile(rf"({NUMBER})\u2020? \[({NUMBER})(?: or less)?, ({NUMBER})(?: or more)?\]")
 SLACK = 1e-6
 """Columns of single precision."""
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from searchlens.claims import EQUIVALENT, located
 from searchlens.landscape.classes import answer_classes
 from searchlens.readings.equivalents import equivalents, inverse, joint_confidence, summary, tails
 from searchlens.readings.pool import Pool, knots, read_pools
 from searchlens.simulate import Mode, Truth, power_law, small_design
 from searchlens.simulate._disk import scores
-from searchlens.tables.readings import equivalent
 from searchlens.uncertainty import Resamples
 
 DRAWS = Resamples.draw(40, 200, 1)
@@ -91,6 +91,14 @@ def test_summary_states_what_the_pool_cannot_show() -> None:
         rows = summary(equivalents([base], pool(correct, 16), [1, 2], DRAWS), 0.95).to_dicts()
         assert [row["state"] for row in rows] == [state, state]
         assert all(row["n"] is None and row["slope"] is None for row in rows)
+
+
+def test_a_tie_at_the_end_of_the_pool_is_level() -> None:
+    """The same samples on both sides: with all of them RL solves as much as Base, and no more."""
+    base = pool(drawn(np.random.default_rng(2), 16), 16)
+    rows = summary(equivalents([base], base, [1, 8, 16], DRAWS), 0.95).to_dicts()
+    assert [row["state"] for row in rows] == ["within", "within", "level"]
+    assert rows[-1]["n"] is None and rows[-1]["hi_open"]
 
 
 def test_intervals_contain_the_estimate_and_bands_are_wider() -> None:
@@ -271,15 +279,14 @@ def test_n_is_where_the_curves_meet_even_where_they_are_flat() -> None:
 
 
 def test_a_tie_at_the_end_of_the_pool_is_told_from_more() -> None:
-    """RL equal to Base is tied at its whole pool; RL that solves a question more is above, and nothing else is tied."""
+    """RL equal to Base is level at its whole pool; RL that solves a question more is above."""
     same = pool(np.array([0, 3, 8, 8, *[5] * 36]), 8)
     more = pool(np.array([1, 3, 8, 8, *[5] * 36]), 8)
     rows = {
         name: summary(equivalents([same], rl, [4, 8], DRAWS), 0.95) for name, rl in (("same", same), ("more", more))
     }
-    assert rows["same"]["state"].to_list() == ["within", "above"]
-    assert rows["same"]["tied"].to_list() == [False, True]
+    assert rows["same"]["state"].to_list() == ["within", "level"]
     assert rows["more"]["state"].to_list() == ["above", "above"]
-    assert rows["more"]["tied"].to_list() == [False, False]
-    assert equivalent(rows["same"].row(1, named=True)).startswith("8 or more [")
-    assert equivalent(rows["more"].row(1, named=True)).startswith("above 8 [")
+    same_end, more_end = (located(EQUIVALENT, rows[name].row(1, named=True)) for name in ("same", "more"))
+    assert same_end == "8 or more (both at the end of what was drawn)"
+    assert more_end.startswith("more than 8 [")

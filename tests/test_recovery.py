@@ -65,33 +65,35 @@ def test_identical_models_have_no_gap():
     rng = np.random.default_rng(0)
     model = made({(p, n): rng.random(60) < 0.5 for p in policies for n in (1, 2)})
     same = gaps.same_policy(model, model, OPTIONS)
-    assert same["gap"].abs().max() == 0
+    assert same["rl_minus_base"].abs().max() == 0
     half = float(wilson(0, 60).hi)
     np.testing.assert_allclose(same.select("lo", "hi").to_numpy(), [[-half, half]] * same.height)
     counts = gaps.counts(same, OPTIONS)
-    assert set(counts.select("ahead", "policies").iter_rows()) == {(24, 24)}
-    assert set(counts.select("ahead_without_default", "policies_without_default").iter_rows()) == {(23, 23)}
+    assert set(counts.select("ahead", "ahead_or_level", "policies").iter_rows()) == {(0, 24, 24)}
+    rest = ("ahead_without_default", "ahead_or_level_without_default", "policies_without_default")
+    assert set(counts.select(rest).iter_rows()) == {(0, 23, 23)}
 
 
 def test_same_policy_counts_over_24_and_over_23_policies():
-    """The paper prints 24 in one figure, 23 in another: the RL default makes the difference. A tie counts as ahead."""
+    """The paper prints 24 in one figure, 23 in another: the RL default makes the difference. It counts ties."""
     policies = [f"p{i:02d}" for i in range(23)] + [RL]
     ahead = {"p03": 50, "p07": 51, RL: 80}
     base = made({(p, n): ahead.get(p, 49) if n == 8 else 10 for p in policies for n in (1, 8)})
     rl = made({(p, n): 50 for p in policies for n in (1, 8)})
     counts = prefix(gaps.counts(gaps.same_policy(base, rl, OPTIONS), OPTIONS))
-    assert counts.drop("metric", "readout").rows() == [(1, 0, 24, 0, 23, 0, 0), (8, 3, 24, 2, 23, 0, 0)]
+    assert counts.drop("metric", "readout").rows() == [(1, 0, 0, 24, 0, 0, 23, 0, 0), (8, 2, 3, 24, 1, 2, 23, 0, 0)]
 
 
 def test_policies_under_which_both_models_solve_nothing_are_counted_apart():
-    """0 against 0 is a tie, and counts as ahead as in the paper, but nobody can tell what it says."""
+    """0 against 0 is a tie, which the paper counts, but nobody can tell what it says."""
     base = made({("a", 1): 0, ("b", 1): 0, ("c", 1): 3, (RL, 1): 0})
     rl = made({("a", 1): 0, ("b", 1): 2, ("c", 1): 3, (RL, 1): 0})
     (row,) = prefix(gaps.counts(gaps.same_policy(base, rl, OPTIONS), OPTIONS)).rows(named=True)
-    assert (row["ahead"], row["policies"], row["both_zero"], row["both_zero_without_default"]) == (3, 4, 2, 1)
+    assert (row["ahead"], row["ahead_or_level"], row["policies"]) == (0, 3, 4)
+    assert (row["both_zero"], row["both_zero_without_default"]) == (2, 1)
 
 
-def test_same_policy_gap_is_base_minus_rl_where_both_exist():
+def test_same_policy_difference_is_rl_minus_base_where_both_exist():
     """Sign, matching by policy and budget, and the paired interval of the difference."""
     rng = np.random.default_rng(1)
     left, right = rng.random(80) < 0.6, rng.random(80) < 0.4
@@ -100,8 +102,8 @@ def test_same_policy_gap_is_base_minus_rl_where_both_exist():
     same = prefix(gaps.same_policy(base, rl, OPTIONS), "Q")
     assert same.select("policy", "budget").rows() == [("a", 2)]
     row = same.row(0, named=True)
-    lo, hi = Resamples.draw(80, 200, 0).interval((left.astype(float) - right)[:, None])
-    assert row["gap"] == pytest.approx(left.mean() - right.mean())
+    lo, hi = Resamples.draw(80, 200, 0).interval((right.astype(float) - left)[:, None])
+    assert row["rl_minus_base"] == pytest.approx(right.mean() - left.mean())
     assert (row["lo"], row["hi"]) == (lo[0], hi[0])
 
 
@@ -112,7 +114,7 @@ def test_envelope_is_the_best_of_all_smaller_budgets():
     support = prefix(gaps.support(base, rl, OPTIONS))
     columns = ("budget", "envelope", "envelope_policy", "envelope_budget", "inside")
     assert support.select(columns).rows() == [(1, 0.3, "a", 1, False), (2, 0.6, "a", 2, True), (4, 0.6, "a", 2, False)]
-    assert support["gap"].to_list() == pytest.approx([0.1, 0.0, -0.1])
+    assert support["rl_minus_best"].to_list() == pytest.approx([0.1, 0.0, -0.1])
     assert support["low"].to_list() == pytest.approx([0.3, 0.555, 0.582])
 
 
@@ -141,7 +143,7 @@ def test_support_without_base_points():
     assert support["envelope"].to_list() == [None, 0.5, 0.5]
     assert support["low"].to_list() == [None, 0.5, None]
     assert support["inside"].to_list() == [None, False, None]
-    assert support["gap_lo"].null_count() == 1
+    assert support["rl_minus_best_lo"].null_count() == 1
 
 
 def test_envelope_intervals():
@@ -166,7 +168,10 @@ def test_envelope_intervals():
     lo, hi = resamples.interval((target.astype(float) - rows[found["fixed"]["envelope_policy"]])[:, None])
     assert optimism > 0
     assert [row["optimism"] for row in found.values()] == pytest.approx([optimism] * 3)
-    assert (found["fixed"]["gap_lo"], found["fixed"]["gap_hi"]) == (pytest.approx(lo[0]), pytest.approx(hi[0]))
+    assert (found["fixed"]["rl_minus_best_lo"], found["fixed"]["rl_minus_best_hi"]) == (
+        pytest.approx(lo[0]),
+        pytest.approx(hi[0]),
+    )
     height = np.array([row.mean() for row in rows.values()])
     change = drawn - height[:, None]
     noise = np.mean([column.var() for column in change.T])
@@ -174,12 +179,16 @@ def test_envelope_intervals():
     shrunk = height.mean() + kept * (height - height.mean())
     moved = resamples.means(target[:, None])[0] - target.mean()
     moved = moved - ((shrunk[:, None] + change).max(axis=0) - shrunk.max())
-    gap, least = found["corrected"]["gap"], float(wilson(0, 90).hi)
-    assert found["corrected"]["gap_lo"] == pytest.approx(min(lo[0], gap - least), abs=1e-6)
-    assert found["corrected"]["gap_hi"] == pytest.approx(max(gap - np.quantile(moved, 0.025), gap + least), abs=1e-6)
+    gap, least = found["corrected"]["rl_minus_best"], float(wilson(0, 90).hi)
+    assert found["corrected"]["rl_minus_best_lo"] == pytest.approx(min(lo[0], gap - least), abs=1e-6)
+    assert found["corrected"]["rl_minus_best_hi"] == pytest.approx(
+        max(gap - np.quantile(moved, 0.025), gap + least), abs=1e-6
+    )
     assert 0 < kept < 1  # at the ends, a wrong share of noise would not show
     reselected = np.quantile(resamples.means(target[:, None])[0] - drawn.max(axis=0), [0.025, 0.975])
-    assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(reselected), abs=1e-6)
+    assert (found["reselected"]["rl_minus_best_lo"], found["reselected"]["rl_minus_best_hi"]) == pytest.approx(
+        tuple(reselected), abs=1e-6
+    )
 
 
 def test_points_are_shrunk_to_those_of_their_own_budget():
@@ -204,8 +213,8 @@ def test_corrected_interval_covers_the_gap_of_equal_and_of_different_policies(sp
         for kind in covered:
             options = RecoveryOptions(default_policy=RL, draws=150, envelope_interval=kind)
             row = prefix(gaps.support(base, rl, options)).row(0, named=True)
-            assert row["gap_lo"] <= row["gap"] <= row["gap_hi"]
-            covered[kind] += row["gap_lo"] <= 0 <= row["gap_hi"]
+            assert row["rl_minus_best_lo"] <= row["rl_minus_best"] <= row["rl_minus_best_hi"]
+            covered[kind] += row["rl_minus_best_lo"] <= 0 <= row["rl_minus_best_hi"]
     assert 0.91 <= covered["corrected"] / 150 <= 1 and covered["fixed"] < covered["corrected"]
 
 
@@ -215,9 +224,9 @@ def test_nothing_to_choose_from_is_not_optimistic():
     for kind in ("fixed", "corrected", "reselected"):
         options = RecoveryOptions(default_policy=RL, draws=100, envelope_interval=kind)
         row = prefix(gaps.support(model, model, options)).row(0, named=True)
-        assert (row["gap"], row["optimism"], row["inside"]) == (0, 0, True)
+        assert (row["rl_minus_best"], row["optimism"], row["inside"]) == (0, 0, True)
         unseen = float(wilson(0, 70).hi) if kind == "corrected" else 0
-        assert (row["gap_lo"], row["gap_hi"]) == pytest.approx((-unseen, unseen), abs=1e-7)
+        assert (row["rl_minus_best_lo"], row["rl_minus_best_hi"]) == pytest.approx((-unseen, unseen), abs=1e-7)
 
 
 @pytest.mark.parametrize("solved", [0, 1, 7, 60])
@@ -230,9 +239,9 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
         goal = np.arange(60) < min(solved + more, 60)
         found = prefix(gaps.support(base, made({(RL, 1): goal}, 60), OPTIONS)).row(0, named=True)
         assert found["envelope_policy"] == "a"
-        assert found["gap_lo"] == pytest.approx(max(found["gap"] - unseen, -1))
-        assert found["gap_hi"] >= min(found["gap"] + unseen, 1) - 1e-9
-        assert -1 <= found["gap_lo"] < found["gap_hi"] <= 1
+        assert found["rl_minus_best_lo"] == pytest.approx(max(found["rl_minus_best"] - unseen, -1))
+        assert found["rl_minus_best_hi"] >= min(found["rl_minus_best"] + unseen, 1) - 1e-9
+        assert -1 <= found["rl_minus_best_lo"] < found["rl_minus_best_hi"] <= 1
 
 
 @pytest.mark.parametrize("kind", ["fixed", "corrected", "reselected"])
@@ -241,7 +250,7 @@ def test_an_interval_of_one_question_is_unknown(kind):
     one = made({(RL, 1): 1}, 1)
     options = RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind)
     row = prefix(gaps.support(one, one, options)).row(0, named=True)
-    assert (row["gap"], row["gap_lo"], row["gap_hi"]) == (0, None, None)
+    assert (row["rl_minus_best"], row["rl_minus_best_lo"], row["rl_minus_best_hi"]) == (0, None, None)
 
 
 def test_an_interval_ends_where_a_gap_must():
@@ -249,8 +258,8 @@ def test_an_interval_ends_where_a_gap_must():
     everything, nothing, unseen = {("a", 1): 60, (RL, 1): 60}, {("a", 1): 0, (RL, 1): 0}, float(wilson(0, 60).hi)
     below = prefix(gaps.support(made(everything, 60), made(nothing, 60), OPTIONS)).row(0, named=True)
     above = prefix(gaps.support(made(nothing, 60), made(everything, 60), OPTIONS)).row(0, named=True)
-    assert (below["gap_lo"], below["gap_hi"]) == pytest.approx((-1, unseen - 1))
-    assert (above["gap_lo"], above["gap_hi"]) == pytest.approx((1 - unseen, 1))
+    assert (below["rl_minus_best_lo"], below["rl_minus_best_hi"]) == pytest.approx((-1, unseen - 1))
+    assert (above["rl_minus_best_lo"], above["rl_minus_best_hi"]) == pytest.approx((1 - unseen, 1))
 
 
 @pytest.mark.parametrize(("questions", "epsilon"), [(100, 0.03), (500, 0.03), (200, 0.1), (60, 0.05), (198, 1 / 99)])
@@ -420,7 +429,7 @@ def test_corrected_interval_covers_best_where_choosing_misleads_most():
         for kind in covered:
             options = RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind)
             row = prefix(gaps.support(base, rl, options)).row(0, named=True)
-            covered[kind] += row["gap_lo"] <= 0 <= row["gap_hi"]
+            covered[kind] += row["rl_minus_best_lo"] <= 0 <= row["rl_minus_best_hi"]
     assert covered["corrected"] > covered["fixed"] > covered["reselected"]
 
 

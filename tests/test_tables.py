@@ -244,22 +244,25 @@ def test_counts_show_both_denominators(every: dict[str, Table], frames: figure_d
     count = frames.counts.filter(readout="prefix").row(
         by_predicate=(pl.col("metric") == "P") & (pl.col("budget") == 16), named=True
     )
-    assert row["16"] == f"{count['ahead']}/24 ({count['ahead_without_default']}/23)"
+    assert row["16"] == f"{count['ahead_or_level']}/24 ({count['ahead_or_level_without_default']}/23)"
 
 
 def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_data.Cell) -> None:
     """The recovery gap shown is the least favourable one, with the interval of the same budget."""
     row = every["recovery_summary"].data.row(0, named=True)
-    support = frames.support.filter(metric="P", readout="prefix")
-    worst = support.filter(pl.col("gap") == pl.col("gap").max()).row(0, named=True)
-    assert (row["recovery_gap"], row["recovery_lo"], row["recovery_budget"]) == (
-        worst["gap"],
-        worst["gap_lo"],
+    support = frames.support.filter(metric="P", readout="expected")
+    worst = support.filter(pl.col("rl_minus_best") == pl.col("rl_minus_best").max()).row(0, named=True)
+    assert (row["rl_minus_best"], row["rl_minus_best_lo"], row["best_budget"]) == (
+        worst["rl_minus_best"],
+        worst["rl_minus_best_lo"],
         worst["budget"],
     )
     assert row["inside"] == support["inside"].sum() and row["budgets"] == 5
-    default = frames.same_policy.filter(metric="P", readout="prefix", policy=figure_data.DEFAULT, budget=16)
-    assert (row["gap_last"], row["gap_last_hi"]) == (default["gap"].item(), default["hi"].item())
+    default = frames.same_policy.filter(metric="P", readout="expected", policy=figure_data.DEFAULT, budget=16)
+    assert (row["rl_minus_base_last"], row["rl_minus_base_last_hi"]) == (
+        default["rl_minus_base"].item(),
+        default["hi"].item(),
+    )
     steps = frames.path.filter(metric="P", kind="closest").sort("target_budget")
     assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
 
@@ -279,8 +282,8 @@ def test_summary_of_models_that_share_nothing(frames: figure_data.Cell, context:
         "a", "b", frames.same_policy.clear(), frames.counts.clear(), frames.support, frames.path, frames.near_match
     )
     text = recovery_summary(replace(context, cells=[cell])).text
-    assert text["gap at 1"].to_list() == text["ahead at 16"].to_list() == ["", ""]
-    assert all(text["largest recovery gap"].to_list())
+    assert text["RL − Base at 1"].to_list() == text["ahead at 16"].to_list() == ["", ""]
+    assert all(text["largest RL − best"].to_list())
 
 
 def test_summary_tells_pools_apart(every: dict[str, Table], context: StudyContext, cells: list[Cell]) -> None:
@@ -316,7 +319,8 @@ def test_ties_at_nothing_are_no_verdict(frames: figure_data.Cell, context: Study
         rl=nothing(pl.col("rl")), envelope=nothing(pl.col("envelope")), inside=first | pl.col("inside")
     )
     counts = frames.counts.with_columns(
-        pl.when(first).then(pl.col("policies")).otherwise(column).alias(column) for column in ("ahead", "both_zero")
+        both_zero=pl.when(first).then(pl.col("policies")).otherwise("both_zero"),
+        ahead=pl.when(first).then(0).otherwise("ahead"),
     )
     cell = Cell("a", "b", frames.same_policy, counts, support, frames.path, frames.near_match)
     table = recovery_summary(replace(context, cells=[cell]))
@@ -328,9 +332,9 @@ def test_ties_at_nothing_are_no_verdict(frames: figure_data.Cell, context: Study
 
 def test_no_percentage_is_minus_zero(context: StudyContext, cells: list[Cell]) -> None:
     """An end that is 0 but for rounding has no side: no -0.0 in print."""
-    tiny = cells[0].same_policy.with_columns(gap=pl.lit(-1e-9), lo=pl.lit(-4e-4), hi=pl.lit(4e-4))
+    tiny = cells[0].same_policy.with_columns(rl_minus_base=pl.lit(-1e-9), lo=pl.lit(-4e-4), hi=pl.lit(4e-4))
     text = recovery_summary(replace(context, cells=[replace(cells[0], same_policy=tiny)])).text
-    assert set(text["gap at 1"]) == {"+0.0 [+0.0, +0.0]"}
+    assert set(text["RL − Base at 1"]) == {"+0.0 [+0.0, +0.0]"}
 
 
 def test_hyphens_of_names_are_no_minus_signs() -> None:
@@ -501,7 +505,7 @@ def test_recovery_objects_count_what_the_frames_say(frames: figure_data.Cell, co
     rows = {row["object"]: row for row in table.data.rows(named=True)}
     assert list(rows) == ["envelope", "near-match set", "smooth path", "frozen rule"]
     chosen = {"metric": "P", "readout": "prefix"}
-    gaps = frames.support.filter(**chosen)["gap"]
+    gaps = frames.support.filter(**chosen)["rl_minus_best"]
     assert (rows["envelope"]["budgets"], rows["envelope"]["reached"]) == (2 * len(gaps), 2 * (gaps <= 0).sum())
     assert rows["envelope"]["value"] == gaps.max()
     matches = [frames.near_match.filter(metric="P", target_budget=b).height for b in figure_data.BUDGETS]

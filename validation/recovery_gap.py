@@ -128,7 +128,9 @@ def trials(population: Population, questions: int, repeats: int, draws: int) -> 
         for kind in KINDS:
             options = RecoveryOptions(default_policy=DEFAULT, envelope_interval=kind, draws=draws, seed=seed)
             gaps = support(*pair, options).filter(metric="P", readout="prefix")
-            for budget, gap, lo, hi in gaps.select("budget", "gap", "gap_lo", "gap_hi").iter_rows():
+            for budget, gap, lo, hi in gaps.select(
+                "budget", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi"
+            ).iter_rows():
                 true = population.gap(budget)
                 miss = {"below": true < lo - ROUNDING, "above": true > hi + ROUNDING, "outside": not lo <= gap <= hi}
                 yield {"kind": kind, "bias": gap - true, "length": hi - lo, **miss}

@@ -44,6 +44,14 @@ export function interval(lo, hi) {
   return known(lo) && known(hi) ? `[${fixed(100 * lo)}, ${fixed(100 * hi)}]` : "";
 }
 
+/**
+ * An interval whose ends may be open: an open one is only known to lie there or beyond, as in [1.0 or less, 16.0 or more].
+ * @param {{ lo: Maybe, hi: Maybe, lo_open?: boolean | null, hi_open?: boolean | null }} row
+ */
+export function bracket(row) {
+  return `[${fixed(row.lo)}${row.lo_open ? " or less" : ""}, ${fixed(row.hi)}${row.hi_open ? " or more" : ""}]`;
+}
+
 /** @param {Maybe | bigint} value */
 export function count(value) {
   return value === null || value === undefined || Number.isNaN(value) ? "–" : COUNT.format(value);

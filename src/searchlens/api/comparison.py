@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.api import faces, given
-from searchlens.api.statements import Statement, statements
+from searchlens.api.statements import Statement, statements, told
 from searchlens.errors import InputError
 from searchlens.landscape.classes import answer_classes
 from searchlens.readings.extrapolation import judged
@@ -97,10 +97,10 @@ class Comparison:
 
     def __str__(self) -> str:
         head = f"{self.questions} questions, {self.base_samples} samples of Base and {self.rl_samples} of RL"
-        return "\n".join([head, *map(str, self.statements)])
+        return "\n".join([head, *map(str, told(self.statements))])
 
     def _repr_html_(self) -> str:
-        rows = [(each.reading, each.can, each.cannot) for each in self.statements]
+        rows = [(each.reading, each.can, each.cannot) for each in told(self.statements)]
         return faces.table(("reading", "these samples say", "they cannot say"), rows)
 
 

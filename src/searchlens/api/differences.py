@@ -335,7 +335,7 @@ def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float)
 
 def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
     keys = ["pair", "benchmark", "metric", "readout", "budget"]
-    values = {"inside": "_inside", "gap": "", "gap_lo": "_lo", "gap_hi": "_hi"}
+    values = {"inside": "_inside", **{f"rl_minus_best{end}": end for end in ("", "_lo", "_hi")}}
     frames = _both(a, b, lambda study: study.recovery(), "recovery analyses", notes)
     if frames is None:
         return pl.DataFrame(), 0

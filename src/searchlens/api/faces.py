@@ -35,9 +35,9 @@ def _gaps(pairs: pl.DataFrame, gaps: pl.DataFrame | None) -> str:
     shown: dict[tuple[str, str], dict[int, str]] = {}
     for row in gaps.iter_rows(named=True):
         cell = (row["pair"], row["benchmark"])
-        text = _BROKEN if cell in broken else fmt.percent(row["gap"], row["lo"], row["hi"], "+")
+        text = _BROKEN if cell in broken else fmt.percent(row["rl_minus_base"], row["lo"], row["hi"], "+")
         shown.setdefault(cell, {})[row["budget"]] = text
-    heads = ["pair", "benchmark", *(f"Base − RL at {budget}" for budget in budgets)]
+    heads = ["pair", "benchmark", *(f"RL − Base at {budget}" for budget in budgets)]
     rows = [[*cell, *(texts.get(budget, "") for budget in budgets)] for cell, texts in shown.items()]
     note = "<p>pass@k under the default policy, percentage points [95% unless configured otherwise, over questions]</p>"
     return table(heads, rows) + note

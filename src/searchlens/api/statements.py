@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
 
+from searchlens.claims import (
+    CAN,
+    CANNOT,
+    GUESSED,
+    NOT_IDENTIFIED,
+    ROUNDING,
+    SINGLE,
+    WORTH,
+    every,
+    interval,
+    leader,
+    located,
+    percent,
+    samples,
+    say,
+)
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.extrapolation import SMALLEST
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL, WITHOUT_LUCK
-from searchlens.tables import format as fmt
 
-NOT_IDENTIFIED = "not identified"
+ORDER = (
+    *("pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "luck", "entropy"),
+    *("second run", "variance", "extrapolation"),
+)
 Frames = Mapping[str, pl.DataFrame]
+Fact = Mapping[str, Any]
 _TAU = 0.5
-_ROUNDING = 1e-9
 _PRINTED = (1, 16)
 """Numbers of samples that sentences name; of fewer samples, the largest number there is."""
 
@@ -32,7 +50,7 @@ class Statement:
     can : str
         What the samples say; it begins with "not identified" if they do not determine the reading.
     cannot : str
-        What they leave open.
+        What they leave open; may be empty.
     """
 
     reading: str
@@ -44,7 +62,7 @@ class Statement:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.reading}: {self.can} Cannot say: {self.cannot}"
+        return f"{self.reading}: {self.can}" + (f" Cannot say: {self.cannot}" if self.cannot else "")
 
 
 def statements(frames: Frames, *, policy: str, unequal: str = "") -> tuple[Statement, ...]:
@@ -59,37 +77,28 @@ def statements(frames: Frames, *, policy: str, unequal: str = "") -> tuple[State
     unequal : str
         Why readings that need as many samples of every question are not identified; empty if they are.
     """
-    parts = (
-        _pass_at_k(frames),
-        _equivalents(frames, policy),
-        _exponents(frames, policy),
-        _unequal("support", unequal) or _support(frames),
-        _unequal("reliability", unequal) or _reliability(frames),
-        _guessing(frames),
-        _luck(frames),
-        _unequal("entropy", unequal) or _entropy(frames),
-        _winner(frames),
-        _variance(frames),
-        _unequal("extrapolation", unequal) or _extrapolation(frames),
-    )
-    return tuple(parts)
+    return tuple(_statement(reading, frames, policy, unequal) for reading in ORDER)
 
 
-def _unequal(reading: str, why: str) -> Statement | None:
-    return Statement(reading, f"{NOT_IDENTIFIED}: {why}.", "what needs as many samples of each.") if why else None
+def _statement(reading: str, frames: Frames, policy: str, unequal: str) -> Statement:
+    if reading == "exponents":
+        return _exponents(frames, policy)
+    if unequal and reading in ("support", "reliability", "entropy", "extrapolation"):
+        return Statement(reading, f"{NOT_IDENTIFIED}: {unequal}.", "what needs as many samples of each.")
+    row = _FACTS[reading](frames, policy)
+    return Statement(reading, say(CAN[reading], row), every(CANNOT[reading], row))
+
+
+def told(said: Sequence[Statement]) -> list[Statement]:
+    """The same, with all that is not identified in one at the end."""
+    known = [each for each in said if not each.can.startswith(NOT_IDENTIFIED)]
+    reasons = {each.reading: each.can.removeprefix(NOT_IDENTIFIED).strip(":. ") for each in said if each not in known}
+    listed = "; ".join(f"{reading} ({reason})" for reading, reason in reasons.items())
+    return [*known, *([Statement(NOT_IDENTIFIED, f"{listed}.", "")] if reasons else [])]
 
 
 def _rows(frames: Frames, measure: str, side: str = DIFFERENCE) -> list[dict[str, Any]]:
     return pick(frames["measures"], measure=measure, side=side).sort("k", "tau").to_dicts()
-
-
-def _difference(row: Mapping[str, Any]) -> str:
-    return f"{fmt.percent(row['value'], row['lo'], row['hi'], '+')} points"
-
-
-def _is_open(row: Mapping[str, Any]) -> bool:
-    """Whether the sign of a difference is open; an end that is 0 but for rounding is 0."""
-    return row["lo"] is None or (row["lo"] <= _ROUNDING and row["hi"] >= -_ROUNDING)
 
 
 def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
@@ -99,43 +108,117 @@ def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
     return [row for row in rows if row[key] in wanted]
 
 
-def _pass_at_k(frames: Frames) -> Statement:
+def _difference(row: Mapping[str, Any]) -> str:
+    return f"{percent(row['value'], row['lo'], row['hi'], '+')} points"
+
+
+def _differences(rows: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{_difference(row)} at {row['k']}" for row in rows)
+
+
+# ---- what claims about each reading ask for
+
+
+def _pass_at_k(frames: Frames, _: str) -> Fact:
     rows = _rows(frames, "pass@k")
-    shown = _named(rows)
-    found = ", ".join(f"{_difference(row)} at {row['k']}" for row in shown)
-    undecided = [str(row["k"]) for row in shown if _is_open(row)]
-    word = "sample" if undecided == ["1"] else "samples"
-    sign = f"which side solves more at {' and '.join(undecided)} {word}; " if undecided else ""
-    last = rows[-1]["k"]
-    more = f"anything beyond {last} sample{'s' * (last != 1)}, or about another training run."
-    return Statement("pass@k", f"RL − Base is {found}.", f"{sign}{more}")
+    named = _named(rows)
+    undecided = [row["k"] for row in named if not leader(row["lo"], row["hi"])]
+    return {"found": _differences(named), "open": samples(undecided), "last": samples([rows[-1]["k"]])}
 
 
-def _equivalents(frames: Frames, policy: str) -> Statement:
+def _equivalents(frames: Frames, policy: str) -> Fact:
     shown = _named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")
-    parts, unknown = [], []
-    for row in shown:
-        b = row["budget"]
-        if row["state"] == "within":
-            parts.append(f"{b} of RL equal {fmt.interval(row['n'], row['lo'], row['hi'], 1)} of Base")
-        elif row["state"] == "below":
-            parts.append(f"one sample of Base solves more than {b} of RL")
-        elif row["tied"]:
-            parts.append(f"{b} of RL equal {row['pool']} or more of Base (both at the end of what was drawn)")
-            unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it may lie beyond the {row['pool']} samples of Base")
-        else:
-            parts.append(f"{b} of RL solve at least as much as all {row['pool']} of Base")
-            unknown.append(f"N*({b}) is {NOT_IDENTIFIED}: it lies beyond the {row['pool']} samples of Base")
-    can = f"In samples, {'; '.join(parts)}."
-    if len(unknown) == len(shown):
-        can = f"{NOT_IDENTIFIED}: {'; '.join(parts)}."
-    return Statement("budget equivalents", can, _sentence([*unknown, "what more samples of either side would show"]))
+    beyond = [row for row in shown if row["state"] in ("above", "level")]
+    found = "; ".join(located(WORTH, row) for row in shown)
+    places = [f"N*({row['budget']}), which is not within the {row['pool']} samples of Base" for row in beyond]
+    return {"shown": shown, "beyond": beyond, "found": found, "places": "; ".join(places)}
+
+
+def _support(frames: Frames, _: str) -> Fact:
+    row = frames["support"].row(0, named=True)
+    return {**row, "missed": _missed(row)}
+
+
+def _reliability(frames: Frames, _: str) -> Fact:
+    row = next(row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < ROUNDING)
+    return {**row, "found": _difference(row)}
+
+
+def _guessing(frames: Frames, _: str) -> Fact:
+    nulls = (row for row in _rows(frames, "guess null", BASE) if row["value"] >= GUESSED)
+    said = "; ".join(f"pass@{row['k']}: guessing alone solves {percent(row['value'])}%" for row in nulls)
+    return {"found": _differences(_rows(frames, "guess-corrected pass@k")), "nulls": said}
+
+
+def _luck(frames: Frames, _: str) -> Fact:
+    sides = zip(_rows(frames, LUCK, BASE), _rows(frames, LUCK, RL), strict=True)
+    shares = ((a["k"], percent(a["value"]), percent(b["value"])) for a, b in sides)
+    found = [f"{base}% of questions (Base) and {rl}% (RL) at {k}" for k, base, rl in shares]
+    known = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
+    return {"found": "; ".join(found), "without": _differences(known) or NOT_IDENTIFIED}
+
+
+def _entropy(frames: Frames, _: str) -> Fact:
+    support = frames["support"].row(0, named=True)
+    rows = {name: _rows(frames, "entropy, Miller-Madow", side) for name, side in (("base", BASE), ("rl", RL))}
+    values = {name: found[0]["value"] if found else None for name, found in rows.items()}
+    return values | {"samples": min(support["base_samples"], support["rl_samples"])}
+
+
+def _second_run(frames: Frames, _: str) -> Fact:
+    row = _rows(frames, "P(RL beats Base)")[0]
+    return {**row, "found": interval(row["value"], row["lo"], row["hi"])}
+
+
+def _variance(frames: Frames, _: str) -> Fact:
+    return {"found": "; ".join(filter(None, map(_share, frames["variance"].to_dicts())))}
+
+
+def _missed(row: Mapping[str, Any]) -> str:
+    low, high = sorted((row["base_epsilon"], row["rl_epsilon"]))
+    return f"{low:.3f}" if low == high else f"{low:.3f} (the larger pool; {high:.3f} the smaller)"
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    if row["decoding"] is None or row["questions_part"] is None or not row["total"]:
+        return ""
+    return f"{percent(row['questions_part'] / row['total'])}% ({row['side']})"
+
+
+def _extrapolation(frames: Frames, _: str) -> Fact:
+    rows = frames["extrapolated"].to_dicts()
+    found = [
+        f"{row['side']} solves {percent(row['value'], row['lo'], row['hi'])}% with {row['k']} samples ({row['model']})"
+        for row in rows
+        if row["trusted"]
+    ]
+    rates = {
+        f"{row['model']}: {'no fit' if row['coverage'] is None else format(row['coverage'], '.2f')}" for row in rows
+    }
+    most = max((row["samples"] for row in rows), default=None)
+    return {"found": "; ".join(found), "tried": ", ".join(sorted(rates)), "most": most, "smallest": SMALLEST}
+
+
+_FACTS: Mapping[str, Callable[[Frames, str], Fact]] = {
+    "pass@k": _pass_at_k,
+    "budget equivalents": _equivalents,
+    "support": _support,
+    "reliability": _reliability,
+    "guessing": _guessing,
+    "luck": _luck,
+    "entropy": _entropy,
+    "second run": _second_run,
+    "variance": _variance,
+    "extrapolation": _extrapolation,
+}
 
 
 def _exponents(frames: Frames, policy: str) -> Statement:
     row = pick(frames["exponents"], policy=policy).row(0, named=True)
     unknown, law = limits.of_exponents(row), f"N = α b^β, {limits.up_to(row)},"
     other = "any law other than N = α b^β."
+    if row["pool_max"] < 2 or frames["equivalents"]["budget"].max() == 1:
+        return Statement("exponents", SINGLE, other)
     if not row["testable"]:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {unknown}.", other)
     best, slopes = f"(p of the best: {_p(row['p'])})", _local(frames, policy)
@@ -159,137 +242,3 @@ def _local(frames: Frames, policy: str) -> str:
     """The local exponents, for which no law need hold."""
     slopes = pick(frames["equivalents"], policy=policy).sort("budget")["slope"].drop_nulls()
     return f" Local exponents: {', '.join(f'{slope:.2f}' for slope in slopes)}." if len(slopes) else ""
-
-
-def _support(frames: Frames) -> Statement:
-    row = frames["support"].row(0, named=True)
-    can = f"RL keeps {row['kept']} questions of Base's, loses {row['shrunk']} and adds {row['expanded']}."
-    parts = [
-        f"{name}: no question is significant, {row[f'{name}_null']:.1f} are expected by chance"
-        for name in ("shrunk", "expanded")
-        if row[name] and not row[f"{name}_significant"]
-    ]
-    seen = min(row["base_epsilon"], row["rl_epsilon"]), max(row["base_epsilon"], row["rl_epsilon"])
-    chance = f"{seen[0]:.3f}" if seen[0] == seen[1] else f"{seen[0]:.3f} (the larger pool; {seen[1]:.3f} the smaller)"
-    return Statement(
-        "support", can, _sentence([*parts, f"that a question is out of reach: chances below {chance} are missed"])
-    )
-
-
-def _reliability(frames: Frames) -> Statement:
-    rows = [row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < 1e-9]
-    can = f"Of questions solved in at least half of the samples, RL − Base is {_difference(rows[0])}."
-    open_sign = _is_open(rows[0])
-    return Statement(
-        "reliability",
-        can,
-        _sentence(
-            [*(["which side is more reliable"] if open_sign else []), "which questions are solved so; shares are noisy"]
-        ),
-    )
-
-
-def _guessing(frames: Frames) -> Statement:
-    rows = _rows(frames, "guess-corrected pass@k")
-    if not rows:
-        can = f"{NOT_IDENTIFIED}: no lettered options were given."
-        return Statement("guessing", can, "how much guessing right answers without knowing adds to pass@k.")
-    found = ", ".join(f"{_difference(row)} at {row['k']}" for row in rows)
-    nulls = _rows(frames, "guess null", BASE)
-    parts = [
-        f"pass@{row['k']}: guessing alone solves {fmt.percent(row['value'])}%"
-        for row in nulls
-        if row["value"] >= limits.GUESSED
-    ]
-    return Statement(
-        "guessing", f"Without guessing, RL − Base is {found}.", _sentence([*parts, "whether models guess evenly"])
-    )
-
-
-def _luck(frames: Frames) -> Statement:
-    sides = {side: _rows(frames, LUCK, side) for side in (BASE, RL)}
-    if not sides[BASE]:
-        can = f"{NOT_IDENTIFIED}: no verdicts against golds of other questions were given."
-        return Statement("luck", can, "how often answers are right without knowing the question.")
-    parts = [
-        f"{fmt.percent(one['value'])}% of questions (Base) and {fmt.percent(two['value'])}% (RL) at {one['k']}"
-        for one, two in zip(sides[BASE], sides[RL], strict=True)
-    ]
-    rows = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
-    known = ", ".join(f"{_difference(row)} at {row['k']}" for row in rows) or NOT_IDENTIFIED
-    can = (
-        f"With golds of other questions the same samples solve {'; '.join(parts)}. Without luck, RL − Base is {known}."
-    )
-    return Statement(
-        "luck", can, "which right answers were guessed; whether luck is alike on all questions, as assumed."
-    )
-
-
-def _entropy(frames: Frames) -> Statement:
-    sides = {side: _rows(frames, "entropy, Miller-Madow", side) for side in (BASE, RL)}
-    if not sides[BASE]:
-        return Statement("entropy", f"{NOT_IDENTIFIED}: no classes of answers were given.", "how varied answers are.")
-    values = {side: rows[0]["value"] for side, rows in sides.items()}
-    can = f"Answers have an entropy of {values[BASE]:.2f} nats under Base and {values[RL]:.2f} under RL."
-    return Statement("entropy", can, "the answers that these samples do not show; with few samples it is too low.")
-
-
-def _winner(frames: Frames) -> Statement:
-    row = _rows(frames, "P(RL beats Base)")[0]
-    if row["value"] is None:
-        return Statement("second run", f"{NOT_IDENTIFIED}: a side has a single sample.", "which side would win.")
-    can = (
-        f"RL wins a second run on these questions with probability {fmt.interval(row['value'], row['lo'], row['hi'])}."
-    )
-    winner = ["which side wins it"] if limits.undecided(row["lo"], row["hi"]) else []
-    return Statement("second run", can, _sentence([*winner, "what happens on other questions or with other models"]))
-
-
-def _variance(frames: Frames) -> Statement:
-    parts = [_shares(row) for row in frames["variance"].to_dicts()]
-    known = [part for part in parts if part]
-    can = (
-        f"Of the variance of pass@1, questions make up {'; '.join(known)}."
-        if known
-        else f"{NOT_IDENTIFIED}: one sample."
-    )
-    return Statement("variance", can, "the share of sampling seeds and of training runs: there is one of each.")
-
-
-def _shares(row: Mapping[str, Any]) -> str:
-    if row["decoding"] is None or row["questions_part"] is None or not row["total"]:
-        return ""
-    return f"{fmt.percent(row['questions_part'] / row['total'])}% ({row['side']})"
-
-
-def _extrapolation(frames: Frames) -> Statement:
-    rows = frames["extrapolated"].to_dicts()
-    if not rows:
-        return Statement("extrapolation", f"{NOT_IDENTIFIED}: too few samples to try it.", "pass@k beyond the samples.")
-    trusted = [row for row in rows if row["trusted"]]
-    if not trusted:
-        return Statement("extrapolation", f"{NOT_IDENTIFIED}: {_untrusted(rows)}.", "pass@k beyond the samples.")
-    found = "; ".join(f"{row['side']} solves {_extrapolated(row)} ({row['model']})" for row in trusted)
-    return Statement(
-        "extrapolation", f"If difficulty is so distributed, {found}.", "anything beyond, and whether it is."
-    )
-
-
-def _untrusted(rows: list[dict[str, Any]]) -> str:
-    if all(row["samples"] < SMALLEST for row in rows):
-        return f"fewer than {SMALLEST} samples of each side"
-    tried = ", ".join(dict.fromkeys(_coverage(row) for row in rows))
-    return f"on these samples its intervals are right too seldom or too often ({tried})"
-
-
-def _extrapolated(row: Mapping[str, Any]) -> str:
-    return f"{fmt.percent(row['value'], row['lo'], row['hi'])}% with {row['k']} samples"
-
-
-def _coverage(row: Mapping[str, Any]) -> str:
-    share = "no fit" if row["coverage"] is None else f"{row['coverage']:.2f}"
-    return f"{row['model']}: {share}"
-
-
-def _sentence(parts: list[str]) -> str:
-    return "; ".join(parts) + "."

@@ -175,7 +175,7 @@ class Study:
         return None if None in levels else next(level for level in order if level in levels)
 
     def gaps(self, budgets: Sequence[int] = (1, 16)) -> pl.DataFrame:
-        """Base minus RL under the default policy, pass@k, at some budgets.
+        """RL minus Base under the default policy, pass@k, at some budgets.
 
         Parameters
         ----------
@@ -185,8 +185,9 @@ class Study:
         Returns
         -------
         DataFrame
-            pair, benchmark, budget, base, rl, gap, lo, hi: proportions; the interval is a paired bootstrap over
-            questions. A pair without a recovery analysis, or without Base samples of the default policy, has no rows.
+            pair, benchmark, budget, base, rl, rl_minus_base, lo, hi: proportions; the interval is a paired bootstrap
+            over questions. A pair without a recovery analysis, or without Base samples of the default policy, has no
+            rows.
         """
         if not isinstance(budgets, Sequence) or not all(isinstance(each, int) and each > 0 for each in budgets):
             raise InputError(f"budgets: {budgets!r}; allowed: a list of whole numbers, 1 or more")
@@ -205,7 +206,7 @@ class Study:
             pl.col("policy") == self.default_policy,
             pl.col("budget").is_in(wanted),
         )
-        return chosen.select("pair", "benchmark", "budget", "base", "rl", "gap", "lo", "hi")
+        return chosen.select("pair", "benchmark", "budget", "base", "rl", "rl_minus_base", "lo", "hi")
 
     # ---- frames
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from searchlens.api.statements import told
 from searchlens.commands.terminal import cells, wrapped
 from searchlens.comparing import LogComparison
 from searchlens.comparing.sections import Section, remarks, sections
@@ -25,9 +26,9 @@ def rendered(found: LogComparison, width: int) -> str:
     for section in sections(found):
         lines += [*_section(section, width), ""]
     lines.append("What these data can and cannot say")
-    for each in found.statements:
+    for each in told(found.statements):
         lines += _wrapped(f"{each.reading}: {each.can}", width)
-        lines += _wrapped(f"  cannot say: {each.cannot}", width)
+        lines += _wrapped(f"  cannot say: {each.cannot}", width) if each.cannot else []
     notes = list(remarks(found))
     lines += ["", *(line for note in notes for line in _wrapped(f"note: {note}", width))] if notes else []
     return "\n".join(lines)

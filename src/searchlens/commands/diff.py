@@ -122,7 +122,7 @@ def _verdicts(rows: pl.DataFrame) -> Iterator[str]:
         name = f"{row['pair']}/{row['benchmark']} {row['metric']} {row['readout']} N={row['budget']}"
         verdict = "inside -> outside" if row["inside_a"] else "outside -> inside"
         gaps = (fmt.percent(row[side], row[f"{side}_lo"], row[f"{side}_hi"], "+") for side in ("a", "b"))
-        yield f"{name}: RL {verdict}; RL minus envelope {' -> '.join(gaps)} points"
+        yield f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"
 
 
 def _sets(rows: pl.DataFrame) -> Iterator[str]:

@@ -65,8 +65,9 @@ def shown(study: Study, wanted: Wanted) -> Record:
     Returns
     -------
     dict
-        ``results``, ``pair``, ``benchmark``, ``matching`` (number of questions that the filter lets pass; None if they
-        were named), ``withheld`` (why no text is shown, or empty), and ``questions``: index, id, text, gold, tags,
+        ``results``, ``pair``, ``benchmark``, ``under`` (policies that a filter reads), ``matching`` (number of
+        questions that it lets pass; None if they were named), ``withheld`` (why no text is shown, or empty), and
+        ``questions``: index, id, text, gold, tags,
         note, and ``policies``, each with what ``base`` and ``rl`` answered.
 
     Raises
@@ -84,6 +85,7 @@ def shown(study: Study, wanted: Wanted) -> Record:
         "pair": side["pair"],
         "benchmark": side["benchmark"],
         "only": wanted.only,
+        "under": policies,
         "matching": None if matching is None else len(matching),
         "withheld": study.withheld(side["benchmark"]),
         "questions": [_question(study, side, which, policies, wanted, disagreeing) for which in chosen],
@@ -286,7 +288,9 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
     width = max(width, _NARROWEST)
     lines = [f"{record['pair']} on {record['benchmark']}, {record['results']}"]
     if record["matching"] is not None:
-        what = {RL_SOLVES: "that RL solves and Base never", BASE_SOLVES: "that Base solves and RL never"}
+        one, other = "that RL solves and Base does not", "that Base solves and RL does not"
+        under = f"under {' and '.join(record['under'])}"
+        what = {RL_SOLVES: f"{one} {under}", BASE_SOLVES: f"{other} {under}"}
         what[DISAGREE] = "with a sample on which two graders disagree"
         shown_ = (
             f"; the first {len(record['questions'])} are shown" if record["matching"] > len(record["questions"]) else ""

@@ -38,7 +38,7 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
         A table of the study is missing.
     """
     rows = _table(grid, "recovery_summary", run).filter(pl.col("metric") == "P")
-    widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("readout") == "prefix")
+    widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("readout") == "expected")
     by_benchmark = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
     cells = _table(grid, "health", run)
     unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4])
@@ -64,23 +64,23 @@ def _table(grid: Grid, name: str, run: str) -> pl.DataFrame:
 
 
 def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
-    """One pair on one benchmark, with its gaps at the smallest and the largest budget, if it has any."""
+    """One pair on one benchmark, with RL − Base at the smallest and the largest budget, if it has any."""
     sides = ((checkpoint, row["benchmark"]) for checkpoint in grid.pairs[row["pair"]].values())
-    is_read = not row["warning"] and row["gap_first"] is not None
+    is_read = not row["warning"] and row["rl_minus_base_first"] is not None
     keys = ("inside", "budgets", "both_zero", "base_policies", "questions")
     return {
         "pair": row["pair"],
         "benchmark": row["benchmark"],
         "warning": row["warning"] or "",
-        "gaps": [_gap(row, which) for which in ("first", "last")] if is_read else [],
+        "rl_minus_base": [_gap(row, which) for which in ("first", "last")] if is_read else [],
         **{key: row[key] if is_read else None for key in keys},
         "source": grid.least_direct(sides),
     }
 
 
 def _gap(row: Mapping[str, Any], which: str) -> dict[str, Any]:
-    ends = [row[f"gap_{which}_{end}"] for end in ("lo", "hi")]
-    return {"budget": row[f"{which}_budget"], "gap": row[f"gap_{which}"], "interval": ends}
+    ends = [row[f"rl_minus_base_{which}_{end}"] for end in ("lo", "hi")]
+    return {"budget": row[f"{which}_budget"], "value": row[f"rl_minus_base_{which}"], "interval": ends}
 
 
 def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
@@ -95,8 +95,8 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
 
 def rendered(found: Mapping[str, Any]) -> str:
     """One line per pair and benchmark, the half-widths of the intervals, and what is wrong with any cell."""
-    read = f"{titles('metric')['P']} of the first N samples (prefix readout)"
-    head = f"Base - RL under {found['policy']}, {read}, in percentage points (95% interval):"
+    read = f"{titles('metric')['P']}, mean over every choice of N samples"
+    head = f"RL − Base under {found['policy']}, {read}, in percentage points (95% interval):"
     halves = ", ".join(f"{name} {100 * width:.1f}" for name, width in found["half_widths"].items())
     lines = [head, *(_pair_line(pair, found["policy"]) for pair in found["pairs"])]
     lines.append(f"median half-width of the 95% intervals, in points: {halves}")
@@ -110,16 +110,15 @@ def _pair_line(pair: Mapping[str, Any], policy: str) -> str:
     cell = f"{pair['pair']}/{pair['benchmark']}"
     if pair["warning"]:
         return f"  {cell}: not interpretable. {pair['warning']}"
-    if not pair["gaps"]:
+    if not pair["rl_minus_base"]:
         return f"  {cell}: {policy} was not sampled from both models"
-    gaps = "   ".join(map(_gap_text, pair["gaps"]))
-    pool = f"{pair['base_policies']} policies, {pair['questions']} questions, {pair['source']}"
-    return f"  {cell:20} {gaps}   {_inside(pair)} (Base: {pool})"
+    gaps = "   ".join(map(_gap_text, pair["rl_minus_base"]))
+    return f"  {cell:20} {gaps}   {_inside(pair)} ({pair['questions']} questions, {pair['source']})"
 
 
 def _gap_text(one: Mapping[str, Any]) -> str:
     low, high = (f"{_points(end):+.1f}" for end in one["interval"])
-    return f"N={one['budget']}: {_points(one['gap']):+6.1f} [{low}, {high}]"
+    return f"N={one['budget']}: {_points(one['value']):+6.1f} [{low}, {high}]"
 
 
 def _inside(row: Mapping[str, Any]) -> str:
@@ -128,7 +127,8 @@ def _inside(row: Mapping[str, Any]) -> str:
     if not decided:
         return "neither model solves any question"
     zero = f", nothing solved at {row['both_zero']}" if row["both_zero"] else ""
-    return f"RL inside Base's support at {row['inside'] - row['both_zero']}/{decided} budgets{zero}"
+    at = f"{row['inside'] - row['both_zero']}/{decided} budgets{zero}"
+    return f"RL inside what Base reaches under any of {row['base_policies']} policies at {at}"
 
 
 def _points(proportion: float) -> float:

@@ -31,6 +31,8 @@ class Common:
         Ids of questions that the other side does not have.
     other_golds : tuple of str
         Ids, on the side of Base, of questions that were left out because the two sides have other golds.
+    reworded : tuple of str
+        Ids of questions that were matched by id although their texts differ.
     """
 
     base: tuple[Question, ...]
@@ -39,6 +41,7 @@ class Common:
     only_base: tuple[str, ...] = ()
     only_rl: tuple[str, ...] = ()
     other_golds: tuple[str, ...] = ()
+    reworded: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.base)
@@ -49,15 +52,16 @@ class Common:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, in words."""
-        left_out = {
-            "only Base has samples of": self.only_base,
-            "only RL has samples of": self.only_rl,
-            "Base and RL have other golds of": self.other_golds,
+        """What was left out, and what was matched in spite of other words."""
+        told = {
+            ("only Base has samples of", ", left out"): self.only_base,
+            ("only RL has samples of", ", left out"): self.only_rl,
+            ("Base and RL have other golds of", ", left out"): self.other_golds,
+            ("Base and RL have other words, but the same id, for", ""): self.reworded,
         }
         return [
-            f"{why} {len(ids):,} question{'s' * (len(ids) > 1)}, left out: {_some(ids)}"
-            for why, ids in left_out.items()
+            f"{why} {len(ids):,} question{'s' * (len(ids) > 1)}{what}: {_some(ids)}"
+            for (why, what), ids in told.items()
             if ids
         ]
 
@@ -97,6 +101,7 @@ def common(base: Sequence[Question], rl: Sequence[Question], grader: str) -> Com
             "--benchmark NAME takes the golds of a configured benchmark; --grader recorded the verdicts of the logs",
         )
     pairs = [_completed(base[i], rl[j], found[j][2]) for i, j in kept]
+    worded = [i for i, j in kept if found[j][1] == "id" and _has_text(base[i]) and _has_text(rl[j])]
     matched = {i for i, _, _ in found.values()}
     return Common(
         base=tuple(one for one, _ in pairs),
@@ -105,6 +110,7 @@ def common(base: Sequence[Question], rl: Sequence[Question], grader: str) -> Com
         only_base=tuple(question.id for i, question in enumerate(base) if i not in matched),
         only_rl=tuple(question.id for j, question in enumerate(rl) if j not in found),
         other_golds=tuple(base[i].id for i in sorted(differing)),
+        reworded=tuple(base[i].id for i in worded),
     )
 
 

@@ -122,6 +122,7 @@ class LogComparison:
                 "only_base": list(self.common.only_base),
                 "only_rl": list(self.common.only_rl),
                 "other_golds": list(self.common.other_golds),
+                "reworded": list(self.common.reworded),
                 "ids": [question.id for question in self.common.base],
             },
             "graders": self.opinions.agreeing.to_dicts(),

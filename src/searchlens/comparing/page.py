@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from searchlens import __version__
+from searchlens.api.statements import told
 from searchlens.comparing.found import LogComparison
 from searchlens.comparing.sections import Section, remarks, sections
 from searchlens.errors import printable
@@ -44,7 +45,7 @@ def page(found: LogComparison) -> str:
         "<h2>What these data can and cannot say</h2>",
         _table(
             ("reading", "they say", "they cannot say"),
-            [(each.reading, each.can, each.cannot) for each in found.statements],
+            [(each.reading, each.can, each.cannot) for each in told(found.statements)],
             "prose",
         ),
         "<h2>pass@k by number of samples</h2>",

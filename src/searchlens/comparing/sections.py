@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from searchlens.claims import EQUIVALENT, located
 from searchlens.comparing.found import LogComparison
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.tables import format as fmt
@@ -106,7 +107,7 @@ def _equivalents(found: LogComparison) -> Section:
     several = frame["policy"].n_unique() > 1
     rows = []
     for row in frame.to_dicts():
-        line = [str(row["budget"]), _equivalent(row), fmt.number(row["token_ratio"])]
+        line = [str(row["budget"]), located(EQUIVALENT, row), fmt.number(row["token_ratio"])]
         rows.append(tuple([row["policy"], *line] if several else line))
     heads: tuple[str, ...] = ("samples of RL", "samples of Base", "tokens of Base / RL")
     if all(row["token_ratio"] is None for row in frame.to_dicts()):
@@ -117,13 +118,6 @@ def _equivalents(found: LogComparison) -> Section:
         rows=tuple(rows),
         note="How many samples of Base solve as much as so many of RL.",
     )
-
-
-def _equivalent(row: dict[str, Any]) -> str:
-    if row["state"] == "within":
-        hi = f"{fmt.number(row['hi'], 1)}{' or more' if row['hi_open'] else ''}" if row["hi"] is not None else "—"
-        return f"{fmt.number(row['n'], 1)} [{fmt.number(row['lo'], 1)}, {hi}]"
-    return "below 1" if row["state"] == "below" else f"more than all {row['pool']}"
 
 
 def _support(found: LogComparison) -> Section:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
+from searchlens.claims import EQUIVALENT, GREEDILY, LEAD, PLACE, bracket, located, percent, samples, say
 from searchlens.health.judgement import Health, of_rules
 from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
+from searchlens.schemas.columns import POINTS
 
 SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 """Level of health to what the page calls it."""
 METRIC = "P"
+GREEDY = "greedy"
 LUCKY = 0.05
 """Luck is stated if as large a share of the questions of either side is solved by it."""
 
@@ -30,8 +33,8 @@ class Headline:
     Attributes
     ----------
     gaps : sequence of mapping
-        Base - RL under the default policy at the smallest and the largest budget: budget, gap, lo, hi. Empty without
-        Base samples of that policy.
+        RL - Base under the default policy at the smallest and the largest budget: budget, rl_minus_base, lo, hi. Empty
+        without Base samples of that policy.
     support : sequence of mapping
         One for each budget, of the frame ``support``.
     equivalent : mapping or None
@@ -41,6 +44,10 @@ class Headline:
     luck : sequence of mapping
         Of Base and of RL, what golds of other questions solve with as many samples as it was read for (frame
         ``measures``); empty where that is little or unknown.
+    greedy : mapping of str to str
+        Side to what one greedy answer solves, with its interval; empty if that is not known of Base.
+    policies : int
+        Sampling policies of Base, which are those of ``support``; greedy is none of them.
     """
 
     gaps: Sequence[Row]
@@ -48,18 +55,20 @@ class Headline:
     equivalent: Row | None
     most: Sequence[Row] = ()
     luck: Sequence[Row] = ()
+    greedy: Mapping[str, str] = field(default_factory=dict)
+    policies: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As the index has it: gaps in percentage points; without a recovery analysis nothing."""
         found: dict[str, Any] = {"metric": METRIC, "readout": EXPECTED} if self.support else {}
         for name, row in zip(("first", "last"), self.gaps, strict=False):
-            found |= {name: row["budget"], f"gap_{name}": _points(row["gap"])}
-            found |= {f"gap_{name}_{end}": _points(row[end]) for end in ("lo", "hi")}
-        known = [row for row in self.support if row["gap"] is not None]
+            found |= {name: row["budget"], f"rl_minus_base_{name}": _points(row["rl_minus_base"])}
+            found |= {f"rl_minus_base_{name}_{end}": _points(row[end]) for end in ("lo", "hi")}
+        known = [row for row in self.support if row["rl_minus_best"] is not None]
         if known:
-            widest = max(known, key=lambda row: float(row["gap"]))
-            found |= {"recovery_gap": _points(widest["gap"]), "recovery_budget": widest["budget"]}
-            found |= {f"recovery_gap_{end}": _points(widest[f"gap_{end}"]) for end in ("lo", "hi")}
+            widest = max(known, key=lambda row: float(row["rl_minus_best"]))
+            found |= {f"rl_minus_best{end}": _points(widest[f"rl_minus_best{end}"]) for end in ("", "_lo", "_hi")}
+            found |= {"best_budget": widest["budget"], "policies": self.policies, "greedy": dict(self.greedy)}
             found |= {"inside": sum(bool(row["inside"]) for row in known), "of": len(known)}
         return found
 
@@ -72,11 +81,30 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
         return Headline([], [], None)
     ends = (support[0]["budget"], support[-1]["budget"]) if support else ()
     frame = study.recovery(pair, benchmark, "same_policy")
-    rows = frame.filter(metric=METRIC, readout=EXPECTED, policy=study.default_policy).drop_nulls("gap").sort("budget")
+    rows = frame.filter(metric=METRIC, readout=EXPECTED, policy=study.default_policy).drop_nulls("rl_minus_base")
+    rows = rows.sort("budget")
     gaps: list[Row] = [row for row in rows.to_dicts() if row["budget"] in ends]
     whole = gaps if len(gaps) == len(set(ends)) else []
     most = [row for row in _most(study, pair, benchmark) if whole and row["budget"] > whole[-1]["budget"]]
-    return Headline(whole, support, _equivalent(study, pair, benchmark), most, _luck(study, pair, benchmark))
+    sides = [side for first, name, *both in study.sides if (first, name) == (pair, benchmark) for side in both]
+    points = [_points_of(study, each, benchmark) for each in sides]
+    greedy = {side: _greedy(rows) for side, rows in zip(SIDES.values(), points, strict=False) if _greedy(rows)}
+    sampled = points[0].filter(pl.col("policy") != GREEDY)["policy"].n_unique() if points else 0
+    worth, luck = _equivalent(study, pair, benchmark), _luck(study, pair, benchmark)
+    return Headline(whole, support, worth, most, luck, greedy if "Base" in greedy else {}, sampled)
+
+
+def _points_of(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
+    try:
+        return study.points(checkpoint, benchmark).filter(metric=METRIC, readout=EXPECTED)
+    except InputError:
+        return POINTS.to_frame()
+
+
+def _greedy(points: pl.DataFrame) -> str:
+    """What one greedy answer solves, with its interval; nothing if none was drawn."""
+    rows = points.filter(policy=GREEDY).sort("budget").head(1).to_dicts()
+    return "".join(f"{percent(row['value'])}% {bracket(100 * row['lo'], 100 * row['hi'], 1)}" for row in rows)
 
 
 def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
@@ -90,7 +118,7 @@ def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
 
 def _most(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
     rows = _widest(study, PASS, pair, benchmark).filter(side=DIFFERENCE).drop_nulls(["value", "lo", "hi"])
-    return [{"budget": row["k"], "gap": -row["value"], "lo": -row["hi"], "hi": -row["lo"]} for row in rows.to_dicts()]
+    return rows.rename({"k": "budget", "value": "rl_minus_base"}).to_dicts()
 
 
 def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
@@ -151,64 +179,52 @@ def _leader(study: Study, found: Headline) -> str:
     if not found.gaps:
         return f"Who leads is not known: there are no gaps under RL's default policy, {study.default_policy}."
     text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
-    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy}).{_guessed(found.luck)}"
+    beside = _guessed(found.luck) + say(GREEDILY, found.greedy)
+    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy}).{beside}"
 
 
 def _guessed(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in rows)
-    return f" Luck alone, the golds of other questions, solves {shares} {_with([{'budget': rows[0]['k']}])}."
+    return f" Luck alone, the golds of other questions, solves {shares} with {samples([rows[0]['k']])}."
 
 
 def _lead(row: Row) -> str:
     """Who leads at one budget, if the interval says so."""
-    where, (gap, lo, hi) = _with([row]), (_points(row[key]) for key in ("gap", "lo", "hi"))
-    if gap is not None and lo is not None and hi is not None:
-        if lo > 0:
-            return f"{where} Base leads by {_rounded(gap)} [{_rounded(lo)}, {_rounded(hi)}]"
-        if hi < 0:
-            return f"{where} RL leads by {_rounded(-gap)} [{_rounded(-hi)}, {_rounded(-lo)}]"
-    return f"{where} neither leads surely: Base − RL is {_signed(gap)} [{_signed(lo)}, {_signed(hi)}]"
+    ends = [_points(row[key]) for key in ("rl_minus_base", "lo", "hi")]
+    value, low, high = (_rounded(abs(end or 0)) for end in ends)
+    facts = {"value": value, "low": low, "high": high, "open": "{} [{}, {}]".format(*map(_signed, ends))}
+    return say(LEAD, {**row, **facts, "samples": samples([row["budget"]])})
 
 
 def _recovery(found: Headline) -> str:
     """Where RL lies by the estimates, and where the intervals leave open whether that is above Base's best."""
-    known = [row for row in found.support if row["gap"] is not None]
+    known = [row for row in found.support if row["rl_minus_best"] is not None]
     if not known:
         return "Whether Base reaches RL is not known: there is no recovery analysis."
-    places = {
-        "inside what Base's policies reach": [row for row in known if row["inside"]],
-        "above the best of them": [row for row in known if not row["inside"] and row["gap"] > 0],
-        "below nearly all of them": [row for row in known if not row["inside"] and row["gap"] <= 0],
-    }
-    parts = [f"{where} {_with(rows)}" for where, rows in places.items() if rows]
-    if not places["inside what Base's policies reach"]:
-        parts[0] = parts[0].replace("them", "what Base's policies reach")
-    text = f"RL lies {', and '.join(parts)}"
-    if undecided := [row for row in known if _is_undecided(row)]:
-        with_which = "at any of these budgets" if len(undecided) == len(known) > 1 else _with(undecided)
+    pool = f"Base's {found.policies} sampling policies"
+    places: dict[str, list[int]] = {}
+    for row in known:
+        places.setdefault(say(PLACE, {**row, "pool": pool}), []).append(row["budget"])
+    order = sorted(places, key=[claim.text.format(pool=pool) for claim in PLACE].index)
+    text = "RL lies " + ", and ".join(f"{place} with {samples(places[place])}" for place in order)
+    if undecided := [row["budget"] for row in known if _is_undecided(row)]:
+        with_which = "at any of these budgets" if len(undecided) == len(known) > 1 else f"with {samples(undecided)}"
         text = f"By the estimates {text}; whether it is above their best is open {with_which}"
     return f"{text}.{_worth(found.equivalent)}"
 
 
 def _is_undecided(row: Row) -> bool:
     """Whether the interval of RL minus the best of Base contains positive numbers as well as others."""
-    lo, hi = _points(row["gap_lo"]), _points(row["gap_hi"])
+    lo, hi = _points(row["rl_minus_best_lo"]), _points(row["rl_minus_best_hi"])
     return lo is None or hi is None or lo <= 0 < hi - _NOTHING
-
-
-def _with(rows: Sequence[Row]) -> str:
-    names = [str(row["budget"]) for row in rows]
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"with {listed} {'sample' if names == ['1'] else 'samples'}"
 
 
 def _worth(row: Row | None) -> str:
     if row is None or row["state"] != "within":
         return ""
-    ends = ("at most 1" if row["lo_open"] else f"{row['lo']:.1f}", "more" if row["hi_open"] else f"{row['hi']:.1f}")
-    return f" One sample of RL is worth {row['n']:.1f} [{ends[0]}, {ends[1]}] of Base under the same policy."
+    return f" One sample of RL is worth {located(EQUIVALENT, row)} of Base under the same policy."
 
 
 def _points(proportion: float | None) -> float | None:

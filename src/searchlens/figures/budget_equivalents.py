@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens import catalogue
+from searchlens.claims import WORTH_MORE, bracket, say
 from searchlens.figures import panels, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
@@ -64,18 +65,17 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """How many samples of Base one sample of RL is worth, as far as bands exclude that it is one."""
     first = panels.sound(pick(numbers, budget=1), context)
     more = first.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
-    if more.is_empty():
-        return "In no cell is one sample of RL shown to be worth more than one of Base"
-    most = more.drop_nulls("n").sort("n").tail(1)
-    example = (
-        ""
-        if most.is_empty()
-        else (
-            f", {most['n'][0]:.1f} [{most['band_lo'][0]:.1f}, {most['band_hi'][0]:.1f}] on {most['benchmark'][0]}"
-            + (f" ({most['pair'][0]})" if numbers["pair"].n_unique() > 1 else "")
-        )
+    return say(
+        WORTH_MORE, {"more": more.height, "cells": first.height, "most": _most(more, numbers["pair"].n_unique())}
     )
-    return f"One sample of RL is worth more than one of Base in {more.height} of {first.height} cells{example}"
+
+
+def _most(more: pl.DataFrame, pairs: int) -> str:
+    """The cell in which one sample of RL is worth most, with its band; nothing if no cell has a number."""
+    for row in more.drop_nulls("n").sort("n").tail(1).to_dicts():
+        band = bracket(row["band_lo"], row["band_hi"], 1, hi_open=row["band_hi"] >= row["pool"])
+        return f", {row['n']:.1f} {band} on {row['benchmark']}" + (f" ({row['pair']})" if pairs > 1 else "")
+    return ""
 
 
 def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:
@@ -101,7 +101,7 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     axes.plot(
         law["budget"].to_list(), law["law"].to_list(), color=style.RL_COLOUR, linestyle=LAW, zorder=2.5, gid="law"
     )
-    for state, marker, height in (("above", "^", cell["pool"][0]), ("below", "v", 1)):
+    for state, marker, height in (("above", "^", cell["pool"][0]), ("level", "^", cell["pool"][0]), ("below", "v", 1)):
         outside = pick(cell, state=state)["budget"].to_list()
         axes.plot(
             outside, [height] * len(outside), linestyle="", marker=marker, markersize=3, color=style.MUTED, gid=state

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from searchlens import catalogue
+from searchlens.claims import AT_COST, say
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
@@ -160,7 +161,7 @@ def _axes_shown(numbers: pl.DataFrame, context: PairContext) -> list[str]:
 
 
 def _finding(numbers: pl.DataFrame, axis: str) -> str:
-    """Which of the two curves solves more at the largest cost that both have, by an interval or openly."""
+    """What the two curves solve at the largest cost that both have; no interval of their difference is known there."""
     rl = pick(numbers, axis=axis, model="RL", layer="AR").sort("x")
     edge = pick(numbers, axis=axis, model="Base", layer="AR edge").sort("x")
     if rl.is_empty() or edge.is_empty():
@@ -171,12 +172,8 @@ def _finding(numbers: pl.DataFrame, axis: str) -> str:
     best = edge.filter(pl.col("x") <= last["x"][0]).tail(1)
     if best.is_empty():
         return "Accuracy against cost: RL and Base were not read at the same cost"
-    ours, theirs = best["value"][0], last["value"][0]
-    taken = float(f"{last['x'][0]:.2g}")
-    where = f"at equal {AXES[axis]} ({taken:g})"
-    solved = f"the best of Base solves {100 * ours:.0f}%, RL {100 * theirs:.0f}%"
-    apart = best["lo"][0] > last["hi"][0] or best["hi"][0] < last["lo"][0]
-    return f"{where[0].upper()}{where[1:]} {solved}" + ("" if apart else ": their bands overlap")
+    cost = float(f"{last['x'][0]:.2g}")
+    return say(AT_COST, {"axis": AXES[axis], "cost": cost, "base": best["value"][0], "rl": last["value"][0]})
 
 
 def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:

@@ -52,7 +52,7 @@ class Labels:
     questions: int
     metric: str = "P"
     source: Source = "sampled"
-    readout: str = "prefix"
+    readout: str = "expected"
     default_policy: str = "topp0.95_t1.0"
     epsilon: float = 0.03
     quantile: float = 0.10
@@ -72,9 +72,9 @@ class Labels:
 
     @property
     def measure(self) -> str:
-        """Title of the metric, with the readout unless it is the usual one."""
+        """Title of the metric; that only the first samples were read is said."""
         name = titles("metric")[self.metric]
-        return name if self.readout == "prefix" else f"{name}, expected"
+        return name if self.readout == "expected" else f"{name} of the first k samples"
 
     @property
     def band(self) -> str:

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
 from searchlens import catalogue
+from searchlens.claims import COVERS, counted, say
 from searchlens.figures import panels, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
@@ -62,9 +63,6 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     gaps = panels.sound(pick(numbers, side=DIFFERENCE), context)
     if gaps.is_empty():
         return "Cover@τ of Base and RL"
-    said = []
-    for tau in (min(gaps["tau"]), max(gaps["tau"])):
-        rows = gaps.filter(tau=tau)
-        base, rl = (rows["hi"] < 0).sum(), (rows["lo"] > 0).sum()
-        said.append(f"at τ = {tau:g} Base covers more in {base} cells and RL in {rl}")
-    return f"Of {rows.height} cells, {', '.join(said)}"
+    ends = (min(gaps["tau"]), max(gaps["tau"]))
+    said = [{"tau": tau, **counted(gaps.filter(tau=tau).select("lo", "hi").iter_rows())} for tau in ends]
+    return f"Of {said[-1]['cells']} cells, {', '.join(say(COVERS, each) for each in said)}"

@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from searchlens import catalogue
+from searchlens.claims import LEADS, counted, say
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
-from searchlens.figures.same_policy_lines import COUNTS, tallies
+from searchlens.figures.same_policy_lines import COUNTS, PAPER, tallies
 from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
@@ -23,15 +24,15 @@ from searchlens.policies.kinds import PolicyByName
 FAMILY_GAP, STRIP = 1, 2.3  # in rows
 STRIP_ROWS = (0.6 - STRIP, 1.6 - STRIP)
 BAR_AT = -66  # points, to the left of the map and of the names of its rows
-# Blue where RL leads, orange where Base does; white at zero, and both ends equally dark.
-COLOURS = LinearSegmentedColormap.from_list("lead", ["#08519C", "#6BAED6", "#FFFFFF", "#FD9A4E", "#A63603"])
+# Red where RL leads, blue where Base does, as in all figures; white at zero, and both ends equally dark.
+COLOURS = LinearSegmentedColormap.from_list("lead", ["#99000D", "#F4877E", "#FFFFFF", "#6BAED6", "#08519C"])
 
 
 @catalogue.figure("gap_map", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """One row per policy and budget; ``row`` is its place in the map, ``marked`` whether the interval excludes 0."""
     labels = context.labels
-    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
+    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", **PAPER)
     counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
     rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Int64)
@@ -61,7 +62,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     _strip(axes, numbers)
     _row_names(axes, rows, labels)
     axes.set_xlabel("budget N (samples per question)")
-    lead = "Base \N{MINUS SIGN} RL (percentage points); blue: RL leads, orange: Base leads"
+    lead = "Base \N{MINUS SIGN} RL (percentage points); red: RL leads, blue: Base leads"
     note = f"bold: {labels.confidence:.0%} interval excludes 0; red name: policy of the RL default"
     figure.supxlabel(f"{lead}\n{note}", fontsize=7)
     return figure
@@ -69,20 +70,19 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
 
 def _finding(numbers: pl.DataFrame) -> str:
     """In how many cells an interval shows that a side leads."""
-    rl, base = ((numbers["marked"] & (numbers["gap"] * side > 0)).sum() for side in (-1, 1))
-    return f"RL leads in {rl} of {numbers.height} cells, Base in {base}"
+    return say(LEADS, counted((-hi, -lo) for lo, hi in numbers.select("lo", "hi").iter_rows()))
 
 
 def _map(axes: Axes, numbers: pl.DataFrame) -> None:
     """Rows of the map with an empty one between families."""
     budgets, places = sorted(set(numbers["budget"])), range(max(numbers["row"]) + 1)
-    cells = numbers.with_columns(text=pl.col("gap").map_elements(style.signed, pl.String))
-    shown = style.to_pandas(cells, percent=["gap"])
+    cells = numbers.with_columns(text=pl.col("base_minus_rl").map_elements(style.signed, pl.String))
+    shown = style.to_pandas(cells, percent=["base_minus_rl"])
     gaps, texts, marked = (
         shown.pivot(index="row", columns="budget", values=name).reindex(index=places, columns=budgets)
-        for name in ("gap", "text", "marked")
+        for name in ("base_minus_rl", "text", "marked")
     )
-    limit = 100 * max(abs(float(gap)) for gap in numbers["gap"]) or 1.0
+    limit = 100 * max(abs(float(gap)) for gap in numbers["base_minus_rl"]) or 1.0
     look: dict[str, Any] = {"cmap": COLOURS, "vmin": -limit, "vmax": limit, "linewidths": 0.8, "linecolor": "white"}
     bar: dict[str, Any] = {"location": "bottom", "aspect": 45, "pad": 0.02}
     words: dict[str, Any] = {"fontsize": 7, "va": "center_baseline"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue
+from searchlens.claims import MATCHES, say
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
@@ -26,7 +28,7 @@ def numbers(context: PairContext) -> pl.DataFrame:
 
     ``targets`` of a point are the budgets of RL that it matches, separated by spaces.
     """
-    labels = context.labels
+    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
     points = by_policy(pick(context.base, **labels.curve).select("policy", "budget", "value"), labels.policies)
     points = points.filter(pl.col("family") != "greedy")
     near = pick(context.near_match, metric=labels.metric).select("target_budget", "policy", "budget")
@@ -44,7 +46,7 @@ def numbers(context: PairContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    labels = context.labels
+    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
     points, targets = pick(numbers, layer="point"), pick(numbers, layer="target").drop_nulls("value")
     if points.is_empty():
         return style.in_words(labels, "these samples have no such readouts")
@@ -58,12 +60,9 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
 
 
 def _finding(points: pl.DataFrame, targets: pl.DataFrame) -> str:
-    missed = targets.filter(pl.col("matches") == 0)["budget"].to_list()
-    if missed:
-        return f"No Base point matches RL at {', '.join(map(str, missed))}"
+    missed = ", ".join(map(str, targets.filter(pl.col("matches") == 0)["budget"]))
     low, high = min(targets["matches"]), max(targets["matches"])
-    counts = f"{low} to {high}" if low != high else f"{low}"
-    return f"{counts} of {points.height} Base points match each budget of RL"
+    return say(MATCHES, {"missed": missed, "low": low, "high": high, "points": points.height})
 
 
 def _points(axes: Axes, points: pl.DataFrame) -> None:

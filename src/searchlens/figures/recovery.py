@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from searchlens import catalogue
+from searchlens.claims import PATH, say
 from searchlens.figures import power, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
@@ -27,7 +29,7 @@ FRAME_COLOUR = "#DDDDDD"
 @catalogue.figure("recovery", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``."""
-    labels = context.labels
+    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
     columns = ["target_budget", "target", "policy", "budget", "value", "error"]
     target = pick(context.support, **labels.curve).sort("budget")
     curve = target.select(layer=pl.lit("rl"), target_budget="budget", target="rl", lo="rl_lo", hi="rl_hi")
@@ -42,7 +44,7 @@ def numbers(context: PairContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    labels = context.labels
+    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
     figure = style.new_figure(style.PAGE, 3.6, labels.titled(_finding(numbers, labels)), labels.source)
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)
@@ -62,12 +64,8 @@ def _finding(numbers: pl.DataFrame, labels: Labels) -> str:
     budgets, near = _budgets(numbers), set(pick(numbers, layer="near_match")["target_budget"])
     errors = pick(numbers, layer="monotone")["error"].drop_nulls().abs()
     missed = [str(budget) for budget in budgets if budget not in near]
-    tolerance = f"{100 * labels.epsilon:g} pp"
-    if missed:
-        found = f"one is at {len(near)} of {len(budgets)} budgets"
-        return f"No Base point is within {tolerance} of RL at {', '.join(missed)}, {found}"
-    kept = f"within {100 * max(errors):.1f} pp of RL at all {len(budgets)} budgets"
-    return f"A path through Base that never goes back stays {kept}"
+    facts = {"tolerance": f"{100 * labels.epsilon:g} pp", "missed": ", ".join(missed), "near": len(near)}
+    return say(PATH, {**facts, "kept": f"{100 * max(errors, default=0):.1f}", "budgets": len(budgets)})
 
 
 def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -9,22 +9,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from searchlens import catalogue
+from searchlens.claims import LEVEL, say
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
 COUNTS = (
-    *("ahead", "policies", "both_zero"),
-    *("ahead_without_default", "policies_without_default", "both_zero_without_default"),
+    *("ahead_or_level", "policies", "both_zero"),
+    *("ahead_or_level_without_default", "policies_without_default", "both_zero_without_default"),
 )
+PAPER = {"base_minus_rl": -pl.col("rl_minus_base"), "lo": -pl.col("hi"), "hi": -pl.col("lo")}
+"""The paper's sign, which this figure and the gap map keep."""
 
 
 @catalogue.figure("same_policy_lines", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """One row per policy and budget; the counts of a budget are repeated on each of its rows."""
     labels = context.labels
-    columns = ("policy", "budget", "base", "rl", "gap", "lo", "hi")
-    gaps = pick(context.same_policy, **labels.curve).select(columns)
+    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", **PAPER)
     counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
     return by_policy(gaps.join(counts, on="budget", how="left"), labels.policies)
 
@@ -34,8 +36,9 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
     counts = list(tallies(numbers))
-    first, last = counts[0], counts[-1]
-    finding = f"Base \N{GREATER-THAN OR EQUAL TO} RL under {first[1]} policies at {first[0]}, {last[1]} at {last[0]}"
+    (first_budget, first, _), (last_budget, last, _) = counts[0], counts[-1]
+    facts = {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget}
+    finding = say(LEVEL, facts)
     figure = style.new_figure(style.COLUMN, 2.9, labels.titled(finding), labels.source)
     axes = figure.subplots()
     _lines(axes, numbers, labels)
@@ -52,24 +55,26 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
 def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     default = pick(numbers, policy=labels.default_policy)
     others = numbers.filter(pl.col("policy") != labels.default_policy)
-    style.lines(axes, others, "budget", "gap", units="policy", color=style.CURVE_COLOUR, linewidth=0.7, zorder=2)
+    style.lines(
+        axes, others, "budget", "base_minus_rl", units="policy", color=style.CURVE_COLOUR, linewidth=0.7, zorder=2
+    )
     budgets, band = default["budget"].to_list(), (style.percent(default["lo"]), style.percent(default["hi"]))
     axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.13, linewidth=0, zorder=1)
-    style.lines(axes, default, "budget", "gap", color=style.RL_COLOUR, linewidth=1.6, zorder=4)
+    style.lines(axes, default, "budget", "base_minus_rl", color=style.RL_COLOUR, linewidth=1.6, zorder=4)
 
 
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Name RL's default policy and, among the others, the highest and the lowest end."""
-    ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("gap")
+    ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("base_minus_rl")
     others = ends.filter(pl.col("policy") != labels.default_policy)
     extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], style.MUTED)
     colours = extremes | {labels.default_policy: style.RL_COLOUR}
-    named = ends.filter(pl.col("policy").is_in(list(colours))).select("gap", "policy")
+    named = ends.filter(pl.col("policy").is_in(list(colours))).select("base_minus_rl", "policy")
     style.label_ends(axes, [(100 * gap, name, colours[name]) for gap, name in named.iter_rows()])
 
 
 def tallies(numbers: pl.DataFrame) -> Iterator[tuple[int, str, str]]:
-    """Budget, policies with Base ahead of those under which either solves any question, and without the default."""
+    """Budget, policies with Base ahead or level, of those under which either solves any, and without the default."""
     counts = numbers.select("budget", *COUNTS).unique(maintain_order=True).sort("budget")
     for budget, ahead, of, zero, ahead_rest, of_rest, zero_rest in counts.iter_rows():
         yield budget, f"{ahead - zero}/{of - zero}", f"{ahead_rest - zero_rest}/{of_rest - zero_rest}"

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
+from searchlens.claims import CHANGED_MORE, counted, say
 from searchlens.figures import panels, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
@@ -34,6 +35,9 @@ def numbers(context: StudyContext) -> pl.DataFrame:
             hi=f"{name}_hi",
             chance=f"{name}_null",
             significant=f"{name}_significant",
+            net="nscr",
+            net_lo="nscr_lo",
+            net_hi="nscr_hi",
         )
         for change, (name, *_) in CHANGES.items()
     ]
@@ -66,15 +70,9 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
-    """In how many cells the intervals say that RL loses more than it adds, or less."""
-    lost, added = (panels.sound(pick(numbers, change=change), context) for change in CHANGES)
-    rows = lost.join(added, on=["pair", "benchmark"], suffix="_added", maintain_order="left")
-    less, more = (int((rows[one] > rows[other]).sum()) for one, other in (("lo", "hi_added"), ("lo_added", "hi")))
-    open_cells = rows.height - less - more
-    counts = (
-        f"in {less} of {rows.height} cells, adds more in {more}; {open_cells} {'is' if open_cells == 1 else 'are'} open"
-    )
-    return f"RL loses more questions than it adds {counts}"
+    """In how many cells RL loses more than it adds, or less, by the interval of the net change."""
+    rows = panels.sound(pick(numbers, change="lost"), context)
+    return say(CHANGED_MORE, counted(rows.select("net_lo", "net_hi").iter_rows()))
 
 
 def _panel(axes: Axes, cells: pl.DataFrame, pairs: list[str], context: StudyContext) -> None:

@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
+from searchlens.claims import INSIDE, say
 from searchlens.figures import power, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
@@ -25,9 +26,9 @@ SUPPORT = (
     "envelope_policy",
     "envelope_budget",
     "low",
-    "gap",
-    "gap_lo",
-    "gap_hi",
+    "rl_minus_best",
+    "rl_minus_best_lo",
+    "rl_minus_best_hi",
     "inside",
 )
 GREEDY_LINE: dict[str, Any] = {"color": style.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
@@ -90,7 +91,7 @@ def _finding(region: pl.DataFrame) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
     decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
     inside = decided["inside"].cast(pl.UInt32).sum()
-    return f"RL is inside Base's region at {inside} of {decided.height} budgets"
+    return say(INSIDE, {"inside": inside, "decided": decided.height, "policies": region["policies"][0]})
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:
@@ -118,7 +119,7 @@ def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
 
 def _gaps(axes: Axes, region: pl.DataFrame) -> None:
     style.zero_line(axes)
-    gaps = region.select("budget", "gap", "gap_lo", "gap_hi", "inside").drop_nulls("gap")
+    gaps = region.select("budget", *SUPPORT[7:]).drop_nulls("rl_minus_best")
     for budget, gap, low, high, inside in gaps.iter_rows():
         face = style.RL_COLOUR if inside else "white"
         axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)

@@ -24,7 +24,6 @@ EQUIVALENTS = pl.Schema(
     {
         "budget": pl.UInt32(),
         "state": pl.String(),
-        "tied": pl.Boolean(),
         **dict.fromkeys(("n", "lo", "hi"), pl.Float64()),
         **dict.fromkeys(("lo_open", "hi_open"), pl.Boolean()),
         **dict.fromkeys(("band_lo", "band_hi"), pl.Float64()),
@@ -47,8 +46,8 @@ class Equivalents:
     log2_n : ndarray, shape (budgets, 1 + draws)
         log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least
         as much with b as Base with its whole pool.
-    tied : ndarray of bool, shape (budgets,)
-        Whether RL solves with b exactly what Base solves with its whole pool.
+    level : ndarray of bool, shape (budgets,)
+        RL solves as much with b as Base with its whole pool, no more.
     lower : ndarray, same shape
         The draws whose percentiles are lower ends; of one policy the same.
     questions : ndarray, shape (budgets,)
@@ -58,7 +57,7 @@ class Equivalents:
     budgets: tuple[int, ...]
     largest: int
     log2_n: Floats
-    tied: npt.NDArray[np.bool_]
+    level: npt.NDArray[np.bool_]
     lower: Floats
     questions: Floats
 
@@ -88,8 +87,8 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
         log2_n = inverse(upper_edge(curves, resamples.questions), np.log2(ks), 2 * target[:, :1] - target)
     log2_n[:, 0] = [_exact(base, *each) for each in zip(target[:, 0], log2_n[:, 0], strict=True)]
     at = np.minimum(np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest))), largest)  # 2^(log2 20) is above 20
-    tied = np.abs(target[:, 0] - curves[:, -1, 0].max()) < SAME
-    return Equivalents(tuple(budgets), largest, log2_n, tied, lower, _support(base, rl, at, budgets))
+    level = np.abs(target[:, 0] - curves[:, -1, 0].max()) < SAME
+    return Equivalents(tuple(budgets), largest, log2_n, level, lower, _support(base, rl, at, budgets))
 
 
 def _exact(base: Sequence[Pool], target: float, log2_n: float) -> float:
@@ -194,8 +193,8 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     -------
     polars.DataFrame
         ``EQUIVALENTS``, a row per budget. Where N* is below 1 or above the pool, ``n`` is null and ``state`` says
-        which; an end of an interval that lies there is 1 or the pool, and ``lo_open`` or ``hi_open`` is set. ``tied``:
-        N* is the pool or more, as RL solves exactly what all samples of Base solve.
+        which, or ``level`` where RL solves as much as Base with its whole pool; an end of an interval that lies there
+        is 1 or the pool, and ``lo_open`` or ``hi_open`` is set.
 
     Notes
     -----
@@ -218,7 +217,8 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     end = math.log2(read.largest)
     draws = np.clip(read.log2_n, 0, end)
     sample, resampled = draws[:, 0], draws[:, 1:]
-    outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), "above", ""))
+    beyond = np.where(read.level, "level", "above")
+    outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), beyond, ""))
     lower, within = np.clip(read.lower[:, 1:], 0, end), outside == ""
 
     def ends(level: float) -> tuple[Floats, Floats]:
@@ -236,7 +236,6 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
             {
                 "budget": budget,
                 "state": str(outside[i]) or "within",
-                "tied": bool(read.tied[i]),
                 "n": float(2 ** sample[i]) if known else None,
                 "lo": float(2 ** low[i]),
                 "hi": float(2 ** high[i]),

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-GUESSED = 0.5
-"""Share of questions that guessing solves from which on pass@k says little."""
 WIDE = 1.0
 """Width of a set of exponents from which on the exponent is not identified."""
-SURE = 0.95
-"""Probability from which on the winner of a second run is decided."""
 
 
 def of_exponents(row: Mapping[str, Any]) -> str:
@@ -36,8 +32,3 @@ def up_to(row: Mapping[str, Any]) -> str:
     """Up to which N a law was read, by ``pool_min`` and ``pool_max`` of ``readings.exponents.EXPONENTS``."""
     least, most = row["pool_min"], row["pool_max"]
     return f"N up to {most}" if least == most else f"N up to {least} to {most}, the pool of each policy"
-
-
-def undecided(lo: float | None, hi: float | None) -> bool:
-    """Whether the winner of a second run is open: its probability may be neither near 0 nor near 1."""
-    return lo is not None and hi is not None and lo < SURE and hi > 1 - SURE

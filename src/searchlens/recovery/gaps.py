@@ -17,14 +17,14 @@ from searchlens.uncertainty import Floats, Interval, Resamples, quantiles, unsee
 
 
 def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """A_Base(pi, n) - A_RL(pi, n) at every operating point that both models have.
+    """A_RL(pi, n) - A_Base(pi, n) at every operating point that both models have.
 
     Returns
     -------
     polars.DataFrame
-        ``schemas.columns.SAME_POLICY``: policies in the order of Base. ``gap`` is in [-1, 1], with a paired bootstrap
-        interval (``uncertainty.with_width``): a draw takes the same questions from both models. Where no question
-        differs, the interval is what 0 differences in so many questions leave open.
+        ``schemas.columns.SAME_POLICY``: policies in the order of Base. ``rl_minus_base`` is in [-1, 1], with a paired
+        bootstrap interval (``uncertainty.with_width``): a draw takes the same questions from both models. Where no
+        question differs, the interval is what 0 differences in so many questions leave open.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def _same_policy(
     if not shared:
         return
     left, right = (list(side) for side in zip(*shared, strict=True))
-    difference = base_curves.credit[left] - rl_curves.credit[right]
+    difference = rl_curves.credit[right] - base_curves.credit[left]
     questions = difference.shape[1]
     gap = difference.sum(axis=1) / questions
     drawn = _resamples(base_curves, options).interval(difference.T, options.confidence)
@@ -53,11 +53,12 @@ def _same_policy(
     for k, i in enumerate(left):
         policy, budget = base_curves.points[i]
         keys = {"metric": metric, "readout": readout, "policy": policy, "budget": budget}
-        yield {**keys, "base": base_values[k], "rl": rl_values[k], "gap": gap[k], "lo": lo[k], "hi": hi[k]}
+        values = {"base": base_values[k], "rl": rl_values[k], "rl_minus_base": gap[k]}
+        yield {**keys, **values, "lo": lo[k], "hi": hi[k]}
 
 
 def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """Number of policies under which Base is at or above RL, with and without the RL default policy.
+    """Number of policies under which Base is above RL, or at least level, with and without the RL default policy.
 
     Parameters
     ----------
@@ -67,16 +68,19 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
     Returns
     -------
     polars.DataFrame
-        ``schemas.columns.COUNTS``. A tie counts as ahead, as in the paper, also that of two models that solve nothing:
-        ``both_zero`` is the number of those, and no verdict should count them. The paper prints counts over 24 policies
-        (with the default) and draws a figure over 23 (without).
+        ``schemas.columns.COUNTS``. ``ahead`` counts no ties, ``ahead_or_level`` does, as the paper, also those of two
+        models that solve nothing: ``both_zero`` is the number of those, and no verdict should count them. The paper
+        prints counts over 24 policies (with the default) and draws a figure over 23 (without).
     """
-    ahead, other = pl.col("gap") >= -ROUNDING, pl.col("policy") != options.default_policy
+    ahead, level = (pl.col("rl_minus_base") < -ROUNDING, pl.col("rl_minus_base") <= ROUNDING)
+    other = pl.col("policy") != options.default_policy
     nothing = pl.max_horizontal("base", "rl") <= ROUNDING
     grouped = same.group_by("metric", "readout", "budget", maintain_order=True).agg(
         ahead=ahead.sum(),
+        ahead_or_level=level.sum(),
         policies=pl.len(),
         ahead_without_default=(ahead & other).sum(),
+        ahead_or_level_without_default=(level & other).sum(),
         policies_without_default=other.sum(),
         both_zero=nothing.sum(),
         both_zero_without_default=(nothing & other).sum(),
@@ -94,9 +98,9 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
         ``schemas.columns.SUPPORT``, one row per metric, readout and budget b of the target curve. ``envelope`` is the
         largest Base value over all policies and all n <= b, at the smallest such n and then the first policy by name;
         it never falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null if Base has
-        no b), and ``inside`` says whether low <= rl <= envelope. ``gap`` = rl - envelope. ``rl_lo`` and ``rl_hi`` are
-        the interval of RL's point in its landscape. If Base has no point at n <= b, everything about the envelope is
-        null.
+        no b), and ``inside`` says whether low <= rl <= envelope. ``rl_minus_best`` = rl - envelope. ``rl_lo``
+        and ``rl_hi`` are the interval of RL's point in its landscape. If Base has no point at n <= b, everything about
+        the envelope is null.
 
     Raises
     ------
@@ -131,7 +135,7 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
     Efron and Morris (1973), J. Am. Stat. Assoc. 68, 117-130 (shrinkage).
     """
     rows = [row for metric, readout in compared(base, rl) for row in _support(base, rl, metric, readout, options)]
-    columns = ("low", "gap_lo", "gap_hi", "rl_lo", "rl_hi")
+    columns = ("low", "rl_minus_best_lo", "rl_minus_best_hi", "rl_lo", "rl_hi")
     return pl.DataFrame(rows, SUPPORT).with_columns(pl.col(columns).fill_nan(None))
 
 
@@ -166,9 +170,9 @@ def _envelope(
         "envelope": height,
         "envelope_policy": reach[best][1],
         "envelope_budget": reach[best][0],
-        "gap": value - height,
-        "gap_lo": gap.lo,
-        "gap_hi": gap.hi,
+        "rl_minus_best": value - height,
+        "rl_minus_best_lo": gap.lo,
+        "rl_minus_best_hi": gap.hi,
         "optimism": gap.optimism,
         "inside": None if low is None else low - ROUNDING <= value <= height + ROUNDING,
     }

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import polars as pl
 
+from searchlens import claims
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.measures import BASE, DIFFERENCE, RL
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
-from searchlens.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, equivalent, exponents_allowed, noted
+from searchlens.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
 from searchlens.tables.study import StudyContext, broken_cells
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)
 CORRECTED = (1, 4)
-EQUIVALENT = ("state", "tied", "lo", "hi", "lo_open", "hi_open", "pool")
+EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
 """Columns of frame ``equivalents`` beside N* itself."""
 
 
@@ -91,7 +93,7 @@ def _line(row: Row, broken: bool) -> Line:
     shown = {f"pass@{k}": f"{fmt.percent(row[f'pass{k}_base'])} → {fmt.percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
     for k in BUDGETS:
         at = {"n": row[f"n{k}"], **{name: row[f"n{k}_{name}"] for name in EQUIVALENT}}
-        shown[f"N*({k})"] = equivalent(at) if at["state"] else DASH
+        shown[f"N*({k})"] = claims.located(claims.EQUIVALENT, at) if at["state"] else DASH
     shown["kept, shrunk, expanded"] = ", ".join(fmt.word(row.get(name)) for name in ("kept", "shrunk", "expanded"))
     shown |= {f"Cover@{tau}": _difference(row, f"cover{tau}") for tau in TAUS}
     shown |= {f"corrected at {k}": _difference(row, f"corrected{k}") for k in CORRECTED}
@@ -109,14 +111,14 @@ def _limits(row: Row) -> list[str]:
     """What these data cannot say of a row, in words."""
     found = []
     null = row["guess_null16"]
-    if null is not None and null >= limits.GUESSED:
+    if null is not None and null >= claims.GUESSED:
         found.append(f"pass@16: guessing alone solves {fmt.percent(null)}%")
-    if row["n16_state"] == "above":
-        found.append(f"N*(16): beyond the {row['n16_pool']} samples of Base")
+    if row["n16_state"] in ("above", "level"):
+        found.append(f"N*(16): not within the {row['n16_pool']} samples of Base")
     if row.get("expanded") and not row["expanded_significant"]:
         found.append("expansion: no question is significant")
     if open_exponents := limits.of_exponents(row):
         found.append(f"β: {open_exponents}")
-    if limits.undecided(row["rerun_lo"], row["rerun_hi"]):
+    if claims.undecided(row["rerun_lo"], row["rerun_hi"]):
         found.append("which side wins a second run")
     return found

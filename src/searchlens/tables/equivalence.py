@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
-from searchlens.tables.table import DASH, Table
+from searchlens.tables.table import Table
 
 THRESHOLDS_NOTE = "The thresholds were set before the first comparison was run."
 BOUNDS = {"at least": "≥", "at most": "≤", "covers": "covers"}

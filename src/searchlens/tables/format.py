@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import polars as pl
 
-from searchlens.tables.table import DASH, Part
+from searchlens.claims import DASH, Row, interval, number, percent
+from searchlens.tables.table import Part
 
-Row = Mapping[str, Any]
-"""One row of a frame, by column."""
+__all__ = ["DASH", "Row", "interval", "number", "percent"]  # those of claims, which are used as part of this module
 Line = dict[str, str]
 """One printed line, by heading."""
 YES, NO = "✓", "×"
 _NEGATIVE = re.compile(r"(?<!\w)-(?=\d)")
-
-
-def number(value: float | None, digits: int = 2, sign: str = "") -> str:
-    """A number with a true minus sign and without negative zero; a dash if it is not defined.
-
-    Parameters
-    ----------
-    value : float or None
-        None and NaN are not defined.
-    digits : int, optional
-        After the decimal point.
-    sign : {"", "+"}, optional
-        ``"+"`` marks positive numbers, too.
-
-    Examples
-    --------
-    >>> number(2.5, sign="+"), number(-0.001), number(None)
-    ('+2.50', '0.00', '—')
-    """
-    if value is None or math.isnan(value):
-        return DASH
-    if math.isinf(value):
-        return "∞" if value > 0 else "\N{MINUS SIGN}∞"
-    text = f"{value:{sign}.{digits}f}"
-    if float(text) == 0:
-        text = text.replace("-", "+" if sign else "")
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
-def interval(value: float | None, lo: float | None, hi: float | None, digits: int = 2, sign: str = "") -> str:
-    """A number with its interval, such as ``1.12 [0.76, 2.52]``; the number alone if an end is None."""
-    text = number(value, digits, sign)
-    if text == DASH or lo is None or hi is None:
-        return text
-    return f"{text} [{number(lo, digits, sign)}, {number(hi, digits, sign)}]"
-
-
-def percent(value: float | None, lo: float | None = None, hi: float | None = None, sign: str = "") -> str:
-    """A proportion as a percentage, with its interval."""
-    value, lo, hi = (None if x is None else 100 * x for x in (value, lo, hi))
-    return interval(value, lo, hi, 1, sign)
 
 
 def spread(mean: float | None, sd: float | None) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.frames import pick
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
 from searchlens.tables.study import READOUT, Cell, StudyContext
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 METRIC = "P"
 OBJECTS = {
@@ -24,7 +25,7 @@ OBJECTS = {
 recovery analyses)."""
 WORDS = ("uses_rl_target", "lookup", "purpose", "main_risk")
 SAME = 1e-9
-_MEASURED = {"gap": pl.Float64(), "matches": pl.UInt32(), "residual": pl.Float64()}
+_MEASURED = {"rl_minus_best": pl.Float64(), "matches": pl.UInt32(), "residual": pl.Float64()}
 
 
 @table("recovery_objects", stage="study")
@@ -38,7 +39,10 @@ def recovery_objects(context: StudyContext) -> Table:
     cells = [cell for cell in context.cells if not cell.warning]
     found = pl.concat([_by_budget(cell) for cell in cells]) if cells else pl.DataFrame(schema=_MEASURED)
     measured = {
-        "envelope": {"reached": found.filter(pl.col("gap") <= SAME).height, "value": found["gap"].max()},
+        "envelope": {
+            "reached": found.filter(pl.col("rl_minus_best") <= SAME).height,
+            "value": found["rl_minus_best"].max(),
+        },
         "near-match set": {"reached": found.filter(pl.col("matches") > 0).height, "value": found["matches"].median()},
         "smooth path": {"value": found["residual"].mean()},
         "frozen rule": {},
@@ -63,13 +67,13 @@ def recovery_objects(context: StudyContext) -> Table:
 
 def _by_budget(cell: Cell) -> pl.DataFrame:
     """One row per RL budget of a cell: gap to the envelope, number of matches, residual of the monotone path."""
-    support = pick(cell.support, metric=METRIC, readout=READOUT).select("budget", "gap")
+    support = pick(cell.support, metric=METRIC, readout=READOUT).select("budget", "rl_minus_best")
     matches = pick(cell.near_match, metric=METRIC).group_by("target_budget").agg(matches=pl.len())
     path = pick(cell.path, metric=METRIC, kind="monotone").select("target_budget", residual=pl.col("error").abs())
     rows = support
     for frame in (matches, path):
         rows = rows.join(frame, left_on="budget", right_on="target_budget", how="left", maintain_order="left")
-    return rows.select("gap", pl.col("matches").fill_null(0), "residual")
+    return rows.select("rl_minus_best", pl.col("matches").fill_null(0), "residual")
 
 
 def _line(row: Row) -> Line:

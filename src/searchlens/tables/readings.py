@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.claims import DASH, EQUIVALENT, MEETING, located
 from searchlens.readings.exponents import HARDLY
 from searchlens.readings.extrapolation import NEAR, SMALLEST
 from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
@@ -15,7 +16,7 @@ from searchlens.readings.options import BEST
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Row
 from searchlens.tables.study import LEVEL, StudyContext, broken_cells
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 BROKEN = "not interpretable"
 BROKEN_NOTE = (
@@ -34,7 +35,7 @@ def budget_equivalents(context: StudyContext) -> Table:
     lines = []
     for names, rows in shown.group_by("pair", "benchmark", "policy", maintain_order=True):
         line = dict(zip(["pair", "benchmark", "policy"], map(str, names), strict=True))
-        cells = {str(row["budget"]): equivalent(row) for row in rows.sort("budget").rows(named=True)}
+        cells = {str(row["budget"]): located(EQUIVALENT, row) for row in rows.sort("budget").rows(named=True)}
         lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
     keys = [(line["pair"], line["benchmark"]) for line in lines]
     crossings = context.readings["crossings"]
@@ -44,52 +45,30 @@ def budget_equivalents(context: StudyContext) -> Table:
             "benchmark": row["benchmark"],
             "equal": row["cost"],
             "samples of Base for one of RL": f"{row['exchange']:.2f}",
-            "Base is level from b": BROKEN if (row["pair"], row["benchmark"]) in broken else met_at(row),
+            "Base is level from b": BROKEN if (row["pair"], row["benchmark"]) in broken else located(MEETING, row),
         }
         for row in crossings.rows(named=True)
     ]
     notes = [
-        "N*: samples of Base that solve as many questions as b samples of RL; a column per b. Below 1: one sample of"
-        " Base solves more; above n: RL solves more than Base with its whole pool of n; n or more: exactly as"
-        " much, so that both are at the end of what was drawn.",
+        "N*: samples of Base that solve as many questions as b samples of RL; a column per b. Less than 1: one sample"
+        " of Base solves more; more than n: RL solves more than Base with its whole pool of n; n or more: exactly"
+        " as much, so that both are at the end of what was drawn.",
         "Best: at each N the policy of Base that solves most, chosen on the same questions, which makes its N* too"
         f" small. {READOUT_NOTE}",
         "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; without"
-        " an upper end where fewer than four do, as so many hard ones may be missing from a sample; ≤ or ≥"
-        " where an end lies outside of what the pool can show. The CSV also has simultaneous bands, local exponents and"
-        " ratios of tokens.",
+        " an upper end where fewer than four do, as so many hard ones may be missing from a sample; or less, or more:"
+        " where an end lies outside of what the pool can show. The CSV also has simultaneous bands,"
+        " local exponents and ratios of tokens.",
         "Base is level from b: the number of samples of RL from which on RL solves no more questions than Base does"
         " with as many samples, or with as many tokens as RL generates on average, both under the default policy."
-        " Brackets as above, with half a question to spare; the ratio of tokens is taken as known. An interval with ≥"
-        " has no upper end that the pools can show, as where both sides solve nearly everything.",
+        " Brackets as above, with half a question to spare; the ratio of tokens is taken as known. An interval to n or"
+        " more has no upper end that the pools can show, as where both sides solve nearly everything.",
     ]
     parts = [Part(fmt.text_frame(lines, missing=""), "Budget equivalents", fmt.changes(keys))]
     if met:
         pairs = [line["pair"] for line in met]
         parts.append(Part(fmt.text_frame(met, missing=""), "Where Base overtakes RL", fmt.changes(pairs)))
     return Table(fmt.stacked(equivalents=data, crossings=crossings), parts, noted(notes, context))
-
-
-def met_at(row: Row) -> str:
-    """Where Base overtakes RL, with its interval, such as ``6.1 [5.5, 7.0]``."""
-    low, high = (("≤" if row["lo_open"] else "") + f"{row['lo']:.1f}", f"{row['hi']:.1f}")
-    high = ("≥" if row["hi_open"] else "") + high
-    if row["state"] == "below":
-        return f"{row['first']:.1f} or less [..., {high}]"
-    if row["state"] == "above":
-        return f"above {row['last']:.1f} [{low}, ...]"
-    return f"{row['crossing']:.1f} [{low}, {high}]"
-
-
-def equivalent(row: Row) -> str:
-    """N* with its interval, such as ``3.5 [2.9, 4.2]``."""
-    if row["state"] == "below":
-        return "below 1"
-    low = ("≤" if row["lo_open"] else "") + f"{row['lo']:.1f}"
-    if row["state"] == "above":
-        return f"{row['pool']} or more [{low}, ...]" if row["tied"] else f"above {row['pool']} [{low}, ...]"
-    high = ("≥" if row["hi_open"] else "") + f"{row['hi']:.1f}"
-    return f"{row['n']:.1f} [{low}, {high}]"
 
 
 @table("exponents", stage="study")

@@ -13,16 +13,17 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import table, titles
+from searchlens.claims import DASH
 from searchlens.frames import by_policy, pick
 from searchlens.health.judgement import Health
 from searchlens.health.mixing import CHAINS
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
-READOUT = "prefix"
-"""The readout that is printed where a table has one."""
+READOUT, EXPECTED = "prefix", "expected"
+"""The readout of tables of points and paths, and of the summary."""
 LEVEL = "at the configured level (95% unless it says otherwise)"
 
 
@@ -216,8 +217,10 @@ def broken_cells(context: StudyContext) -> set[tuple[str, str]]:
 
 
 def _count(row: Row) -> str:
-    """Policies with Base ahead, of those under which either model solves any question."""
-    ends = [(row[f"ahead{end}"], row[f"policies{end}"], row[f"both_zero{end}"]) for end in ("", "_without_default")]
+    """Policies with Base ahead or level, of those under which either model solves any question."""
+    ends = [
+        (row[f"ahead_or_level{end}"], row[f"policies{end}"], row[f"both_zero{end}"]) for end in ("", "_without_default")
+    ]
     (every, without_default) = (f"{ahead - nothing}/{policies - nothing}" for ahead, policies, nothing in ends)
     return f"{every} ({without_default})"
 
@@ -230,19 +233,20 @@ def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
 
 POOLS = {"ar": "AR", "full": "full"}
 SUMMARY_NOTES = (
-    f"All numbers: {READOUT} readout.",
-    "Gap at N: Base − RL under RL's default policy, percentage points (pp); ahead: policies under which Base solves at"
-    " least as many questions as RL, of those under which either solves any; inside: RL budgets at which RL lies in"
-    " Base's support region, of those at which either solves any.",
-    "Recovery gap: RL − the best of Base under any policy with at most b samples, pp, at the budget b where it is"
-    " largest: at or below 0 Base reaches RL at every b. The interval does not allow for the choice of b.",
+    f"All numbers: mean over every choice of N samples ({EXPECTED} readout), but for paths, which read the first N.",
+    "RL − Base at N: under RL's default policy, percentage points (pp); ahead: policies under which Base solves more"
+    " questions than RL, of those under which either solves any; inside: RL budgets at which RL lies in Base's support"
+    " region, of those at which either solves any.",
+    "RL − best: of Base under any sampling policy with at most b samples, pp, at the budget b where it is largest: at"
+    " or below 0 Base reaches RL at every b. The interval does not allow for the choice of b. One greedy answer is none"
+    " of these policies.",
     "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",
     f"Brackets: paired bootstrap over questions {LEVEL}; where no question differs, what 0 differences in so many"
-    " questions leave open. That of the recovery gap is never narrower, and its upper end allows for the best being"
+    " questions leave open. That of RL − best is never narrower, and its upper end allows for the best being"
     " chosen.",
 )
 POOL_NOTE = (
-    "Pool: number of Base's policies; AR, autoregressive ones alone; full, searches too. Inside, recovery gap and paths"
+    "Pool: number of Base's policies; AR, autoregressive ones alone; full, searches too. Inside, RL − best and paths"
     " are over the pool, and a larger pool reaches more, so rows of different pools are not to be compared."
 )
 
@@ -251,8 +255,8 @@ POOL_NOTE = (
 def recovery_summary(context: StudyContext) -> Table:
     """One row per pair, benchmark and metric: how far RL leads, whether Base reaches it, and where.
 
-    Gaps are Base minus RL under the default policy at the smallest and the largest budget; the recovery gap is RL minus
-    the upper edge of Base, at the budget where it is largest; paths give the Base budgets, in the order of the RL's.
+    RL minus Base is under the default policy at the smallest and the largest budget; RL minus best of Base is at the
+    budget where it is largest; paths give the Base budgets, in the order of the RL's.
     """
     rows = [
         _summary(cell, metric, context.default_policy)
@@ -267,25 +271,26 @@ def recovery_summary(context: StudyContext) -> Table:
 
 
 def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
-    chosen: dict[str, str | int] = {"metric": metric, "readout": READOUT}
-    support = pick(cell.support, **chosen).sort("gap", descending=True, nulls_last=True, maintain_order=True)
+    chosen: dict[str, str | int] = {"metric": metric, "readout": EXPECTED}
+    support = pick(cell.support, **chosen).sort("rl_minus_best", descending=True, nulls_last=True, maintain_order=True)
     pool = "full" if cell.searched else "ar"
     row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": pool, "metric": metric}
     row |= {"base_policies": cell.policies, "questions": cell.questions}
     budgets = sorted(support["budget"].to_list())
     for which, budget in (("first", budgets[0]), ("last", budgets[-1])):
         at = {**chosen, "budget": budget}
-        gap, lo, hi = _first(pick(cell.same_policy, **at, policy=default_policy), "gap", "lo", "hi")
+        gap, lo, hi = _first(pick(cell.same_policy, **at, policy=default_policy), "rl_minus_base", "lo", "hi")
         ahead, policies, nothing = _first(pick(cell.counts, **at), "ahead", "policies", "both_zero")
-        row |= {f"{which}_budget": budget, f"gap_{which}": gap, f"gap_{which}_lo": lo, f"gap_{which}_hi": hi}
+        row |= {f"{which}_budget": budget, f"rl_minus_base_{which}": gap}
+        row |= {f"rl_minus_base_{which}_lo": lo, f"rl_minus_base_{which}_hi": hi}
         row |= {f"ahead_{which}": ahead, f"policies_{which}": policies, f"both_zero_{which}": nothing}
     row |= {"inside": support["inside"].cast(pl.UInt32).sum(), "budgets": support.height}
     row |= {
         "both_zero": support.filter("inside", pl.max_horizontal("rl", "envelope") == 0).height,
         "warning": cell.warning or None,
     }
-    widest = _first(support, "budget", "gap", "gap_lo", "gap_hi")
-    row |= dict(zip(("recovery_budget", "recovery_gap", "recovery_lo", "recovery_hi"), widest, strict=True))
+    columns = ("budget", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi")
+    row |= dict(zip(("best_budget", *columns[1:]), _first(support, *columns), strict=True))
     for kind in ("closest", "monotone"):
         steps = pick(cell.path, metric=metric, kind=kind).sort("target_budget")
         steps = steps.select("target_budget", "policy", "budget")
@@ -304,15 +309,14 @@ def _summary_line(row: Row) -> Line:
     line["pool"] = pool if row["base_policies"] is None else f"{pool}, {row['base_policies']}"
     line["metric"] = _metrics()[row["metric"]]
     for which in ("first", "last"):
-        gap = (row[f"gap_{which}"], row[f"gap_{which}_lo"], row[f"gap_{which}_hi"])
+        gap, lo, hi = (row[f"rl_minus_base_{which}{end}"] for end in ("", "_lo", "_hi"))
         ahead, policies, nothing = (row[f"{key}_{which}"] for key in ("ahead", "policies", "both_zero"))
-        line[f"gap at {row[f'{which}_budget']}"] = _percent(*gap, sign="+")
-        line[f"ahead at {row[f'{which}_budget']}"] = (
-            "" if policies is None else f"{ahead - nothing}/{policies - nothing}"
-        )
+        line[f"RL − Base at {row[f'{which}_budget']}"] = _percent(gap, lo, hi, sign="+")
+        line[f"ahead at {row[f'{which}_budget']}"] = "" if policies is None else f"{ahead}/{policies - nothing}"
     line["inside"] = f"{row['inside'] - row['both_zero']}/{row['budgets'] - row['both_zero']}"
-    widest = _percent(row["recovery_gap"], row["recovery_lo"], row["recovery_hi"], sign="+")
-    line["largest recovery gap"] = f"{widest} at {row['recovery_budget']}" if widest else ""
+    best, lo, hi = (row[f"rl_minus_best{end}"] for end in ("", "_lo", "_hi"))
+    widest = _percent(best, lo, hi, sign="+")
+    line["largest RL − best"] = f"{widest} at {row['best_budget']}" if widest else ""
     for kind in ("closest", "monotone"):
         line[f"{kind} N"] = " ".join(step.rsplit(" ", 1)[-1] for step in row[kind].split("; "))
     if row["warning"]:

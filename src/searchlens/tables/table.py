@@ -12,11 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
+from searchlens.claims import DASH
 from searchlens.store import files
 from searchlens.store.frames import write_csv
-
-DASH = "—"
-"""Printed in place of a number that is not defined."""
 
 _MATHS = {
     "\N{MINUS SIGN}": "-",

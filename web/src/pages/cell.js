@@ -167,31 +167,31 @@ function words(study, cell, mark, metric, readout) {
 }
 
 /**
- * Base minus RL under the same policy with as many samples.
+ * RL minus Base under the same policy with as many samples.
  * @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {any[]} same @param {string} metric @param {import("../main.js").View} view
  */
 function gapMap(study, cell, same, metric, view) {
-  const heading = h("h2", null, "Same policy: Base − RL");
+  const heading = h("h2", null, "Same policy: RL − Base");
   if (!same.length) return [heading, h("p.note", null, `${study.metricTitle(metric)} of Base and RL is not compared policy by policy.`)];
   const budgets = [...new Set(same.map((row) => row.budget))].sort((a, b) => a - b);
   const at = new Map(same.map((row) => [`${row.policy} ${row.budget}`, row]));
   const policies = [...new Set(same.map((row) => row.policy))];
-  const widest = Math.max(0.01, ...same.map((row) => Math.abs(row.gap)));
+  const widest = Math.max(0.01, ...same.map((row) => Math.abs(row.rl_minus_base)));
   const sorted = view.query.map === "gap"
-    ? [...policies].sort((a, b) => (at.get(`${b} ${budgets[0]}`)?.gap ?? -9) - (at.get(`${a} ${budgets[0]}`)?.gap ?? -9)) : policies;
+    ? [...policies].sort((a, b) => (at.get(`${b} ${budgets[0]}`)?.rl_minus_base ?? -9) - (at.get(`${a} ${budgets[0]}`)?.rl_minus_base ?? -9)) : policies;
   const box = (/** @type {any} */ row) => {
     if (!row) return h("td", null, "–");
-    const strength = Math.round(70 * Math.abs(row.gap) / widest);
-    const colour = `color-mix(in srgb, var(${row.gap < 0 ? "--rl-pale" : "--base-pale"}) ${Math.max(8, strength + 30)}%, var(--ground))`;
+    const strength = Math.round(70 * Math.abs(row.rl_minus_base) / widest);
+    const colour = `color-mix(in srgb, var(${row.rl_minus_base > 0 ? "--rl-pale" : "--base-pale"}) ${Math.max(8, strength + 30)}%, var(--ground))`;
     const clear = known(row.lo) && (row.lo > 0 || row.hi < 0);
-    const full = `${study.policyTitle(row.policy)}, ${plural(row.budget, "sample")}: Base ${percent(row.base)}, RL ${percent(row.rl)}, difference ${pp(row.gap)} ${interval(row.lo, row.hi)}`;
+    const full = `${study.policyTitle(row.policy)}, ${plural(row.budget, "sample")}: Base ${percent(row.base)}, RL ${percent(row.rl)}, RL − Base ${pp(row.rl_minus_base)} ${interval(row.lo, row.hi)}`;
     return h("td", { style: `background: ${colour}` }, h("a", {
-      title: full, "aria-label": full, href: link(["c", cell.pair, cell.benchmark, "q"], { n: row.budget, p: row.policy, sort: row.gap < 0 ? "rl-only" : "base-only" }),
-    }, clear ? h("b", null, signed(100 * row.gap)) : signed(100 * row.gap)));
+      title: full, "aria-label": full, href: link(["c", cell.pair, cell.benchmark, "q"], { n: row.budget, p: row.policy, sort: row.rl_minus_base > 0 ? "rl-only" : "base-only" }),
+    }, clear ? h("b", null, signed(100 * row.rl_minus_base)) : signed(100 * row.rl_minus_base)));
   };
   return [
     heading,
-    h("p.note", null, `Percentage points, by policy and samples per question: blue and + where Base leads, red and − where RL does. Bold: the ${study.coverage} interval excludes 0. A number leads to the questions behind it.`),
+    h("p.note", null, `Percentage points, by policy and samples per question: red and + where RL leads, blue and − where Base does. Bold: the ${study.coverage} interval excludes 0. A number leads to the questions behind it.`),
     h("div.controls", null, choice("Order", [["", "by family"], ["gap", "by difference at one sample"]], view.query.map ?? "", (map) => view.set({ map }))),
     h("div.wide", { tabindex: 0, role: "region", "aria-label": "Differences of Base and RL by policy and samples" },
       h("table.map", null,
@@ -205,7 +205,7 @@ function solvedLinks(cell) {
   const entry = (/** @type {string} */ sort, /** @type {number | undefined} */ n, /** @type {string} */ words) => (n === 0 ? `No question ${words}`
     : h("a", { href: link(["c", cell.pair, cell.benchmark, "q"], { sort }) }, known(n) ? `${plural(n, "question")} ${words}` : `Questions ${words}`));
   const { rl_only: rl, base_only: base } = cell.solved ?? {};
-  return h("p", null, entry("rl-only", rl, "RL solves and Base never"), " · ", entry("base-only", base, "Base solves and RL never"), " · ",
+  return h("p", null, entry("rl-only", rl, "that RL solves and Base does not, each under any of its policies"), " · ", entry("base-only", base, "that Base solves and RL does not, each under any of its policies"), " · ",
     h("a", { href: link(["c", cell.pair, cell.benchmark, "q"]) }, "All questions"));
 }
 
@@ -215,13 +215,13 @@ function reach(study, bands, metric) {
   const sorted = [...bands].sort((a, b) => a.budget - b.budget);
   return details(
     `RL and the best of Base in numbers (${study.metricTitle(metric)})`,
-    h("p.note", null, `The gap is RL minus the best of Base with as many samples or fewer; its upper end allows for the choice of the best among many. ${study.coverage} intervals over questions.`),
+    h("p.note", null, `RL − best: the best of Base under any of its sampling policies with as many samples or fewer; its upper end allows for the choice of the best among many. ${study.coverage} intervals over questions.`),
     table([
       { name: "budget", title: "samples", number: true },
       { name: "rl", title: "RL", number: true, cell: (row) => `${percent(row.rl)} ${interval(row.rl_lo, row.rl_hi)}` },
       { name: "envelope", title: "best of Base", number: true, cell: (row) => percent(row.envelope) },
       { name: "by", title: "under", cell: (row) => (row.envelope_policy ? `${study.policyTitle(row.envelope_policy)}, ${plural(row.envelope_budget, "sample")}` : "–") },
-      { name: "gap", title: "gap", number: true, cell: (row) => `${pp(row.gap)} ${interval(row.gap_lo, row.gap_hi)}` },
+      { name: "rl_minus_best", title: "RL − best", number: true, cell: (row) => `${pp(row.rl_minus_best)} ${interval(row.rl_minus_best_lo, row.rl_minus_best_hi)}` },
       { name: "low", title: "low end of the region", number: true, cell: (row) => percent(row.low) },
       { name: "inside", title: "RL inside?", cell: (row) => (row.inside === null || row.inside === undefined ? "not known" : row.inside ? "yes" : "no") },
     ], sorted, { caption: "RL against the region of Base" }),

@@ -2,13 +2,14 @@
 
 import { Plot, chart, plotted, responsive } from "../chart.js";
 import { h } from "../dom.js";
-import { fixed, known, plural } from "../format.js";
+import { bracket, fixed, known, plural } from "../format.js";
 import { absent, cellCrumbs, health, sample } from "../parts.js";
 import { pick } from "../study.js";
 import { choice, table } from "../widgets.js";
 
 const STATES = /** @type {Record<string, string>} */ ({
   within: "", below: "one sample of Base already solves more", above: "more than all samples of Base",
+  level: "RL solves as much as all samples of Base, both at the end of what was drawn",
 });
 
 /**
@@ -81,10 +82,11 @@ function powers(most) {
 
 /** @param {any} row */
 function ends(row) {
-  if (row.state !== "within") return STATES[row.state] ?? row.state;
-  const lo = known(row.lo) ? `${row.lo_open ? "below " : ""}${fixed(row.lo)}` : "–";
-  const hi = known(row.hi) ? `${row.hi_open ? "above " : ""}${fixed(row.hi)}` : "–";
-  return `${fixed(row.n)} [${lo}, ${hi}]`;
+  const texts = /** @type {Record<string, string>} */ ({
+    within: `${fixed(row.n)} ${bracket(row)}`, below: `less than 1 ${bracket(row)}`, above: `more than ${row.pool} ${bracket(row)}`,
+    level: `${row.pool} or more (both at the end of what was drawn)`,
+  });
+  return texts[row.state] ?? row.state;
 }
 
 /** @param {any} row */
@@ -113,8 +115,8 @@ function numbers(study, rows) {
 function crossing(study, rows) {
   if (!rows.length) return null;
   const says = (/** @type {any} */ row) => {
-    if (row.state !== "within") return ({ below: "Base is level or ahead from the first sample on", above: "Base is never level within these samples" })[/** @type {"below" | "above"} */ (row.state)] ?? row.state;
-    return `Base is level from ${fixed(row.crossing)} samples of RL on [${row.lo_open ? "below " : ""}${fixed(row.lo)}, ${row.hi_open ? "above " : ""}${fixed(row.hi)}]`;
+    const where = /** @type {Record<string, string>} */ ({ within: fixed(row.crossing), below: `${fixed(row.first)} or less`, above: `${fixed(row.last)} or more` });
+    return `Base is level from this number of samples of RL on: ${where[row.state]} ${bracket(row)}`;
   };
   return h("section", null, h("h2", null, "From where on is Base level?"), h("p.note", null, `Under the default policy of both; ${study.coverage} intervals.`),
     h("ul", null, rows.map((row) => h("li", null, h("b", null, `At equal ${row.cost}: `), says(row), row.cost === "tokens" && known(row.exchange) ? ` (${fixed(row.exchange, 2)} samples of Base cost as much as one of RL)` : "", "."))));

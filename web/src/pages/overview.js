@@ -55,9 +55,9 @@ function card(study, cell) {
     h("div.links", null,
       h("a", { href: link(at) }, "Landscape: all policies"),
       h("a", { href: link([...at, "recovery"]) }, "Where Base matches RL"),
-      count(solved?.rl_only, "RL solves and Base never", "rl-only"),
-      count(solved?.base_only, "Base solves and RL never", "base-only"),
-      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions RL solves and Base never")),
+      count(solved?.rl_only, "that RL solves and Base does not, each under any of its policies", "rl-only"),
+      count(solved?.base_only, "that Base solves and RL does not, each under any of its policies", "base-only"),
+      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions that RL solves and Base does not")),
   );
 }
 
@@ -74,9 +74,10 @@ function facts(cell) {
     known(line[name]) && [h("dt", null, words), h("dd", null, `${signedPoints(line[name])} ${ends(line[`${name}_lo`], line[`${name}_hi`])}`)];
   return h(
     "dl.facts", null,
-    gap("gap_first", `Base − RL, ${samples(line.first)}`),
-    gap("gap_last", `Base − RL, ${samples(line.last)}`),
-    gap("recovery_gap", "RL − best of Base, largest"),
+    gap("rl_minus_base_first", `RL − Base, ${samples(line.first)}`),
+    gap("rl_minus_base_last", `RL − Base, ${samples(line.last)}`),
+    gap("rl_minus_best", `RL − best of Base under ${line.policies} sampling policies, largest`),
+    Object.entries(line.greedy ?? {}).map(([side, solved]) => [h("dt", null, `One greedy answer of ${side}`), h("dd", null, String(solved))]),
     known(line.inside) && [h("dt", null, "RL inside Base's reach, as estimated"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
   );
 }

@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping
 
 import polars as pl
 
+from searchlens.claims import DASH
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import corrected
 from searchlens.tables.format import Line
-from searchlens.tables.table import DASH, Part
+from searchlens.tables.table import Part
 
 FULL_POOL = "full pool (expanded policies included); not comparable with the rows of the AR pool"
 OVERALL = {name: name for name in ("macro", "micro", "matched macro", "matched micro")}

@@ -9,9 +9,9 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
+from searchlens.claims import DASH
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Row
-from searchlens.tables.table import DASH
 
 POOLS = {"ar": "AR pool", "full": "full pool"}
 READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}

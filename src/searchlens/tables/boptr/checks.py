@@ -7,6 +7,7 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import FEW_QUESTIONS
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
     ERROR,
@@ -20,7 +21,7 @@ from searchlens.tables.boptr._notes import (
 )
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
-from searchlens.tables.table import DASH, Table
+from searchlens.tables.table import Table
 
 # ---- signatures
 

@@ -9,6 +9,7 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (
@@ -25,7 +26,7 @@ from searchlens.tables.boptr._notes import (
 )
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import NO, YES, Line, Row
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 # ---- amount of RL
 

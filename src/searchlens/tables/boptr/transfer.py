@@ -13,6 +13,7 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.options import REGIMES
 from searchlens.catalogue import table
+from searchlens.claims import DASH
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (
@@ -30,7 +31,7 @@ from searchlens.tables.boptr._notes import (
 )
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
-from searchlens.tables.table import DASH, Part, Table
+from searchlens.tables.table import Part, Table
 
 BY_REGIME = {name: name for name in (*REGIMES, "all cells")}
 """Columns over the fitted cells of each regime."""

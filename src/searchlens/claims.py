@@ -1,0 +1,312 @@
+"""What is said of numbers: how they are printed, and the sentences and titles that depend on them.
+
+A sentence is a list of claims, each a text and a condition; the first whose condition holds is said. All are declared
+here, and tests/test_claims.py checks each text against random frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Row = Mapping[str, Any]
+"""One row of a frame, or what was counted in one, by name."""
+DASH = "—"
+"""Printed in place of a number that is not defined."""
+ROUNDING = 1e-9
+"""An end of an interval that is nearer to 0 is 0."""
+
+
+class Claim(NamedTuple):
+    """A text, and when it may be said.
+
+    Attributes
+    ----------
+    text : str
+        With the names of a row in braces, as ``str.format`` takes them.
+    holds : callable, optional
+        From a row to whether the claim is true of it. Without it, the text says no more than its numbers.
+    """
+
+    text: str
+    holds: Callable[[Row], object] = lambda _: True
+
+
+def say(claims: Sequence[Claim], row: Row) -> str:
+    """The text of the first claim that holds of a row."""
+    return next(claim.text.format(**row) for claim in claims if claim.holds(row))
+
+
+def every(claims: Sequence[Claim], row: Row) -> str:
+    """The texts of all claims that hold of a row, as one sentence."""
+    return "; ".join(claim.text.format(**row) for claim in claims if claim.holds(row)) + "."
+
+
+# ---- numbers
+
+
+def number(value: float | None, digits: int = 2, sign: str = "") -> str:
+    """A number with a true minus sign and without negative zero; a dash if it is not defined.
+
+    Parameters
+    ----------
+    value : float or None
+        None and NaN are not defined.
+    digits : int, optional
+        After the decimal point.
+    sign : {"", "+"}, optional
+        ``"+"`` marks positive numbers, too.
+
+    Examples
+    --------
+    >>> number(2.5, sign="+"), number(-0.001), number(None)
+    ('+2.50', '0.00', '—')
+    """
+    if value is None or math.isnan(value):
+        return DASH
+    if math.isinf(value):
+        return "∞" if value > 0 else "\N{MINUS SIGN}∞"
+    text = f"{value:{sign}.{digits}f}"
+    if float(text) == 0:
+        text = text.replace("-", "+" if sign else "")
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def bracket(
+    lo: float | None, hi: float | None, digits: int = 2, sign: str = "", *, lo_open: bool = False, hi_open: bool = False
+) -> str:
+    """Ends of an interval; an open one is only known to lie there or beyond.
+
+    >>> bracket(1, 4.62, 1, lo_open=True), bracket(6.6, 16, 1, hi_open=True)
+    ('[1.0 or less, 4.6]', '[6.6, 16.0 or more]')
+    """
+    low, high = number(lo, digits, sign), number(hi, digits, sign)
+    return f"[{low}{' or less' if lo_open else ''}, {high}{' or more' if hi_open else ''}]"
+
+
+def interval(value: float | None, lo: float | None, hi: float | None, digits: int = 2, sign: str = "") -> str:
+    """A number with its interval, such as ``1.12 [0.76, 2.52]``; the number alone if an end is None."""
+    text = number(value, digits, sign)
+    return text if text == DASH or lo is None or hi is None else f"{text} {bracket(lo, hi, digits, sign)}"
+
+
+def percent(value: float | None, lo: float | None = None, hi: float | None = None, sign: str = "") -> str:
+    """A proportion as a percentage, with its interval."""
+    value, lo, hi = (None if x is None else 100 * x for x in (value, lo, hi))
+    return interval(value, lo, hi, 1, sign)
+
+
+def samples(budgets: Sequence[int]) -> str:
+    """Numbers of samples in a sentence; nothing of none.
+
+    >>> samples([1]), samples([1, 4, 16])
+    ('1 sample', '1, 4 and 16 samples')
+    """
+    names = [str(budget) for budget in budgets]
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return f"{listed} {'sample' if names == ['1'] else 'samples'}" if names else ""
+
+
+# ---- where one curve reaches another
+
+
+def located(claims: Sequence[Claim], row: Row) -> str:
+    """A claim of ``EQUIVALENT``, ``WORTH`` or ``MEETING`` about a row of the frame, such as ``3.5 [2.9, 4.2]``."""
+    ends = bracket(row["lo"], row["hi"], 1, lo_open=row["lo_open"], hi_open=row["hi_open"])
+    row = {**row, "ends": ends}
+    return say(claims, {**row, "equivalent": say(EQUIVALENT, row)} if claims is WORTH else row)
+
+
+def _state(name: str) -> Callable[[Row], bool]:
+    return lambda row: row["state"] == name
+
+
+EQUIVALENT = (
+    Claim("{n:.1f} {ends}", _state("within")),
+    Claim("less than 1 {ends}", _state("below")),
+    Claim("more than {pool} {ends}", _state("above")),
+    Claim("{pool} or more (both at the end of what was drawn)", _state("level")),
+)
+"""N*, of a row of ``readings.equivalents.EQUIVALENTS``."""
+WORTH = (
+    Claim("one sample of Base solves more than {budget} of RL", _state("below")),
+    Claim("{budget} of RL solve more than all {pool} of Base", _state("above")),
+    Claim("{budget} of RL equal {equivalent} of Base"),
+)
+"""The same in a sentence."""
+MEETING = (
+    Claim("{crossing:.1f} {ends}", _state("within")),
+    Claim("{first:.1f} or less {ends}", _state("below")),
+    Claim("{last:.1f} or more {ends}", _state("above")),
+)
+"""Where Base overtakes RL, of a row of ``readings.crossings.CROSSINGS``."""
+
+
+def leader(lo: float | None, hi: float | None) -> str:
+    """Who is ahead by the interval of RL − Base: ``RL``, ``Base``, or nobody."""
+    if lo is None or hi is None:
+        return ""
+    return "RL" if lo > ROUNDING else "Base" if hi < -ROUNDING else ""
+
+
+# ---- what the readings of a comparison can say, and all that they cannot
+
+NOT_IDENTIFIED = "not identified"
+SINGLE = f"{NOT_IDENTIFIED}: a side has a single sample."
+GUESSED = 0.5
+"""Share of questions that guessing solves from which on pass@k says little."""
+SURE = 0.95
+"""Probability from which on the winner of a second run is decided."""
+
+
+def undecided(lo: float | None, hi: float | None) -> bool:
+    """Whether the winner of a second run is open: its probability may be neither near 0 nor near 1."""
+    return lo is not None and hi is not None and lo < SURE and hi > 1 - SURE
+
+
+def _has(name: str) -> Callable[[Row], object]:
+    return lambda row: row[name]
+
+
+def _lacks(name: str) -> Callable[[Row], object]:
+    return lambda row: row[name] is None or not row[name]
+
+
+def _insignificant(name: str) -> Claim:
+    text = f"{name}: no question is significant, {{{name}_null:.1f}} are expected by chance"
+    return Claim(text, lambda row: row[name] and not row[f"{name}_significant"])
+
+
+CAN: Mapping[str, Sequence[Claim]] = {
+    "pass@k": [Claim("RL − Base is {found}.")],
+    "budget equivalents": [
+        Claim("not identified: {found}.", lambda row: len(row["beyond"]) == len(row["shown"])),
+        Claim("In samples, {found}."),
+    ],
+    "support": [Claim("RL keeps {kept} questions of Base's, loses {shrunk} and adds {expanded}.")],
+    "reliability": [Claim("Of questions solved in at least half of the samples, RL − Base is {found}.")],
+    "guessing": [
+        Claim("not identified: no lettered options were given.", _lacks("found")),
+        Claim("Without guessing, RL − Base is {found}."),
+    ],
+    "luck": [
+        Claim("not identified: no verdicts against golds of other questions were given.", _lacks("found")),
+        Claim("With golds of other questions the same samples solve {found}. Without luck, RL − Base is {without}."),
+    ],
+    "entropy": [
+        Claim("not identified: no classes of answers were given.", lambda row: row["base"] is None),
+        Claim(SINGLE, lambda row: row["samples"] < 2),
+        Claim("Answers have an entropy of {base:.2f} nats under Base and {rl:.2f} under RL."),
+    ],
+    "second run": [
+        Claim(SINGLE, lambda row: row["value"] is None),
+        Claim("RL wins a second run on these questions with probability {found}."),
+    ],
+    "variance": [
+        Claim("not identified: one sample, or no variance.", _lacks("found")),
+        Claim("Of the variance of pass@1, questions make up {found}."),
+    ],
+    "extrapolation": [
+        Claim("not identified: too few samples to try it.", _lacks("most")),
+        Claim("If difficulty is so distributed, {found}.", _has("found")),
+        Claim("not identified: fewer than {smallest} samples of each side.", lambda row: row["most"] < row["smallest"]),
+        Claim("not identified: on these samples its intervals are right too seldom or too often ({tried})."),
+    ],
+}
+"""By reading, of what ``api.statements`` gathers: the first that holds is said. Exponents are in that module."""
+CANNOT: Mapping[str, Sequence[Claim]] = {
+    "pass@k": [
+        Claim("which side solves more at {open}", _has("open")),
+        Claim("anything beyond {last}, or about another training run"),
+    ],
+    "budget equivalents": [Claim("{places}", _has("places")), Claim("what more samples of either side would show")],
+    "support": [
+        *(_insignificant("shrunk"), _insignificant("expanded")),
+        Claim("that a question is out of reach: chances below {missed} are missed"),
+    ],
+    "reliability": [
+        Claim("which side is more reliable", lambda row: not leader(row["lo"], row["hi"])),
+        Claim("which questions are solved so; shares are noisy"),
+    ],
+    "guessing": [Claim("{nulls}", _has("nulls")), Claim("whether models guess evenly")],
+    "luck": [Claim("which right answers were guessed; whether luck is alike on all questions, as assumed")],
+    "entropy": [Claim("the answers that these samples do not show; with few samples it is too low")],
+    "second run": [
+        Claim("which side wins it", lambda row: undecided(row["lo"], row["hi"])),
+        Claim("what happens on other questions or with other models"),
+    ],
+    "variance": [Claim("the share of sampling seeds and of training runs: there is one of each")],
+    "extrapolation": [Claim("anything beyond, and whether difficulty is so distributed")],
+}
+"""The same of what stays open: all that hold are said."""
+
+
+# ---- the sentences on a cell of a study
+
+
+def _leads(name: str) -> Callable[[Row], bool]:
+    return lambda row: leader(row["lo"], row["hi"]) == name
+
+
+LEAD = (
+    Claim("with {samples} RL leads by {value} [{low}, {high}]", _leads("RL")),
+    Claim("with {samples} Base leads by {value} [{high}, {low}]", _leads("Base")),
+    Claim("with {samples} neither leads surely: RL − Base is {open}"),
+)
+"""Who leads with so many samples; the numbers of the first two are without their sign."""
+PLACE = (
+    Claim("inside what {pool} reach", _has("inside")),
+    Claim("above the best of {pool}", lambda row: row["rl_minus_best"] > 0),
+    Claim("below nearly all of {pool}"),
+)
+"""Where RL lies by the estimates, of a row of ``schemas.columns.SUPPORT``."""
+GREEDILY = (
+    Claim("", lambda row: "Base" not in row),
+    Claim(" One greedy answer of Base solves {Base}.", lambda row: "RL" not in row),
+    Claim(" One greedy answer of Base solves {Base}, of RL {RL}."),
+)
+
+
+# ---- titles of figures, of what was counted in their frames
+
+WORTH_MORE = (
+    Claim("In no cell is one sample of RL shown to be worth more than one of Base", _lacks("more")),
+    Claim("One sample of RL is worth more than one of Base in {more} of {cells} cells{most}"),
+)
+
+
+def counted(ends: Iterable[tuple[float | None, float | None]]) -> Row:
+    """In how many cells who leads, by the intervals of RL − Base."""
+    found = [leader(lo, hi) for lo, hi in ends]
+    rl, base = found.count("RL"), found.count("Base")
+    undecided = len(found) - rl - base
+    return {
+        "rl": rl,
+        "base": base,
+        "cells": len(found),
+        "open": f"{undecided} {'is' if undecided == 1 else 'are'} open",
+    }
+
+
+LEADS = (Claim("RL leads in {rl} of {cells} cells, Base in {base}"),)
+CHANGED_MORE = (Claim("RL loses more questions than it adds in {base} of {cells} cells, adds more in {rl}; {open}"),)
+INSIDE = (
+    Claim("Neither model solves any question", _lacks("decided")),
+    Claim("RL is inside the region of Base's {policies} sampling policies at {inside} of {decided} budgets"),
+)
+COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
+AT_COST = (Claim("At equal {axis} ({cost:g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),)
+PATH = (
+    Claim(
+        "No Base point is within {tolerance} of RL at {missed}, one is at {near} of {budgets} budgets",
+        lambda row: row["missed"],
+    ),
+    Claim("A path through Base that never goes back stays within {kept} pp of RL at all {budgets} budgets"),
+)
+MATCHES = (
+    Claim("No Base point matches RL at {missed}", _has("missed")),
+    Claim("{low} of {points} Base points match each budget of RL", lambda row: row["low"] == row["high"]),
+    Claim("{low} to {high} of {points} Base points match each budget of RL"),
+)
+LEVEL = (Claim("Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)

@@ -1,0 +1,347 @@
+"""What is said of numbers is true of them: sentences and titles against random frames, by rules written here again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import searchlens
+from searchlens import claims
+from searchlens.api.statements import statements, told
+from searchlens.explorer import sentences
+from searchlens.figures import budget_equivalents, cover, gap_map, support_change
+from searchlens.readings.crossings import CROSSINGS
+from searchlens.readings.equivalents import EQUIVALENTS
+from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
+
+SEEDS = st.integers(0, 2**32 - 1)
+MANY = settings(max_examples=150, deadline=None)
+NUMBER = r"[+\u2212]?\d+(?:\.\d+)?"
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found.replace("\u2212", "-")) for found in re.findall(NUMBER, text)]
+
+
+def ends(rng: np.random.Generator, low: float, high: float) -> tuple[float, float, float]:
+    """An estimate within its interval; often an end is 0 or at a limit."""
+    lo, value, hi = np.sort(rng.choice([low, 0 if low < 0 else low, high, *rng.uniform(low, high, 3)], 3))
+    return float(lo), float(value), float(hi)
+
+
+def equivalent(rng: np.random.Generator, budget: int, pool: int) -> dict[str, Any]:
+    lo, value, hi = ends(rng, 1, pool)
+    state = str(rng.choice(["within", "below", "above", "level"]))
+    row = {"budget": budget, "state": state, "n": value if state == "within" else None, "lo": lo, "hi": hi}
+    row |= {"lo_open": lo <= 1, "hi_open": hi >= pool, "pool": pool}
+    return dict.fromkeys(EQUIVALENTS.names()) | row
+
+
+# ---- where one curve reaches another
+
+
+@given(SEEDS)
+@MANY
+def test_open_ends_are_said_to_be_open_and_closed_ones_are_not(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    row = equivalent(rng, 4, 16)
+    text = claims.located(claims.EQUIVALENT, row)
+    if row["state"] == "level":
+        assert text == "16 or more (both at the end of what was drawn)"
+        return
+    head, _, brackets = text.partition(" [")
+    low, _, high = brackets.rstrip("]").partition(", ")
+    assert low.endswith("or less") == row["lo_open"]
+    assert high.endswith("or more") == row["hi_open"]
+    assert numbers(low) == [pytest.approx(row["lo"], abs=0.05)]
+    assert numbers(high) == [pytest.approx(row["hi"], abs=0.05)]
+    words = {"within": "", "below": "less than", "above": "more than"}[row["state"]]
+    assert head.startswith(words) and not (words == "" and "than" in head)
+    assert numbers(head)[0] == pytest.approx({"below": 1, "above": 16}.get(row["state"], row["n"]), abs=0.05)
+
+
+@given(SEEDS)
+@MANY
+def test_a_meeting_lies_where_the_frame_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lo, value, hi = ends(rng, 1, 16)
+    state = str(rng.choice(["within", "below", "above"]))
+    row = {"state": state, "crossing": value if state == "within" else None, "lo": lo, "hi": hi, "first": 1.0}
+    row = dict.fromkeys(CROSSINGS.names()) | row | {"last": 16.0, "lo_open": lo <= 1, "hi_open": hi >= 16}
+    head = claims.located(claims.MEETING, row).partition(" [")[0]
+    assert head.endswith("or less") == (state == "below")
+    assert head.endswith("or more") == (state == "above")
+
+
+# ---- the sentences of a comparison
+
+
+def measure(name: str, side: str, k: int | None, tau: float | None, values: tuple[Any, Any, Any]) -> dict[str, Any]:
+    lo, value, hi = values
+    return {"measure": name, "side": side, "k": k, "tau": tau, "value": value, "lo": lo, "hi": hi}
+
+
+def random_frames(rng: np.random.Generator) -> dict[str, pl.DataFrame]:
+    """Frames of a comparison in which every case occurs: numbers as such, without samples behind them."""
+    budgets = [1, 2, 4, 8, 16, 32][: rng.integers(1, 7)]
+    pool = int(rng.choice([1, 16, 32]))
+    rows = [measure("pass@k", DIFFERENCE, k, None, ends(rng, -1, 1)) for k in budgets]
+    rows.append(measure("Cover@tau", DIFFERENCE, None, 0.5, ends(rng, -1, 1)))
+    if rng.random() < 0.5:
+        rows += [measure("guess-corrected pass@k", DIFFERENCE, k, None, ends(rng, -1, 1)) for k in budgets]
+        rows += [measure("guess null", BASE, k, None, ends(rng, 0, 1)) for k in budgets]
+    if rng.random() < 0.5:
+        rows += [measure(LUCK, side, k, None, ends(rng, 0, 1)) for side in (BASE, RL) for k in budgets]
+    if rng.random() < 0.5:
+        rows += [measure("entropy, Miller-Madow", side, None, None, ends(rng, 0, 3)) for side in (BASE, RL)]
+    single = pool == 1
+    rows.append(measure("P(RL beats Base)", DIFFERENCE, None, None, (None,) * 3 if single else ends(rng, 0, 1)))
+    support = {name: int(rng.integers(0, 5)) for name in ("kept", "shrunk", "expanded")}
+    for name in ("shrunk", "expanded"):
+        support[f"{name}_significant"] = int(rng.integers(0, support[name] + 1))
+        support[f"{name}_null"] = float(rng.uniform(0, 3))
+    support |= {"base_samples": pool, "rl_samples": budgets[-1], "base_epsilon": 0.1}
+    support["rl_epsilon"] = float(rng.choice([0.1, 0.2]))
+    variance = [
+        {
+            "side": side,
+            "decoding": None if single else 0.1,
+            "questions_part": float(rng.uniform(0, 1)),
+            "total": float(rng.choice([0, 1])),
+        }
+        for side in (BASE, RL)
+    ]
+    extrapolated = [
+        {
+            **dict(zip(("lo", "value", "hi"), ends(rng, 0, 1), strict=True)),
+            "side": BASE,
+            "model": model,
+            "k": 64,
+            "samples": int(rng.choice([16, 64])),
+            "coverage": None if rng.random() < 0.3 else 0.9,
+            "trusted": bool(rng.random() < 0.3),
+        }
+        for model in ("Beta", "zero-inflated")[: rng.integers(0, 3)]
+    ]
+    equivalents = [{"policy": "given", **equivalent(rng, k, pool)} for k in budgets]
+    kinds = {"k": pl.UInt32(), "tau": pl.Float64()} | dict.fromkeys(("value", "lo", "hi"), pl.Float64())
+    return {
+        "measures": pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None),
+        "equivalents": pl.DataFrame(equivalents, {"policy": pl.String(), **EQUIVALENTS}),
+        "exponents": pl.DataFrame(),
+        "support": pl.DataFrame([support]),
+        "variance": pl.DataFrame(variance, infer_schema_length=None),
+        "extrapolated": pl.DataFrame(extrapolated, infer_schema_length=None),
+    }
+
+
+def rows_of(frames: Mapping[str, pl.DataFrame], name: str, side: str = DIFFERENCE) -> list[dict[str, Any]]:
+    return frames["measures"].filter(measure=name, side=side).to_dicts()
+
+
+def is_open(row: Mapping[str, Any]) -> bool:
+    return bool(row["lo"] <= 1e-9 and row["hi"] >= -1e-9)
+
+
+@given(SEEDS)
+@MANY
+def test_sentences_are_true_of_random_frames(seed: int) -> None:
+    """Each sentence's condition, and its numbers, from the frames; nothing is identified that the frames leave open."""
+    frames = random_frames(np.random.default_rng(seed))
+    said = {each.reading: each for each in statements(frames, questions=40, policy="given")}
+    assert len(said) == 11
+    known = {reading for reading, each in said.items() if not each.can.startswith("not identified")}
+    passes = {row["k"]: row for row in rows_of(frames, "pass@k")}
+    last = max(passes)
+    named = sorted({min(k, last) for k in (1, 16)})
+    shown = [f"{100 * passes[k]['value']:+.1f}".replace("-", "\u2212") for k in named]
+    assert re.findall(r"(\S+) \[", said["pass@k"].can) == [re.sub(r"^[+−]0\.0$", "+0.0", x) for x in shown]
+    sides = re.search(r"which side solves more at (.*?) samples?;", said["pass@k"].cannot)
+    assert numbers(sides[1] if sides else "") == [k for k in named if is_open(passes[k])]
+    worth = frames["equivalents"].filter(pl.col("budget").is_in(named)).to_dicts()
+    beyond = [row["budget"] for row in worth if row["state"] in ("above", "level")]
+    assert ("budget equivalents" in known) == (len(beyond) < len(worth))
+    assert [int(b) for b in re.findall(r"N\*\((\d+)\)", said["budget equivalents"].cannot)] == beyond
+    for row, part in zip(worth, said["budget equivalents"].can.split("; "), strict=True):
+        assert ("solves more than" in part) == (row["state"] == "below")
+        assert ("solve more than all" in part) == (row["state"] == "above")
+        assert ("both at the end" in part) == (row["state"] == "level")
+        if row["state"] == "within":
+            assert (" or more]" in part, " or less," in part) == (row["hi_open"], row["lo_open"])
+    support = frames["support"].row(0, named=True)
+    assert numbers(said["support"].can) == [support["kept"], support["shrunk"], support["expanded"]]
+    for name in ("shrunk", "expanded"):
+        nothing = support[name] > 0 and support[f"{name}_significant"] == 0
+        assert (f"{name}: no question is significant" in said["support"].cannot) == nothing
+    (cover,) = rows_of(frames, "Cover@tau")
+    assert ("which side is more reliable" in said["reliability"].cannot) == is_open(cover)
+    guessed = [row["k"] for row in rows_of(frames, "guess null", BASE) if row["value"] >= 0.5]
+    assert [int(k) for k in re.findall(r"pass@(\d+): guessing", said["guessing"].cannot)] == guessed
+    assert ("guessing" in known) == bool(rows_of(frames, "guess null", BASE))
+    assert ("luck" in known) == bool(rows_of(frames, LUCK, BASE))
+    single = min(support["base_samples"], support["rl_samples"]) == 1
+    assert ("entropy" in known) == (bool(rows_of(frames, "entropy, Miller-Madow", RL)) and not single)
+    assert "exponents" not in known
+    assert ("single sample" in said["exponents"].can) == single, "the reason is the samples, not the questions"
+    (again,) = rows_of(frames, "P(RL beats Base)")
+    assert ("second run" in known) == (again["value"] is not None)
+    if again["value"] is not None:
+        assert ("which side wins" in said["second run"].cannot) == (again["lo"] < 0.95 and again["hi"] > 0.05)
+    shares = [row for row in frames["variance"].to_dicts() if row["decoding"] and row["total"]]
+    assert ("variance" in known) == bool(shares)
+    beyond_samples = frames["extrapolated"].to_dicts()
+    assert ("extrapolation" in known) == any(row["trusted"] for row in beyond_samples)
+    assert said["extrapolation"].can.count("solves") == sum(row["trusted"] for row in beyond_samples)
+
+
+@given(SEEDS)
+@MANY
+def test_what_is_not_identified_is_said_once(seed: int) -> None:
+    said = statements(random_frames(np.random.default_rng(seed)), questions=40, policy="given")
+    shown = told(said)
+    unknown = [each for each in said if each.can.startswith("not identified")]
+    text = "\n".join(map(str, shown))
+    assert text.count("not identified") == bool(unknown)
+    assert all(f"{each.reading} (" in shown[-1].can for each in unknown)
+    assert [each for each in shown if each.cannot] == [each for each in said if each not in unknown]
+
+
+# ---- whole comparisons
+
+
+def test_a_side_against_itself_is_level_and_not_beyond() -> None:
+    same = np.ones((40, 8), bool)
+    same[:4] = False
+    found = searchlens.compare(same, same, draws=100)
+    assert set(found.equivalents["state"]) == {"level"}
+    assert "8 or more (both at the end of what was drawn)" in str(found)
+    assert "more than" not in str(found).partition("budget equivalents")[2].partition("\n")[0]
+
+
+def test_one_sample_of_each_side_is_too_few_whatever_the_questions() -> None:
+    rng = np.random.default_rng(0)
+    base, rl = (rng.random((400, 1)) < 0.5 for _ in range(2))
+    found = searchlens.compare(base, rl, classes=(base.astype(int), rl.astype(int)), draws=100)
+    said = {each.reading: each.can for each in found.statements}
+    for reading in ("entropy", "exponents", "second run"):
+        assert said[reading] == "not identified: a side has a single sample."
+
+
+# ---- the sentences on a cell of a study
+
+
+@given(SEEDS)
+@MANY
+def test_who_leads_is_who_the_interval_says(seed: int) -> None:
+    lo, value, hi = ends(np.random.default_rng(seed), -1, 1)
+    text = sentences._lead({"budget": 4, "rl_minus_base": value, "lo": lo, "hi": hi})
+    assert ("RL leads" in text) == (lo > 1e-9)
+    assert ("Base leads" in text) == (hi < -1e-9)
+    shown = numbers(text.rpartition("samples ")[2])
+    sign = -1 if "Base leads" in text else 1
+    wanted = sorted(100 * sign * end for end in (lo, value, hi))
+    assert sorted(shown) == pytest.approx(wanted, abs=0.05)
+    assert shown[1] <= shown[0] <= shown[2], "the estimate lies within its ends"
+
+
+@given(SEEDS)
+@MANY
+def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    support = []
+    for budget in (1, 2, 4, 8)[: rng.integers(1, 5)]:
+        lo, value, hi = ends(rng, -1, 1)
+        inside = bool(value <= 0 and rng.random() < 0.7)
+        row = {"budget": budget, "rl_minus_best": value, "rl_minus_best_lo": lo, "rl_minus_best_hi": hi}
+        support.append(row | {"inside": inside})
+    text = sentences._recovery(sentences.Headline([], support, None, policies=27))
+    estimates, _, undecided = text.partition("; whether")
+    said: dict[str, list[int]] = {}
+    places = r"(inside|above|below)[^,]*? 27 sampling policies(?: reach)? with ([\d, and]+) sample"
+    for place in re.findall(places, estimates):
+        said[place[0]] = [int(found) for found in re.findall(r"\d+", place[1])]
+    for row in support:
+        place = "inside" if row["inside"] else "above" if row["rl_minus_best"] > 0 else "below"
+        assert row["budget"] in said[place]
+    assert sum(map(len, said.values())) == len(support)
+    open_ones = [row["budget"] for row in support if row["rl_minus_best_lo"] <= 0 < row["rl_minus_best_hi"]]
+    assert bool(undecided) == bool(open_ones)
+    if undecided and "any" not in undecided:
+        assert [int(found) for found in re.findall(r"\d+", undecided)] == open_ones
+
+
+# ---- titles of figures
+
+
+def cells(rng: np.random.Generator, **columns: tuple[float, float]) -> pl.DataFrame:
+    """Random rows of several pairs on two benchmarks, with an estimate and its ends for each name."""
+    keys = [(f"pair {i}", name) for i in range(rng.integers(1, 4)) for name in ("math", "aime")]
+    rows = []
+    for pair, name in keys:
+        row: dict[str, Any] = {"pair": pair, "benchmark": name}
+        for column, limits in columns.items():
+            lo, value, hi = ends(rng, *limits)
+            row |= {column: value, f"{column}_lo": lo, f"{column}_hi": hi}
+        rows.append(row)
+    return pl.DataFrame(rows)
+
+
+SOUND: Any = SimpleNamespace(broken=set())
+
+
+@given(SEEDS)
+@MANY
+def test_losses_and_gains_are_compared_by_their_difference(seed: int) -> None:
+    """Two intervals may overlap where that of the difference does not contain 0."""
+    frame = cells(np.random.default_rng(seed), nscr=(-1, 1)).rename({"nscr_lo": "net_lo", "nscr_hi": "net_hi"})
+    title = support_change._finding(frame.with_columns(change=pl.lit("lost")), SOUND)
+    lost, gained = (frame["net_hi"] < -1e-9).sum(), (frame["net_lo"] > 1e-9).sum()
+    assert numbers(title) == [lost, frame.height, gained, frame.height - lost - gained]
+
+
+@given(SEEDS)
+@MANY
+def test_the_map_counts_who_leads(seed: int) -> None:
+    """In the sign of the paper, Base minus RL, which the map keeps."""
+    frame = cells(np.random.default_rng(seed), gap=(-1, 1)).rename({"gap_lo": "lo", "gap_hi": "hi"})
+    rl, base = (frame["hi"] < -1e-9).sum(), (frame["lo"] > 1e-9).sum()
+    assert numbers(gap_map._finding(frame)) == [rl, frame.height, base]
+
+
+@given(SEEDS)
+@MANY
+def test_cover_counts_who_covers_more(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = cells(rng, value=(-1, 1)).rename({"value_lo": "lo", "value_hi": "hi"})
+    other = frame.with_columns(lo=-pl.col("hi"), hi=-pl.col("lo"), tau=pl.lit(1.0))
+    frame = pl.concat([frame.with_columns(tau=pl.lit(0.5)), other])
+    title = cover._finding(frame.with_columns(side=pl.lit("RL - Base")), SOUND)
+    wanted: list[float] = [frame.height // 2]
+    for tau in (0.5, 1.0):
+        rows = frame.filter(tau=tau)
+        wanted += [tau, (rows["hi"] < -1e-9).sum(), (rows["lo"] > 1e-9).sum()]
+    assert numbers(title) == wanted
+
+
+@given(SEEDS)
+@MANY
+def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = cells(rng, band=(1, 16)).with_columns(
+        pool=16, budget=1, n=pl.col("band"), state=pl.lit(str(rng.choice(["within", "below"])))
+    )
+    title = budget_equivalents._finding(frame, SOUND)
+    more = frame.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
+    assert title.startswith("In no cell") == more.is_empty()
+    if not more.is_empty():
+        assert f"in {more.height} of {frame.height} cells" in title
+        most = more.sort("n").row(-1, named=True)
+        assert ("or more" in title) == (most["band_hi"] >= 16)
