@@ -218,4 +218,4 @@ def test_an_extension_that_needs_a_missing_library_is_named(
 def test_luck_that_solves_everything_leaves_the_difference_open() -> None:
     found = searchlens.compare(FULL, FULL, lucky=(np.ones((4, 4), bool),) * 2, draws=100)
     said = {each.reading: each.can for each in found.statements}["luck"]
-    assert said.endswith("Without luck, RL − Base is not identified.")
+    assert said.endswith("Without luck, RL − Base is unknown.")

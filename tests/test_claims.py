@@ -20,6 +20,7 @@ from searchlens.explorer import sentences
 from searchlens.figures import budget_equivalents, cover, gap_map, support_change
 from searchlens.readings.crossings import CROSSINGS
 from searchlens.readings.equivalents import EQUIVALENTS
+from searchlens.readings.exponents import EXPONENTS
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -89,6 +90,16 @@ def measure(name: str, side: str, k: int | None, tau: float | None, values: tupl
     return {"measure": name, "side": side, "k": k, "tau": tau, "value": value, "lo": lo, "hi": hi}
 
 
+def exponents(rng: np.random.Generator, pool: int) -> dict[str, Any]:
+    """A set of exponents: not tested, empty, hardly any law, or some with a part that was not tested."""
+    testable, empty, hardly = (bool(rng.random() < share) for share in (0.8, 0.3, 0.3))
+    lo, _, hi = ends(rng, 0, 1.6)
+    known = {"testable": testable, "empty": testable and empty, "hardly": testable and hardly and not empty}
+    inside = {"beta_lo": lo, "beta_hi": hi} if testable and not empty else {}
+    more = {"policy": "given", "pool_min": pool, "pool_max": pool, "untested": float(rng.choice([0, 0.6]))}
+    return dict.fromkeys(EXPONENTS.names()) | known | inside | more | {"p": float(rng.random()) if testable else None}
+
+
 def random_frames(rng: np.random.Generator) -> dict[str, pl.DataFrame]:
     """Frames of a comparison in which every case occurs: numbers as such, without samples behind them."""
     budgets = [1, 2, 4, 8, 16, 32][: rng.integers(1, 7)]
@@ -136,11 +147,15 @@ def random_frames(rng: np.random.Generator) -> dict[str, pl.DataFrame]:
     return {
         "measures": pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None),
         "equivalents": pl.DataFrame(equivalents, {"policy": pl.String(), **EQUIVALENTS}),
-        "exponents": pl.DataFrame(),
+        "exponents": pl.DataFrame([exponents(rng, pool)], {"policy": pl.String(), **EXPONENTS}),
         "support": pl.DataFrame([support]),
         "variance": pl.DataFrame(variance, infer_schema_length=None),
         "extrapolated": pl.DataFrame(extrapolated, infer_schema_length=None),
     }
+
+
+def pool_of(frames: Mapping[str, pl.DataFrame]) -> int:
+    return int(frames["exponents"]["pool_max"].item())
 
 
 def rows_of(frames: Mapping[str, pl.DataFrame], name: str, side: str = DIFFERENCE) -> list[dict[str, Any]]:
@@ -151,12 +166,56 @@ def is_open(row: Mapping[str, Any]) -> bool:
     return bool(row["lo"] <= 1e-9 and row["hi"] >= -1e-9)
 
 
+def met(rng: np.random.Generator) -> dict[str, Any]:
+    """A cell of the figure of pass@k: where Base passes RL, or that nothing was read."""
+    lo, value, hi = ends(rng, 1, 16)
+    state = rng.choice(["within", "below", "above", ""])
+    row = {"state": str(state) or None, "crossing": value if state == "within" else None, "first": 1.0, "last": 16.0}
+    return row | {"crossing_lo": lo, "crossing_hi": hi, "lo_open": lo <= 1, "hi_open": hi >= 16}
+
+
+@given(SEEDS)
+@MANY
+def test_who_leads_in_a_cell_is_what_the_interval_of_the_crossing_says(seed: int) -> None:
+    row = met(np.random.default_rng(seed))
+    text = claims.say(claims.PASSING, row)
+    inside = row["state"] == "within" and row["crossing_lo"] > 1 and row["crossing_hi"] < 16
+    assert text.startswith("Base passes RL at") == inside
+    if text.startswith("Base passes"):
+        shown = [row["crossing"], row["crossing_lo"], row["crossing_hi"]]
+        assert numbers(text) == [pytest.approx(number, abs=0.05) for number in shown]
+    if text.startswith("Base level or ahead"):
+        assert row["state"] and row["crossing_hi"] < 16, "from its upper end on Base is not behind"
+    if text.startswith("RL"):
+        assert row["state"] and not row["lo_open"], "at one sample RL leads"
+    if text.startswith("RL still leads"):
+        assert row["state"] == "above" and row["crossing_lo"] >= 16
+
+
+@given(SEEDS)
+@MANY
+def test_every_cell_is_counted_once_in_the_title_of_pass_at_k(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [row for row in (met(rng) for _ in range(6)) if row["state"]]
+    found = claims.stood(rows)
+    said = ", ".join(each.text.format(**found) for each in claims.STOOD if each.holds(found))
+    passes, cells, *others = map(int, numbers(said))
+    assert cells == len(rows) == passes + sum(others)
+    assert passes == sum(claims.say(claims.PASSING, row).startswith("Base passes") for row in rows)
+
+
+def test_no_cell_with_a_test_is_no_law_that_fits_or_not() -> None:
+    assert claims.say(claims.FITTED, {"cells": 0, "empty": 0, "one": 0}) == "No power law could be tested"
+    said = claims.say(claims.FITTED, {"cells": 4, "empty": 1, "one": 2})
+    assert said == "Of 4 cells no power law fits in 1; β = 1 is allowed in 2"
+
+
 @given(SEEDS)
 @MANY
 def test_sentences_are_true_of_random_frames(seed: int) -> None:
     """Each sentence's condition, and its numbers, from the frames; nothing is identified that the frames leave open."""
     frames = random_frames(np.random.default_rng(seed))
-    said = {each.reading: each for each in statements(frames, questions=40, policy="given")}
+    said = {each.reading: each for each in statements(frames, policy="given")}
     assert len(said) == 11
     known = {reading for reading, each in said.items() if not each.can.startswith("not identified")}
     passes = {row["k"]: row for row in rows_of(frames, "pass@k")}
@@ -189,8 +248,13 @@ def test_sentences_are_true_of_random_frames(seed: int) -> None:
     assert ("luck" in known) == bool(rows_of(frames, LUCK, BASE))
     single = min(support["base_samples"], support["rl_samples"]) == 1
     assert ("entropy" in known) == (bool(rows_of(frames, "entropy, Miller-Madow", RL)) and not single)
-    assert "exponents" not in known
+    law = frames["exponents"].row(0, named=True)
     assert ("single sample" in said["exponents"].can) == single, "the reason is the samples, not the questions"
+    assert not (single or not law["testable"]) or "exponents" not in known
+    if not single and law["testable"]:
+        assert said["exponents"].can.startswith("No power law") == law["empty"]
+        assert said["exponents"].can.startswith("Hardly any") == law["hardly"]
+        assert f"N up to {pool_of(frames)}" in said["exponents"].can
     (again,) = rows_of(frames, "P(RL beats Base)")
     assert ("second run" in known) == (again["value"] is not None)
     if again["value"] is not None:
@@ -205,7 +269,7 @@ def test_sentences_are_true_of_random_frames(seed: int) -> None:
 @given(SEEDS)
 @MANY
 def test_what_is_not_identified_is_said_once(seed: int) -> None:
-    said = statements(random_frames(np.random.default_rng(seed)), questions=40, policy="given")
+    said = statements(random_frames(np.random.default_rng(seed)), policy="given")
     shown = told(said)
     unknown = [each for each in said if each.can.startswith("not identified")]
     text = "\n".join(map(str, shown))
@@ -222,7 +286,7 @@ def test_a_side_against_itself_is_level_and_not_beyond() -> None:
     same[:4] = False
     found = searchlens.compare(same, same, draws=100)
     assert set(found.equivalents["state"]) == {"level"}
-    assert "8 or more (both at the end of what was drawn)" in str(found)
+    assert "8 or more of Base (both at the end of what was drawn)" in str(found)
     assert "more than" not in str(found).partition("budget equivalents")[2].partition("\n")[0]
 
 

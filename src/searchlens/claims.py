@@ -132,6 +132,7 @@ EQUIVALENT = (
 WORTH = (
     Claim("one sample of Base solves more than {budget} of RL", _state("below")),
     Claim("{budget} of RL solve more than all {pool} of Base", _state("above")),
+    Claim("{budget} of RL equal {pool} or more of Base (both at the end of what was drawn)", _state("level")),
     Claim("{budget} of RL equal {equivalent} of Base"),
 )
 """The same in a sentence."""
@@ -141,6 +142,46 @@ MEETING = (
     Claim("{last:.1f} or more {ends}", _state("above")),
 )
 """Where Base overtakes RL, of a row of ``readings.crossings.CROSSINGS``."""
+
+
+def standing(row: Row) -> str:
+    """Of a row of ``CROSSINGS`` with ``crossing_lo`` and ``_hi``: whether Base ``passes`` RL, is nowhere behind
+    (``ahead``), or RL ``leads`` at the end, by the interval; else ``open``, or empty if nothing was read.
+    """
+    if not row["state"]:
+        return ""
+    if row["lo_open"] and not row["hi_open"] and row["state"] == "below":
+        return "ahead"
+    if row["state"] == "above" and row["crossing_lo"] >= row["last"]:
+        return "leads"
+    return "passes" if row["state"] == "within" and not row["lo_open"] and not row["hi_open"] else "open"
+
+
+def stood(rows: Sequence[Row]) -> Row:
+    """In how many cells Base stands how."""
+    found = [standing(row) for row in rows]
+    counts = {name: found.count(name) for name in ("passes", "ahead", "leads", "open")}
+    verb = "" if counts["leads"] else "is " if counts["open"] == 1 else "are "
+    return {**counts, "cells": len(found), "verb": verb}
+
+
+PASSING = (
+    Claim(
+        "Base passes RL at {crossing:.1f} [{crossing_lo:.1f}, {crossing_hi:.1f}]", lambda row: standing(row) == "passes"
+    ),
+    Claim("RL still leads at {last:.0f}", lambda row: standing(row) == "leads"),
+    Claim("open: too few questions to say", lambda row: not row["state"] or (row["lo_open"] and row["hi_open"])),
+    Claim("Base level or ahead from {crossing_hi:.1f} on", lambda row: row["lo_open"]),
+    Claim("RL leads up to {crossing_lo:.1f}, open beyond"),
+)
+"""Who leads in a cell, as far as the interval of the crossing says so."""
+STOOD = (
+    Claim("Base passes RL in {passes} of {cells} cells"),
+    Claim("is level or ahead throughout in {ahead}", lambda row: row["ahead"]),
+    Claim("RL still leads at the end in {leads}", lambda row: row["leads"]),
+    Claim("{open} {verb}open", lambda row: row["open"]),
+)
+"""The same of all cells: all that hold are said."""
 
 
 def leader(lo: float | None, hi: float | None) -> str:
@@ -273,6 +314,12 @@ GREEDILY = (
 WORTH_MORE = (
     Claim("In no cell is one sample of RL shown to be worth more than one of Base", _lacks("more")),
     Claim("One sample of RL is worth more than one of Base in {more} of {cells} cells{most}"),
+)
+
+
+FITTED = (
+    Claim("No power law could be tested", lambda row: not row["cells"]),
+    Claim("Of {cells} cells no power law fits in {empty}; β = 1 is allowed in {one}"),
 )
 
 

@@ -155,7 +155,7 @@ def _luck(frames: Frames, _: str) -> Fact:
     shares = ((a["k"], percent(a["value"]), percent(b["value"])) for a, b in sides)
     found = [f"{base}% of questions (Base) and {rl}% (RL) at {k}" for k, base, rl in shares]
     known = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
-    return {"found": "; ".join(found), "without": _differences(known) or NOT_IDENTIFIED}
+    return {"found": "; ".join(found), "without": _differences(known) or "unknown"}
 
 
 def _entropy(frames: Frames, _: str) -> Fact:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from searchlens import catalogue
+from searchlens import catalogue, claims
 from searchlens.figures import style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
@@ -85,10 +85,8 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
             continue
         sets["empty"].append(rows["empty"][0])
         sets["one"].append(rows.filter((pl.col("beta") - 1).abs() < STEP / 2)["inside"].any())
-    cells = len(sets["empty"])
-    if not cells:
-        return "No power law could be tested"
-    return f"Of {cells} cells no power law fits in {sum(sets['empty'])}; β = 1 is allowed in {sum(sets['one'])}"
+    counts = {name: sum(found) for name, found in sets.items()}
+    return claims.say(claims.FITTED, {"cells": len(sets["empty"]), **counts})
 
 
 def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
-from searchlens import catalogue
+from searchlens import catalogue, claims
 from searchlens.figures import panels, style
 from searchlens.figures.context import Curves, Source, StudyContext
 from searchlens.frames import pick
@@ -140,51 +140,8 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     if "state" not in numbers.columns:
         return "Base and RL"
     cells = numbers.unique(["pair", "benchmark"], keep="first", maintain_order=True)
-    said = [_standing(row) for row in panels.sound(cells, context).iter_rows(named=True) if row["state"]]
-    passes, ahead, leads = (said.count(name) for name in ("passes", "ahead", "leads"))
-    counts = [f"Base passes RL in {passes} of {len(said)} cells"]
-    counts += [f"is level or ahead throughout in {ahead}"] if ahead else []
-    counts += [f"RL still leads at the end in {leads}"] if leads else []
-    open_cells = len(said) - passes - ahead - leads
-    verb = "" if leads else "is " if open_cells == 1 else "are "
-    return ", ".join(counts + ([f"{open_cells} {verb}open"] if open_cells else []))
-
-
-def _standing(row: Mapping[str, Any]) -> str:
-    """``passes``, ``ahead`` (Base is nowhere behind), ``leads`` (RL, at the end), or ``open``, by the interval."""
-    if row["lo_open"] and not row["hi_open"] and row["state"] == "below":
-        return "ahead"
-    if row["state"] == "above" and row["crossing_lo"] >= row["last"]:
-        return "leads"
-    closed = row["state"] == "within" and not row["lo_open"] and not row["hi_open"]
-    return "passes" if closed else "open"
-
-
-def verdict(row: Mapping[str, Any]) -> str:
-    """Who leads, as far as the interval says so.
-
-    Parameters
-    ----------
-    row : mapping
-        ``MET`` of a cell.
-
-    Returns
-    -------
-    str
-        For example ``Base passes RL at 6.1 [5.4, 7.1]``, or what is open.
-    """
-    standing = _standing(row) if row["state"] else ""
-    if standing == "passes":
-        return f"Base passes RL at {row['crossing']:.1f} [{row['crossing_lo']:.1f}, {row['crossing_hi']:.1f}]"
-    if standing == "ahead":
-        return f"Base level or ahead from {row['crossing_hi']:.1f} on"
-    if standing == "leads":
-        return f"RL still leads at {row['last']:.0f}"
-    if not standing or (row["lo_open"] and row["hi_open"]):
-        return "open: too few questions to say"
-    if row["lo_open"]:
-        return f"Base level or ahead from {row['crossing_hi']:.1f} on"
-    return f"RL leads up to {row['crossing_lo']:.1f}, open beyond"
+    rows = [row for row in panels.sound(cells, context).iter_rows(named=True) if row["state"]]
+    return ", ".join(each.text.format(**claims.stood(rows)) for each in claims.STOOD if each.holds(claims.stood(rows)))
 
 
 def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) -> list[str]:
@@ -193,7 +150,7 @@ def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) 
     said = [SOURCES[cell["source"][0]]] if numbers["source"].n_unique() > 1 else []
     if tight:
         return ([name, questions] if first else []) + said
-    words = [verdict(cell.row(0, named=True))] if "state" in cell.columns else []
+    words = [claims.say(claims.PASSING, cell.row(0, named=True))] if "state" in cell.columns else []
     return [name, ", ".join([questions, *said]), *words]
 
 
@@ -222,7 +179,7 @@ def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
     """Mark where Base passes RL with its interval, in the half of the panel with fewer curves."""
     row, last = cell.row(0, named=True), max(cell["budget"])
     curves = cell.filter(~pl.col("model").is_in(list(LUCK_OF)))["value"]
-    if _standing(row) != "passes" or row["crossing_hi"] > last:
+    if claims.standing(row) != "passes" or row["crossing_hi"] > last:
         return
     ends, y = [row["crossing_lo"], row["crossing_hi"]], 7 if curves.median() > 0.5 else 88  # type: ignore[operator]
     axes.plot(ends, [y, y], color=MEETING["color"], linewidth=MEETING["linewidth"], gid="interval")
