@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from searchlens.errors import InputError, require_known
+from searchlens.project import extras
 
 PACKAGE = Path(__file__).parent
 
@@ -350,8 +351,6 @@ def _import_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
-        from searchlens.project import extras
-
         del sys.modules[name]
         why = (
             extras.missing(error.name) if error.name in extras.EXTRAS else InputError(f"no module {error.name!r} here")

@@ -32,7 +32,6 @@ from searchlens.boptr.rule import Rule
 from searchlens.boptr.signatures import signature_table, signatures
 from searchlens.boptr.variants import VARIANT_ROWS, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import View, bootstrap_view, sample_view
-from searchlens.errors import require_known
 from searchlens.health.options import DEFAULTS, HealthOptions
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
@@ -87,16 +86,12 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
 
     Raises
     ------
-    InputError
-        A model to leave out is not in the cohort.
     ValueError
         The cohort was not read in the readout of the options, which tables and figures name.
     """
     if cohort.readout != options.readout:
         raise ValueError(f"the cohort holds the readout {cohort.readout!r}, the options name {options.readout!r}")
     plan = cohort.plan
-    for name in options.mu_without:
-        require_known(name, plan.models, "boptr.mu_without:")
     evaluation = evaluate(cohort, options, _tasks(plan, options))
     rows = {row.key: row for row in (*MAIN_ROWS, *sweep_rows(options), *VARIANT_ROWS)}
     boot = bootstrap_view(cohort, options.draws, options.seed)

@@ -9,6 +9,7 @@ from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.study import study
 from searchlens.catalogue import BOPTR_WORDS
+from searchlens.errors import require_known
 from searchlens.stages._frames import landscape_costs, write_frame
 from searchlens.store import provenance
 from searchlens.store.layout import SIGNATURE, Layout
@@ -33,8 +34,11 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
     Raises
     ------
     InputError
-        The anchor was not sampled, or a landscape is damaged. Nothing was written.
+        The anchor was not sampled, a landscape is damaged, or a model to leave out is not in the cohort. Nothing was
+        written.
     """
+    for name in options.mu_without:
+        require_known(name, plan.models, "boptr.mu_without:")
     cohort = read_cohort(landscapes, plan, readout=options.readout)
     log.info(
         "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
