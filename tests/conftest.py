@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,13 @@ def toy_study(folder: Path) -> dict[str, Any]:
         "pools": {"three": list(POLICIES)},
         "references": ["greedy"],
     }
+
+
+@pytest.fixture(autouse=True)
+def levels_of_the_log() -> Iterator[None]:
+    """A command that is told to be quiet is so for its own test alone."""
+    yield
+    logging.getLogger("searchlens").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

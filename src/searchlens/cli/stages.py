@@ -218,7 +218,7 @@ def _add_cells(command: Commands) -> None:
     benchmark_option(sub)
     sub.add_argument("--scores", required=True, metavar="FILE", help="graded samples, or compact readouts")
     folder_option(sub)
-    sub = command("recovery", _recovery, "compare Base and RL of a pair: whether RL's curve is inside Base's")
+    sub = command("recovery", _recovery, "compare Base and RL of a pair: RL's curve inside Base's or not")
     sub.add_argument(
         "--benchmark", default="", metavar="NAME", help="key of benchmarks; by default the name of the folder of --base"
     )

@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 
 from searchlens.catalogue import titles
+from searchlens.frames import pick
 from searchlens.policies.kinds import PolicyByName
 from searchlens.store.frames import read_frame
 
@@ -122,8 +123,10 @@ class PairContext:
         return cls(labels=drawn.labels, base=drawn.base, rl=drawn.rl, prefill=prefill, **frames)
 
     def with_metric(self, metric: str) -> PairContext:
-        """The same for a figure of another metric."""
-        return replace(self, labels=replace(self.labels, metric=metric))
+        """The same for a figure of another metric; of one of an extension there may be no means over all choices."""
+        has_means = pick(self.support, metric=metric, readout="expected").height > 0
+        readout = self.labels.readout if has_means else "prefix"
+        return replace(self, labels=replace(self.labels, metric=metric, readout=readout))
 
 
 @dataclass(frozen=True)

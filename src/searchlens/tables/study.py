@@ -271,7 +271,8 @@ def recovery_summary(context: StudyContext) -> Table:
 
 
 def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
-    chosen: dict[str, str | int] = {"metric": metric, "readout": EXPECTED}
+    has_means = pick(cell.support, metric=metric, readout=EXPECTED).height > 0  # a metric of an extension may have none
+    chosen: dict[str, str | int] = {"metric": metric, "readout": EXPECTED if has_means else "prefix"}
     support = pick(cell.support, **chosen).sort("rl_minus_best", descending=True, nulls_last=True, maintain_order=True)
     pool = "full" if cell.searched else "ar"
     row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": pool, "metric": metric}
