@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from searchlens.errors import JobError
 from searchlens.grid import Generation
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files, layout, shards, traces
@@ -190,7 +191,7 @@ class MissingShard:
         if len(parts) == len(self.chunks):
             self._publish(parts)
         elif not self.is_published:
-            raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
+            raise JobError(f"{self.folder}: a chunk was damaged after it was written", "run again: it is drawn again")
         for chunk in self.chunks:
             files.remove([chunk.path, chunk.trace_path, chunk.damaged_path])
         with suppress(OSError):  # the folder is not empty, or another job has removed it
