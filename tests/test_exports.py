@@ -135,9 +135,7 @@ def test_a_failed_search_and_an_unknown_verdict(study: Study, tmp_path: Path) ->
             finish=pl.Series(["failed", None], dtype=pl.String()), correct=pl.Series([False, None], dtype=pl.Boolean())
         )
     )
-    (path,) = FORMATS["inspect"][0](
-        replace(pool, questions=pool.questions[:1], read=lambda _: frame, verdicts=frame), tmp_path / "out"
-    )
+    (path,) = FORMATS["inspect"][0](replace(pool, questions=pool.questions[:1], read=lambda _: frame), tmp_path / "out")
     failed, unknown = samples("inspect", path)
     assert (failed.finish, failed.text) == ("failed", None)
     assert unknown.finish == "unknown"

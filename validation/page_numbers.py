@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import yaml
 
+from searchlens.claims import EQUIVALENT, MEETING, located
 from searchlens.landscape.classes import recorded_classes
 from searchlens.readings.crossings import crossing
 from searchlens.readings.equivalents import equivalents, summary
@@ -62,13 +63,7 @@ def worth(base: Pool, rl: Pool, budgets: tuple[int, ...]) -> Iterator[str]:
     found = {row["budget"]: row for row in summary(equivalents([base], rl, there, draws(rl)), CONFIDENCE).to_dicts()}
     for budget in budgets:
         row = found.get(budget)
-        yield "—" if row is None else row["state"] if row["n"] is None else shown(row["n"], row["lo"], row["hi"], row)
-
-
-def shown(value: float, lo: float, hi: float, row: dict[str, object]) -> str:
-    """A number of samples with its interval; open ends are marked."""
-    low, high = ("≤ " if row["lo_open"] else "", "≥ " if row["hi_open"] else "")
-    return f"{value:.1f} [{low}{lo:.1f}, {high}{hi:.1f}]"
+        yield "—" if row is None else located(EQUIVALENT, row)
 
 
 def exponents(base: Pool, rl: Pool) -> Iterator[str]:
@@ -88,7 +83,7 @@ def crossings(base: Pool, rl: Pool) -> Iterator[str]:
     """Where Base passes RL, at equal samples and tokens, as budgets of RL."""
     for exchange in (1.0, rl.tokens / base.tokens):
         (row,) = crossing(base, rl, draws(rl), CONFIDENCE, exchange=exchange).to_dicts()
-        yield row["state"] if row["crossing"] is None else shown(row["crossing"], row["lo"], row["hi"], row)
+        yield located(MEETING, row)
 
 
 def exponent_sets(pair: dict[str, str], benchmark: str) -> Iterator[str]:

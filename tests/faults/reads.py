@@ -113,7 +113,7 @@ class Harness(points.Harness):
     """As of the faults of calls that write; the calls of every workload that read are counted."""
 
     def __init__(self, root: Path, library: ctypes.CDLL) -> None:
-        self.library = library
+        self.preload = library
         files.WAITS = (0.0, 0.001)
         super().__init__(root, WORKLOADS)
         self.reads = {name: self._count(name) for name in self.workloads}
@@ -126,10 +126,10 @@ class Harness(points.Harness):
             study.script(study.Counter())
             with chdir(folder):
                 commands = list(self.workloads[name].commands())
-                self.library.arm(os.fsencode(folder / "results"), 0, 0, 0)
+                self.preload.arm(os.fsencode(folder / "results"), 0, 0, 0)
                 for arguments in commands:
                     study.run(*arguments)
-                report.write_text(str(self.library.calls()))
+                report.write_text(str(self.preload.calls()))
 
         points.in_fork(work)
         shutil.rmtree(self.root / "counted")
@@ -205,13 +205,13 @@ class Harness(points.Harness):
             commands = list(workload.commands())
             handle = os.open(said, os.O_CREAT | os.O_WRONLY)
             os.dup2(handle, 2)
-            self.library.arm(os.fsencode(folder / "results"), point.at, point.number, point.lasts)
+            self.preload.arm(os.fsencode(folder / "results"), point.at, point.number, point.lasts)
             try:
                 return next(filter(None, (study.run(*arguments) for arguments in commands)), 0)
             finally:
-                self.library.disarm()
-                where = os.fsdecode(self.library.failed()).removeprefix(str(folder))
-                (folder / "met").write_text(f"{os.fsdecode(self.library.failed_kind())} of {where}")
+                self.preload.disarm()
+                where = os.fsdecode(self.preload.failed()).removeprefix(str(folder))
+                (folder / "met").write_text(f"{os.fsdecode(self.preload.failed_kind())} of {where}")
 
         status = points.in_fork(work, may_fail=True)
         lines = said.read_text().splitlines()

@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except Exception as error:
         found = files.of_system(error)
-        if found is None or log.isEnabledFor(logging.DEBUG):
+        if found is None or found.filename is None or log.isEnabledFor(logging.DEBUG):
             raise
         _print_error(f"error: {files.unread(found)}")
         return 2 if found.errno == errno.ENAMETOOLONG else 1

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from searchlens.api import Study
 from searchlens.errors import InputError
 
 Record = dict[str, Any]
+ROWS = 50_000
+"""Samples in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Pool:
         Of the study's configuration.
     questions : tuple of mapping
         ``id``, ``prompt`` and ``gold`` in the order of the benchmark; the last two are None if they are withheld.
+    drawn : int
+        Samples of a question.
     read : callable
         Gives ``Study.samples`` of some questions, by their positions.
-    verdicts : DataFrame
-        ``sample`` and ``correct`` of every sample.
     """
 
     checkpoint: str
@@ -51,8 +53,20 @@ class Pool:
     withheld: str
     fingerprint: str
     questions: tuple[Record, ...]
+    drawn: int
     read: Callable[[list[int]], pl.DataFrame]
-    verdicts: pl.DataFrame
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """``sample`` and ``correct`` of every sample."""
+        return pl.concat(block.select("sample", "correct") for block in self._blocks())
+
+    def _blocks(self) -> Iterator[pl.DataFrame]:
+        """Samples ordered by question, then sample, of as many questions together as have some ``ROWS``."""
+        size = max(1, ROWS // max(1, self.drawn))
+        for start in range(0, len(self.questions), size):
+            questions = list(range(start, min(start + size, len(self.questions))))
+            yield self.read(questions).sort("question", "sample")
 
     @property
     def key(self) -> bytes:
@@ -74,7 +88,7 @@ class Pool:
     def rows(self) -> Iterator[tuple[Record, Record]]:
         """Each question with each of its samples; texts and answers are None if they are withheld."""
         hidden = dict.fromkeys(("text", "answer")) if self.withheld else {}
-        for frame in _in_blocks(self.read, len(self.questions), self.samples):
+        for frame in self._blocks():
             for row in frame.iter_rows(named=True):
                 yield self.questions[row["question"]], row | hidden
 
@@ -104,17 +118,6 @@ def pools(study: Study, only: Collection[str] = ()) -> Iterator[Pool]:
         raise InputError(f"no policy {', '.join(sorted(missing))}; policies with samples: {', '.join(sorted(known))}")
 
 
-def _in_blocks(read: Callable[[list[int]], pl.DataFrame], questions: int, samples: int) -> Iterator[pl.DataFrame]:
-    """Samples ordered by question, then sample, of as many questions together as have some ``_ROWS``."""
-    size = max(1, _ROWS // max(1, samples))
-    for start in range(0, questions, size):
-        yield read(list(range(start, min(start + size, questions)))).sort("question", "sample")
-
-
-_ROWS = 50_000
-"""Samples in memory at once."""
-
-
 def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
     withheld = study.withheld(benchmark)
     questions = tuple(
@@ -126,11 +129,6 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
         for question in study.questions(benchmark)
     )
     settings = study.config["benchmarks"].get(benchmark) or {}
-    read, (_, samples) = (
-        partial(study.samples, checkpoint, benchmark, policy),
-        study.streams(checkpoint, benchmark)[policy],
-    )
-    blocks = _in_blocks(read, len(questions), samples)
     return Pool(
         checkpoint=checkpoint,
         benchmark=benchmark,
@@ -141,8 +139,8 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
         withheld=withheld,
         fingerprint=study.fingerprint,
         questions=questions,
-        read=read,
-        verdicts=pl.concat(block.select("sample", "correct") for block in blocks),
+        drawn=study.streams(checkpoint, benchmark)[policy][1],
+        read=partial(study.samples, checkpoint, benchmark, policy),
     )
 
 

@@ -10,12 +10,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
-from searchlens.exports.pools import Pool, Record
+from searchlens.exports.pools import ROWS, Pool, Record
 from searchlens.store import frames
 
 LOST = "token ids and log-probabilities of each token; which samples a search returned together"
-
-_ROWS = 50_000
 
 _SCHEMA = pl.Schema(
     {
@@ -66,7 +64,7 @@ def write_csv(pool: Pool, out: Path) -> Iterator[Path]:
 def _frames(pool: Pool) -> Iterator[pl.DataFrame]:
     """``_rows``, some of them at a time."""
     rows = _rows(pool)
-    while part := list(islice(rows, _ROWS)):
+    while part := list(islice(rows, ROWS)):
         yield pl.DataFrame(part, schema=_SCHEMA)
 
 

@@ -200,15 +200,14 @@ def _absent(log: _Log, seen: Set[str]) -> str:
     """How many samples a log has of those that its header counts, and the first that is missing; empty if none is."""
     results, asked = _mapping(log.header.get("results")), _mapping(log.evaluation.get("config"))
     ids = _mapping(log.evaluation.get("dataset")).get("sample_ids") or []
-    every = len(ids) * log.epochs if asked.get("limit") is asked.get("sample_id") is None else 0  # before the choice
+    every = len(ids) * log.epochs if asked.get("limit") is None and asked.get("sample_id") is None else 0
     counted = count_of(results.get("completed_samples" if results.get("early_stopping") else "total_samples")) or every
     if len(seen) >= counted:
         return ""
     names = (f"samples/{name}_epoch_{epoch}" for epoch in range(1, log.epochs + 1) for name in ids)
     first = next((name for name in names if name not in seen), "") if counted == every else ""
-    return f"its header counts {counted:,} samples, but it has {len(seen):,}" + f"; {first}.json is missing" * bool(
-        first
-    )
+    missing = f"; {first}.json is missing" if first else ""
+    return f"its header counts {counted:,} samples, but it has {len(seen):,}{missing}"
 
 
 def _drawn(sample: Json, stream: Stream, place: str, first: int, n: int, notes: Notes) -> Iterator[LoggedSample]:

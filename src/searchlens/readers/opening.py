@@ -68,5 +68,6 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                 yield io.BufferedReader(Unpacked(path, stream.read), 1 << 20)
     except (EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         reason = getattr(error, "strerror", None)  # of the system; not of gzip and Arrow, where a stream ends early
-        what = f"cannot read {path}: {reason}" if reason else f"{path} is damaged: {error}"
-        raise InputError(what, "copy it again; nothing was imported") from None
+        if reason:
+            raise InputError(f"cannot read {path}: {reason}", "nothing was imported") from None
+        raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None

@@ -84,7 +84,7 @@ def of_system(error: Exception) -> OSError | None:
 def unread(error: OSError) -> InputError:
     """What is said of a file that the system did not give, and what to do."""
     hint = _NOT_READ.get(error.errno or 0, _FAILING)
-    return InputError(f"cannot use {one_line(str(error.filename or 'a file'))}: {error.strerror}", hint)
+    return InputError(f"cannot use {one_line(str(error.filename))}: {error.strerror}", hint)
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:
@@ -99,15 +99,16 @@ def patiently(path: Path, read: Callable[[], T]) -> T:
     OSError
         It names the path.
     """
-    for wait in (*WAITS, None):
+    waits = iter(WAITS)
+    while True:
         try:
             return read()
         except OSError as error:
             error.filename = error.filename or str(path)
-            if error.errno not in _PASSING or wait is None:
+            wait = next(waits, None) if error.errno in _PASSING else None
+            if wait is None:
                 raise
         time.sleep(wait)
-    raise AssertionError("the last attempt returns or raises")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -402,11 +403,11 @@ def alone(lock: Path) -> Iterator[bool]:
         The folder cannot be written to.
     """
     make_folder(lock.parent)
-    with _named(lock.parent):
+    with _named(lock):
         try:
             handle = os.open(lock, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        except PermissionError:  # of another user, who lets others read it, or not even that
-            handle = os.open(lock if os.access(lock, os.R_OK) else lock.parent, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # of another user, who lets others read it
+            handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             flock(handle, LOCK_EX | LOCK_NB)
