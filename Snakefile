@@ -7,7 +7,7 @@
 
 Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery;
 readouts (with recoveries), which replaces these for recorded cells; likelihood, readings, figures, overview, tables, boptr (with
-transfer), equivalence, explorer, report.
+transfer), those of add-ons such as equivalence, explorer, report.
 """
 
 from pathlib import Path
@@ -62,9 +62,10 @@ if not GRID.without_boptr:
     include: "workflow/rules/boptr.smk"
 
 
-if GRID.compared:
+# Each appends what it makes to ADDED.
+for name in addons.made(GRID):
 
-    include: "workflow/rules/equivalence.smk"
+    include: str(addons.stages()[name].rules)
 
 
 if GRID.pair_cells:
@@ -112,7 +113,7 @@ rule all:
         [*rules.readings.output, *rules.tables.output, *rules.overview.output] if GRID.pair_cells else [],
         [path for cell in GRID.drawn_cells for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])],
         [] if GRID.without_boptr else [*rules.boptr.output, *rules.transfer.output],
-        rules.equivalence.output if GRID.compared else [],
+        ADDED,
         [*rules.explorer.output, *rules.report_page.output] if GRID.pair_cells else [],
         [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.cells for path in landscape_files(*cell)],

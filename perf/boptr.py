@@ -45,13 +45,13 @@ from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
 from searchlens.config.load import DEFAULT_FILES
 from searchlens.grid import Grid, needs
-from searchlens.simulate import paper_design, simulate, small_design
 from searchlens.stages._cohort import cohort_of, options_of
 from searchlens.stages.boptr import boptr
 from searchlens.stages.readings import readings
 from searchlens.stages.readouts import readouts
 from searchlens.store.layout import Layout
 from searchlens.uncertainty import Floats
+from searchlens_lab.simulate import paper_design, simulate, small_design
 
 SEED = 1
 GOAL_SECONDS, GOAL_RATIO, GOAL_GIB = 60, 5, 4

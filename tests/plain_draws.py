@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from searchlens.engines.base import Sampling
-from searchlens.equivalence.explicit import EOS, ToyModel
-from searchlens.equivalence.filters import distribution, inverse_cdf
-from searchlens.equivalence.reference import Continuation, Text, Token, ids
 from searchlens.seeds import uniform
+from searchlens_lab.equivalence.explicit import EOS, ToyModel
+from searchlens_lab.equivalence.filters import distribution, inverse_cdf
+from searchlens_lab.equivalence.reference import Continuation, Text, Token, ids
 
 Draw = Callable[[Continuation], Text]
 

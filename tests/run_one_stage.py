@@ -11,12 +11,16 @@ from pathlib import Path
 
 def main() -> None:
     stage, setup, arguments, keywords = pickle.loads(Path(sys.argv[1]).read_bytes())
-    if setup:  # the equivalence stage is given a grid, which it does not import
+    module = f"searchlens.stages.{stage}"
+    if setup:  # a stage of an add-on, which is given a grid that it does not import
         from searchlens.grid import Grid
+        from searchlens.project import addons
+
+        module = addons.stages()[stage].module
 
         arguments = [Grid(setup), *arguments]
     before = set() if not setup else set(sys.modules)
-    getattr(import_module(f"searchlens.stages.{stage}"), stage)(*arguments, **keywords)
+    getattr(import_module(module), stage)(*arguments, **keywords)
     loaded = [
         module for name, module in sys.modules.items() if name.split(".")[0] == "searchlens" and name not in before
     ]

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 import yaml
 
+from searchlens import cli
 from searchlens.boptr.cohort import (
     PLAN_FILE,
     Benchmark,
@@ -30,9 +31,10 @@ from searchlens.boptr.rows import At, same_policy
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError
+from searchlens.grid import Grid
 from searchlens.policies.kinds import is_search
-from searchlens.simulate import simulate, small_design, write
-from searchlens.simulate._disk import scores
+from searchlens_lab.simulate import simulate, small_design, write
+from searchlens_lab.simulate._disk import scores
 
 DESIGN, SEED = small_design(), 3
 ANCHOR, OTHER, MATH, GPQA = "qwen25_7b", "qwen25_1.5b", "math500", "gpqa"
@@ -441,3 +443,23 @@ def test_aliases_that_stand_for_millions_of_values_are_refused(tmp_path: Path) -
     (tmp_path / "cohort.yaml").write_text("\n".join(lines))
     with pytest.raises(InputError, match=r"cohort\.yaml: its aliases stand for .* values"):
         read_plan(tmp_path / "cohort.yaml")
+
+
+def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: dict[str, Any], make_grid: Callable[..., Grid]
+) -> None:
+    """Not those of the study whose configuration has the options; of a study, a wrong name is found by its check."""
+    folder, options = tmp_path / "cohort", tmp_path / "options.yaml"
+    assert cli.main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
+    arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
+    options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, v4_shuffles: 5, reselect: 0}\n")
+    assert cli.main([*arguments, "--draws", "100"]) == 0
+    cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
+    assert cells.height > 0
+    assert "qwen25_1.5b" not in cells["model"].to_list()
+    options.write_text("boptr: {mu_without: [micro-1m]}\n")
+    assert cli.main(arguments) == 2
+    assert "boptr.mu_without: 'micro-1m' is unknown" in capsys.readouterr().err
+    raw["boptr"] = {**raw.get("boptr", {}), "mu_without": ["micro-1b"]}
+    with pytest.raises(InputError, match="'micro-1b' is unknown"):
+        make_grid(raw).check()

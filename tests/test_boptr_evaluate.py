@@ -19,7 +19,7 @@ from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
-from searchlens.simulate import Design, paper_design, simulate
+from searchlens_lab.simulate import Design, paper_design, simulate
 
 ANCHOR, SMALL, LLAMA = "qwen25_7b", "qwen25_1.5b", "llama31_8b"
 MODELS, BENCHMARKS = (ANCHOR, SMALL, LLAMA), ("math500", "aime", "gpqa")

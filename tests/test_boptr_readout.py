@@ -29,13 +29,13 @@ from searchlens.errors import InputError
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.landscape.points import Landscape, operating_points
 from searchlens.schemas.columns import SCORES
-from searchlens.simulate import Design, paper_design, simulate
-from searchlens.simulate._disk import scores
 from searchlens.stages._frames import write_frame
 from searchlens.stages.transfer import transfer
 from searchlens.store.layout import Layout
 from searchlens.tables.boptr.context import TableContext
 from searchlens.uncertainty import wilson
+from searchlens_lab.simulate import Design, paper_design, simulate
+from searchlens_lab.simulate._disk import scores
 from test_figures import words
 
 BOTH: tuple[Readout, ...] = ("expected", "prefix")

@@ -23,7 +23,7 @@ from searchlens.boptr.rows import ROWS, At, Curve, Prediction, Row, curve, mech,
 from searchlens.boptr.rule import Exponents, Path, Reason, Rule
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
-from searchlens.simulate import Design, paper_design, simulate
+from searchlens_lab.simulate import Design, paper_design, simulate
 
 ROW = {row.key: row for row in ROWS}
 ANCHOR, SMALL, NEW = "qwen25_7b", "qwen25_1.5b", "orz_7b"

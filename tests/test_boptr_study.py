@@ -26,8 +26,8 @@ from searchlens.errors import InputError
 from searchlens.health.options import HealthOptions
 from searchlens.policies import parse
 from searchlens.policies.kinds import is_search
-from searchlens.simulate import Design, fitted_design, paper_design, simulate, small_design
 from searchlens.stages._frames import read_frame, write_frame
+from searchlens_lab.simulate import Design, fitted_design, paper_design, simulate, small_design
 
 Frames = dict[str, pl.DataFrame]
 ANCHOR, SMALL, LLAMA, NEW = "qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b"

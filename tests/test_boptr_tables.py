@@ -16,11 +16,11 @@ from searchlens.boptr.cohort import Benchmark, CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
-from searchlens.simulate import Design, paper_design, simulate
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import regimes
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.table import DASH, Part, Table, escape, latex, write
+from searchlens_lab.simulate import Design, paper_design, simulate
 
 OPTIONS = BoptrOptions(draws=30, permutations=10, v4_shuffles=5, reselect=False, mu_without=("qwen25_1.5b",))
 POLICIES = ("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0")

@@ -21,10 +21,10 @@ from searchlens.boptr.cohort import read_plan
 from searchlens.boptr.options import Anchor, Beta, BoptrOptions
 from searchlens.config import reference
 from searchlens.config.schema import content, resolve
-from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.errors import InputError
 from searchlens.landscape.options import LandscapeOptions, LandscapeSection
 from searchlens.recovery.options import RecoveryOptions, RecoverySection
+from searchlens_lab.equivalence.options import EquivalenceOptions
 
 ROOT = Path(__file__).parents[1]
 SMALLEST: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.equivalence import filters as oracle
+from searchlens_lab.equivalence import filters as oracle
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

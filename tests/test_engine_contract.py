@@ -1,8 +1,8 @@
 """The contract of ``searchlens.engines.base``, tested on every installed engine against transformers.
 
 A small model with random weights: entropies are high, and the pad token is by far the most likely one after ``PROMPT``.
-Filters are compared with the plain ones of ``searchlens.equivalence.filters``. No test depends on how an engine turns a
-seed into tokens.
+Filters are compared with the plain ones of ``searchlens_lab.equivalence.filters``. No test depends on how an engine
+turns a seed into tokens.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scipy import stats
 
 from searchlens import catalogue
 from searchlens.engines.base import Completion, Engine, Floor, Given, Request, RequestError, Sampling, complete
-from searchlens.equivalence import filters as oracle
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
 from searchlens.search.driver import Result, run, start
 from searchlens.search.task import Task
+from searchlens_lab.equivalence import filters as oracle
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

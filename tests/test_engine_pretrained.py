@@ -10,8 +10,8 @@ import pytest
 
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
+from searchlens.convert import convert
 from searchlens.engines.base import Request, Sampling
-from searchlens.pretrained import convert
 from test_pretrained import Make, make, model  # noqa: F401
 
 torch = pytest.importorskip("torch")
@@ -20,8 +20,8 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("vllm", reason="vllm is not installed")
 
 from searchlens.engines.base import Engine  # noqa: E402
-from searchlens.pretrained.train import Learner  # noqa: E402
 from searchlens.store.adapters import Adapter  # noqa: E402
+from searchlens_lab.pretrained.train import Learner  # noqa: E402
 from test_engine_adapters import vllm as adapted  # noqa: E402
 from test_engine_contract import finish, vllm  # noqa: E402
 

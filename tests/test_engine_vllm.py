@@ -37,7 +37,7 @@ pytest.importorskip("vllm", reason="vllm is not installed")
 from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # noqa: E402
 
 from searchlens.engines import _vllm_worker as worker  # noqa: E402
-from searchlens.equivalence import filters as oracle  # noqa: E402
+from searchlens_lab.equivalence import filters as oracle  # noqa: E402
 from test_engine_contract import (  # noqa: E402
     BOS,
     EOS,

@@ -114,11 +114,11 @@ def test_the_folder_of_a_checkout_is_handed_on_itself(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PYTHONPATH", "mine")
     monkeypatch.setenv("PATH", "first")
     snapshots.export_code(tmp_path / "bin")
-    assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), "mine"]
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), str(ROOT / "lab/src"), "mine"]
     assert os.environ["PATH"].split(os.pathsep) == ["first", str(tmp_path / "bin")]
     monkeypatch.delenv("PYTHONPATH")
     snapshots.export_code(tmp_path / "bin")
-    assert os.environ["PYTHONPATH"] == str(ROOT / "src")
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), str(ROOT / "lab/src")]
 
 
 def test_a_link_to_another_package_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

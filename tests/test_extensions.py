@@ -18,7 +18,6 @@ from run_stages import built
 from searchlens import benchmarks, catalogue, config, grading
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
-from searchlens.equivalence.rows import frame as rows
 from searchlens.errors import InputError
 from searchlens.figures.context import Labels, PairContext
 from searchlens.generate import generate
@@ -33,10 +32,11 @@ from searchlens.recovery.tables import recover
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.store import readouts
-from searchlens.tables.equivalence import Comparisons
 from searchlens.tables.study import Cell, StudyContext
 from searchlens.tables.table import write
 from searchlens.uncertainty import Resamples, wilson
+from searchlens_lab.equivalence.rows import frame as rows
+from searchlens_lab.equivalence.tables import Comparisons
 
 Declare = Callable[[str], None]
 ROOT = Path(__file__).parents[1]

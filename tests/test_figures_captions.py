@@ -8,6 +8,7 @@ import jinja2
 import pytest
 
 from searchlens import catalogue
+from searchlens.project import addons
 
 REPORT = Path(__file__).parents[1] / "workflow" / "report"
 CAPTIONS = sorted(REPORT.rglob("*.rst"))
@@ -30,5 +31,6 @@ def test_caption_renders(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["table", "figure"])
 def test_every_table_and_figure_has_a_caption(kind: str) -> None:
     """One without a caption would appear in the report unexplained; a caption of nothing would never be read."""
-    captions = {path.stem for path in (REPORT / f"{kind}s").iterdir()}
+    folders = [REPORT / f"{kind}s", *(addon.captions / f"{kind}s" for addon in addons.addons())]
+    captions = {path.stem for folder in folders if folder.exists() for path in folder.iterdir()}
     assert captions == set(catalogue.declared(kind))

@@ -229,6 +229,7 @@ PLANNING = """
 import json, sys
 from pathlib import Path
 from searchlens.grid import Grid, needs, resources
+from searchlens.project import addons
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
 
@@ -237,8 +238,9 @@ grid.check()
 for cell in grid.cells:
     needs.hash_of(needs.score(grid, *cell))
     [resources.minutes(grid, pool) for pool in grid.pools(*cell)]
-for get_needs in (needs.tables, needs.overview, needs.readouts, needs.boptr, needs.equivalence):
+for get_needs in (needs.tables, needs.overview, needs.readouts, needs.boptr):
     needs.hash_of(get_needs(grid))
+addons.made(grid)
 [stage_source(stage) for stage in ("score", "boptr", "transfer", "equivalence")]
 print([name for name in sys.argv[3:] if name in sys.modules])
 """

@@ -25,7 +25,7 @@ NEVER = {
     "benchmarks": {"grading", "grid", "config", "policies", "stages", "commands"},
     "grading": {"grid", "landscape", "generate", "engines", "search", "config", "stages", "commands"},
     "generate": {
-        *("landscape", "recovery", "boptr", "tables", "figures", "config", "stages", "equivalence", "commands"),
+        *("landscape", "recovery", "boptr", "tables", "figures", "config", "stages", "commands"),
     },
     "landscape": {"grid", "store", "config", "policies", "grading", "recovery", "boptr", "tables", "figures", "stages"},
     "readings": {"grid", "store", "config", "policies", "recovery", "boptr", "tables", "figures", "stages"},
@@ -33,12 +33,9 @@ NEVER = {
     "boptr": {"grid", "config", "generate", "grading", "recovery", "tables", "figures", "stages", "commands"},
     "tables": {"figures", "grid", "config", "recovery", "stages", "commands"},
     "figures": {"tables", "grid", "config", "recovery", "stages", "commands"},
-    "simulate": {"grid", "config", "tables", "figures", "stages", "commands"},
-    "equivalence": {"tables", "figures", "boptr", "stages", "commands"},
     "likelihood": {"tables", "figures", "boptr", "config", "stages", "commands"},
     "exports": {"grid", "config", "stages", "commands", "generate", "readers", "importing", "landscape"},
     "readers": {"grid", "config", "stages", "commands", "generate"},
-    "zoo": {"boptr", "figures", "tables", "grid", "stages"},
     "stages": {"cli", "commands", "config", "generate"},
     "explorer": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr"},
     "report": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr", "figures"},
@@ -64,12 +61,11 @@ LATE_BY_FILE = {
     "benchmarks/prompts.py": {"searchlens.store": "most commands need no template, and so no reader of YAML"},
     "search": {"numpy": "the planner reads what a controller is composed of"},
     "uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
-    "zoo/pairs.py": {"searchlens.zoo.cohort": "what trained the cohort is not needed to load a pair"},
     "generate/_job.py": {"searchlens.engines": "an engine's library is an extra"},
 }
 """Imports inside functions, with their reasons."""
 
-LOOSE = {"catalogue", "claims", "errors", "frames", "garbage", "progress", "seeds", "uncertainty"}
+LOOSE = {"catalogue", "claims", "errors", "frames", "garbage", "progress", "seeds", "uncertainty", "zoo"}
 
 
 def running(tree: ast.AST) -> Iterator[ast.AST]:
@@ -119,14 +115,9 @@ def test_single_modules() -> None:
                 assert not full.startswith("searchlens.store.shards"), f"{path} imports {full}"
 
 
-def test_no_package_but_the_command_line_imports_the_zoo() -> None:
-    users = {
-        str(path.relative_to(PACKAGE))
-        for path in FILES
-        for module, name in imports(path)
-        if target_of(module, name) == "zoo"
-    }
-    assert all(user.startswith(("zoo/", "commands/rl_steps")) for user in users), users
+def test_the_instrument_knows_of_the_laboratory_only_what_installs_it() -> None:
+    naming = {str(path.relative_to(PACKAGE)) for path in FILES if "searchlens_lab" in path.read_text()}
+    assert naming == {"project/extras.py", "zoo.py"}  # where it is not there, messages say what brings it
 
 
 def test_packages_form_no_circle() -> None:

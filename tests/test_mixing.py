@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from searchlens.engines.base import Sampling
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.health.mixing import CHAINS, DETAILS, MIXING, mixing, rhat
 from searchlens.policies import from_spec
 from searchlens.search.driver import Result, run, start
 from searchlens.search.task import Task
 from searchlens.tables.mixing import mixing as mixing_table
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 
 
 def chains_of(levels: np.ndarray, policy: str = "power") -> pl.DataFrame:

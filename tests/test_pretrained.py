@@ -16,8 +16,8 @@ import pytest
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import main
+from searchlens.convert import convert
 from searchlens.errors import InputError
-from searchlens.pretrained import convert
 
 gguf = pytest.importorskip("gguf")
 pytest.importorskip("sentencepiece")
@@ -200,7 +200,7 @@ def test_packed_weights_are_unpacked(make: Make, tmp_path: Path, model: Any) -> 
 
 def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
     """On made-up texts of all kinds, and in the traps of Gemma: runs of spaces and of lines, letters in bytes, tags."""
-    from searchlens.pretrained import _gguf, _tokenizer
+    from searchlens.convert import _gguf, _tokenizer
 
     file = _gguf.read(make())
     reference, fast = _tokenizer.sentencepiece(file), _tokenizer.fast(file)
@@ -214,7 +214,7 @@ def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_cuts_a_text_otherwise_is_noticed(make: Make) -> None:
-    from searchlens.pretrained import _gguf, _tokenizer
+    from searchlens.convert import _gguf, _tokenizer
 
     file = _gguf.read(make())
     fast = _tokenizer.fast(file)

@@ -22,9 +22,9 @@ from searchlens.boptr.study import study
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.figures.context import Curves, Labels, PairContext
 from searchlens.figures.context import StudyContext as FigureStudyContext
-from searchlens.simulate import simulate
 from searchlens.tables.study import Cell
 from searchlens.tables.table import Table
+from searchlens_lab.simulate import simulate
 from test_boptr_tables import BENCHMARKS, MODELS, OPTIONS, boptr_tables, design
 from test_figures import prefill_of
 from test_tables import study_context

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from searchlens.readings.crossings import crossing, last_positive
-from searchlens.simulate import power_law
 from searchlens.uncertainty import Resamples
+from searchlens_lab.simulate import power_law
 from test_readings_equivalents import pool
 
 

@@ -16,9 +16,9 @@ from searchlens.claims import EQUIVALENT, located
 from searchlens.landscape.classes import answer_classes
 from searchlens.readings.equivalents import equivalents, inverse, joint_confidence, summary, tails
 from searchlens.readings.pool import Pool, knots, read_pools
-from searchlens.simulate import Mode, Truth, power_law, small_design
-from searchlens.simulate._disk import scores
 from searchlens.uncertainty import Resamples
+from searchlens_lab.simulate import Mode, Truth, power_law, small_design
+from searchlens_lab.simulate._disk import scores
 
 DRAWS = Resamples.draw(40, 200, 1)
 

@@ -14,7 +14,7 @@ from scipy import stats
 from searchlens.readings import exponents, limits
 from searchlens.readings.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
 from searchlens.readings.pool import Pool, effective, knots
-from searchlens.simulate import power_law
+from searchlens_lab.simulate import power_law
 
 BUDGETS = (1, 2, 4, 8, 16)
 

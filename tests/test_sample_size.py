@@ -31,7 +31,7 @@ from searchlens.commands.sample_size import (
     row_contributions,
 )
 from searchlens.errors import InputError
-from searchlens.simulate import simulate, small_design, write
+from searchlens_lab.simulate import simulate, small_design, write
 
 BUDGETS = np.array([1, 2, 4, 8, 16])
 PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])

@@ -13,13 +13,13 @@ import pytest
 
 from searchlens import policies
 from searchlens.engines.base import Completion, Engine, Request, Sampling
-from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.driver import Result, run
 from searchlens.search.evaluators import Verifier, evaluator
 from searchlens.search.task import Candidate, Evaluator, Task
+from searchlens_lab.equivalence import reference
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 
 torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")

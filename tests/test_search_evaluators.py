@@ -16,13 +16,13 @@ import pytest
 from plain_draws import one_by_one, plain_draw
 from searchlens import policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
-from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.errors import InputError
 from searchlens.policies import components
 from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator
 from searchlens.search.task import EMPTY, Ask, Call, Evaluator, Scoring, Search, Task, Trace
+from searchlens_lab.equivalence import reference
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 
 LOCAL = Sampling(0.7, top_p=0.9)
 KEY = ("level", 3)
@@ -190,7 +190,7 @@ def test_paths_that_agree_equally_have_equal_scores_to_the_last_digit() -> None:
 
 def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
     """The mean of many rollouts is the expectation over the texts that the local policy can draw."""
-    from searchlens.equivalence.explicit import PLAIN, enumerate_texts
+    from searchlens_lab.equivalence.explicit import PLAIN, enumerate_texts
 
     model = ToyModel.random(5, vocab_size=4)
     path = trace([3], [float(model.logprobs[3, 2, 3])])

@@ -12,9 +12,6 @@ import pytest
 
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, Request, Sampling
-from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
-from searchlens.equivalence.filters import distribution, inverse_cdf
 from searchlens.policies import Policy, from_spec
 from searchlens.policies.components import Iterations
 from searchlens.search.driver import Failure, Result, run
@@ -23,6 +20,9 @@ from searchlens.search.mcts import MonteCarloTreeSearch, Node, Rule, back_propag
 from searchlens.search.task import EMPTY, Candidate, Evaluator, Scoring, Search, Task, Trace
 from searchlens.search.thoughts import Path
 from searchlens.seeds import generator, uniform
+from searchlens_lab.equivalence import reference
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
+from searchlens_lab.equivalence.filters import distribution, inverse_cdf
 
 STEP = 3
 

@@ -15,9 +15,6 @@ from scipy.stats import chisquare
 
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, Given, Request, Sampling
-from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
-from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.policies import Component, Policy, from_spec
 from searchlens.policies.components import Blocks
@@ -25,6 +22,9 @@ from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.power import PowerSampling, log_weights
 from searchlens.search.stops import ended
 from searchlens.search.task import Candidate, Scoring, Task, Trace
+from searchlens_lab.equivalence import reference
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
+from searchlens_lab.equivalence.filters import distribution
 
 Text = tuple[int, ...]
 Law = dict[Text, float]

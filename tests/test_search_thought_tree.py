@@ -11,14 +11,14 @@ import pytest
 from plain_draws import one_by_one, plain_draw
 from searchlens import policies
 from searchlens.engines.base import Request, Sampling
-from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.policies import Policy
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import Verifier, evaluator
 from searchlens.search.task import EMPTY, Candidate, Evaluator, Task
 from searchlens.search.thoughts import Path, Thoughts
 from searchlens.seeds import child
+from searchlens_lab.equivalence import reference
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 
 STEP = 1
 LOCAL = Sampling(1.0, top_p=0.95)

@@ -21,7 +21,7 @@ from searchlens.store.frames import write_csv
 from searchlens.tables.table import Part, Table, latex, markdown, write
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src/searchlens").rglob("*.py"))
+SOURCES = sorted(path for folder in ("src/searchlens", "lab/src") for path in (ROOT / folder).rglob("*.py"))
 
 HOSTILE = [
     *("=cmd|' /C calc'!A0", "+1+cmd()", "-2+3+cmd()", "@SUM(1,2)", '=HYPERLINK("http://x","y")', "\t=1+1", "\r=1+1"),

@@ -20,14 +20,15 @@ from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
 from searchlens.boptr.options import BoptrOptions
 from searchlens.grid import Grid, needs
+from searchlens.project import addons
 from searchlens.schemas.columns import AGREEMENT
-from searchlens.simulate import small_design
-from searchlens.simulate import write as simulate
 from searchlens.stages import source
 from searchlens.stages._frames import write_frame
 from searchlens.stages.readings import readings
 from searchlens.stages.record import record
 from searchlens.store.layout import Layout
+from searchlens_lab.simulate import small_design
+from searchlens_lab.simulate import write as simulate
 from test_equivalence import grid as compared_grid
 from test_likelihood import drawn as drawn_pair
 from test_likelihood import study as pair_study
@@ -83,8 +84,8 @@ def test_what_a_file_imports_is_read_from_its_lines_as_from_its_syntax_tree() ->
 
 
 def test_there_is_a_stage_for_each_of_these() -> None:
-    rules = (PACKAGE / "stages").glob("[a-z]*.py")
-    assert {path.stem for path in rules} - {"source", "costs", "chains", "record", "importing"} == set(STAGES)
+    rules = {path.stem for path in (PACKAGE / "stages").glob("[a-z]*.py")} | set(addons.stages())
+    assert rules - {"source", "costs", "chains", "record", "importing"} == set(STAGES)
 
 
 def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(tmp_path: Path) -> None:
@@ -98,9 +99,7 @@ def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(
     assert changed["stages/tables.py"] == ["tables"]
     assert changed["figures/style.py"] == ["figures", "overview", "transfer"], "a legend must not fit BOPTR again"
     assert changed["boptr/fit.py"][:1] == ["boptr"]
-    assert not any(
-        changed[path] for path in changed if path.startswith(("cli/", "commands/", "config/", "zoo/", "simulate/"))
-    )
+    assert not any(changed[path] for path in changed if path.startswith(("cli/", "commands/", "config/", "zoo.py")))
     assert not any(changed[path] for path in source.EXEMPT)
 
 

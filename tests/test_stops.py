@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from searchlens import catalogue, config, policies
 from searchlens.benchmarks import prompts
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.generate import generate
 from searchlens.generate._stops import cut
 from searchlens.grid import Grid
@@ -28,6 +27,7 @@ from searchlens.search.stops import end, ended
 from searchlens.search.task import EMPTY, Ask, Candidate, Evaluator, Search, Task, Trace
 from searchlens.store.ranges import shards_of
 from searchlens.store.shards import read
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 
 ROOT = Path(__file__).parents[1]
 ZOO = ROOT / "resources/zoo"

@@ -18,7 +18,6 @@ from searchlens.api import open_study
 from searchlens.commands import prune
 from searchlens.commands.rerun import set_cell_aside
 from searchlens.commands.verify import verify
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate, trace
 from searchlens.generate._recorded import trace_rows
@@ -35,6 +34,7 @@ from searchlens.search.task import Search, Task, Trace
 from searchlens.search.thought_tree import ThoughtTree
 from searchlens.search.thoughts import Path as Thought
 from searchlens.store import shards, snapshots, traces
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 from test_generate import CELL, RUNS, Scripted, Start
 from test_generate import start as start  # noqa: PLC0414  # a fixture
 from test_generate import study as study  # noqa: PLC0414

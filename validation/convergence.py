@@ -28,7 +28,7 @@ from searchlens.boptr.rows import At, Prediction, calibrated, smooth
 from searchlens.boptr.rule import Exponents, Reason, Rule
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.view import sample_view
-from searchlens.simulate import PAPER24, Design, Truth, fitted_design, simulate
+from searchlens_lab.simulate import PAPER24, Design, Truth, fitted_design, simulate
 
 QUESTIONS = {"paper24": (50, 200, 800, 3200), "three": (50, 200, 800, 3200, 12800)}
 POOLS = {"paper24": PAPER24, "three": ("temp_0.3", "topp0.8_t0.9", "topp0.95_t1.0")}

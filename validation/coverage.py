@@ -41,7 +41,7 @@ from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.study import contrasts
-from searchlens.simulate import Truth, fitted_design, simulate
+from searchlens_lab.simulate import Truth, fitted_design, simulate
 
 ROW_KEYS = (
     "H1",

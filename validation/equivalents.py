@@ -36,8 +36,8 @@ from searchlens.readings.crossings import crossing
 from searchlens.readings.equivalents import SAME, Equivalents, equivalents, inverse, summary
 from searchlens.readings.exponents import GRID, exponent_set, profile, test
 from searchlens.readings.pool import Pool, knots
-from searchlens.simulate import power_law
 from searchlens.uncertainty import Floats, Resamples
+from searchlens_lab.simulate import power_law
 
 POLICIES = 24
 SPREADS = {"24 equal policies": 0.0, "24 policies, 0.15 logits": 0.15, "24 policies, 0.6 logits": 0.6}

@@ -42,9 +42,9 @@ from searchlens.landscape.classes import recorded_classes
 from searchlens.readings.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
 from searchlens.readings.options import ANY
 from searchlens.readings.pool import Pool, read_pools
-from searchlens.simulate import power_law
 from searchlens.store import readouts
 from searchlens.uncertainty import Floats
+from searchlens_lab.simulate import power_law
 
 READOUTS = Path("resources/zoo/cohort/readouts")
 BENCHMARKS = ("aime", "amc", "gpqa", "ifeval", "math", "minerva", "olympiad", "stem", "tinymmlu")

@@ -32,7 +32,7 @@ from searchlens.boptr.protocol import BASELINES, checklist, protocol_flags
 from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.study import contrasts, decided
-from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
+from searchlens_lab.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
 PAPER, OWN = Constants(), Constants("own")
 TRUE_ROWS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")

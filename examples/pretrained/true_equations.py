@@ -10,7 +10,7 @@ from __future__ import annotations
 from searchlens.catalogue import grader
 from searchlens.grading.base import NO_ANSWER, Extraction
 from searchlens.grading.math import Math
-from searchlens.pretrained.equations import equations
+from searchlens_lab.pretrained.equations import equations
 
 
 @grader("true-equations")

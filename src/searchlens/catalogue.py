@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from searchlens.errors import InputError, require_known
-from searchlens.project import extras
+from searchlens.project import addons, extras
 
 PACKAGE = Path(__file__).parent
 
@@ -64,11 +64,11 @@ BOPTR_FRAMES = (
 )
 
 STAGES = {
-    "table": ("study", "boptr", "equivalence", "equivalence_vllm", "likelihood"),
+    "table": ("study", "boptr", "likelihood"),
     "figure": ("pair", "study", "boptr"),
 }
-"""The stages that build tables and figures: ``pair`` is one pair on one benchmark, ``equivalence_vllm`` the part of the
-comparison that needs vLLM, ``likelihood`` the tables of a study that scores texts under both sides."""
+"""The stages that build tables and figures, beside those of add-ons: ``pair`` is one pair on one benchmark,
+``likelihood`` the tables of a study that scores texts under both sides."""
 
 TABLE_FORMATS = ("csv", "md", "tex", "html")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
@@ -164,7 +164,7 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
 def _declared(kind: str, extra: tuple[tuple[str, Path], ...]) -> Mapping[str, Declaration]:
     """All declarations of a kind by name; a planner asks for them thousands of times."""
     by_name: dict[str, Declaration] = {}
-    for module, path in [*_modules(HOMES[kind]), *extra]:
+    for module, path in [*_modules(HOMES[kind]), *_added(), *extra]:
         for declaration in _declarations(module, path):
             name = declaration.name
             if declaration.kind != kind:
@@ -177,7 +177,9 @@ def _declared(kind: str, extra: tuple[tuple[str, Path], ...]) -> Mapping[str, De
 
 
 def _require_stage(declaration: Declaration) -> None:
-    stage, stages = declaration.options.get("stage"), STAGES.get(declaration.kind)
+    stage, stages = declaration.options.get("stage"), [*STAGES.get(declaration.kind, ())]
+    if declaration.kind == "table":
+        stages += [table for added in addons.stages().values() for table in added.tables]
     if stages and stage not in stages:
         what = f"{declaration.kind} {declaration.name!r} in {declaration.path}: stage={stage!r}"
         raise InputError(f"{what}; allowed: {', '.join(stages)}")
@@ -262,6 +264,11 @@ _DEFINITION = re.compile(r"^(?:def|class) ", re.MULTILINE)
 def _modules(package: str) -> tuple[tuple[str, Path], ...]:
     files = sorted((PACKAGE / package).rglob("*.py"))
     return tuple((".".join(("searchlens", *path.relative_to(PACKAGE).with_suffix("").parts)), path) for path in files)
+
+
+@cache
+def _added() -> tuple[tuple[str, Path], ...]:
+    return tuple((name, addons.path_of(name)) for addon in addons.addons() for name in addon.declares)
 
 
 @cache

@@ -21,6 +21,7 @@ from searchlens.catalogue import (
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
+from searchlens.project import addons, captions
 from searchlens.stages.source import stage_source
 from searchlens.store import failures, layout, snapshots
 from searchlens.store.files import aside
@@ -108,6 +109,8 @@ def require_ready():
 WORKFLOW = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
 GRID = load_grid()
 OUT = GRID.layout
+ADDED = []
+"""Files of the stages that add-ons bring, which their rules append."""
 snapshots.export(GRID.config)
 snapshots.export_code(WORKFLOW / "bin")
 

@@ -16,7 +16,7 @@ rule explorer:
         [path for path in rules.tables.output if path.endswith((".csv", ".md"))],
         [] if GRID.without_boptr else [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
         [] if GRID.without_boptr else [path for path in rules.transfer.output if path.endswith((".csv", ".md"))],
-        [path for path in rules.equivalence.output if path.endswith((".csv", ".md"))] if GRID.compared else [],
+        [path for path in ADDED if path.endswith((".csv", ".md"))],
     output:
         page=OUT.explorer,
         headline=listed(OUT.headline, "headline", {"table": "headline"}, category="1 Study"),

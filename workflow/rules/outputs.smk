@@ -34,8 +34,9 @@ def figures(stage, path, **category):
 
 def left_out():
     """What an earlier run made and this study leaves out: report and explorer would show it as if it were current."""
-    without = {"boptr": GRID.without_boptr, "likelihood": not GRID.likelihood_cells, "equivalence": not GRID.compared}
-    without["equivalence_vllm"] = not GRID.compared_on_vllm
+    made = {table for tables in addons.made(GRID).values() for table in tables}
+    added = {table: table not in made for stage in addons.stages().values() for table in stage.tables}
+    without = {"boptr": GRID.without_boptr, "likelihood": not GRID.likelihood_cells, **added}
     names = [name for stage, is_out in without.items() if is_out for name in declared("table", stage=stage)]
     yield from (OUT.table(name, suffix) for name in names for suffix in (*TABLE_FORMATS, "json"))
     yield from (OUT.figure(*cell, "any", "svg").parent for cell in GRID.pair_cells if cell not in GRID.drawn_cells)
@@ -46,9 +47,8 @@ def left_out():
 
 def listed(path, caption, labels, **place):
     """A file in the report, with its caption under workflow/report/ if it has one."""
-    file = WORKFLOW / "report" / f"{caption}.rst"
     path = path if isinstance(path, AnnotatedString) else str(path)
-    return report(path, caption=str(file) if file.exists() else None, labels=labels, **place)
+    return report(path, caption=str(file) if (file := captions.path(caption)) else None, labels=labels, **place)
 
 
 def readable(name):

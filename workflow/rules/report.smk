@@ -21,7 +21,7 @@ rule report_page:
         shown(rules.overview.output),
         shown(rules.tables.output),
         [] if GRID.without_boptr else shown(rules.transfer.output),
-        shown(rules.equivalence.output) if GRID.compared else [],
+        shown(ADDED),
     output:
         OUT.report,
     log:

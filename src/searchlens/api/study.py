@@ -21,7 +21,7 @@ from searchlens.errors import InputError, require_known
 from searchlens.grid import Inputs
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
-from searchlens.project import extras
+from searchlens.project import addons, extras
 from searchlens.store import snapshots, traces
 from searchlens.store.files import read_bytes
 from searchlens.store.frames import read_frame
@@ -269,7 +269,7 @@ class Study:
             if not isinstance(name, str) or name not in declared:
                 there = ", ".join(each.stem for each in tables)
                 raise InputError(f"table {name!r} is unknown; in {path.parent} are: {there or '(none)'}")
-            stage = _COMMANDS.get(declared[name].options["stage"], "tables")
+            stage = _command(declared[name].options["stage"])
             raise InputError(f"{path} was not made", f"run snakemake first; its stage `{stage}` makes this file")
         return pl.read_csv(read_bytes(path), infer_schema_length=None)
 
@@ -506,9 +506,13 @@ class Study:
         return faces.study(str(self.results), self.fingerprint, self.cells, self.pairs, self.gaps() if known else None)
 
 
+def _command(stage: str) -> str:
+    """The command that makes tables of a stage."""
+    added = {table: name for name, each in addons.stages().items() for table in each.tables}
+    return {"boptr": "transfer", **added}.get(stage, "tables")
+
+
 _COUNTED = {"questions": "question", "policies": "policy"}
-_COMMANDS = {"boptr": "transfer", "equivalence": "equivalence", "equivalence_vllm": "equivalence"}
-"""Stage of a table to the command that makes it, if that is not ``tables``."""
 _ROOT = "put the file there; or say where relative paths start: searchlens.open(results, root=...)"
 
 

@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, chdir, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 
 from searchlens import __version__
@@ -23,7 +24,7 @@ from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, com
 from searchlens.commands import terminal
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.garbage import collect_rarely
-from searchlens.project import extras
+from searchlens.project import addons, extras
 from searchlens.store import files
 
 log = logging.getLogger("searchlens")
@@ -39,6 +40,8 @@ def parser() -> CommandsParser:
     commands = Commands(every)
     for group in (study, stages, compare, samples, tools):
         group.add_to(commands)
+    for addon in addons.addons():
+        import_module(addon.commands).add_to(commands)
     return every
 
 

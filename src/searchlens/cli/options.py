@@ -13,6 +13,7 @@ from typing import Any
 
 from searchlens.commands.terminal import say
 from searchlens.errors import unknown
+from searchlens.project import extras
 from searchlens.store import snapshots
 
 STUDY_VARIABLE = "SEARCHLENS_STUDY"
@@ -35,6 +36,8 @@ class Parser(argparse.ArgumentParser):
         if isinstance(value, str) and not value.strip() and (value or (action.required and not action.option_strings)):
             raise argparse.ArgumentError(action, f"{value!r} names nothing")
         if action.choices is not None and value not in action.choices:
+            if action.dest == "command" and value in extras.COMMANDS:
+                raise extras.missing(extras.COMMANDS[value])
             raise argparse.ArgumentError(action, unknown(str(value), map(str, action.choices)))
 
 

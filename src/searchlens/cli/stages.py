@@ -16,12 +16,13 @@ from searchlens.cli.options import (
     results_option,
     threads_option,
 )
-from searchlens.commands.terminal import say
 from searchlens.errors import InputError, require_known
 from searchlens.grid import needs
 from searchlens.store import snapshots
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
+
+GROUP = "stages (the jobs of a run, usable without it)"
 
 
 def _generate(args: argparse.Namespace) -> None:
@@ -138,30 +139,6 @@ def _tables(args: argparse.Namespace) -> None:
     tables(needs.tables(grid), grid.layout, Layout(Path(args.output)), fingerprint=config_fingerprint(grid.config))
 
 
-def _equivalence(args: argparse.Namespace) -> None:
-    grid = grid_of(args)
-    if grid.compared is None:
-        raise InputError(
-            "this study has no comparison with references", "set equivalence in the configuration; see config/README.md"
-        )
-    from searchlens.stages.equivalence import equivalence
-
-    output = Layout(Path(args.output))
-    equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)
-
-
-def _referee(args: argparse.Namespace) -> None:
-    grid = grid_of(args)
-    if grid.compared is None:
-        raise InputError("this study names no checkpoint to compare on", "set equivalence in the configuration")
-    if not 100 <= args.runs <= 1_000_000:
-        raise InputError(f"--runs: {args.runs}; allowed: 100 to 1,000,000")
-    from searchlens.commands.referee import write_referee
-
-    for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
-        say(path)
-
-
 def _boptr(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
@@ -192,7 +169,7 @@ def _transfer(args: argparse.Namespace) -> None:
 
 def add_to(command: Commands) -> None:
     """Add the commands of the stages, in the order of a run."""
-    command.group("stages (the jobs of a run, usable without it)", of_stages=True)
+    command.group(GROUP, of_stages=True)
     _add_cells(command)
     _add_studies(command)
 
@@ -258,13 +235,3 @@ def _add_studies(command: Commands) -> None:
     )
     sub = command("transfer", _transfer, "write the tables and figures of BOPTR from its frames")
     cohort_options(sub)
-    sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
-    results_option(sub)
-    threads_option(sub)
-    text = "compare samplers of p^alpha (docs/power-sampling.md)"
-    sub = command("referee", _referee, text)
-    folder_option(sub)
-    sub.add_argument(
-        "--runs", type=int, default=1000, metavar="N", help="texts of each sampler and toy (default: 1000)"
-    )
-    threads_option(sub)

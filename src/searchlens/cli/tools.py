@@ -1,4 +1,4 @@
-"""Commands beside the studies: pins of the hub, power, simulated studies, the schema."""
+"""Commands beside the studies: pins of the hub, power, the schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from searchlens.cli.chosen import cohort_of_folder, grid_of
-from searchlens.cli.options import Commands, folder_option
+from searchlens.cli.options import Commands
 from searchlens.commands.terminal import say
 from searchlens.store import snapshots
 from searchlens.store.hashing import file_sha256, fingerprint
@@ -57,17 +57,9 @@ def _fingerprint(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
-    from searchlens import pretrained
+    from searchlens.convert import convert
 
-    say(pretrained.convert(Path(args.file), Path(args.folder), args.dtype))
-
-
-def _simulate(args: argparse.Namespace) -> None:
-    from searchlens.simulate import paper_design, small_design, write
-
-    design = {"paper": paper_design, "small": small_design}[args.size](args.mode)
-    write(design, args.seed, Path(args.output))
-    say(f"{len(design.cells())} landscapes of known truth under {args.output}")
+    say(convert(Path(args.file), Path(args.folder), args.dtype))
 
 
 def _schema(_: argparse.Namespace) -> None:
@@ -112,16 +104,6 @@ def add_to(command: Commands) -> None:
         "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="type of the weights (default: bfloat16)"
     )
     _add_power(command)
-    sub = command(
-        "simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)", is_configured=False
-    )
-    sub.add_argument("--seed", type=int, required=True, metavar="N", help="seed of all random numbers")
-    folder_option(sub)
-    modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")
-    sub.add_argument(
-        "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
-    )
-    sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")
     text = "print what completes commands and options in a shell"
     sub = command("completion", _completion, text, is_configured=False)
     sub.add_argument("shell", choices=("bash", "zsh"), help="name of the shell")

@@ -1,7 +1,7 @@
 """The configuration, typed: every key with its type, default, limits and meaning, in one place.
 
 A section that is options of a stage is defined by that stage (``landscape.options``, ``recovery.options``,
-``boptr.options``, ``equivalence.options``); the others are defined here, a file each, with the checks that need more
+``boptr.options``) or by an add-on; the others are defined here, a file each, with the checks that need more
 than one section. The JSON schema under ``workflow/schemas/`` and ``config/README.md`` are generated from them (``make
 schema``); a test fails when they disagree.
 """

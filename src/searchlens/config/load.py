@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +15,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
-from searchlens.config import benchmarks, boptr, checkpoints, cost, equivalence, model, pairs, policies, readings, study
+from searchlens.config import benchmarks, boptr, checkpoints, cost, model, pairs, policies, readings, study
 from searchlens.config.base import unknown
 from searchlens.config.model import Config
 from searchlens.config.schema import keys_at, node_at, number_at
 from searchlens.errors import NAME, NAMES, InputError, one_line
-from searchlens.project import OWN_FILE
+from searchlens.project import OWN_FILE, extras
 from searchlens.store import yaml_text
+
+log = logging.getLogger(__name__)
 
 DEFAULT_FILES = (
     "config/config.yaml",
@@ -31,7 +34,7 @@ DEFAULT_FILES = (
 )
 
 _CHECKED = (model, study, checkpoints, pairs, readings, boptr, cost)
-_EXTENDED = (benchmarks, policies, equivalence)
+_EXTENDED = (benchmarks, policies)
 """Sections with cross checks; those whose graders, families and controllers may be of an extension are apart."""
 
 _MESSAGES = {
@@ -155,7 +158,7 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
         configuration with mistakes, files and folders that are not there as well.
     """
     not_json = [f"{path}: {line}" for path, content in files.contents.items() for line in _not_json(content)]
-    config, wrong = _typed(raw)
+    config, wrong = _typed(_known(raw))
     lines = [*files.mistakes, *(not_json or _not_json(raw))]
     lines += [files.named(_message(item), _key(item)) for item in wrong]
     found = _cross_errors(config) if config else ()
@@ -167,6 +170,15 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
     return benchmarks.with_regimes(config)
 
 
+def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without sections of distributions that are not installed, each of which is said."""
+    absent = {name: raw[name] for name in extras.SECTIONS.keys() & raw.keys() - model.added().keys()}
+    for name in filter(absent.get, absent):
+        why = extras.missing(extras.SECTIONS[name])
+        log.warning("%s is left out: %s; %s", name, why.message, why.hint)
+    return {name: content for name, content in raw.items() if name not in absent}
+
+
 def _typed(raw: Mapping[str, Any]) -> tuple[Config | None, list[ErrorDetails]]:
     """The configuration without what pydantic refuses, and what that is; None if too little is left."""
     # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
@@ -174,7 +186,7 @@ def _typed(raw: Mapping[str, Any]) -> tuple[Config | None, list[ErrorDetails]]:
     found: list[ErrorDetails] = []
     for attempt in range(6):  # a value of a wrong type is taken out, is then missing, has keys that are missing, ...
         try:
-            return Config.model_validate_json(json.dumps(left)), found
+            return model.whole().model_validate_json(json.dumps(left)), found
         except ValidationError as error:
             items = error.errors()
         found = found or items
@@ -205,7 +217,7 @@ def _cross_errors(config: Config) -> Iterator[str]:
     sections: tuple[Any, ...] = _CHECKED
     try:
         catalogue.use(config.extensions)
-        sections += _EXTENDED
+        sections += (*_EXTENDED, *model.added().values())
     except InputError as error:
         yield error.message
     for section in sections:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from pydantic import Field, create_model
 
 from searchlens.benchmarks.prompts import PromptFamily
 from searchlens.boptr.options import BoptrOptions
@@ -14,10 +19,10 @@ from searchlens.config.cost import CostSpec
 from searchlens.config.pairs import PairSpec
 from searchlens.config.policies import PolicySpec
 from searchlens.config.study import StudySpec
-from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.health.options import HealthOptions
 from searchlens.landscape.options import LandscapeSection
 from searchlens.project import ZOO_PREFIX
+from searchlens.project.addons import addons
 from searchlens.readings.options import ReadingsSection
 from searchlens.recovery.options import RecoverySection
 from searchlens.schemas.options import Nonnegative, Positive, Proportion, Quantity, Seed
@@ -72,9 +77,23 @@ class Config(Section):
     readings: ReadingsSection = ReadingsSection()
     boptr: BoptrOptions = BoptrOptions()
     health: HealthOptions = HealthOptions()
-    equivalence: EquivalenceOptions | None = None
-    """Comparison with other implementations; null: none."""
     cost: CostSpec = CostSpec()
+
+
+@cache
+def added() -> dict[str, Any]:
+    """Sections of the configuration that add-ons declare: name to module (``Addon.sections``)."""
+    return {name: import_module(module) for addon in addons() for name, module in addon.sections.items()}
+
+
+@cache
+def whole() -> type[Config]:
+    """The configuration with all sections that are added; each may be null, as it is by default."""
+    sections: dict[str, Any] = {
+        name: (module.RECORD | None, Field(None, description=f"{module.MEANING}; null: none."))
+        for name, module in added().items()
+    }
+    return create_model("Config", __base__=Config, __doc__=Config.__doc__, **sections)
 
 
 def errors(config: Config) -> Iterator[str]:

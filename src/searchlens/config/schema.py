@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import WithDefaultSchema
 
-from searchlens.config.model import Config
+from searchlens.config.model import whole
 
 Node = Mapping[str, Any]
 """A part of the schema."""
@@ -28,7 +28,7 @@ class _WithFactories(GenerateJsonSchema):
 def schema() -> dict[str, Any]:
     """JSON schema of the whole configuration."""
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return dialect | Config.model_json_schema(schema_generator=_WithFactories)
+    return dialect | whole().model_json_schema(schema_generator=_WithFactories)
 
 
 def schema_text() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from searchlens import benchmarks, catalogue, project
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
+from searchlens.project import addons
 from searchlens.store import failures, layout
 from searchlens.store.layout import Layout
 
@@ -328,19 +329,6 @@ class StudyGrid:
             }
         return model
 
-    @cached_property
-    def compared(self) -> tuple[str, str] | None:
-        """(checkpoint, benchmark) of the comparison with references, on the first Base; None if there is none."""
-        section, study = self.config["equivalence"], self.config["study"]
-        if section is None or not section["questions"] or not study["pairs"] or not study["benchmarks"]:
-            return None
-        return self.config["pairs"][study["pairs"][0]]["base"], study["benchmarks"][0]
-
-    @property
-    def compared_on_vllm(self) -> bool:
-        """Whether the compared checkpoint runs on vLLM, whose engine is then compared with the embedded one, too."""
-        return self.compared is not None and self.config["checkpoints"][self.compared[0]]["engine"] == "vllm"
-
     # ---- figures and devices
 
     @property
@@ -353,7 +341,7 @@ class StudyGrid:
     def not_made(self) -> list[str]:
         """Tables and figures that could not be made, each with its error and its log."""
         jobs = [("tables",), ("overview",), *(("figures", *cell) for cell in self.drawn_cells)]
-        jobs += [("transfer",)] * (not self.without_boptr) + [("equivalence",)] * bool(self.compared)
+        jobs += [("transfer",)] * (not self.without_boptr) + [(name,) for name in addons.made(self)]
         found = [(job, *item) for job in jobs for item in failures.failed(self.layout.failures(*job)).items()]
         where = {job: f" of {'/'.join(job[1:])}" * (len(job) > 1) for job in jobs}
         return [f"{what}{where[job]}: {why}; log: {layout.log(*job)}" for job, what, why in found]

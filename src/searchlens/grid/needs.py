@@ -635,20 +635,3 @@ def transfer(grid: Grid) -> dict[str, Any]:
         "options": options | {"q_beta": q_beta, "mu_without": mu_without},
         "health": grid.config["health"],
     }
-
-
-def equivalence(grid: Grid) -> dict[str, Any]:
-    """Parameters of the comparison with references; empty if the study has none (``Grid.compared``)."""
-    if grid.compared is None:
-        return {}
-    checkpoint, benchmark = grid.compared
-    section = grid.config["equivalence"]
-    return {
-        "weights": grid.fingerprint(checkpoint),
-        "engine": grid.config["checkpoints"][checkpoint]["engine"],
-        "golds": grid.content_hash(benchmark),
-        "policies": {name: policy.resolved() for name in section["policies"] if (policy := grid.policy(name))},
-        "section": section,
-        "budgets": grid.config["budgets"],
-        "confidence": grid.config["landscape"]["confidence"],
-    }

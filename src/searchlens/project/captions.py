@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from searchlens import project
-from searchlens.project import extras
+from searchlens.project import addons, extras
 
 _MARKS = re.compile(r"\*\*(.+?)\*\*|\*(.+?)\*|``(.+?)``", re.DOTALL)
 
@@ -23,10 +23,16 @@ def folder() -> Path:
     return project.root() / "workflow" / "report"
 
 
+def path(name: str) -> Path | None:
+    """The file of a caption such as ``tables/groups``; None of what an extension declares, which has none."""
+    places = (folder(), *(addon.captions for addon in addons.addons()))
+    return next((file for place in places if (file := place / f"{name}.rst").exists()), None)
+
+
 def source(kind: str, name: str) -> str:
     """The caption of a ``figure`` or ``table`` as it is written; empty for an extension, which has none."""
-    path = folder() / f"{kind}s" / f"{name}.rst"
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    file = path(f"{kind}s/{name}")
+    return "" if file is None else file.read_text(encoding="utf-8")
 
 
 def plain(text: str) -> list[str]:

@@ -17,6 +17,7 @@ EXTRAS = {
     "huggingface_hub": "hub",
     "shtab": "completion",
     "searchlens_zoo": "zoo",
+    "searchlens_lab": "lab",
     "torch": "torch",
     "transformers": "torch",
     "tokenizers": "torch",
@@ -33,6 +34,14 @@ EXTRAS = {
 """Module to the extra that installs it; every other module that is used comes with the package itself."""
 
 
+SECTIONS = {"equivalence": "searchlens_lab"}
+"""Section of the configuration to the module of ``EXTRAS`` that declares it."""
+COMMANDS = dict.fromkeys(("equivalence", "referee", "simulate"), "searchlens_lab")
+"""The same of commands."""
+CLONED = {"zoo": "./resources/zoo", "lab": "./lab"}
+"""Extra to where it lies in a clone of the repository."""
+
+
 def missing(module: str) -> InputError:
     """The error for a module of ``EXTRAS`` that is not installed, with the command that installs it."""
     return InputError(f"{module} is not installed here", installing(EXTRAS[module]))
@@ -40,8 +49,8 @@ def missing(module: str) -> InputError:
 
 def installing(extra: str) -> str:
     """The command that installs what an extra brings, by its own names, because this package is in no registry."""
-    if extra == "zoo":
-        return "pip install ./resources/zoo in a clone of the repository"
+    if extra in CLONED:
+        return f"pip install {CLONED[extra]} in a clone of the repository"
     listed = (text for found in metadata.distributions(name="searchlens") for text in found.requires or [])
     parts = [text.replace('"', "'").split("; extra == ") for text in listed]
     names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]]

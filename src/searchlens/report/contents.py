@@ -8,10 +8,7 @@ from pathlib import Path
 
 from searchlens import catalogue
 from searchlens.api import Study
-from searchlens.project import captions
-
-STAGES = ("study", "likelihood", "equivalence", "equivalence_vllm")
-"""Whose tables stand in the first section."""
+from searchlens.project import addons, captions
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,8 @@ class Section:
 def contents(study: Study) -> list[Section]:
     """Every section that has something in it."""
     layout = study.layout
-    first = [*_figures("study", layout.study_figure), *(table for stage in STAGES for table in _tables(study, stage))]
+    stages = ["study", "likelihood", *(table for stage in addons.stages().values() for table in stage.tables)]
+    first = [*_figures("study", layout.study_figure), *(table for stage in stages for table in _tables(study, stage))]
     boptr = [*_figures("boptr", layout.boptr_figure, "boptr-"), *_tables(study, "boptr")]
     sections = [
         Section("1 Study", "study", "#/", first),

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from searchlens import catalogue
 from searchlens.catalogue import PACKAGE
+from searchlens.project import addons
 from searchlens.store.hashing import digest, file_sha256
 
 EXEMPT: Mapping[str, str] = {
@@ -38,7 +39,8 @@ EXEMPT: Mapping[str, str] = {
 
 _CODE, _NAMES = ("find", "loaded"), ("declared", "titles")
 """Functions of the catalogue that run what is declared, and those that only read its names and options."""
-_MENTIONS = re.compile(r"[\"']searchlens\.|\b(find|loaded|declared|titles)\([\"']")
+_MODULE = re.compile(r"searchlens(_\w+)?\.")
+_MENTIONS = re.compile(rf"[\"']{_MODULE.pattern}|\b(find|loaded|declared|titles)\([\"']")
 """A name of a module in a string, or a call of the catalogue."""
 
 _SKIPPED = re.compile(
@@ -55,7 +57,7 @@ def stage_source(stage: str) -> str:
     Parameters
     ----------
     stage : str
-        Name of a file of ``stages/``, without its suffix.
+        Name of a file of ``stages/``, without its suffix, or of a stage of an add-on.
     """
     return _hash(stage, tuple(path for _, path in catalogue.extensions()))
 
@@ -78,7 +80,8 @@ def _sha256(path: Path) -> str:
 
 def closure(stage: str) -> set[Path]:
     """Every file that a stage depends on: relative to the package, or absolute outside of it."""
-    reached = set(_files_of(f"searchlens.stages.{stage}"))
+    added = addons.stages().get(stage)
+    reached = set(_files_of(added.module if added else f"searchlens.stages.{stage}"))
     waiting = list(reached)
     while waiting:
         for path in _depends_on(waiting.pop()) - reached:
@@ -138,7 +141,7 @@ def _parsed(path: Path) -> _Source:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("searchlens."):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE.match(node.value):
             names.add(node.value)
         elif isinstance(node, ast.Call):
             code += _catalogue_call(node, _CODE)
@@ -179,5 +182,11 @@ def _files_of(name: str) -> Iterator[Path]:
 @cache
 def _modules() -> Mapping[str, Path]:
     """File of every module of searchlens by its dotted name; of a package, its ``__init__``."""
-    files = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-    return {".".join(("searchlens", *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in files}
+    own = {_name(PACKAGE, path): path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
+    folders = [addon.folder for addon in addons.addons()]
+    return own | {_name(folder, path): path for folder in folders for path in folder.rglob("*.py")}
+
+
+def _name(package: Path, path: Path) -> str:
+    """Dotted name of the module of a file."""
+    return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
+from searchlens.project.addons import VARIABLE as VARIABLE_OF_ADDONS
+from searchlens.project.addons import addons
 from searchlens.store import files
 from searchlens.store.hashing import canonical
 from searchlens.store.layout import Layout
@@ -43,17 +45,19 @@ def export_code(commands: Path) -> None:
     commands : Path
         Folder with the command ``searchlens`` for such environments; one that is installed goes first.
     """
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_sources()), os.environ.get("PYTHONPATH")]))
+    packages = (Path(__file__).parents[1], *(addon.folder for addon in addons()))
+    folders = dict.fromkeys(str(_sources(package)) for package in packages)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+    os.environ[VARIABLE_OF_ADDONS] = os.pathsep.join(f"{addon.package}.addon" for addon in addons())
     os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(commands)]))
 
 
-def _sources() -> Path:
-    """A folder that has the package and no other one.
+def _sources(package: Path) -> Path:
+    """A folder that has a package and no other one but of this project.
 
     An installed package lies among other packages, which an environment with another Python must not import. So the
     folder of the run has a link to it.
     """
-    package = Path(__file__).parents[1]
     if not (package.parent / "numpy").exists():
         return package.parent
     link = Path(".snakemake", "searchlens", package.name).absolute()

@@ -1,0 +1,75 @@
+"""Commands of the laboratory."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from searchlens.cli import stages
+from searchlens.cli.chosen import grid_of
+from searchlens.cli.options import Commands, folder_option, results_option, threads_option
+from searchlens.commands.terminal import say
+from searchlens.errors import InputError
+from searchlens.grid import Grid
+from searchlens.store.layout import Layout
+from searchlens.store.provenance import config_fingerprint
+from searchlens_lab.equivalence import plan
+
+
+def _compared(args: argparse.Namespace) -> Grid:
+    grid = grid_of(args)
+    if plan.compared(grid) is None:
+        raise InputError(
+            "this study has no comparison with references", "set equivalence in the configuration; see config/README.md"
+        )
+    return grid
+
+
+def _equivalence(args: argparse.Namespace) -> None:
+    grid = _compared(args)
+    from searchlens_lab.equivalence.stage import equivalence
+
+    output = Layout(Path(args.output))
+    equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)
+
+
+def _referee(args: argparse.Namespace) -> None:
+    grid = _compared(args)
+    if not 100 <= args.runs <= 1_000_000:
+        raise InputError(f"--runs: {args.runs}; allowed: 100 to 1,000,000")
+    from searchlens_lab.equivalence.samplers import write_referee
+
+    for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
+        say(path)
+
+
+def _simulate(args: argparse.Namespace) -> None:
+    from searchlens_lab.simulate import paper_design, small_design, write
+
+    design = {"paper": paper_design, "small": small_design}[args.size](args.mode)
+    write(design, args.seed, Path(args.output))
+    say(f"{len(design.cells())} landscapes of known truth under {args.output}")
+
+
+def add_to(command: Commands) -> None:
+    """Add the commands."""
+    command.group(stages.GROUP, of_stages=True)
+    sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
+    results_option(sub)
+    threads_option(sub)
+    sub = command("referee", _referee, "compare samplers of p^alpha (docs/power-sampling.md)")
+    folder_option(sub)
+    sub.add_argument(
+        "--runs", type=int, default=1000, metavar="N", help="texts of each sampler and toy (default: 1000)"
+    )
+    threads_option(sub)
+    command.group("tools")
+    text = "write a simulated study of known truth (docs/simulation.md)"
+    sub = command("simulate", _simulate, text, is_configured=False)
+    sub.add_argument("--seed", type=int, required=True, metavar="N", help="seed of all random numbers")
+    folder_option(sub)
+    modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")
+    sub.add_argument(
+        "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
+    )
+    sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")

@@ -1,0 +1,225 @@
+"""An engine on a language model small enough to enumerate: the next token depends only on the last two.
+
+The sampler of the real engine draws the tokens, so searches meet real local policies. The probabilities of whole texts
+come from the plain distributions of :mod:`searchlens_lab.equivalence.filters`, so the results of a search can be
+compared with exact ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from searchlens.engines import sampler
+from searchlens.engines.base import Completion, Floor, Given, Request, Sampling
+from searchlens.errors import InputError
+from searchlens.seeds import generator, uniform
+from searchlens_lab.equivalence.filters import distribution
+
+EOS = 0
+PLAIN = Sampling(1.0)
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class ToyModel:
+    """Logits of the next token, float32 array of shape (vocab, vocab, vocab), indexed [last but one, last, next]."""
+
+    logits: npt.NDArray[np.float32]
+
+    @classmethod
+    def random(cls, seed: int, vocab_size: int = 4, scale: float = 1.0, eos: float = 0.0) -> ToyModel:
+        """Normal logits times ``scale``, with ``eos`` added to the logit of EOS."""
+        logits = scale * generator("toy model", seed).standard_normal((vocab_size,) * 3)
+        logits[..., EOS] += eos
+        return cls(logits.astype(np.float32))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self.logits)
+
+    @cached_property
+    def logprobs(self) -> npt.NDArray[np.float64]:
+        """Natural log-probabilities, in the shape of the logits."""
+        logits = self.logits.astype(np.float64)
+        return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
+
+    def next(self, context: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Logits after a context; a context of one token counts as following EOS."""
+        before, last = (EOS, *context)[-2:]
+        return np.asarray(self.logits[before, last])
+
+
+def enumerate_texts(
+    model: ToyModel,
+    prompt: tuple[int, ...],
+    max_tokens: int,
+    stop_ids: tuple[int, ...] = (EOS,),
+    sampling: Sampling = PLAIN,
+    stopped: Callable[[tuple[int, ...]], bool] = lambda _: False,
+) -> dict[tuple[int, ...], float]:
+    """Every text that ``sampling`` can draw after the prompt, with its probability, in lexicographic order.
+
+    A text ends with its first stop token, with the first token after which it is ``stopped`` by a stop text, or after
+    ``max_tokens`` tokens. Plain sampling gives p, other sampling gives
+    its q. The probabilities sum to 1.
+    """
+    texts: dict[tuple[int, ...], float] = {}
+
+    def grow(text: tuple[int, ...], probability: float) -> None:
+        if len(text) == max_tokens or (text and (text[-1] in stop_ids or stopped(text))):
+            texts[text] = probability
+            return
+        logits = model.next((*prompt, *text)).astype(np.float64)
+        q = distribution(logits, sampling, prompt, text)
+        for token in np.flatnonzero(q):
+            grow((*text, int(token)), probability * float(q[token]))
+
+    grow((), 1.0)
+    return texts
+
+
+class ToyEngine:
+    """Runs up to ``max_rows`` queued requests together to their ends; shorter ones are returned first.
+
+    Attributes
+    ----------
+    requests : list of Request
+        All requests that were ever added, for tests to look at.
+    generated : int
+        Number of tokens drawn for them.
+    steps : int
+        As in ``Engine``.
+    """
+
+    repeatable = True
+    groups: tuple[int, ...] = (1,)
+
+    def __init__(self, model: ToyModel, max_rows: int = 100_000, max_model_len: int = 1000) -> None:
+        torch.set_num_threads(1)  # several threads are several times slower on tensors this small
+        self.model, self.max_rows, self.max_model_len = model, max_rows, max_model_len
+        self.vocab_size = model.vocab_size
+        self.requests: list[Request] = []
+        self.generated = 0
+        self.steps = 0
+        self._queue: list[tuple[int, Request]] = []
+        width = sampler.padded_vocab(model.vocab_size)
+        self._logits = torch.full((*model.logits.shape[:2], width), -torch.inf)
+        self._logits[..., : model.vocab_size] = torch.from_numpy(model.logits)
+
+    def clear(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Queue a request; InputError if it does not fit into ``max_model_len``."""
+        needed = len(request.prompt) + len(request.prefix) + request.max_tokens
+        if not request.prompt or request.max_tokens < 1 or needed > self.max_model_len:
+            raise InputError(f"request {request_id}: {needed} tokens, the limit is {self.max_model_len}")
+        self.requests.append(request)
+        self._queue.append((request_id, request))
+
+    def step(self) -> list[tuple[int, Completion]]:
+        """Run the next ``max_rows`` requests to their ends."""
+        batch, self._queue = self._queue[: self.max_rows], self._queue[self.max_rows :]
+        if not batch:
+            return []
+        completions = self._run([request for _, request in batch])
+        self.generated += sum(len(completion.tokens) for completion in completions)
+        finished = [(request_id, completion) for (request_id, _), completion in zip(batch, completions, strict=True)]
+        return sorted(finished, key=lambda entry: len(entry[1].tokens))
+
+    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Exact log p of every token of given texts."""
+        scores = []
+        for text in texts:
+            known = np.array((EOS, *text.prompt, *text.tokens))
+            before, last, token = known[:-2], known[1:-1], known[2:]
+            log_p = self.model.logprobs[before, last, token]
+            scores.append(log_p[-len(text.tokens) :].astype(np.float32))
+        return scores
+
+    def _run(self, requests: Sequence[Request]) -> list[Completion]:
+        """Decode together until the last row has ended; tokens after the end of a row are dropped."""
+        limits = np.array([request.max_tokens for request in requests])
+        contexts = np.array([(EOS, *request.prompt, *request.prefix)[-2:] for request in requests])
+        seeds = np.array([request.seed for request in requests], np.uint64)
+        ends = np.zeros((len(requests), self.vocab_size), bool)
+        prefixes = np.zeros((len(requests), max(len(request.prefix) for request in requests)), np.int32)
+        for row, request in enumerate(requests):
+            ends[row, list(request.stop_ids)] = True
+            prefixes[row, : len(request.prefix)] = request.prefix
+        kinds = {sampling: i for i, sampling in enumerate(dict.fromkeys(request.sampling for request in requests))}
+        batch = sampler.prepare(
+            sampler.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
+            [request.prompt for request in requests],
+            prefixes,
+            np.array([len(request.prefix) for request in requests]),
+            self._logits.shape[-1],
+            _CPU,
+        )
+        lengths = np.zeros(len(requests), np.int64)
+        history: list[npt.NDArray[np.int64]] = []
+        drawn: list[tuple[npt.NDArray[Any], ...]] = []
+        while not lengths.all():
+            place = len(drawn)
+            uniforms = uniform(seeds, np.full(len(requests), place))
+            draw = sampler.draw(self._logits[contexts[:, 0], contexts[:, 1]], batch, torch.from_numpy(uniforms))
+            tokens = draw.tokens.numpy()
+            history.append(contexts)
+            drawn.append((tokens, draw.logprobs.numpy(), draw.sampling_logprobs.numpy()))
+            ended = ends[np.arange(len(requests)), tokens] | (limits == place + 1)
+            lengths[ended & (lengths == 0)] = place + 1
+            contexts = np.stack((contexts[:, 1], tokens), 1)
+        self.steps += len(drawn)
+        tokens, logprobs, sampling_logprobs = (np.stack(column, 1) for column in zip(*drawn, strict=True))
+        before = np.stack(history, 1)
+        rejected = np.zeros(len(requests), bool)
+        for row, (request, n) in enumerate(zip(requests, lengths, strict=True)):
+            if request.floor is not None:
+                lengths[row] = _kept(request.floor, logprobs[row, :n], sampling_logprobs[row, :n])
+                rejected[row] = lengths[row] < n
+        return [
+            Completion(
+                tokens=tokens[row, :n].astype(np.int32),
+                logprobs=logprobs[row, :n],
+                sampling_logprobs=sampling_logprobs[row, :n],
+                finish="rejected" if rejected[row] else "stop" if ends[row, tokens[row, n - 1]] else "length",
+                **self._wanted(request, before[row, :n]),
+            )
+            for row, (request, n) in enumerate(zip(requests, lengths, strict=True))
+        ]
+
+    def _wanted(self, request: Request, contexts: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Measures and most likely tokens, if the request wants them, from the model's exact log-probabilities."""
+        if not (request.measures or request.top):
+            return {}
+        log_p = self.model.logprobs[contexts[:, 0], contexts[:, 1]]
+        wanted: dict[str, Any] = {}
+        if request.measures:
+            wanted["entropies"] = -(np.exp(log_p) * log_p).sum(-1).astype(np.float32)
+            wanted["certainties"] = -(np.log(self.vocab_size) + log_p.mean(-1)).astype(np.float32)
+        if request.top:
+            order = np.argsort(-log_p, -1, kind="stable")[:, : request.top]
+            wanted["top_tokens"] = order.astype(np.int32)
+            wanted["top_logprobs"] = np.take_along_axis(log_p, order, -1).astype(np.float32)
+        return wanted
+
+
+def _kept(floor: Floor, logprobs: npt.NDArray[np.float32], sampling_logprobs: npt.NDArray[np.float32]) -> int:
+    """Number of tokens up to the first that brings a continuation down to a floor; all of them if none does."""
+    count = np.arange(1, len(logprobs) + 1)
+    weight = np.cumsum(floor.alpha * logprobs.astype(np.float64) - sampling_logprobs)
+    if floor.start is not None:
+        weight -= np.log(floor.start + count)
+    low = np.flatnonzero(weight <= floor.bound)
+    return int(low[0]) + 1 if low.size else len(logprobs)

@@ -1,0 +1,45 @@
+"""What of a study is compared with references, and what that depends on. The planner imports this."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from searchlens.grid import Grid
+
+
+def compared(grid: Grid) -> tuple[str, str] | None:
+    """(checkpoint, benchmark) of the comparison, on the Base of the first pair; None if the study has none."""
+    section, study = grid.config.get("equivalence"), grid.config["study"]
+    if not section or not section["questions"] or not study["pairs"] or not study["benchmarks"]:
+        return None
+    return grid.config["pairs"][study["pairs"][0]]["base"], study["benchmarks"][0]
+
+
+def is_on_vllm(grid: Grid) -> bool:
+    """Whether the compared checkpoint runs on vLLM, whose engine is then compared with the embedded one, too."""
+    cell = compared(grid)
+    return cell is not None and grid.config["checkpoints"][cell[0]]["engine"] == "vllm"
+
+
+def made(grid: Grid) -> tuple[str, ...]:
+    """Stages of the tables that a study makes."""
+    return ("equivalence",) * (compared(grid) is not None) + ("equivalence_vllm",) * is_on_vllm(grid)
+
+
+def needs(grid: Grid) -> dict[str, Any]:
+    """Parameters of the comparison; empty if the study has none."""
+    cell = compared(grid)
+    if cell is None:
+        return {}
+    checkpoint, benchmark = cell
+    section = grid.config["equivalence"]
+    return {
+        "weights": grid.fingerprint(checkpoint),
+        "engine": grid.config["checkpoints"][checkpoint]["engine"],
+        "golds": grid.content_hash(benchmark),
+        "policies": {name: policy.resolved() for name in section["policies"] if (policy := grid.policy(name))},
+        "section": section,
+        "budgets": grid.config["budgets"],
+        "confidence": grid.config["landscape"]["confidence"],
+    }

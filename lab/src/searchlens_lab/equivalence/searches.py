@@ -1,0 +1,199 @@
+"""Searches: ours, thousands at a time through the driver, against references that go step by step.
+
+The references of samplers of p^alpha, trees and MCTS are in :mod:`searchlens_lab.equivalence.reference`. Under the same
+draws, they ask for one continuation at a time, or for several that do not depend on each other, each from a bare prompt
+and prefix, without the driver and without prefixes kept from earlier requests. For speed, requests of different
+questions and policies share a batch, and on a CPU the same prompts are computed once, which gives the same bits. A
+token beam is compared with transformers' ``generate``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from searchlens.engines.base import Completion, Engine, Request, complete
+from searchlens.policies import Policy
+from searchlens.search.beam import TokenBeam
+from searchlens.search.entropy_tree import EntropyTree
+from searchlens.search.task import Task
+from searchlens_lab.equivalence import reference
+from searchlens_lab.equivalence.reference import Continuation, PlainSearch, Text, Token
+from searchlens_lab.equivalence.rows import ComparisonRow, share
+from searchlens_lab.equivalence.subject import Ids, Run, Subject, chunks, texts_of
+
+SEQUENTIAL = "plain sequential search"
+TRANSFORMERS = "transformers, num_beams"
+Texts = Sequence[Sequence[Ids]]
+"""For each question the texts of its candidates, best first."""
+_QUESTIONS = {"smc": 8, "lookahead": 2}
+"""Questions of searches that draw thousands of tokens for a text; others are compared on all."""
+_SCORES = {  # name of an evaluator to its plain implementation
+    "mean_logprob": reference.mean,
+    "sequence_logprob": reference.total,
+}
+
+
+def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[ComparisonRow]:
+    """Texts and accuracy of searches against the plain ones: two rows for each policy, in the order of the policies.
+
+    Parameters
+    ----------
+    subject : Subject
+    policies : mapping of str to Policy
+        By name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
+    """
+    tasks = {name: subject.tasks(policy)[: _QUESTIONS.get(policy.controller.name)] for name, policy in policies.items()}
+    runs = [(policy, task) for name, policy in policies.items() for task in tasks[name]]
+    ours = [texts_of(candidates) for candidates in subject.search(runs)]
+    plain = [reference.search(task, policy, _SCORES[policy.evaluator.name]) for policy, task in runs]
+    theirs = [
+        [reference.ids(texts[i % len(texts)]) for i in range(policy.width)]
+        for (policy, _), texts in zip(runs, run_together(plain, runs, subject.engine), strict=True)
+    ]
+    rows, end = [], 0
+    for name in policies:
+        begin, end = end, end + len(tasks[name])
+        our_texts, plain_texts = ours[begin:end], theirs[begin:end]
+        rows.append(_same(name, SEQUENTIAL, our_texts, plain_texts, subject.options.identical))
+        rows.append(_accuracy(subject, name, SEQUENTIAL, our_texts, plain_texts))
+    return rows
+
+
+def compare_beam(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
+    """Texts, scores and accuracy of a token beam against transformers'.
+
+    Parameters
+    ----------
+    subject : Subject
+    name : str
+        Name of the policy.
+    policy : Policy
+        With the controller ``beam``.
+    """
+    tasks, width = subject.tasks(policy), policy.width
+    candidates = subject.search([(policy, task) for task in tasks])
+    ours = [texts_of(beam) for beam in candidates]
+    prompts = [task.prompt for task in tasks]
+    output = subject.generate(
+        prompts,
+        [],
+        num_beams=width,
+        num_return_sequences=width,
+        length_penalty=policy.component(TokenBeam).length_penalty,
+        early_stopping=False,
+        output_scores=True,
+        stopping_criteria=_stop_texts(subject, max(map(len, prompts))),
+    )
+    theirs = chunks(subject.completions(output.sequences, prompts), width)
+    scores = output.sequences_scores.view(-1, width).tolist()
+    differences = [
+        abs(candidate.score - score)
+        for beam, texts, beam_scores in zip(candidates, theirs, scores, strict=True)
+        for candidate, text, score in zip(beam, texts, beam_scores, strict=True)
+        if texts_of([candidate]) == [text]
+    ]
+    largest = max(differences, default=float("nan"))
+    return [
+        _same(name, TRANSFORMERS, ours, theirs, subject.options.output_match),
+        ComparisonRow(
+            "tier34",
+            name,
+            TRANSFORMERS,
+            "largest difference of scores of equal texts",
+            len(differences),
+            "texts",
+            largest,
+            "at most",
+            subject.options.score_difference,
+        ),
+        _accuracy(subject, name, TRANSFORMERS, ours, theirs),
+    ]
+
+
+def _stop_texts(subject: Subject, start: int) -> Any:
+    """Criteria by which transformers ends texts, which begin at ``start``, at stop texts; none if there are none."""
+    import torch
+    from transformers import StoppingCriteriaList
+
+    def has_stop(rows: Any, scores: Any, **_: Any) -> Any:
+        del scores
+        texts = subject.job.prompter.decode(rows[:, start:].tolist())
+        return torch.tensor([any(stop in text for stop in stops) for text in texts], device=rows.device)
+
+    stops = subject.job.prompter.template.stop_texts
+    return StoppingCriteriaList([has_stop] if stops else [])
+
+
+def _same(name: str, other: str, ours: Texts, theirs: Texts, least: float) -> ComparisonRow:
+    """Share of candidates that are the same text in the same place."""
+    pairs = [pair for sides in zip(ours, theirs, strict=True) for pair in zip(*sides, strict=True)]
+    equal = [first == second for first, second in pairs]
+    return ComparisonRow("tier34", name, other, "same texts", len(equal), "texts", share(equal), "at least", least)
+
+
+def _accuracy(subject: Subject, name: str, other: str, ours: Texts, theirs: Texts) -> ComparisonRow:
+    """Difference of the accuracies of the best candidates."""
+    threshold = subject.options.accuracy_difference
+    right = [subject.accuracy([texts[0] for texts in side]) for side in (ours, theirs)]
+    statistic, difference = "difference of accuracies", abs(right[0] - right[1])
+    return ComparisonRow(
+        "tier34", name, other, statistic, len(ours), "questions", difference, "at most", threshold, right[0], right[1]
+    )
+
+
+def run_together(searches: Sequence[PlainSearch], runs: Sequence[Run], engine: Engine) -> list[list[Text]]:
+    """Run plain searches on an engine, what each asks for at a time together; returns the texts of each."""
+    texts: list[list[Text]] = [[] for _ in searches]
+    replies: dict[int, Text | list[Text] | None] = dict.fromkeys(range(len(searches)))
+    while replies:
+        waiting: dict[int, Continuation | list[Continuation]] = {}
+        for i, reply in replies.items():
+            try:
+                waiting[i] = searches[i].send(reply)
+            except StopIteration as end:
+                texts[i] = end.value
+        asked = {i: one if isinstance(one, list) else [one] for i, one in waiting.items()}
+        requests = [_request(*runs[i], continuation) for i, several in asked.items() for continuation in several]
+        answers = dict(complete(engine, requests))
+        places, replies = iter(range(len(requests))), {}
+        for i, several in asked.items():
+            new = [_text(answers[next(places)]) for _ in several]
+            replies[i] = new if isinstance(waiting[i], list) else new[0]
+    return texts
+
+
+def _request(policy: Policy, task: Task, continuation: Continuation) -> Request:
+    controller, local = policy.controller, policy.local
+    is_tree = isinstance(controller, EntropyTree)
+    if continuation.temperature is not None:
+        local = replace(local, temperature=continuation.temperature)
+    return Request(
+        task.prompt,
+        local,
+        continuation.seed,
+        continuation.max_tokens,
+        continuation.stop_ids,
+        prefix=reference.ids(continuation.text),
+        measures=is_tree or controller.parameters.get("cut") == "entropy",
+        top=controller.children_per_position + 1 if isinstance(controller, EntropyTree) else continuation.likely,
+    )
+
+
+def _text(completion: Completion) -> Text:
+    """A completion as plain tokens, with entropies and likely tokens if the request wanted them."""
+    count = len(completion.tokens)
+    columns: list[Any] = [
+        column.tolist() for column in (completion.tokens, completion.logprobs, completion.sampling_logprobs)
+    ]
+    columns.append([math.nan] * count if completion.entropies is None else completion.entropies.tolist())
+    if completion.top_tokens is None or completion.top_logprobs is None:
+        columns.append([()] * count)
+    else:
+        ranked = np.dstack((completion.top_tokens, completion.top_logprobs)).tolist()
+        columns.append([tuple((int(t), p) for t, p in row) for row in ranked])
+    return tuple(Token(*values) for values in zip(*columns, strict=True))

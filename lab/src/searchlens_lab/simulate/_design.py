@@ -1,0 +1,375 @@
+"""The design of a simulated study, as frozen dataclasses; ``docs/simulation.md`` has the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
+from searchlens.boptr.options import Group, Regime, Role
+from searchlens.errors import InputError
+from searchlens_lab.simulate._effects import PolicyEffect, autoregressive
+
+Mode = Literal["transform", "planted", "continuous", "ceiling", "unrelated", "equal"]
+CONTINUOUS: tuple[Mode, ...] = ("continuous", "ceiling")
+"""Modes in which RL follows from the probabilities of Base by a law without rounding."""
+Side = Literal["base", "rl"]
+BASE_ONLY: tuple[Role, ...] = ("descriptive", "rltrain")
+"""Benchmarks of these roles have no RL side."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A Base checkpoint.
+
+    Attributes
+    ----------
+    ability : float
+        Log-odds added to the right answer; 0 for the anchor.
+    invalid : float
+        Log-odds of giving no valid answer to the typical question, at temperature 1 without filters.
+    verbosity : float
+        Factor on the number of tokens, > 0.
+    """
+
+    ability: float = 0.0
+    invalid: float = -2.8
+    verbosity: float = 1.0
+
+
+@dataclass(frozen=True)
+class RLEffect:
+    """Effect of RL on the answer distribution of a question, at full transfer.
+
+    Attributes
+    ----------
+    sharpening : float
+        gamma >= 1: power to which answer probabilities are raised.
+    reward : float
+        r >= 0: log-odds added to the right answer.
+    loss : float
+        tau in [0, 1): answers with a much smaller probability are lost.
+    support : float
+        nu in [0, 1): probability moved to the right answer, however rare it was.
+    termination : float
+        Log-odds subtracted from giving no valid answer.
+    """
+
+    sharpening: float = 1.5
+    reward: float = 1.3
+    loss: float = 0.1
+    support: float = 0.0005
+    termination: float = 0.7
+
+
+@dataclass(frozen=True)
+class SimModel:
+    """One Base/RL pair.
+
+    Attributes
+    ----------
+    base : str
+        Key of ``Design.bases``; models may share one.
+    group : {"upper", "lower", "new"}
+    parameters : float
+        Number of parameters.
+    effect : RLEffect
+        Used in mode ``transform``.
+    delta : float
+        Planted delta_m, used in modes ``planted``, ``continuous`` and ``ceiling``.
+    """
+
+    base: str
+    group: Group = "upper"
+    parameters: float = 7.6e9
+    effect: RLEffect = RLEffect()
+    delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class SimBenchmark:
+    """A distribution of questions.
+
+    Attributes
+    ----------
+    regime, role, title
+        As in ``boptr.cohort.Benchmark``.
+    questions : int
+        At least 1.
+    level : float
+        Mean log-odds of the right answer against all wrong ones, for ability 0 at temperature 1.
+    spread : float
+        Standard deviation of these log-odds over questions.
+    slope : float
+        Log-odds per unit of ability.
+    wrong : int
+        Number of possible wrong answers, >= 1.
+    transfer : float
+        Share of the RL effect on this benchmark, in [0, 1].
+    invalid : float
+        Log-odds added to the model's of giving no valid answer.
+    tokens : float
+        Typical number of tokens per sample.
+    open_text : bool
+        Every finished answer is a class of its own, so there is no vote.
+    """
+
+    regime: Regime
+    questions: int
+    level: float
+    spread: float
+    role: Role = "fitted"
+    slope: float = 1.0
+    wrong: int = 5
+    transfer: float = 1.0
+    invalid: float = 0.0
+    tokens: float = 500.0
+    open_text: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """The law that holds exactly: P_RL(pi_0, b) = P_Base(pi, N(b)).
+
+    N(b) = round_B(alpha b^beta) in mode ``planted`` and alpha b^beta in mode ``continuous``; in mode ``ceiling`` P_RL
+    is that of ``continuous`` times ``ceiling``.
+
+    Attributes
+    ----------
+    mu, beta : mapping
+        Per regime; alpha = exp(mu + delta_m). beta is at least 0, and at most 1 in modes ``continuous``, ``ceiling``.
+    policy : str
+        pi, unless ``policies`` has another one for the cell.
+    policies : mapping
+        (model, benchmark) to pi.
+    ceiling : float
+        Share of questions that RL can solve at all, whatever their difficulty; in (0, 1].
+
+    Raises
+    ------
+    InputError
+        The ceiling is out of range, or an exponent is negative: no stream of samples has a path that goes back.
+    """
+
+    mu: Mapping[Regime, float]
+    beta: Mapping[Regime, float]
+    policy: str = "topp0.8_t0.9"
+    policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    ceiling: float = 0.75
+
+    def __post_init__(self) -> None:
+        """Check exponents and ceiling."""
+        if not 0 < self.ceiling <= 1:
+            raise InputError(f"ceiling: {self.ceiling}; a share of questions must be above 0 and at most 1")
+        if min(self.beta.values()) < 0:
+            raise InputError(f"beta: {dict(self.beta)}; a planted exponent must be at least 0")
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """The distribution of the RL models of mode ``unrelated``, the same for all of them.
+
+    Attributes
+    ----------
+    ability, spread : float
+        Mean and standard deviation of the ability of the Base model that RL starts from.
+    invalid : float
+        Its log-odds of giving no valid answer.
+    effect : RLEffect
+    """
+
+    ability: float = -1.3
+    spread: float = 1.3
+    invalid: float = -2.2
+    effect: RLEffect = RLEffect()
+
+
+PAPER_LAW = Planted(
+    mu={"math": 1.16845, "nonmath": 0.0, "floor": 0.6931}, beta={"math": 0.6, "nonmath": 1.0, "floor": 0.0}
+)
+"""The paper's frozen constants (mean of ln alpha over seven models; regime exponents)."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A simulated study.
+
+    Attributes
+    ----------
+    bases, models, benchmarks : mapping
+        In the order of tables.
+    anchor_model, anchor_benchmark : str
+    policies : tuple of str
+        Autoregressive policies, sampled on both sides of every cell; must contain ``default_policy``.
+    default_policy : str
+        pi_0.
+    searches : mapping
+        Benchmark to the search policies (name to effect) of the anchor's Base on it.
+    samples : int
+        Pool size, at least the largest budget.
+    budgets : tuple of int
+        B: powers of two from 1.
+    extension : mapping
+        Benchmark to the pool size, a power of two, of the anchor's autoregressive policies on both sides; it adds
+        budgets.
+    batches : mapping
+        Batch id to the sides of the anchor that are sampled again in this batch, on the fitted benchmarks.
+    missing : frozenset of (model, benchmark)
+        Cells that were not sampled.
+    shared : float
+        Share of the variance of question difficulty that all models have in common, in [0, 1].
+    mode : {"transform", "planted", "continuous", "ceiling", "unrelated", "equal"}
+        How RL relates to Base.
+    planted : Planted
+        Used in modes ``planted``, ``continuous`` and ``ceiling``.
+    strangers : Strangers
+        Used in mode ``unrelated``.
+
+    Raises
+    ------
+    InputError
+        A name is unknown, the pool is smaller than the largest budget, or the planted law has no constants for a
+        regime, or an exponent above 1 where RL follows from Base without rounding.
+    """
+
+    bases: Mapping[str, BaseModel]
+    models: Mapping[str, SimModel]
+    benchmarks: Mapping[str, SimBenchmark]
+    anchor_model: str
+    anchor_benchmark: str
+    policies: tuple[str, ...]
+    default_policy: str = "topp0.95_t1.0"
+    searches: Mapping[str, Mapping[str, PolicyEffect]] = field(default_factory=dict)
+    samples: int = 16
+    budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
+    extension: Mapping[str, int] = field(default_factory=dict)
+    batches: Mapping[str, tuple[Side, ...]] = field(default_factory=dict)
+    missing: frozenset[tuple[str, str]] = frozenset()
+    shared: float = 0.6
+    mode: Mode = "transform"
+    planted: Planted = PAPER_LAW
+    strangers: Strangers = Strangers()
+
+    def __post_init__(self) -> None:
+        """Check names, pools and the planted law."""
+        if self.mode not in get_args(Mode):
+            raise InputError(f"mode: {self.mode!r} is not one of {', '.join(get_args(Mode))}")
+        unknown = [f"{name} ({model.base})" for name, model in self.models.items() if model.base not in self.bases]
+        if unknown:
+            raise InputError(f"models: no base for {', '.join(unknown)}; allowed: {', '.join(self.bases)}")
+        if self.samples < max(self.budgets):
+            raise InputError(f"samples: {self.samples} are fewer than the largest budget, {max(self.budgets)}")
+        if self.default_policy not in self.policies:
+            raise InputError(f"policies: the default policy {self.default_policy} is not among them")
+        regimes = {item.regime for item in self.benchmarks.values() if item.role not in BASE_ONLY}
+        lawless = regimes - (self.planted.mu.keys() & self.planted.beta.keys())
+        if self.mode in ("planted", *CONTINUOUS) and lawless:
+            raise InputError(f"planted: no mu or no beta for {', '.join(sorted(lawless))}")
+        if self.mode in CONTINUOUS and max(self.planted.beta[regime] for regime in regimes) > 1:
+            raise InputError(f"beta: {dict(self.planted.beta)}; mode {self.mode} needs exponents of at most 1")
+
+    def plan(self) -> CohortPlan:
+        """The cohort plan of this study."""
+        models = {
+            name: Model(
+                base=checkpoint(model.base, "base"),
+                rl=checkpoint(name, "rl"),
+                group=model.group,
+                parameters=model.parameters,
+                batches=self._batches(name),
+            )
+            for name, model in self.models.items()
+        }
+        benchmarks = {name: Benchmark(item.regime, item.role, item.title) for name, item in self.benchmarks.items()}
+        return CohortPlan(
+            self.anchor_model,
+            self.anchor_benchmark,
+            models,
+            benchmarks,
+            self.default_policy,
+            tuple(self.budgets),
+            source="simulated",
+        )
+
+    def _batches(self, model: str) -> dict[str, dict[Side, str]]:
+        if model != self.anchor_model:
+            return {}
+        base = self.models[model].base
+        names: dict[Side, str] = {"base": base, "rl": model}
+        return {
+            key: {side: checkpoint(names[side], side, key) for side in sides} for key, sides in self.batches.items()
+        }
+
+    def cells(self) -> list[Cell]:
+        """Everything to sample, in order; a Base checkpoint that models share occurs once."""
+        cells: dict[tuple[str, str], Cell] = {}
+        for model, spec in self.models.items():
+            batches = ["", *self.batches] if model == self.anchor_model else [""]
+            for batch in batches:
+                for benchmark, item in self.benchmarks.items():
+                    if (model, benchmark) in self.missing or (batch and item.role != "fitted"):
+                        continue
+                    for side in self._sides(batch, item):
+                        name = spec.base if side == "base" else model
+                        cell = Cell(checkpoint(name, side, batch), model, side, benchmark, batch)
+                        cells.setdefault((cell.checkpoint, benchmark), cell)
+        return list(cells.values())
+
+    def _sides(self, batch: str, benchmark: SimBenchmark) -> tuple[Side, ...]:
+        if batch:
+            return self.batches[batch]
+        return ("base",) if benchmark.role in BASE_ONLY else ("base", "rl")
+
+    def pools(self, cell: Cell) -> dict[str, int]:
+        """Policies of a cell, in order, with their samples per question."""
+        anchor = self.models[self.anchor_model].base if cell.side == "base" else self.anchor_model
+        is_anchor = anchor == (self.models[cell.model].base if cell.side == "base" else cell.model)
+        extended = is_anchor and not cell.batch
+        samples = self.extension.get(cell.benchmark, self.samples) if extended else self.samples
+        pools = dict.fromkeys(self.policies, samples)
+        if is_anchor and cell.side == "base":
+            pools |= dict.fromkeys(self.searches.get(cell.benchmark, {}), self.samples)
+        return pools
+
+    def effect(self, benchmark: str, policy: str) -> PolicyEffect:
+        """The effect of a policy: that in ``searches``, or computed from the name of an autoregressive policy."""
+        searches = self.searches.get(benchmark, {})
+        return searches[policy] if policy in searches else autoregressive(policy)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One checkpoint on one benchmark, which is sampled at once.
+
+    Attributes
+    ----------
+    checkpoint : str
+        Name of its landscape folder.
+    model : str
+        The model that it belongs to; of models that share a Base, the first.
+    side : {"base", "rl"}
+    benchmark : str
+    batch : str
+        Empty for the main batch.
+    """
+
+    checkpoint: str
+    model: str
+    side: Side
+    benchmark: str
+    batch: str = ""
+
+
+def checkpoint(name: str, side: Side, batch: str = "") -> str:
+    """Name of a checkpoint's landscape folder."""
+    return "-".join([name, side, batch] if batch else [name, side])
+
+
+def budgets_of(design: Design, samples: int) -> list[int]:
+    """B of the design, continued by doubling up to the size of a larger pool."""
+    budgets = list(design.budgets)
+    while budgets[-1] * 2 <= samples:
+        budgets.append(budgets[-1] * 2)
+    return budgets

@@ -1,0 +1,240 @@
+"""From answer distributions to samples, and from samples to the arrays of a cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape, votes_fall
+from searchlens.boptr.options import Readout
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.pool import SamplePool
+from searchlens.landscape.readouts import expected, prefix
+from searchlens.seeds import generator
+from searchlens.uncertainty import Floats, Resamples
+from searchlens_lab.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
+from searchlens_lab.simulate._design import CONTINUOUS, Cell, Design, SimBenchmark, budgets_of
+from searchlens_lab.simulate._effects import PolicyEffect
+from searchlens_lab.simulate._law import groups, planted_path, planted_policy, planted_shares
+
+OPTIONS = LandscapeOptions()
+"""Votes, first finish and intervals are read as by default in a study."""
+
+_WRONG_IS_LONGER = 1.25
+"""Factor on the length of samples without a right answer."""
+_LENGTH_SPREAD = 0.25
+"""Scale of the log-logistic length; 0 would make all samples equally long."""
+_CUT_LENGTH = 4.0
+"""Token limit as a multiple of the typical length."""
+
+_Value = TypeVar("_Value", bound=np.generic)
+Outcomes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.float32]
+
+
+class Drawn(NamedTuple):
+    """Samples of some policies that have equally many samples.
+
+    Attributes
+    ----------
+    policies : tuple of str
+    outcomes : ndarray of uint8, shape (samples, policies, questions)
+        0: right; 1 .. wrong: that wrong answer; wrong + 1: stopped without a valid answer; wrong + 2: cut off.
+    tokens : ndarray of float32, same shape
+        Whole numbers >= 1.
+    """
+
+    policies: tuple[str, ...]
+    outcomes: Outcomes
+    tokens: Lengths
+
+
+def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort:
+    """Draw a whole study in memory.
+
+    Parameters
+    ----------
+    design : Design
+    seed : int
+        Of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
+        benchmark, policy), but not on the rest of the design.
+    readout : {"expected", "prefix"}
+        Of P and Q. In mode ``planted`` RL equals Base along the law's path under ``prefix`` alone.
+
+    Returns
+    -------
+    Cohort
+        Equal to the one that ``boptr.cohort.read_cohort`` reads from the folder that ``write`` makes of the same
+        arguments.
+    """
+    landscapes = {
+        (cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell, readout) for cell in design.cells()
+    }
+    return Cohort(design.plan(), landscapes, readout)
+
+
+def dense_landscape(design: Design, seed: int, cell: Cell, readout: Readout = "expected") -> DenseLandscape:
+    """The landscape of one cell."""
+    item = design.benchmarks[cell.benchmark]
+    points: dict[tuple[str, int], int] = {}
+    credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in (*CREDITS, "prefix Q")}
+    tokens: dict[str, float] = {}
+    rates = []
+    for drawn in draw(design, seed, cell):
+        pool = _pool(drawn, item)
+        budgets = budgets_of(design, pool.samples)
+        first = prefix(pool, budgets, OPTIONS)
+        values = {**first, "prefix Q": first["Q"]}
+        if readout == "expected":
+            values |= expected(pool, budgets, OPTIONS, only=("P", "Q"))
+        for name in pool.policies:
+            points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
+        for metric, parts in credit.items():
+            parts.append(_points_first(values[metric], len(pool.policies)))
+        by_policy = pool.tokens.reshape(len(pool.policies), -1)
+        tokens |= dict(zip(pool.policies, by_policy.mean(axis=1).tolist(), strict=True))
+        rates.append(_rates(pool))
+    stacked = {metric: np.concatenate(parts) for metric, parts in credit.items()}
+    falls = votes_fall(points, stacked.pop("prefix Q"))
+    questions = np.arange(item.questions, dtype=np.uint32)
+    return DenseLandscape(questions, points, stacked, tokens, pl.concat(rates), votes_fall=falls)
+
+
+def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:
+    """Samples of a cell, one entry per pool size."""
+    answers = native(design, seed, cell, question_latents(design, seed, cell))
+    sizes = design.pools(cell)
+    return [
+        _draw(design, seed, cell, answers, tuple(name for name in sizes if sizes[name] == size), size)
+        for size in dict.fromkeys(sizes.values())
+    ]
+
+
+def _draw(design: Design, seed: int, cell: Cell, answers: Answers, policies: tuple[str, ...], samples: int) -> Drawn:
+    """Samples of policies; each takes two uniform numbers, one for the outcome and one for the length."""
+    item = design.benchmarks[cell.benchmark]
+    uniform = np.empty((samples, 2, len(policies), item.questions), np.float32)
+    for i, policy in enumerate(policies):
+        stream = generator("simulate", seed, "samples", cell.checkpoint, cell.benchmark, policy)
+        uniform[:, :, i] = stream.random((samples, 2, item.questions), dtype=np.float32)
+    effects = [design.effect(cell.benchmark, _sampled_as(design, cell, policy)) for policy in policies]
+    outcomes = _outcomes(uniform[:, 0], [_shares(design, seed, cell, answers, effect) for effect in effects])
+    if cell.side == "rl" and design.mode == "planted":
+        outcomes = _regrouped(outcomes, groups(planted_path(design, cell), samples))
+    return Drawn(policies, outcomes, _tokens(uniform[:, 1], outcomes, design, cell, effects))
+
+
+def _sampled_as(design: Design, cell: Cell, policy: str) -> str:
+    if cell.side == "rl" and design.mode in ("planted", *CONTINUOUS):
+        return planted_policy(design, cell.model, cell.benchmark, policy)
+    return policy
+
+
+def _outcomes(uniform: Lengths, shares: Sequence[Floats]) -> Outcomes:
+    thresholds = np.stack([share.cumsum(axis=0) for share in shares], axis=1).astype(np.float32)
+    outcomes = np.zeros(uniform.shape, np.uint8)
+    for threshold in thresholds:
+        outcomes += uniform >= threshold
+    return outcomes
+
+
+def _shares(design: Design, seed: int, cell: Cell, answers: Answers, effect: PolicyEffect) -> Floats:
+    """Probabilities of all outcomes but the last, shape (outcomes - 1, questions)."""
+    p, invalid = under(answers, effect)
+    shares = np.vstack([p.T, invalid * (1 - CUT_SHARE)])
+    if cell.side == "rl" and design.mode in CONTINUOUS:
+        return planted_shares(design, seed, cell, shares)
+    return shares
+
+
+def _regrouped(outcomes: Outcomes, members: Sequence[Sequence[int]]) -> Outcomes:
+    """RL samples from Base samples: each is the first right one (outcome 0) of its group, or the group's first."""
+    return np.stack([np.where((outcomes[part] == 0).any(axis=0), np.uint8(0), outcomes[part[0]]) for part in members])
+
+
+def _tokens(
+    uniform: Lengths, outcomes: Outcomes, design: Design, cell: Cell, effects: Sequence[PolicyEffect]
+) -> Lengths:
+    """Log-logistic lengths, longer without a right answer; a sample that is cut off has the length of the limit."""
+    item = design.benchmarks[cell.benchmark]
+    typical = item.tokens * design.bases[design.models[cell.model].base].verbosity
+    factor = np.array([effect.tokens for effect in effects], np.float32)[:, None] * np.float32(typical)
+    floor = np.float32(2**-25)
+    odds = (uniform + floor) / (1 - uniform + floor)
+    lengths = factor * odds ** np.float32(_LENGTH_SPREAD)
+    lengths *= np.where(outcomes == 0, np.float32(1), np.float32(_WRONG_IS_LONGER))
+    limit = np.ceil(factor * np.float32(_CUT_LENGTH))
+    tokens: Lengths = np.where(outcomes == item.wrong + 2, limit, np.minimum(np.ceil(lengths), limit))
+    return tokens
+
+
+def classes(drawn: Drawn, item: SimBenchmark) -> npt.NDArray[np.int32]:
+    """Answer classes as in ``schemas.columns.SCORES``, shape of the outcomes; in open text, one for each answer."""
+    outcomes = drawn.outcomes.astype(np.int32)
+    if item.open_text:
+        sample = np.arange(len(outcomes), dtype=np.int32)[:, None, None]
+        return np.where(outcomes <= item.wrong, sample, np.int32(-1))
+    return np.where(outcomes <= item.wrong, outcomes, np.int32(-1))
+
+
+def _pool(drawn: Drawn, item: SimBenchmark) -> SamplePool:
+    """The samples as the landscape reads them, without scores."""
+    tokens = _rows(drawn.tokens).astype(float)
+    outcomes = _rows(drawn.outcomes)
+    return SamplePool(
+        policies=drawn.policies,
+        questions=np.arange(item.questions, dtype=np.uint32),
+        correct=outcomes == 0,
+        valid=outcomes <= item.wrong,
+        stopped=outcomes <= item.wrong + 1,
+        finished=outcomes <= item.wrong,
+        first=_first_of_class(outcomes, item),
+        tokens=tokens,
+        spent=tokens,
+        score=np.full(tokens.shape, np.nan),
+        width=1,
+    )
+
+
+def _first_of_class(outcomes: Outcomes, item: SimBenchmark) -> npt.NDArray[np.int64]:
+    rows, samples = outcomes.shape
+    if item.open_text:
+        return np.broadcast_to(np.arange(samples), (rows, samples)).copy()
+    earliest = np.stack([(outcomes == answer).argmax(axis=1) for answer in range(item.wrong + 3)], axis=1)
+    first: npt.NDArray[np.int64] = np.take_along_axis(earliest, outcomes.astype(np.int64), axis=1)
+    return first
+
+
+def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
+    """From (samples, policies, questions) to (policies * questions, samples)."""
+    return np.ascontiguousarray(values.reshape(len(values), -1).T)
+
+
+def _points_first(values: npt.NDArray[np.float64], policies: int) -> npt.NDArray[np.float32]:
+    """From (policies * questions, budgets) to (policies * budgets, questions)."""
+    cube = values.reshape(policies, -1, values.shape[1]).transpose(0, 2, 1)
+    return np.ascontiguousarray(cube.reshape(-1, cube.shape[2]), np.float32)
+
+
+def _rates(pool: SamplePool) -> pl.DataFrame:
+    """Expected rates per sample, with bootstrap intervals as in a landscape."""
+    questions = len(pool.questions)
+    shape = (len(pool.policies), questions, pool.samples)
+    metrics = ("valid", "stopped")
+    columns = np.stack([getattr(pool, m).reshape(shape).mean(axis=2).T for m in metrics], axis=2)
+    flat = columns.reshape(questions, -1)
+    interval = Resamples.draw(questions, OPTIONS.draws, OPTIONS.seed).interval(flat, OPTIONS.confidence)
+    names = [(policy, metric) for policy in pool.policies for metric in metrics]
+    return pl.DataFrame(
+        {
+            "policy": [policy for policy, _ in names],
+            "metric": [metric for _, metric in names],
+            "value": flat.mean(axis=0),
+            "lo": interval.lo,
+            "hi": interval.hi,
+        }
+    )

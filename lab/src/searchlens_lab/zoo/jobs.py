@@ -1,0 +1,295 @@
+"""The jobs that make the cohort. Each writes its record last, so a job with a record is done.
+
+FOLDER/NAME-base, FOLDER/NAME-rl    weights, tokenizer, model card
+FOLDER/benchmarks                   the nine test sets and, once levels are measured, those of rltrain
+FOLDER/levels.json                  measured levels
+FOLDER/records/JOB.json.gz          recipe as used, curves, dev numbers, seconds
+FOLDER/steps/NAME-STEP              RL step checkpoints
+FOLDER/work                         corpora, and states of unfinished jobs; can be deleted when all is done
+FOLDER/logs/JOB.log                 output of a job
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from searchlens.store.files import replace_text
+from searchlens.zoo import record_file
+from searchlens_lab.zoo import model as models
+from searchlens_lab.zoo.benchmarks import write_benchmarks, write_rows
+from searchlens_lab.zoo.cohort import COHORT, MEASURED, CohortPair, with_needs
+from searchlens_lab.zoo.corpus import Tokens, build_corpus
+from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, sample_roles, summarise
+from searchlens_lab.zoo.model import Decoder
+from searchlens_lab.zoo.pretrain import pretrain
+from searchlens_lab.zoo.recipe import Recipe
+from searchlens_lab.zoo.records import write_record
+from searchlens_lab.zoo.rlvr import train_rlvr
+from searchlens_lab.zoo.schedule import TrainingJob, run
+from searchlens_lab.zoo.splits import Cell, cells_of, measure_success, measured_levels, rltrain
+from searchlens_lab.zoo.state import StateFile
+from searchlens_lab.zoo.tokenizer import train_tokenizer
+
+KEEP_EVERY = 20
+"""RL steps between two step checkpoints."""
+PAIRED = ("math", "aime", "gpqa", "ifeval", "olympiad")
+"""Roles whose records say for each question whether it is solved, which paired intervals need."""
+
+
+def plan(names: list[str], cohort: Mapping[str, CohortPair] = COHORT) -> list[TrainingJob]:
+    """All jobs of some pairs (of all pairs if ``names`` is empty), with their expected seconds on one H200."""
+    pairs = {name: cohort[name] for name in with_needs(names, cohort)}
+    anchor = next(iter(cohort))  # its Base measures the levels
+    bases = [name for name in cohort if (name in pairs or name == anchor) and not cohort[name].base]
+    jobs = [
+        TrainingJob(f"corpus-{family}", (), gpu=False, seconds=50)
+        for family in dict.fromkeys(cohort[name].family for name in bases)
+    ]
+    for name in bases:
+        shape, steps = cohort[name].recipe.shape, cohort[name].recipe.pretraining.steps
+        seconds = 140 * steps / 6_000 * shape.layers / 5 * max(0.75, shape.hidden / 128) ** 1.5
+        jobs.append(TrainingJob(f"base-{name}", (f"corpus-{cohort[name].family}",), gpu=True, seconds=seconds))
+        jobs.append(TrainingJob(f"dev-{name}-base", (f"base-{name}",), gpu=True, seconds=25))
+    jobs.append(TrainingJob("levels", (f"base-{anchor}",), gpu=True, seconds=15))
+    for name, pair in pairs.items():
+        needs = ("levels", f"base-{pair.base or name}", *((f"rl-{pair.start}",) if pair.start else ()))
+        jobs.append(TrainingJob(f"rl-{name}", needs, gpu=True, seconds=0.6 * pair.recipe.rlvr.steps))
+        jobs.append(TrainingJob(f"dev-{name}-rl", (f"rl-{name}",), gpu=True, seconds=25))
+    return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Does the jobs of one cohort in one folder.
+
+    Attributes
+    ----------
+    folder : Path
+        The cohort's folder.
+    cohort : mapping
+        Its pairs by name; the Base of the first one measures the levels.
+    device : str
+        As torch names it.
+    workers : int
+        Processes that write a corpus.
+    scale : float
+        Number of dev questions relative to the benchmarks' own.
+    every : float
+        Seconds between two saved states of a training.
+    """
+
+    folder: Path
+    cohort: Mapping[str, CohortPair] = field(default_factory=lambda: COHORT)
+    device: str = "cpu"
+    workers: int = 1
+    scale: float = 1.0
+    every: float = 20.0
+
+    def record(self, job: str) -> Path:
+        """The record of a job; it exists once the job is done."""
+        return record_file(self.folder, job)
+
+    def done(self, job: str) -> bool:
+        """Whether a job is done. A deleted corpus counts as done unless a Base still has to read it."""
+        kind, _, family = job.partition("-")
+        if kind != "corpus" or not self.record(job).exists():
+            return self.record(job).exists()
+        readers = (name for name, pair in self.cohort.items() if pair.family == family and not pair.base)
+        exists = (self.folder / "work" / family / "corpus.npz").exists()
+        return exists or all(self.record(f"base-{name}").exists() for name in readers)
+
+    def do(self, job: str) -> None:
+        """Do one job, resuming from its saved state if there is one."""
+        started = time.monotonic()
+        kind, _, rest = job.partition("-")
+        name, _, side = rest.rpartition("-")
+        if kind == "corpus":
+            record = self._corpus(rest)
+        elif kind == "base":
+            record = self._base(rest)
+        elif kind == "rl":
+            record = self._rl(rest)
+        elif kind == "dev":
+            record = self._dev(name, side)
+        else:
+            record = self._levels()
+        hardware = torch.cuda.get_device_name() if self.device.startswith("cuda") else "CPU"
+        record |= {"hardware": hardware, "seconds": round(time.monotonic() - started, 1)}
+        write_record(self.folder, job, record)
+
+    def levels(self) -> dict[Cell, int]:
+        """The measured levels."""
+        cells = json.loads((self.folder / "levels.json").read_text(encoding="utf-8"))
+        return {(cell["kind"], cell["level"]): cell["measured"] for cell in cells}
+
+    def _state_file(self, job: str, recipe: Recipe) -> StateFile:
+        """The state of a training job. Its name holds a digest of the recipe: no other recipe resumes from it."""
+        return StateFile(self.folder / "work" / f"{job}-{zlib.crc32(repr(recipe).encode()):08x}.pt", self.every)
+
+    def _recipe(self, family: str) -> Recipe:
+        return next(pair.recipe for pair in self.cohort.values() if pair.family == family)
+
+    def _tokenizer(self, family: str) -> PreTrainedTokenizerFast:
+        return AutoTokenizer.from_pretrained(self.folder / "work" / family, trust_remote_code=False)
+
+    def _corpus(self, family: str) -> dict[str, Any]:
+        recipe, folder = self._recipe(family), self.folder / "work" / family
+        tokenizer = train_tokenizer(recipe)
+        corpus = build_corpus(recipe, tokenizer.backend_tokenizer.to_str(), self.workers)
+        tokenizer.save_pretrained(folder)
+        np.savez(folder / "corpus.npz", flat=corpus.flat, lengths=corpus.lengths, prompts=corpus.prompts)
+        return {"documents": len(corpus.lengths), "tokens": len(corpus.flat)}
+
+    def _base(self, name: str) -> dict[str, Any]:
+        pair = self.cohort[name]
+        state_file = self._state_file(f"base-{name}", pair.recipe)
+        with np.load(self.folder / "work" / pair.family / "corpus.npz") as arrays:
+            corpus = Tokens(**arrays)
+        trained, curve = pretrain(corpus, pair.recipe, self.device, state_file)
+        models.save(trained, self._tokenizer(pair.family), self.folder / f"{name}-base")
+        state_file.clear()
+        return {"recipe": asdict(pair.recipe), "curve": curve}
+
+    def _levels(self) -> dict[str, Any]:
+        name, pair = next(iter(self.cohort.items()))
+        model, tokenizer = self._load(f"{name}-base")
+        questions = max(1, round(100 * self.scale))
+        success = measure_success(model, tokenizer.backend_tokenizer, pair.recipe, questions)
+        levels = measured_levels(success)
+        cells = [
+            {"kind": kind, "level": level, "measured": levels[kind, level], "success": round(share, 4)}
+            for (kind, level), share in success.items()
+        ]
+        write_benchmarks(self.folder / "benchmarks", pair.recipe, packed=True)
+        for split in MEASURED:
+            problems = rltrain(split, levels, pair.recipe.benchmark_seed)
+            write_rows(self.folder / "benchmarks", f"rltrain-{split}", problems, packed=True)
+        _write(self.folder / "levels.json", cells)
+        return {"by": f"{name}-base", "questions": questions, "levels": cells}
+
+    def _rl(self, name: str) -> dict[str, Any]:
+        pair = self.cohort[name]
+        cells = cells_of(pair, self.levels())
+        recipe = replace(pair.recipe, rlvr=replace(pair.recipe.rlvr, cells=cells))
+        state_file = self._state_file(f"rl-{name}", recipe)
+        start, tokenizer = self._load(f"{pair.start}-rl" if pair.start else f"{pair.base or name}-base")
+        reading: list[dict[str, float]] = []
+        if pair.demonstrations is not None:
+            start, reading = self._demonstrate(name, start, tokenizer)
+
+        def keep(step: int, model: Decoder) -> None:
+            if step % KEEP_EVERY == 0:
+                models.save(model, tokenizer, self.folder / "steps" / f"{name}-{step}")
+
+        trained, curve = train_rlvr(start, tokenizer.backend_tokenizer, recipe, state_file, keep)
+        models.save(trained, tokenizer, self.folder / f"{name}-rl")
+        state_file.clear()
+        return {"recipe": asdict(recipe), "demonstrations": reading, "curve": curve}
+
+    def _demonstrate(
+        self, name: str, base: Decoder, tokenizer: PreTrainedTokenizerFast
+    ) -> tuple[Decoder, list[dict[str, float]]]:
+        """Let a Base read its pair's demonstrations; returns the model and the curve of that training."""
+        pair = self.cohort[name]
+        assert pair.demonstrations is not None
+        recipe = replace(pair.recipe, corpus=pair.demonstrations.corpus, pretraining=pair.demonstrations.pretraining)
+        folder = self.folder / "work" / f"{name}-shown"
+        curve = folder.with_suffix(".json")
+        if not curve.exists():
+            corpus = build_corpus(recipe, tokenizer.backend_tokenizer.to_str(), self.workers)
+            trained, points = pretrain(corpus, recipe, self.device, start=base)
+            models.save(trained, tokenizer, folder)
+            _write(curve, points)
+        return models.load(folder, self.device), json.loads(curve.read_text(encoding="utf-8"))
+
+    def _dev(self, name: str, side: str) -> dict[str, Any]:
+        pair = self.cohort[name]
+        model, tokenizer = self._load(f"{name}-{side}")
+        roles = {name: role for name, role in pair.recipe.roles.items() if side == "base" or name != "stem"}
+        recipe = replace(pair.recipe, roles=roles)
+        results = sample_roles(model, tokenizer.backend_tokenizer, recipe, "dev", tuple(POLICIES), self.scale)
+        solved = {
+            f"{role}/{policy}": {str(k): "".join("01"[x] for x in outcome.solved(k).astype(int)) for k in (1, 16)}
+            for (role, policy), (_, outcome) in results.items()
+            if role in PAIRED and policy != "greedy"
+        }
+        return {"numbers": summarise(results), "solved": solved, "steps": self._steps(name) if side == "rl" else {}}
+
+    def _steps(self, name: str) -> dict[str, Any]:
+        """pass@k of math on dev at every RL step checkpoint, under the default policy."""
+        pair = self.cohort[name]
+        recipe = replace(pair.recipe, roles={"math": pair.recipe.roles["math"]})
+        curves: dict[str, Any] = {}
+        for folder in sorted((self.folder / "steps").glob(f"{name}-*"), key=lambda path: int(path.name.split("-")[-1])):
+            model, tokenizer = (
+                models.load(folder, self.device),
+                AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
+            )
+            results = sample_roles(model, tokenizer.backend_tokenizer, recipe, "dev", (DEFAULT,), self.scale)
+            curves[folder.name.split("-")[-1]] = summarise(results)["math"][DEFAULT]["pass_at"]
+        return curves
+
+    def _load(self, name: str) -> tuple[Decoder, PreTrainedTokenizerFast]:
+        folder = self.folder / name
+        return models.load(folder, self.device), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def make_cohort(
+    folder: Path, names: list[str], devices: list[str], slots: int = 1, minutes: float = 0.0, rehearse: bool = False
+) -> list[str]:
+    """Make a cohort, each job in a process of its own; returns the jobs that are not done.
+
+    Parameters
+    ----------
+    names : list of str
+        Pairs; empty for all.
+    devices : list of str
+        GPUs by number; ``cpu`` for none.
+    slots : int
+        Jobs at a time on each device.
+    minutes : float
+        Stop after this time and keep the states; 0: stop when all is done.
+    rehearse : bool
+        Use the recipes of :func:`searchlens_lab.zoo.cohort.rehearsal`.
+    """
+    workshop = Workshop(folder)
+    for name in ("records", "logs", "work"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    cores = os.cpu_count() or 1
+    threads = max(1, cores // (2 * len(devices) * slots))  # of a job on a GPU
+
+    def launch(job: TrainingJob, device: str) -> subprocess.Popen[bytes]:
+        visible = "" if device == "cpu" else device
+        environment = os.environ | {
+            "CUDA_VISIBLE_DEVICES": visible,
+            "OMP_NUM_THREADS": str(threads if job.gpu else 1),
+            "TOKENIZERS_PARALLELISM": "true" if job.gpu else "false",
+            "RAYON_NUM_THREADS": str(threads if job.gpu else 1),
+        }
+        workers = threads if job.gpu else max(1, cores - 2 * len(devices) * slots)
+        command = [sys.executable, "-m", "searchlens_lab.zoo", "job", "--name", job.name, "--output", str(folder)]
+        command += ["--workers", str(workers), "--device", "cuda" if visible else "cpu"]
+        command += ["--rehearse"] if rehearse else []
+        with (folder / "logs" / f"{job.name}.log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    seconds = 60 * minutes or float("inf")
+    return run(plan(names), lambda job: workshop.done(job.name), launch, devices, slots, seconds)
+
+
+def _write(path: Path, value: object) -> None:
+    """Write JSON; the file is replaced whole or not at all."""
+    replace_text(path, json.dumps(value) + "\n")

@@ -1,0 +1,269 @@
+"""The noisy writer of the solutions that Base reads.
+
+A solution is written in one of a few styles. Careful styles show every step; sloppy ones skip steps or slip; some
+misread the problem; some never end. Reinforcement learning can find out which style is right for a kind of question,
+and it can forget a style: on backward questions only the style ``backwards`` is right, and it is rare.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from searchlens.grading.instructions import CASES
+from searchlens_lab.zoo.recipe import Corpus, Shares, Style
+from searchlens_lab.zoo.tasks import (
+    CATEGORIES,
+    CLOSINGS,
+    LETTERS,
+    MANY_LETTERS,
+    SEPARATORS,
+    Chain,
+    Comparison,
+    Expression,
+    Listing,
+    Lookup,
+    Op,
+    Problem,
+    apply,
+    draw,
+    expression_text,
+    inverted,
+    near,
+    option_values,
+    prompt,
+)
+
+GROUPS = {
+    "story": "story",
+    "story-back": "story-back",
+    "puzzle-back": "puzzle-back",
+    "drill": "drill",
+    "compare": "choice",
+    "lookup": "choice",
+    "lookup-wide": "choice",
+    "story-choice": "choice",
+    "convert": "choice",
+    "collect-choice": "choice",
+    "distract": "story",
+    "nested": "long",
+    "iterate": "long",
+}
+"""Kind of question to its group of styles; every other kind belongs to ``forward``."""
+
+_JOINTS = {"terse": ",", "mental": " -> "}  # between the steps of a style; others have a line break
+_CHECK = "\nWait, let me check.\n"
+_ENDLESS = 40  # repetitions in a solution that never ends; more than the token limit of a document
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A written solution, and whether it ends; one that does not end is cut at the token limit."""
+
+    text: str
+    ends: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The steps that are written down and the answer they reach."""
+
+    steps: tuple[str, ...]
+    answer: str
+
+
+def pick(rng: random.Random, shares: Shares) -> str:
+    """Draw one name by its share."""
+    names, weights = zip(*shares, strict=True)
+    return str(rng.choices(names, weights)[0])
+
+
+def write(rng: random.Random, problem: Problem, corpus: Corpus) -> Solution:
+    """Write one solution of ``problem`` in a style drawn by its share in the corpus."""
+    if isinstance(problem.facts, Listing):
+        return _listing(rng, problem.facts, dict(corpus.listing_faults))
+    styles = corpus.styles[GROUPS.get(problem.kind, "forward")]
+    name = pick(rng, tuple((name, style.share) for name, style in styles.items()))
+    opener = pick(rng, styles[name].openers)
+    if name == "guess":
+        return Solution(f"{opener}\\boxed{{{_guess(rng, problem)}}}", True)
+    work = _work(rng, problem, name, styles[name].slip)
+    answer = f"\\boxed{{{work.answer}}}" if rng.random() >= corpus.unboxed else work.answer
+    body = _JOINTS.get(name, "\n").join(work.steps)
+    if name in _JOINTS:
+        arrow = "-> " if name == "mental" else ""
+        return Solution(f"{opener}{arrow}{body}. {answer}" if body else f"{opener}{answer}", True)
+    if name == "ramble":
+        return _ramble(rng, problem, styles[name], opener + body, answer, corpus.endless_check)
+    return Solution(f"{opener}{body}\nSo {answer}", True)
+
+
+def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Solution]:
+    """Draw a prompt of the train split and a solution of it."""
+    problem = draw(rng, pick(rng, corpus.kinds), "train")
+    return prompt(problem.question), write(rng, problem, corpus)
+
+
+def _guess(rng: random.Random, problem: Problem) -> str:
+    if isinstance(problem.facts, Lookup | Comparison):
+        return rng.choice(MANY_LETTERS[: len(problem.facts.options)])
+    return problem.gold if rng.random() < 0.3 else str(near(rng, int(problem.gold)))
+
+
+def _ramble(rng: random.Random, problem: Problem, style: Style, text: str, answer: str, endless: float) -> Solution:
+    ends = rng.random() >= endless
+    for _ in range(rng.choice((1, 1, 2)) if ends else _ENDLESS):
+        text += _CHECK + "\n".join(_work(rng, problem, "careful", style.slip).steps)
+    return Solution(f"{text}\nSo {answer}" if ends else text, ends)
+
+
+def _work(rng: random.Random, problem: Problem, style: str, slip: float) -> Work:
+    facts = problem.facts
+    if isinstance(facts, Chain):
+        return _solve_chain(rng, facts, style, slip)
+    if isinstance(facts, Expression):
+        return _solve_expression(rng, facts, style, slip)
+    if isinstance(facts, Comparison):
+        return _solve_comparison(rng, facts, style, slip)
+    if isinstance(facts, Lookup):
+        return _solve_lookup(rng, facts, style, slip)
+    raise TypeError(f"no solution is written for {type(facts).__name__}")
+
+
+def _slipped(rng: random.Random, value: int, slip: float) -> int:
+    value = max(0, value)
+    return near(rng, value) if rng.random() < slip else value
+
+
+def _product(x: int, b: int, result: int, detail: bool) -> str:
+    """A product as careful styles write it, split at the tens if that helps."""
+    if x > 9 and b > 9:
+        tens, units = b - b % 10, b % 10
+        return f"{x}*{b}={x}*{tens}+{x}*{units}={x * tens}+{x * units}={result}"
+    if detail and x > 9:
+        tens, units = x - x % 10, x % 10
+        return f"{x}*{b}={tens}*{b}+{units}*{b}={tens * b}+{units * b}={result}"
+    return f"{x}*{b}={result}"
+
+
+def _follow(rng: random.Random, start: int, ops: Sequence[Op], style: str, slip: float) -> Work:
+    """Apply ``ops`` one after the other and write them down as ``style`` does."""
+    steps, value = [], start
+    for i, (sign, b) in enumerate(ops):
+        result = _slipped(rng, apply(value, (sign, b)), slip)
+        if style == "mental":
+            step = str(result) if i % 2 or i == len(ops) - 1 else ""
+        elif style == "terse":
+            step = f"{value if i == 0 else ''}{sign}{b}={result}"
+        elif sign == "*":
+            step = _product(value, b, result, style == "detail")
+        else:
+            step = f"{value}{sign}{b}={result}"
+        if step:
+            steps.append(step)
+        value = result
+    return Work(tuple(steps), str(value))
+
+
+def _misread(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Drop one operation, or mistake it for another."""
+    i = rng.randrange(len(ops))
+    if len(ops) > 1 and rng.random() < 0.4:
+        return ops[:i] + ops[i + 1 :]
+    sign, b = ops[i]
+    return (*ops[:i], ({"+": "-", "-": "+", "*": "+", "/": "-"}[sign], b), *ops[i + 1 :])
+
+
+def _solve_chain(rng: random.Random, facts: Chain, style: str, slip: float) -> Work:
+    given = facts.end if facts.backward else facts.start
+    if style == "backwards":
+        return _follow(rng, given, inverted(facts.ops), rng.choice(("careful", "careful", "terse")), slip)
+    if style == "misread":
+        return _follow(rng, given, _misread(rng, facts.ops), "careful", slip)
+    return _follow(rng, given, facts.ops, style, slip)
+
+
+def _solve_expression(rng: random.Random, facts: Expression, style: str, slip: float) -> Work:
+    if style in ("misread", "backwards"):
+        return _ignore_precedence(rng, facts, slip, reverse=style == "backwards")
+    steps, values = [], []
+    for term in facts.terms:
+        if len(term) == 1:
+            values.append(term[0])
+            continue
+        values.append(_slipped(rng, term[0] * term[1], slip))
+        steps.append(_product(term[0], term[1], values[-1], style == "detail") if style not in _JOINTS else
+                     f"{term[0]}*{term[1]}={values[-1]}")  # fmt: skip
+    sums = _follow(rng, values[0], list(zip(facts.signs, values[1:], strict=True)), "careful", slip)
+    if style == "mental":
+        return Work(sums.steps[-1:], sums.answer)
+    return Work((*steps, *sums.steps), sums.answer)
+
+
+def _ignore_precedence(rng: random.Random, facts: Expression, slip: float, reverse: bool) -> Work:
+    """Work from left to right (or from right to left) as if no sign had precedence."""
+    parts = re.findall(r"\d+|[*+-]", expression_text(facts))
+    if reverse:
+        parts.reverse()
+    ops = [(sign, int(b)) for sign, b in zip(parts[1::2], parts[2::2], strict=True)]
+    return _follow(rng, int(parts[0]), ops, "careful", slip)
+
+
+def _solve_comparison(rng: random.Random, facts: Comparison, style: str, slip: float) -> Work:
+    largest = facts.largest != (style == "misread")
+    values = [_slipped(rng, value, slip) for value in option_values(facts)]
+    best, steps = 0, [_option(facts, 0, values[0])]
+    for i in range(1, len(LETTERS)):
+        sign = ">" if values[i] > values[best] else "<"
+        compared = f"{sign}{values[best]}"
+        best = i if (sign == ">") == largest else best
+        steps.append(f"{_option(facts, i, values[i])}{compared}, {LETTERS[best]}")
+    if style in _JOINTS:
+        written = values if style == "terse" else values[best : best + 1]
+        return Work(tuple(map(str, written)), LETTERS[best])
+    return Work(tuple(steps), LETTERS[best])
+
+
+def _option(facts: Comparison, i: int, value: int) -> str:
+    a, sign, b = facts.options[i]
+    return f"{LETTERS[i]} {a}{sign}{b}={value}"
+
+
+def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) -> Work:
+    """Follow the chain, then compare the options with its end one by one until one is equal; else the nearest one."""
+    work = _solve_chain(rng, facts.chain, style, slip)
+    target = int(work.answer)
+    letters = MANY_LETTERS[: len(facts.options)]
+    nearest = min(range(len(letters)), key=lambda i: abs(facts.options[i] - target))
+    if style in _JOINTS:
+        return Work(work.steps, letters[nearest])
+    steps = list(work.steps)
+    for letter, value in zip(letters, facts.options, strict=True):
+        steps.append(f"{letter} {value}{'=' if value == target else '<' if value < target else '>'}{target}")
+        if value == target:
+            break
+    return Work(tuple(steps), letters[nearest])
+
+
+def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Solution:
+    """Write a list, with faults that its reader may learn: a wrong length, no end, a wrong form."""
+
+    def fault(name: str) -> bool:
+        return rng.random() < faults[name]
+
+    draw = rng.random()
+    short, over = faults["short"], faults["short"] + faults["over"]
+    endless = over <= draw < over + faults["endless"]
+    n = facts.n - 1 if draw < short else facts.n + 1 if draw < over else facts.n
+    case = rng.choice(tuple(CASES)) if fault("case") else facts.case
+    separator = SEPARATORS[rng.choice(tuple(SEPARATORS)) if fault("separator") else facts.separator]
+    closing = rng.choice(CLOSINGS) if fault("closing") else facts.closing
+    pool = [w for w in CATEGORIES[facts.category] if w != facts.forbidden or fault("forbidden")]
+    rng.shuffle(pool)
+    if facts.first and not fault("first"):
+        pool.sort(key=lambda word: word != facts.first)
+    words = pool[:n] if not endless else pool[: facts.n] + rng.choices(pool, k=100)
+    text = separator.join(CASES[case](word) for word in words)
+    return Solution(text, False) if endless else Solution(text + (f"\n{closing}" if closing else ""), True)

@@ -1,0 +1,106 @@
+"""What other distributions add to this one: commands, sections of the configuration, stages with their tables.
+
+A distribution names a module as an entry point of group ``searchlens``; its ``ADDON`` says what there is. Everything in
+it is named, not imported, because the planner reads it.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+GROUP = "searchlens"
+"""Group of the entry points."""
+VARIABLE = "SEARCHLENS_ADDONS"
+"""Environment variable that passes the modules to processes that see packages without their entry points."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a run.
+
+    Attributes
+    ----------
+    module : str
+        What the stage runs; its code is tracked.
+    plan : str
+        Module with ``made(grid)``: those of ``tables`` that a study makes, none if it leaves the stage out; and with
+        ``needs(grid)``: what the stage takes from the configuration and the plan.
+    rules : Path
+        File for Snakemake with a rule of the name of the stage.
+    tables : sequence of str
+        Stages of tables (``@table(..., stage=...)``).
+    """
+
+    module: str
+    plan: str
+    rules: Path
+    tables: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Addon:
+    """What a distribution adds.
+
+    Attributes
+    ----------
+    package : str
+        Its package.
+    commands : str
+        Module with ``add_to(commands)``, as those of ``searchlens.cli``.
+    sections : mapping of str to str
+        Section of the configuration to a module with ``RECORD``, the dataclass of its options, ``MEANING``, and
+        ``errors(config)``.
+    declares : sequence of str
+        Modules that declare things of the catalogue.
+    captions : Path
+        Folder of captions, as ``workflow/report``.
+    stages : mapping of str to Stage
+    """
+
+    package: str
+    commands: str
+    captions: Path
+    sections: Mapping[str, str] = field(default_factory=dict)
+    declares: Sequence[str] = ()
+    stages: Mapping[str, Stage] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of its package."""
+        return path_of(self.package).parent
+
+
+@cache
+def addons() -> Sequence[Addon]:
+    """All that is installed here."""
+    named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    modules = dict.fromkeys([*named, *(found.value for found in metadata.entry_points(group=GROUP))])
+    return [import_module(name).ADDON for name in modules]
+
+
+def stages() -> Mapping[str, Stage]:
+    """All stages that are added, by name."""
+    return {name: stage for addon in addons() for name, stage in addon.stages.items()}
+
+
+def made(grid: Any) -> Mapping[str, Sequence[str]]:
+    """The added stages that a study has, each with the stages of its tables."""
+    found = {name: import_module(stage.plan).made(grid) for name, stage in stages().items()}
+    return {name: tables for name, tables in found.items() if tables}
+
+
+def path_of(module: str) -> Path:
+    """File of a module, which is not imported; of a package its ``__init__``."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"no module {module}", name=module)
+    return Path(spec.origin)
