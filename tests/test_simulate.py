@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from budget_paths import budget_path
 from searchlens import cli, policies
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
-from searchlens.boptr.fit import budget_path
 from searchlens.config import DEFAULT_FILES, load, plain
 from searchlens.errors import InputError
 from searchlens.grid import Grid
@@ -346,7 +346,7 @@ def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
     folder, options = tmp_path / "cohort", tmp_path / "options.yaml"
     assert cli.main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
     arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
-    options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, v4_shuffles: 5, reselect: 0}\n")
+    options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, reselect: 0}\n")
     assert cli.main([*arguments, "--draws", "100"]) == 0
     cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
     assert cells.height > 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlens.boptr.knee import knee
+from searchlens.boptr.knee import TAU, knee
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.uncertainty import Floats
 
@@ -48,7 +48,7 @@ class Fingerprint:
         return np.stack([getattr(self, name) for name in FEATURES])
 
 
-def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint | Reason:
+def fingerprint(rule: Rule, model: str, tau: float = TAU) -> Fingerprint | Reason:
     """Features of a model's Base on its own RL-training split.
 
     Parameters
@@ -56,7 +56,7 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
     rule : Rule
     model : str
     tau : float, optional
-        Tolerance of N*, a proportion; by default option ``tau``.
+        Tolerance of N*, a proportion.
 
     Returns
     -------
@@ -64,8 +64,7 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
         ``no_rltrain`` if Base was not sampled on the split at every budget, ``policy_missing`` if not under the default
         policy.
     """
-    tolerance = rule.options.tau if tau is None else tau
-    return rule.keep(("fingerprint", model, tolerance), lambda: _fingerprint(rule, model, tolerance), shared=True)
+    return rule.keep(("fingerprint", model, tau), lambda: _fingerprint(rule, model, tau), shared=True)
 
 
 def _fingerprint(rule: Rule, model: str, tau: float) -> Fingerprint | Reason:

@@ -17,7 +17,7 @@ import polars as pl
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
 from searchlens.boptr.fit import Ints
-from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.seeds import resampler
@@ -27,6 +27,12 @@ MIN_MODELS = 4
 """Fewest models for a regression: with three, a slope and an intercept leave one degree of freedom."""
 FLAT = 1e-9
 """A feature with a smaller standard deviation counts as constant; features are proportions and logarithms."""
+GATE_Z = 2.0
+"""Row V5b: a model is typical if every standardised feature is at most this far from 0."""
+RIDGE = 1.0
+"""Penalty on standardised features, in row V5b and in V4."""
+SHUFFLES = 100
+"""Shuffles of y in the null distribution of V4."""
 
 # ---- standardised ridge, on an axis of draws
 
@@ -137,8 +143,8 @@ def offset(rule: Rule, model: str) -> Offset | Reason:
     z, target = standardise(x, features.vector)
     knee = FEATURES.index("log2_n_star")
     tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[knee].mean(axis=0))
-    typical = np.abs(target).max(axis=0) <= rule.options.gate_z
-    return Offset(ridge(z, delta, target, rule.options.ridge), tail, target, typical)
+    typical = np.abs(target).max(axis=0) <= GATE_Z
+    return Offset(ridge(z, delta, target, RIDGE), tail, target, typical)
 
 
 def _same_base(rule: Rule, model: str) -> str | None:
@@ -288,12 +294,12 @@ def v4(rule: Rule) -> V4:
         summary = [_summary(probe, len(y)) | {"reason": problem} for probe in _PROBES]
         return V4(pl.DataFrame(records + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
     x = np.stack(list(complete.values()))
-    shuffled = _shuffles(y, rule.options)
-    scores = {probe: _score(probe, x, shuffled, rule.options.ridge) for probe in _PROBES}
+    shuffled = _shuffles(y, rule.options.seed)
+    scores = {probe: _score(probe, x, shuffled, RIDGE) for probe in _PROBES}
     paper, raw = (scores[scale, "all_models", 1][1:] for scale in SCALES)
     null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": paper, "score_raw": raw}
     summary = [_summary(probe, len(y)) | _against_null(score) for probe, score in scores.items()]
-    features = pl.concat([_single(list(complete), x, y, rule.options.ridge), pl.DataFrame(missing, _FEATURES)])
+    features = pl.concat([_single(list(complete), x, y, RIDGE), pl.DataFrame(missing, _FEATURES)])
     return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
 
 
@@ -340,10 +346,10 @@ def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] |
     return dict(zip(_cell_names(rule), values, strict=True))
 
 
-def _shuffles(y: Floats, options: BoptrOptions) -> Floats:
+def _shuffles(y: Floats, seed: int) -> Floats:
     """The vector y, then its shuffles, shape (models, 1 + shuffles)."""
-    rng = resampler(options.seed, len(y), options.v4_shuffles)
-    shuffled = rng.permuted(np.repeat(y[:, None], options.v4_shuffles, axis=1), axis=0)
+    rng = resampler(seed, len(y), SHUFFLES)
+    shuffled = rng.permuted(np.repeat(y[:, None], SHUFFLES, axis=1), axis=0)
     return np.concatenate([y[:, None], shuffled], axis=1)
 
 

@@ -359,7 +359,7 @@ class Rule:
             return Reason("policy_missing")
 
         def chosen() -> Ints:
-            cost = self.options.cost_weight * selector.relative_cost(base)
+            cost = selector.COST_WEIGHT * selector.relative_cost(base)
             key = ("distances", self.plan.models[model].base, benchmark)
             distance = self.keep(
                 key, lambda: selector.distances(self.features(model, benchmark), proto, self.options), shared=True

@@ -30,6 +30,11 @@ CONTROLLER_INDEX = {
 OTHER_CONTROLLER = max(CONTROLLER_INDEX.values())
 """Index of a controller that is not listed, such as that of an extension: the farthest from autoregressive."""
 
+WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
+"""W of the paper's rule: rank of P, rank of P - Q, rank of Q, controller, log cost (printed)."""
+COST_WEIGHT = 0.01
+"""lambda_cost, the weight of C(pi) (printed)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -54,7 +59,7 @@ class Features:
 def features(cell: Readouts, options: BoptrOptions) -> Features:
     """Selector features of every policy of a cell; a policy outside the ranked pool is ranked against it."""
     ranks = tuple(rank(values, cell, options) for values in (cell.P, cell.P - cell.Q, cell.Q))
-    return Features(ranks, fixed_coordinates(cell, options), options.selector_weights)
+    return Features(ranks, fixed_coordinates(cell, options), WEIGHTS)
 
 
 def ranked_pool(cell: Readouts, options: BoptrOptions) -> Ints:
@@ -121,7 +126,7 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
         From ``distances``.
     path : ndarray of int, shape (budgets, draws)
     cost : ndarray, shape (policies,)
-        lambda_cost times C(pi).
+        ``COST_WEIGHT`` times C(pi).
     candidates : ndarray of int
         Positions of the policies that may be chosen.
     names : tuple of str
