@@ -293,13 +293,6 @@ def test_batches_are_read_under_their_own_names(folder: Path) -> None:
     assert {checkpoint for checkpoint, _ in found.landscapes} == {f"{ANCHOR}-base", f"{ANCHOR}-rl", "again"}
 
 
-def test_references_are_no_part_of_any_pool(written: Path) -> None:
-    found = read(written, without=["temp_0.5", "greedy"])
-    kept = tuple(name for name in DESIGN.policies if name != "temp_0.5")
-    assert {landscape.policies for landscape in found.landscapes.values()} == {kept}
-    assert all("temp_0.5" not in landscape.tokens for landscape in found.landscapes.values())
-
-
 def test_budgets_that_were_not_sampled_take_the_policy_out_of_the_pool(folder: Path) -> None:
     """Of one policy alone: the others stay, with their own readouts."""
     gone = (pl.col("policy") == "temp_0.5") & (pl.col("budget") == 8)

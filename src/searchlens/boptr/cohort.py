@@ -310,14 +310,12 @@ def votes_fall(points: Mapping[tuple[str, int], int], Q: npt.NDArray[np.float32]
     return bool((np.diff(Q, axis=0)[same_policy] < 0).any())
 
 
-def dense_landscape(landscape: Landscape, without: Sequence[str] = (), readout: Readout = "expected") -> DenseLandscape:
+def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> DenseLandscape:
     """A landscape as arrays.
 
     Parameters
     ----------
     landscape : Landscape
-    without : sequence of str
-        Policies to leave out: references such as greedy, which are part of no pool.
     readout : {"expected", "prefix"}
         Of P and Q. A point without an expectation, such as a search at a budget that is no whole number of runs, is
         left out under ``expected``.
@@ -327,8 +325,7 @@ def dense_landscape(landscape: Landscape, without: Sequence[str] = (), readout: 
     InputError
         There are no readouts, a question is missing at some operating point, or an expected vote is unknown.
     """
-    hits = landscape.hits.filter(~pl.col("policy").is_in(list(without)))
-    solved = column("P", readout)
+    hits, solved = landscape.hits, column("P", readout)
     if readout == "expected":
         hits = hits.filter(pl.col(solved).is_not_null().any().over("policy", "budget"))
     questions = np.unique(hits["question"].to_numpy())
@@ -442,7 +439,7 @@ class Cohort:
         return self.landscapes.get((checkpoint, benchmark)) if checkpoint else None
 
 
-def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), readout: Readout = "expected") -> Cohort:
+def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -> Cohort:
     """Read ``<folder>/<checkpoint>/<benchmark>/{hits,points}.parquet`` for everything that the plan names.
 
     Parameters
@@ -450,8 +447,6 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), rea
     folder : Path
         A landscape folder.
     plan : CohortPlan
-    without : sequence of str
-        Policies to leave out: references, which are part of no pool.
     readout : {"expected", "prefix"}
         Of P and Q.
 
@@ -464,16 +459,16 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), rea
     for checkpoint, benchmark in plan.cells:
         place = folder / checkpoint / benchmark
         if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
-            landscapes[checkpoint, benchmark] = _read(place, without, readout)
+            landscapes[checkpoint, benchmark] = _read(place, readout)
     return Cohort(plan, landscapes, readout)
 
 
-def _read(place: Path, without: Sequence[str], readout: Readout) -> DenseLandscape:
+def _read(place: Path, readout: Readout) -> DenseLandscape:
     try:
         landscape = Landscape(*(read_frame(place / f"{name}.parquet", "landscape") for name in ("points", "hits")))
         health = place / "health.parquet"
         counts = read_frame(health, "landscape") if health.exists() else None
-        return replace(dense_landscape(landscape, without, readout), health=counts)
+        return replace(dense_landscape(landscape, readout), health=counts)
     except InputError as error:
         hint = "make it again from its scores"
         raise InputError(f"landscape {place} cannot be read: {error.message}", hint) from None

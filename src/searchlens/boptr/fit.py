@@ -9,7 +9,7 @@ n on the budget axis is log2 n.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,25 +69,6 @@ def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") ->
         nearest = below + (2.0**x - 2.0**below >= 2.0 ** (below - 1) - GUARD)
     rounded: Ints = np.clip(nearest, 0, levels - 1).astype(np.int64)
     return rounded
-
-
-def round_budget(x: npt.ArrayLike, budgets: Sequence[int], space: str = "log2") -> Ints:
-    """round_B: the allowed budget nearest to ``x`` > 0 (paper, equation for N-hat).
-
-    >>> round_budget([2.639, 6.0, 100.0], [1, 2, 4, 8, 16]).tolist()
-    [2, 8, 16]
-    """
-    return np.asarray(budgets)[round_position(np.log2(np.asarray(x, float)), len(budgets), space)]
-
-
-def budget_path(alpha: float, beta: float, budgets: Sequence[int], space: str = "log2") -> tuple[int, ...]:
-    """N-hat(b) for every b in B.
-
-    >>> budget_path(2.639, 0.6, [1, 2, 4, 8, 16])
-    (2, 4, 8, 8, 16)
-    """
-    path = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
-    return tuple(int(n) for n in path)
 
 
 def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, float]:

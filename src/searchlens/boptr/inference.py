@@ -331,16 +331,16 @@ def defined(value: Any) -> float | None:
 # ---- over models
 
 
-def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int = 0) -> float:
+def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000) -> float:
     """Two-sided sign-flip test that the mean over models is zero.
 
     Parameters
     ----------
     differences : array_like, shape (models,)
         One number per model, for example the difference of its mean errors in two rows.
-    flips, seed : int
-        Number and seed of the random flips that are used with more than ``EXACT_MODELS`` models. With at most that many
-        all 2^n are enumerated.
+    flips : int
+        Number of the random flips that are used with more than ``EXACT_MODELS`` models. With at most that many all 2^n
+        are enumerated.
 
     Returns
     -------
@@ -361,7 +361,7 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int =
     if n <= EXACT_MODELS:
         signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.int8)
         return float((np.abs(signs @ values) >= observed).mean())
-    rng = resampler(seed, n, flips)
+    rng = resampler(0, n, flips)
     signs = rng.choice(np.array([-1, 1], np.int8), (flips, n))
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
