@@ -43,74 +43,39 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class Model:
-    """One Base/RL pair.
-
-    Attributes
-    ----------
-    base : str
-        Base checkpoint: the name of its landscape folder.
-    rl : str or None
-        RL checkpoint; None if the model has no RL side.
-    group : {"upper", "lower", "new"}
-        Upper and lower cohort. A new model is predicted with all parameters frozen; nothing is fitted on it.
-    parameters : float or None
-        Number of parameters, for the size feature of V4.
-    rltrain : str or None
-        Benchmark of role ``rltrain`` that samples this model's RL-training split. None: the only benchmark of that
-        role, if there is exactly one. Empty: the model has no such benchmark.
-    batches : mapping
-        Batch id to side (``base`` or ``rl``) to checkpoint: the same weights, sampled with another seed.
-    """
+    """One Base/RL pair."""
 
     base: str
+    """Base checkpoint: the name of its landscape folder."""
     rl: str | None = None
+    """RL checkpoint; None if the model has no RL side."""
     group: Group = "upper"
+    """Upper and lower cohort. A new model is predicted with all parameters frozen; nothing is fitted on it."""
     parameters: Quantity | None = None
+    """Number of parameters, for the size feature of V4."""
     rltrain: str | None = None
+    """Benchmark of role ``rltrain`` that samples this model's RL-training split. None: the only benchmark of that role,
+    if there is exactly one. Empty: the model has no such benchmark."""
     batches: Mapping[str, Mapping[Literal["base", "rl"], str]] = field(default_factory=dict)
+    """Batch id to side (``base`` or ``rl``) to checkpoint: the same weights, sampled with another seed."""
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class Benchmark:
-    """One set of questions and its role in the analysis.
-
-    Attributes
-    ----------
-    regime : {"math", "nonmath", "floor"}
-        g(d), assigned before anything is evaluated.
-    role : {"fitted", "held_out", "descriptive", "rltrain"}
-        Fitted benchmarks are those of the paper's main tables. Held-out ones are predicted with all parameters frozen.
-        Descriptive ones have no RL side. ``rltrain`` gives features of Base (base@rltrain) and is not predicted.
-    title : str
-        Name in tables and figures; empty: the key.
-    """
+    """One set of questions and its role in the analysis."""
 
     regime: Regime
+    """g(d), assigned before anything is evaluated."""
     role: Role = "fitted"
+    """Fitted benchmarks are those of the paper's main tables. Held-out ones are predicted with all parameters frozen.
+    Descriptive ones have no RL side. ``rltrain`` gives features of Base (base@rltrain) and is not predicted."""
     title: str = ""
+    """Name in tables and figures; empty: the key."""
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class CohortPlan:
     """The models and benchmarks of a cohort.
-
-    Attributes
-    ----------
-    anchor_model, anchor_benchmark : str
-        The cell on which the rule was found.
-    models, benchmarks : mapping
-        In the order of tables.
-    default_policy : str
-        pi_0 of the RL target curve.
-    budgets : tuple of int
-        B: powers of two from 1.
-    source : {"sampled", "imported", "recorded", "simulated"}
-        Where the samples come from. Tables and figures print it.
-    policies : mapping
-        Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
-        such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``).
-    sources : mapping
-        ``source`` by benchmark, where it differs; the least direct one of the models.
 
     Raises
     ------
@@ -120,13 +85,21 @@ class CohortPlan:
 
     anchor_model: str
     anchor_benchmark: str
+    """``anchor_model``, ``anchor_benchmark``: the cell on which the rule was found."""
     models: Mapping[str, Model]
     benchmarks: Mapping[str, Benchmark]
+    """``models``, ``benchmarks``: in the order of tables."""
     default_policy: str = "topp0.95_t1.0"
+    """pi_0 of the RL target curve."""
     budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """B: powers of two from 1."""
     source: Source = "sampled"
+    """Where the samples come from. Tables and figures print it."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
+    such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``)."""
     sources: Mapping[str, Source] = field(default_factory=dict)
+    """``source`` by benchmark, where it differs; the least direct one of the models."""
 
     def __post_init__(self) -> None:
         """Check the names, the budgets and the policies."""
@@ -235,34 +208,23 @@ def write_plan(plan: CohortPlan, path: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class DenseLandscape:
-    """The landscape of one checkpoint on one benchmark, as arrays.
-
-    Attributes
-    ----------
-    questions : ndarray of uint32, shape (questions,)
-        Increasing.
-    points : dict
-        (policy, budget) to its row in ``credit``, policies in the order of the pool.
-    credit : dict
-        ``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q in the readout of the
-        cohort, T always in its prefix readout. T is NaN where token counts are unknown.
-    tokens : dict
-        Policy to mean generated tokens per sample; NaN if unknown.
-    rates : polars.DataFrame
-        policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals.
-    health : polars.DataFrame or None
-        ``schemas.columns.HEALTH``; None if it was not recorded.
-    votes_fall : bool
-        Whether ``votes_fall`` is true of the prefix readout of Q.
-    """
+    """The landscape of one checkpoint on one benchmark, as arrays."""
 
     questions: npt.NDArray[np.uint32]
+    """Increasing. Shape (questions,)."""
     points: dict[tuple[str, int], int]
+    """(policy, budget) to its row in ``credit``, policies in the order of the pool."""
     credit: dict[str, npt.NDArray[np.float32]]
+    """``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q in the readout of the
+    cohort, T always in its prefix readout. T is NaN where token counts are unknown."""
     tokens: dict[str, float]
+    """Policy to mean generated tokens per sample; NaN if unknown."""
     rates: pl.DataFrame
+    """policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals."""
     health: pl.DataFrame | None = None
+    """``schemas.columns.HEALTH``; None if it was not recorded."""
     votes_fall: bool = False
+    """Whether ``votes_fall`` is true of the prefix readout of Q."""
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
@@ -391,14 +353,6 @@ def _tokens_and_rates(points: pl.DataFrame, names: Sequence[str]) -> tuple[dict[
 class Cohort:
     """The landscapes of a cohort.
 
-    Attributes
-    ----------
-    plan : CohortPlan
-    landscapes : dict
-        (checkpoint, benchmark) to its landscape, for everything that was sampled.
-    readout : {"expected", "prefix"}
-        Of P and Q in all landscapes.
-
     Raises
     ------
     InputError
@@ -407,7 +361,9 @@ class Cohort:
 
     plan: CohortPlan
     landscapes: dict[tuple[str, str], DenseLandscape]
+    """(checkpoint, benchmark) to its landscape, for everything that was sampled."""
     readout: Readout = "expected"
+    """Of P and Q in all landscapes."""
 
     def __post_init__(self) -> None:
         """Check the anchor and the questions."""

@@ -25,22 +25,15 @@ FEATURES = ("p_max", "p0", "u", "log2_n_star")
 
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """Features of one Base, each of shape (draws,).
-
-    Attributes
-    ----------
-    p_max, p0 : ndarray
-        Pass rates, in [0, 1].
-    u : ndarray
-        Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget.
-    log2_n_star : ndarray
-        Saturation knee, in [0, log2 max(B)].
-    """
+    """Features of one Base, each of shape (draws,)."""
 
     p_max: Floats
     p0: Floats
+    """``p_max``, ``p0``: pass rates, in [0, 1]."""
     u: Floats
+    """Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget."""
     log2_n_star: Floats
+    """Saturation knee, in [0, log2 max(B)]."""
 
     @property
     def vector(self) -> Floats:

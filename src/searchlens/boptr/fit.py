@@ -106,33 +106,24 @@ def boundary_distance(alpha: float, beta: float, levels: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Every (alpha, beta) of the grids with its path of budgets.
-
-    Attributes
-    ----------
-    alpha, beta : ndarray, shape (pairs,)
-        In increasing order of alpha, then of beta.
-    below : ndarray of int, shape (pairs, budgets)
-        Position of the largest allowed budget that is at most the unrounded one, clipped to the budget axis.
-    share : ndarray, shape (pairs, budgets)
-        Distance in log2 from there to the unrounded budget, in [0, 1).
-    paths : ndarray of int, shape (paths, budgets)
-        Distinct rounded paths, as positions.
-    path : ndarray of int, shape (pairs,)
-        Index into ``paths`` of the path of each pair.
-    members : ndarray of int, shape (pairs,)
-        Pairs sorted by path; those of path j are ``members[start[j]:start[j + 1]]``.
-    start : ndarray of int, shape (paths + 1,)
-    """
+    """Every (alpha, beta) of the grids with its path of budgets."""
 
     alpha: Floats
     beta: Floats
+    """``alpha``, ``beta``: in increasing order of alpha, then of beta. Shape (pairs,)."""
     below: Ints
+    """Position of the largest allowed budget that is at most the unrounded one, clipped to the budget axis. Shape
+    (pairs, budgets)."""
     share: Floats
+    """Distance in log2 from there to the unrounded budget, in [0, 1). Shape (pairs, budgets)."""
     paths: Ints
+    """Distinct rounded paths, as positions. Shape (paths, budgets)."""
     path: Ints
+    """Index into ``paths`` of the path of each pair. Shape (pairs,)."""
     members: Ints
+    """Pairs sorted by path; those of path j are ``members[start[j]:start[j + 1]]``. Shape (pairs,)."""
     start: Ints
+    """Shape (paths + 1,)."""
 
     @functools.cached_property
     def weights(self) -> Floats:
@@ -158,24 +149,18 @@ def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int, sp
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best (alpha, beta, policy) of every draw.
-
-    Attributes
-    ----------
-    alpha, beta : ndarray, shape (draws,)
-    policy : ndarray of int, shape (draws,) or (budgets, draws)
-        Index into the pool that was fitted; one per budget if it was free to differ between budgets.
-    path : ndarray of int, shape (budgets, draws)
-        N(b), as positions on the budget axis.
-    error : ndarray, shape (draws,)
-        Mean absolute error over budgets, in questions.
-    """
+    """The best (alpha, beta, policy) of every draw."""
 
     alpha: Floats
     beta: Floats
+    """``alpha``, ``beta``: shape (draws,)."""
     policy: Ints
+    """Index into the pool that was fitted; one per budget if it was free to differ between budgets. Shape (draws,) or
+    (budgets, draws)."""
     path: Ints
+    """N(b), as positions on the budget axis. Shape (budgets, draws)."""
     error: Floats
+    """Mean absolute error over budgets, in questions. Shape (draws,)."""
 
 
 def first_least(values: Array) -> Ints:

@@ -85,25 +85,17 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Offset:
-    """delta-hat of one model by both branches, each of shape (draws,).
-
-    Attributes
-    ----------
-    ridge : ndarray
-        Ridge of delta on the fingerprint.
-    tail : ndarray
-        Tail consistency: the mean offset plus the difference of ln N* from its mean.
-    z : ndarray, shape (features, draws)
-        z-scores of the model's fingerprint among the training models.
-    typical : ndarray of bool
-        Whether every abs(z) is within option ``gate_z``, which selects the ridge. Otherwise, also if a z is undefined,
-        the tail is used.
-    """
+    """delta-hat of one model by both branches, each of shape (draws,)."""
 
     ridge: Floats
+    """Ridge of delta on the fingerprint."""
     tail: Floats
+    """Tail consistency: the mean offset plus the difference of ln N* from its mean."""
     z: Floats
+    """z-scores of the model's fingerprint among the training models. Shape (features, draws)."""
     typical: npt.NDArray[np.bool_]
+    """Whether every abs(z) is within option ``gate_z``, which selects the ridge. Otherwise, also if a z is undefined,
+    the tail is used."""
 
     @property
     def value(self) -> Floats:
@@ -219,25 +211,18 @@ def _offset_row(rule: Rule, model: str) -> dict[str, object]:
 
 @dataclass(frozen=True, eq=False)
 class V4:
-    """The linear probe (paper, appendix "V4").
-
-    Attributes
-    ----------
-    features : DataFrame
-        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 and loo_pseudo_r2_raw, scores of the ridge
-        on this feature alone, standardised and raw; reason. Most correlated first.
-    null : DataFrame
-        shuffle (from 1); score and score_raw, the paper's statistic on shuffled y.
-    summary : DataFrame
-        scale, ``standardised`` or ``raw``; selection; k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
-        shuffles of y; reason. Selection ``all_models`` is the paper's statistic: the feature with the largest abs(r)
-        over all models, so the held-out model takes part in the choice. ``in_fold`` takes the k features with the
-        largest abs(r) among the training models.
-    """
+    """The linear probe (paper, appendix "V4")."""
 
     features: pl.DataFrame
+    """feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 and loo_pseudo_r2_raw, scores of the ridge
+    on this feature alone, standardised and raw; reason. Most correlated first."""
     null: pl.DataFrame
+    """shuffle (from 1); score and score_raw, the paper's statistic on shuffled y."""
     summary: pl.DataFrame
+    """scale, ``standardised`` or ``raw``; selection; k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
+    shuffles of y; reason. Selection ``all_models`` is the paper's statistic: the feature with the largest abs(r) over
+    all models, so the held-out model takes part in the choice. ``in_fold`` takes the k features with the largest abs(r)
+    among the training models."""
 
 
 Scale = Literal["standardised", "raw"]

@@ -38,22 +38,15 @@ COST_WEIGHT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """r(pi, n) of a pool.
-
-    Attributes
-    ----------
-    ranks : tuple of k ndarrays, shape (policies, budgets, draws)
-        Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q in the ranked pool,
-        in [0, 1] on the percentile scale.
-    fixed : ndarray, shape (f, policies)
-        Coordinates that do not. In the paper's rule ``fixed_coordinates``.
-    weights : tuple of float
-        W: weights of the k, then of the f coordinates.
-    """
+    """r(pi, n) of a pool."""
 
     ranks: tuple[Array, ...]
+    """K arrays. Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q in the
+    ranked pool, in [0, 1] on the percentile scale. Shape (policies, budgets, draws)."""
     fixed: Floats
+    """Coordinates that do not. In the paper's rule ``fixed_coordinates``. Shape (f, policies)."""
     weights: tuple[float, ...]
+    """W: weights of the k, then of the f coordinates."""
 
 
 def features(cell: Readouts, options: BoptrOptions) -> Features:

@@ -51,18 +51,12 @@ EXAMPLE = pl.Schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Opinions:
-    """How our verdicts and those of others agree.
-
-    Attributes
-    ----------
-    agreeing : DataFrame
-        ``AGREEING``.
-    examples : DataFrame
-        ``EXAMPLE``: some samples that are judged differently. ``end``, of the text, is null of recorded verdicts.
-    """
+    """How our verdicts and those of others agree."""
 
     agreeing: pl.DataFrame
+    """``AGREEING``."""
     examples: pl.DataFrame
+    """``EXAMPLE``: some samples that are judged differently. ``end``, of the text, is null of recorded verdicts."""
 
 
 class SecondJudge:

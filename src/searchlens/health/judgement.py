@@ -31,21 +31,14 @@ _OTHER_RULES = 0.10
 
 @dataclass(frozen=True)
 class Health:
-    """The health of one cell.
-
-    Attributes
-    ----------
-    counts : mapping
-        All policies together.
-    broken : tuple of str
-        Why the numbers of the cell say nothing about the model; empty if they do.
-    remarks : tuple of str
-        What a reader must know of a cell, interpretable or not.
-    """
+    """The health of one cell."""
 
     counts: Counts
+    """All policies together."""
     broken: tuple[str, ...]
+    """Why the numbers of the cell say nothing about the model; empty if they do."""
     remarks: tuple[str, ...]
+    """What a reader must know of a cell, interpretable or not."""
 
     @property
     def level(self) -> Level:

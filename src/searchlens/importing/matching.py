@@ -24,21 +24,14 @@ _WINDOW = 24
 
 @dataclass(frozen=True)
 class Match:
-    """The question that a document is.
-
-    Attributes
-    ----------
-    number : int
-        Position in the benchmark.
-    how : {"id", "text", "containment", "index"}
-        What told.
-    letters : mapping of str to str
-        Letter of a choice in the log to the letter of the same choice here; empty if they are the same.
-    """
+    """The question that a document is."""
 
     number: int
+    """Position in the benchmark."""
     how: How
+    """What told."""
     letters: Mapping[str, str]
+    """Letter of a choice in the log to the letter of the same choice here; empty if they are the same."""
 
 
 @dataclass(frozen=True)

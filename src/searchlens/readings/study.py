@@ -52,26 +52,18 @@ TRIALS = 20
 
 @dataclass(frozen=True, eq=False)
 class PairPools:
-    """The samples of a pair on a benchmark.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-    base, rl : mapping of str to Pool
-        By policy, reference policies such as greedy left out.
-    options : ndarray of int, shape (questions,), optional
-        Lettered options of each question, 0 for an open one; None if no question has any.
-    base_batches, rl_batches : sequence of mapping, optional
-        The same checkpoints, sampled again with other seeds.
-    """
+    """The samples of a pair on a benchmark."""
 
     pair: str
     benchmark: str
     base: Mapping[str, Pool]
     rl: Mapping[str, Pool]
+    """``base``, ``rl``: by policy, reference policies such as greedy left out."""
     options: Ints | None = None
+    """Lettered options of each question, 0 for an open one; None if no question has any. Shape (questions,)."""
     base_batches: Sequence[Mapping[str, Pool]] = ()
     rl_batches: Sequence[Mapping[str, Pool]] = ()
+    """``base_batches``, ``rl_batches``: the same checkpoints, sampled again with other seeds."""
 
 
 Frames = dict[str, pl.DataFrame]
