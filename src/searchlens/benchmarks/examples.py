@@ -59,7 +59,6 @@ def read(path: Path, count: int, seed: int | None = None) -> WorkedExamples:
 
     Parameters
     ----------
-    path : Path
     count, seed
         As in ``WorkedExamples``.
 

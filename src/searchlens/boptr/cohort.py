@@ -277,7 +277,6 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
 
     Parameters
     ----------
-    landscape : Landscape
     readout : {"expected", "prefix"}
         Of P and Q. A point without an expectation, such as a search at a budget that is no whole number of runs, is
         left out under ``expected``.
@@ -402,7 +401,6 @@ def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -
     ----------
     folder : Path
         A landscape folder.
-    plan : CohortPlan
     readout : {"expected", "prefix"}
         Of P and Q.
 

@@ -129,10 +129,8 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
 
     Parameters
     ----------
-    cohort : Cohort
     options : BoptrOptions
         ``draws``, ``seed`` and ``reselect`` among others.
-    tasks : sequence of Task
 
     Returns
     -------
@@ -466,7 +464,6 @@ def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple
 
     Parameters
     ----------
-    cohort : Cohort
     options : BoptrOptions
         ``permutations`` and ``seed`` among others.
     task : Task

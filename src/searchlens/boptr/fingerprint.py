@@ -46,8 +46,6 @@ def fingerprint(rule: Rule, model: str, tau: float = TAU) -> Fingerprint | Reaso
 
     Parameters
     ----------
-    rule : Rule
-    model : str
     tau : float, optional
         Tolerance of N*, a proportion.
 

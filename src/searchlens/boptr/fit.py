@@ -78,7 +78,6 @@ def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, flo
     ----------
     alpha : float
         Positive.
-    beta : float
     levels : int
         Number of allowed budgets.
 
@@ -203,7 +202,6 @@ def fit_locked(
         Base counts.
     R : ndarray, shape (budgets, draws)
         RL counts under the default policy.
-    grid : Lattice
     ties : {"interpolated", "first", "last", "median"}
         What decides between equal errors. ``interpolated``: the smallest error with P interpolated in log2 at the
         unrounded, clipped budget; then the beta nearest to ``beta_g``, the larger alpha, the earlier policy of the

@@ -38,8 +38,6 @@ def log_prior(rule: Rule, model: str, prior: Prior, tau: float = TAU) -> Floats 
 
     Parameters
     ----------
-    rule : Rule
-    model : str
     prior : {"u", "N*"}
         f = 2^(u log2 max(B)), which is 1 if Base solves everything with one sample; or the saturation knee.
     tau : float, optional

@@ -430,7 +430,6 @@ def model_bootstrap(
     Parameters
     ----------
     differences : array_like, shape (models,)
-    draws, seed : int
     confidence : float
         Nominal coverage, in (0, 1).
 

@@ -149,11 +149,8 @@ def errors_frame(evaluation: Evaluation, plan: CohortPlan, rows: Mapping[str, Ro
 
     Parameters
     ----------
-    evaluation : Evaluation
-    plan : CohortPlan
     rows : mapping
         Every row that was evaluated, by key, in the order of the frame.
-    confidence : float
 
     Returns
     -------

@@ -359,7 +359,6 @@ def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale:
     x : ndarray, shape (features, models)
     y : ndarray, shape (models, draws)
         No constant column, for which the score would be undefined.
-    penalty : float
     k : int, optional
         Use the k features with the largest abs(r) with y over the training models; by default all.
     scale : {"standardised", "raw"}

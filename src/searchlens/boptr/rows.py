@@ -383,14 +383,12 @@ def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total:
 
     Parameters
     ----------
-    prediction : Path or Curve
     base : Readouts or None
         Of the cell; not needed for a ``Curve``.
     target : ndarray, shape (budgets, draws)
         RL counts under the default policy.
     total : float
         Number of questions.
-    draws : int
 
     Returns
     -------

@@ -96,8 +96,6 @@ class Rule:
 
     Parameters
     ----------
-    view : View
-    options : BoptrOptions
     exponents : {"paper", "own"}
         The paper's frozen beta_g, or the cohort's own estimate.
     without : iterable of str

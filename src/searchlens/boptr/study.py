@@ -77,7 +77,6 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     ----------
     cohort : Cohort
         Only the anchor's own pair is required; numbers that need anything else that is missing have a reason.
-    options : BoptrOptions
 
     Returns
     -------
@@ -292,10 +291,6 @@ def contrasts(
 
     Parameters
     ----------
-    evaluation : Evaluation
-    plan : CohortPlan
-    constants : Constants
-    options : BoptrOptions
     questions : mapping
         Number of questions of every benchmark.
 

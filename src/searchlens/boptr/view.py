@@ -219,7 +219,6 @@ def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
 
     Parameters
     ----------
-    cohort : Cohort
     permutations : int
         All pairings if they are no more than this many; otherwise this many, drawn at random after the true one.
     seed : int

@@ -114,7 +114,6 @@ def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
 
     Parameters
     ----------
-    grid : Grid
     stored : StoredShards, optional
         ``read_store(grid)``, if the caller has read it already.
     """

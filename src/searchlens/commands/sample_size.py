@@ -111,8 +111,6 @@ def power(design: Design, components: Components, gap: float, alpha: float = 0.0
 
     Parameters
     ----------
-    design : Design
-    components : Components
     gap : float
         True difference of mean errors, percentage points, of either sign.
     alpha : float
@@ -168,7 +166,6 @@ def required(
 
     Parameters
     ----------
-    design : Design
     components, gap, alpha, contrasts
         As in ``power``.
     target_power : float
@@ -295,8 +292,6 @@ def landscape_contributions(
     ----------
     folder : Path
         Holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
-    plan : CohortPlan
-    options : BoptrOptions
     first, second : str
         Keys of two rows.
 

@@ -77,7 +77,6 @@ def status(grid: Grid, stored: StoredShards | None = None, now: float | None = N
 
     Parameters
     ----------
-    grid : Grid
     stored : StoredShards, optional
         ``plan.read_store(grid)``, if the caller has read it already.
     now : float, optional

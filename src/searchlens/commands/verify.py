@@ -67,7 +67,6 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
 
     Parameters
     ----------
-    results : Path
     repair : bool
         Move what is damaged into ``aside/``, and write new sidecars of whole shards that lost theirs, at once; a run
         does this only with what it needs.

@@ -64,11 +64,8 @@ class SecondJudge:
 
     Parameters
     ----------
-    sides : sequence of Side
-    common : Common
     grader : str
         Nothing is judged if it is no mathematical one.
-    seed : int
     everything : bool
         Judge all texts.
     workers : int
@@ -141,8 +138,6 @@ def opinions(
 
     Parameters
     ----------
-    sides : sequence of Side
-    common : Common
     judged : mapping
         Role to the samples of its first pool.
     theirs : DataFrame

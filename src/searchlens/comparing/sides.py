@@ -45,7 +45,6 @@ def base_and_rl(base: Reading, rl: Reading, models: tuple[str, str]) -> tuple[Si
 
     Parameters
     ----------
-    base, rl : Reading
     models : (str, str)
         Names of the models of Base and RL, where files have several; empty: there is one.
 

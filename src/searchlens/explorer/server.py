@@ -81,7 +81,6 @@ class Server(ThreadingHTTPServer):
 
     Parameters
     ----------
-    study : Study
     port : int
         0: any that is free.
     template : Path, optional

@@ -72,8 +72,6 @@ def lucky(
         See ``other_golds``.
     policy : str
         The samples of all others are not judged, since each distinct pair of gold and answer costs a verdict.
-    seed : int
-    grader : Grader
     store : VerdictStore
         Of the benchmark; new verdicts are added.
     workers : int, optional

@@ -88,8 +88,6 @@ def judge(module: str, pairs: Sequence[GradedPair], limits: Limits, workers: int
     module : str
         Dotted name, or the path of a file outside of the package (its ``__file__``). A module is imported once, in the
         server process that the workers are forked from; a file is imported by each worker.
-    pairs : sequence of GradedPair
-    limits : Limits
     workers : int or None
         Number of processes, >= 1; None: one per core.
 

@@ -74,7 +74,6 @@ class VerdictStore:
 
         Parameters
         ----------
-        grader : Grader
         pairs : DataFrame
             String columns gold and answer, without nulls; duplicates are allowed.
         workers : int, optional

@@ -290,8 +290,6 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
 
     Parameters
     ----------
-    source : Source
-    pin : Pin
     hash_of : callable
         Path to sha256, such as ``Hashes``.
 

@@ -149,8 +149,6 @@ def limit(
 
     Parameters
     ----------
-    shape : Shape
-    gpu : Gpu
     max_rows : int
         Most rows that are drawn together, of all processes, >= 1; fewer if their keys and values do not fit into the
         memory.

@@ -87,7 +87,6 @@ def judge(counts: pl.DataFrame, default_policy: str = "", limits: HealthOptions 
         ``schemas.columns.HEALTH`` of one cell.
     default_policy : str, optional
         A policy without samples here is not judged.
-    limits : HealthOptions
     """
     rows = counts.rows(named=True)
     total = next(row for row in rows if row["policy"] is None)

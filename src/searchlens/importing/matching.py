@@ -46,7 +46,6 @@ class Matcher:
 
     Parameters
     ----------
-    questions : sequence of Question
     ids : {"own", "index"}
         ``index``: the position in the log's file is the position in the benchmark. Copies of a benchmark differ in
         order, so this is never assumed.
@@ -163,7 +162,6 @@ def differing_golds(
 
     Parameters
     ----------
-    questions : sequence of Question
     golds : sequence of (int, str)
         Position of a question, and what the log has for its right answer: an answer, or a text that ends in one.
     grader : str

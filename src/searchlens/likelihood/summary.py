@@ -67,7 +67,6 @@ def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, se
         Nominal coverage of the percentile intervals, in (0, 1).
     draws : int
         Bootstrap draws over questions.
-    seed : int
 
     Returns
     -------

@@ -129,7 +129,6 @@ class Component:
 
         Parameters
         ----------
-        policy : Policy
         drawable : int
             Tokens that the model can draw.
         stop_ids : sequence of int
@@ -173,7 +172,6 @@ class Controller(Component, ABC):
 
         Parameters
         ----------
-        policy : Policy
         texts : Texts
             What the texts of the cell are like.
         """

@@ -44,7 +44,6 @@ class Texts:
         ----------
         mean : float
             T, in (0, limit].
-        limit : int
         spread : float
             Standard deviation of the logarithm of the lengths, >= 0: they have a lognormal law, cut at the limit and
             scaled so that the mean is T.

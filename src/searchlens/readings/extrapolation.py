@@ -140,13 +140,11 @@ def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: f
 
     Parameters
     ----------
-    side : str
     pool : Pool
         With at least 2 ``REACH`` samples; otherwise there is nothing to try it on.
     trials : int
         In each, as many questions as there are are drawn with replacement, with n / ``REACH`` of the samples of each;
         pass@n is predicted from these and compared with that of the pool.
-    seed : int
     confidence : float
         Nominal coverage, in (0, 1).
 

@@ -77,7 +77,6 @@ def read_study(cells: Iterable[PairPools], options: ReadingsOptions) -> Frames:
     ----------
     cells : iterable of PairPools
         RL has samples of the default policy in each.
-    options : ReadingsOptions
     """
     parts: dict[str, list[pl.DataFrame]] = {}
     for cell in cells:

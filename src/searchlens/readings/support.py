@@ -176,7 +176,6 @@ def by_chance(base: Pool, rl: Pool, level: float) -> dict[str, float]:
 
     Parameters
     ----------
-    base, rl : Pool
     level : float
         A change is significant if its p-value is at most this.
 

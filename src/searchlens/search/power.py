@@ -321,11 +321,6 @@ def _rises(text: Trace) -> npt.NDArray[np.float64]:
 def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:
     """Importance weight of each token, ``alpha log p - log q``.
 
-    Parameters
-    ----------
-    trace : Trace
-    alpha : float
-
     Returns
     -------
     float64 array, shape (n,)

@@ -40,11 +40,8 @@ def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) 
 
     Parameters
     ----------
-    tokens : sequence of int
     text : str
         ``decode(tokens)``.
-    stops : sequence of str
-    decode : callable
     """
 
     def has_stop(length: int) -> bool:

@@ -61,10 +61,8 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
 
     Parameters
     ----------
-    grid : Grid
     paths : sequence of Path
         Files or folders of one format (docs/import.md).
-    request : Request
     is_dry : bool
         Read and check everything, and write nothing.
 

@@ -131,11 +131,6 @@ def publish(
         Written into the file, so that a shard in the wrong place is noticed.
     policies : iterable of str
         Names, for people.
-    provenance : Provenance
-
-    Returns
-    -------
-    Shard
     """
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
@@ -548,7 +543,6 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
 
     Parameters
     ----------
-    layout : Layout
     folder : Path
         ``Layout.generation``.
     vouched : mapping

@@ -220,7 +220,6 @@ def html(table: Table, csv: Path) -> str:
 
     Parameters
     ----------
-    table : Table
     csv : Path
         The table's CSV, which is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
     """
