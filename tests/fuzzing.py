@@ -147,27 +147,24 @@ KINDS: dict[str, str] = {
             *("samples", "pool_size", "chunk_samples", "study.trace.questions", "study.trace.runs"),
             *("study.trace.run_bytes", "study.likelihood.questions", "study.likelihood.samples"),
             *("benchmarks.sums.max_tokens", "benchmarks.sums.questions", "benchmarks.sums.samples"),
-            *("checkpoints.toy-base.max_rows", "readings.support_right", "readings.extrapolation_trials"),
-            *("boptr.v4_shuffles", "boptr.permutations", "equivalence.engine_samples"),
+            "checkpoints.toy-base.max_rows",
+            *("boptr.permutations", "equivalence.engine_samples"),
         ],
         WHOLE,
     ),
     **dict.fromkeys(["seed", "boptr.seed", "study.agreement", "boptr.reselect", "equivalence.questions"], WHOLE0),
     **dict.fromkeys(
         [
-            *("landscape.draws", "readings.draws", "readings.exponent_draws", "boptr.draws"),
+            *("landscape.draws", "readings.draws", "boptr.draws"),
             *("equivalence.draws", "equivalence.chains"),
         ],
         DRAWS,
     ),
     **dict.fromkeys(
         [
-            *("failed_share", "recovery.support_q", "recovery.epsilon", "boptr.tau", "boptr.q_tolerance"),
-            *("boptr.protocol_margin", "cost.distinct_thoughts"),
-            *(
-                f"health.{key}"
-                for key in ("answered", "answered_of_finished", "unknown", "silent", "truncated", "failed")
-            ),
+            *("failed_share", "recovery.support_q", "recovery.epsilon"),
+            "cost.distinct_thoughts",
+            *("health.answered", "health.answered_of_finished", "health.unknown"),
             *(f"equivalence.{key}" for key in ("identical", "output_match", "answer_agreement", "accuracy_difference")),
             *("equivalence.total_variation", "equivalence.p_value"),
         ],
@@ -177,14 +174,12 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
             *("grace_seconds", "recovery.path_lambda", "recovery.l_comp", "recovery.l_z", "recovery.l_b"),
-            *("boptr.cost_weight", "boptr.gate_z", "boptr.ridge", "boptr.q_penalty", "boptr.criterion"),
-            *("boptr.consistency_criterion", "equivalence.score_difference", "equivalence.logprob_difference"),
-            "equivalence.logprob_mean",
+            *("equivalence.score_difference", "equivalence.logprob_difference", "equivalence.logprob_mean"),
         ],
         REAL,
     ),
     **dict.fromkeys(["target_minutes", "cost.prompt_tokens", "pairs.toy.parameters"], MEASURE),
-    **dict.fromkeys(["boptr.beta.math", "boptr.beta.nonmath", "boptr.beta.floor", "boptr.beta_top"], EXPONENT),
+    **dict.fromkeys(["boptr.beta.math", "boptr.beta.nonmath", "boptr.beta.floor"], EXPONENT),
     **dict.fromkeys(
         [
             *("boptr.exclude_default_on_anchor", "benchmarks.sums.check", "benchmarks.sums.recipe_stops"),
@@ -216,8 +211,7 @@ KINDS: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
-            *("budgets", "readings.null_k", "readings.corrected_k", "readings.g_pass_k", "readings.cover_tau"),
-            *("readings.g_pass_tau", "boptr.taus", "boptr.lambdas", "benchmarks.sums.extension"),
+            *("budgets", "readings.null_k", "benchmarks.sums.extension"),
         ],
         "numbers",
     ),
@@ -285,7 +279,7 @@ def keys() -> Iterator[Input]:
                 yield Input("keys", f"{path} good {i}", CHECK, {"mine.yaml": overlay(path, value)})
         misspelled = f"{path[:-1]}" if len(last) > 2 else f"{path}x"
         near = misspelled.rpartition(".")[2]
-        if not path.startswith("pools.") and path != "boptr.taus":  # which becomes another key, tau
+        if not path.startswith("pools."):
             yield Input("keys", f"{path} misspelled", CHECK, {"mine.yaml": overlay(misspelled, 1)}, (f"'{near}'",))
 
 

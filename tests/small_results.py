@@ -79,7 +79,7 @@ def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
 
 def finish(raw: dict[str, Any], root: Path) -> Path:
     """Sample, grade and analyse a study in a folder; returns its results."""
-    settings = {"landscape": {"draws": 100}, "readings": {"draws": 100, "extrapolation_trials": 2}, "equivalence": None}
+    settings = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
     with chdir(root):
         grid = Grid(config.plain(config.validate({**raw, **settings})))
         for cell in grid.cells:

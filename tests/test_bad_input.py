@@ -98,7 +98,6 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
         b"pools: {few: [temp_0.5]}\nbenchmarks: {math: {pool: few, searches: null}}\n",
         "benchmarks.math.pool: 'few' does not have the default policy 'topp0.95_t1.0'; it has",
     ),
-    "no weights": (b"boptr: {lambdas: []}\n", "mine.yaml: boptr.lambdas: must have at least one weight"),
     "device": (b"benchmarks: {math: {path: /dev/zero}}\n", "benchmarks.math: cannot read /dev/zero: it is a device"),
     "lock that is a device": (
         b"lock: /dev/zero\ncheckpoints: {micro-1m-rl: {path: null, sha256: null, hub: a/b}}\n",

@@ -295,13 +295,6 @@ def test_batches_are_read_under_their_own_names(folder: Path) -> None:
     assert {checkpoint for checkpoint, _ in found.landscapes} == {f"{ANCHOR}-base", f"{ANCHOR}-rl", "again"}
 
 
-def test_references_are_no_part_of_any_pool(written: Path) -> None:
-    found = read(written, without=["temp_0.5", "greedy"])
-    kept = tuple(name for name in DESIGN.policies if name != "temp_0.5")
-    assert {landscape.policies for landscape in found.landscapes.values()} == {kept}
-    assert all("temp_0.5" not in landscape.tokens for landscape in found.landscapes.values())
-
-
 def test_budgets_that_were_not_sampled_take_the_policy_out_of_the_pool(folder: Path) -> None:
     """Of one policy alone: the others stay, with their own readouts."""
     gone = (pl.col("policy") == "temp_0.5") & (pl.col("budget") == 8)
@@ -452,7 +445,7 @@ def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
     folder, options = tmp_path / "cohort", tmp_path / "options.yaml"
     assert cli.main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
     arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
-    options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, v4_shuffles: 5, reselect: 0}\n")
+    options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, reselect: 0}\n")
     assert cli.main([*arguments, "--draws", "100"]) == 0
     cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
     assert cells.height > 0

@@ -27,11 +27,11 @@ from small_cohort import DEFAULT, cohort, dense_landscape, hits, views
 N = 50
 
 
-def consistency(main: DenseLandscape, again: DenseLandscape, **options: object) -> pl.DataFrame:
+def consistency(main: DenseLandscape, again: DenseLandscape) -> pl.DataFrame:
     models = {"m": Model(base="base", rl="rl", batches={"second": {"rl": "rl2"}})}
     base = dense_landscape({DEFAULT: [hits(5, N), hits(6, N)]})
     study = cohort({("base", "math"): base, ("rl", "math"): main, ("rl2", "math"): again}, models)
-    return readout_consistency(*views(study, **options))
+    return readout_consistency(*views(study))
 
 
 def test_differences_of_two_batches_by_hand() -> None:
@@ -60,14 +60,6 @@ def test_differences_of_two_batches_by_hand() -> None:
     assert [row["largest"] for row in found.values()] == pytest.approx([8, -2, 8])
     assert (found["all"]["policy"], found["all"]["budget"]) == (DEFAULT, 1)
     assert [row["meets_criterion"] for row in found.values()] == [False, True, False]
-
-
-def test_criterion_is_an_option() -> None:
-    main, again = (dense_landscape({DEFAULT: [hits(k, N), hits(20, N)]}) for k in (10, 14))
-    for criterion, meets in ((3.9, False), (4.0, True)):
-        assert consistency(main, again, consistency_criterion=criterion)["meets_criterion"].unique().to_list() == [
-            meets
-        ]
 
 
 def test_signed_mean_is_resampled_by_question_with_both_batches_together() -> None:

@@ -14,10 +14,12 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from budget_paths import budget_path
 from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
-from searchlens.boptr.fit import budget_path
+from searchlens.boptr.frontier import LAMBDAS, TAUS
+from searchlens.boptr.offsets import SHUFFLES
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
@@ -31,7 +33,7 @@ DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
 POLICIES = ("temp_0.3", "temp_1.0", "topk20_t0.9", "minp0.05_t0.7", DEFAULT)
 BUDGETS = (1, 2, 4, 8, 16)
 QUESTIONS = 40
-OPTIONS = BoptrOptions(draws=100, permutations=4, v4_shuffles=20, reselect=False)
+OPTIONS = BoptrOptions(draws=100, permutations=4, reselect=False)
 BENCHMARKS = {
     "math": Benchmark(regime="math", title="Micro math"),
     "aime": Benchmark(regime="floor", title="Micro AIME"),
@@ -436,7 +438,7 @@ def test_v4_null(several: FigureContext) -> None:
         best = frames["v4_summary"].filter(selection="all_models", scale=scale).row(0, named=True)
         scores = frames["v4_null"][f"score{suffix}"].to_numpy()
         bars = [bar for bar in axes.patches if bar.get_height()]  # type: ignore[attr-defined]
-        assert sum(bar.get_height() for bar in bars) == len(scores) == OPTIONS.v4_shuffles  # type: ignore[attr-defined]
+        assert sum(bar.get_height() for bar in bars) == len(scores) == SHUFFLES  # type: ignore[attr-defined]
         for bar in bars:
             inside = (scores > bar.get_x() - 1e-9) & (scores < bar.get_x() + bar.get_width() + 1e-9)  # type: ignore[attr-defined]
             assert bar.get_height() <= inside.sum()  # type: ignore[attr-defined]
@@ -468,12 +470,10 @@ def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
     assert sorted(x for x, _ in marks(main)) == pytest.approx(sorted(error[tier] for tier in frontier.TIERS))
     for name in ("Z1-u", "Z1-N*"):
         assert lines(by_lambda, f"lambda-{name}") == [
-            (list(OPTIONS.lambdas), [error[f"{name} λ={value:g}"] for value in OPTIONS.lambdas])
+            (list(LAMBDAS), [error[f"{name} λ={value:g}"] for value in LAMBDAS])
         ]
     for name in ("Z0-N*", "Z1-N*"):
-        assert lines(by_tau, f"tau-{name}") == [
-            (list(OPTIONS.taus), [error[f"{name} τ={value:g}"] for value in OPTIONS.taus])
-        ]
+        assert lines(by_tau, f"tau-{name}") == [(list(TAUS), [error[f"{name} τ={value:g}"] for value in TAUS])]
 
 
 def test_crossing_curves_and_shares(case: FigureContext) -> None:

@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from budget_paths import budget_path, round_budget
 from searchlens.boptr.fit import (
     Fit,
     alpha_grid,
     best_by_beta,
     beta_grid,
     boundary_distance,
-    budget_path,
     fit_free,
     fit_locked,
     identified_alpha,
     lattice,
-    round_budget,
     round_position,
 )
 

@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
+from budget_paths import budget_path
 from fingerprint_data import PLAIN, Pair, Planted, pool, varied
-from searchlens.boptr.fit import budget_path
-from searchlens.boptr.frontier import FRONTIER_ROWS, PRIORS, Prior, log_prior, one_anchor, probe, sweep_rows
-from searchlens.boptr.options import DEFAULTS, BoptrOptions
+from searchlens.boptr.frontier import (
+    FRONTIER_ROWS,
+    LAMBDAS,
+    PRIORS,
+    SWEEP_ROWS,
+    TAUS,
+    Prior,
+    log_prior,
+    one_anchor,
+    probe,
+)
+from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, path_text
 from searchlens.boptr.rule import Path, Reason
 from searchlens.boptr.view import bootstrap_view
@@ -94,13 +104,13 @@ def test_u_spans_the_budgets_of_b() -> None:
 
 def test_sweep_holds_the_main_rows() -> None:
     rule, at = Planted(KNOWN), At("early", "math")
-    rows = {row.key: row for row in sweep_rows(DEFAULTS)}
-    assert len(rows) == 2 * len(DEFAULTS.lambdas) + 2 * len(DEFAULTS.taus)
+    rows = {row.key: row for row in SWEEP_ROWS}
+    assert len(rows) == 2 * len(LAMBDAS) + 2 * len(TAUS)
     for main, swept in (("Z1-N*", "Z1-N* λ=1"), ("Z1-u", "Z1-u λ=1"), ("Z0-N*", "Z0-N* τ=0.02")):
         assert alpha(rows[swept].predict(rule, at)) == alpha(FRONTIER[main].predict(rule, at))
-    scales = [alpha(rows[f"Z1-u λ={weight:g}"].predict(rule, at)) for weight in DEFAULTS.lambdas]
+    scales = [alpha(rows[f"Z1-u λ={weight:g}"].predict(rule, at)) for weight in LAMBDAS]
     assert np.diff(np.log(scales)) == pytest.approx([np.log(scales[-1] / scales[0]) / 4] * 4)
-    knees = [np.log2(alpha(rows[f"Z0-N* τ={tau:g}"].predict(rule, at))) for tau in DEFAULTS.taus]
+    knees = [np.log2(alpha(rows[f"Z0-N* τ={tau:g}"].predict(rule, at))) for tau in TAUS]
     assert knees == pytest.approx([0.95, 0.9, 0.75])
 
 

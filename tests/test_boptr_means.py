@@ -195,7 +195,7 @@ def everywhere() -> CellErrors:
 
 def table(name: str, row: str = "V3") -> dict[str, float | None]:
     """Column to error, in one row of a table of the study."""
-    frame = means_frame(scores({row: everywhere()}), scopes(PLAN, BoptrOptions()), [PAPER], 0.95)
+    frame = means_frame(scores({row: everywhere()}), scopes(PLAN), [PAPER], 0.95)
     return dict(frame.filter(scope=name, tier=row, pool="ar").select("column", "error").iter_rows())
 
 
@@ -214,7 +214,7 @@ def test_matched_vertical_means_are_over_the_cells_of_all_rows() -> None:
     names = ("H1", "H2", "H3", "V1", "V2", "V2-δ0", "V3")
     rows: dict[str | tuple[str, str], CellErrors] = {name: everywhere() for name in names}
     rows["V2"] = {**everywhere(), ("c", "non"): "policy_missing"}
-    frame = means_frame(scores(rows), scopes(PLAN, BoptrOptions()), [PAPER], 0.95).filter(scope="vertical", pool="ar")
+    frame = means_frame(scores(rows), scopes(PLAN), [PAPER], 0.95).filter(scope="vertical", pool="ar")
     found = {(row["tier"], row["column"]): row for row in frame.iter_rows(named=True)}
     for row in names:
         assert found[row, "matched micro"]["error"] == pytest.approx((1 + 2 + 6 + 4 + 8 + 9 + 15) / 7)

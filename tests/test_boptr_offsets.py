@@ -9,6 +9,7 @@ import pytest
 
 import fingerprint_data as data
 from fingerprint_data import Pair, Planted, pool, varied
+from searchlens.boptr import offsets as module
 from searchlens.boptr.fingerprint import FEATURES, fingerprint
 from searchlens.boptr.offsets import SCALES, V5B_ROWS, delta_hat, loo_score, offset, offsets, ridge, v4
 from searchlens.boptr.options import BoptrOptions
@@ -71,29 +72,32 @@ def test_no_fingerprint_without_split_or_default_policy() -> None:
 # ---- V5b
 
 
-def test_planted_linear_offset_is_found() -> None:
+def test_planted_linear_offset_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """delta = 2 P0 - 3 Pmax over twelve models: without penalty exactly, with it nearer than the mean."""
     pairs = varied(12)
     blank = Planted(pairs)
     for name, pair in pairs.items():
         p_max, p0, *_ = features(blank, name)
         pairs[name] = replace(pair, log_alpha=float(1 + 2 * p0 - 3 * p_max))
-    free, shrunk = (Planted(pairs, BoptrOptions(ridge=penalty, gate_z=100)) for penalty in (1e-9, 1.0))
-    truth = np.array([free.delta(name) for name in pairs]).ravel()
-    exact = np.array([delta_hat(free, name) for name in pairs]).ravel()
-    near = np.array([delta_hat(shrunk, name) for name in pairs]).ravel()
+    rule = Planted(pairs)
+    monkeypatch.setattr(module, "GATE_Z", 100)
+    truth = np.array([rule.delta(name) for name in pairs]).ravel()
+    near = np.array([delta_hat(rule, name) for name in pairs]).ravel()
+    monkeypatch.setattr(module, "RIDGE", 1e-9)
+    exact = np.array([delta_hat(Planted(pairs), name) for name in pairs]).ravel()
     assert exact == pytest.approx(truth, abs=1e-5)
     assert np.mean((near - truth) ** 2) < 0.15 * np.mean(truth**2)
 
 
-def test_ridge_branch_is_ridge() -> None:
+def test_ridge_branch_is_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GATE_Z", 100)
     pairs = varied(7)
-    rule = Planted(pairs, BoptrOptions(gate_z=100, ridge=0.7))
+    rule = Planted(pairs)
     for name in pairs:
         others = [other for other in pairs if other != name]
         x = np.array([features(rule, other) for other in others])
         delta = np.array([pairs[other].log_alpha for other in others]) - np.mean([p.log_alpha for p in pairs.values()])
-        expected = augmented_ridge(x, delta, features(rule, name), 0.7)
+        expected = augmented_ridge(x, delta, features(rule, name), 1.0)
         assert delta_hat(rule, name) == pytest.approx([expected])
 
 
@@ -112,21 +116,19 @@ def test_an_outlier_goes_to_the_tail() -> None:
 
 
 def test_both_branches_are_seen_and_the_gate_decides() -> None:
-    pairs = varied(9, seed=3)
-    tables = {gate: offsets(Planted(pairs, BoptrOptions(gate_z=gate))) for gate in (0.0, 2.0, 100.0)}
-    assert set(tables[2.0]["branch"]) == {"ridge", "tail"}
-    assert set(tables[0.0]["branch"]) == {"tail"}
-    assert set(tables[100.0]["branch"]) == {"ridge"}
-    for row in tables[2.0].iter_rows(named=True):
+    table = offsets(Planted(varied(9, seed=3)))
+    assert set(table["branch"]) == {"ridge", "tail"}
+    for row in table.iter_rows(named=True):
         assert row["branch"] == ("ridge" if row["largest_z"] <= 2 else "tail")
         assert row["delta_hat"] == row[row["branch"]]
 
 
-def test_a_constant_feature_says_nothing() -> None:
+def test_a_constant_feature_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """All others have one P0 and one knee; the target has others, and is predicted as if it did not."""
     pairs = {f"m{i}": Pair(pool((200, 320, 440, 520, 560), 570 + 13 * i), float(i % 3)) for i in range(6)}
     pairs["target"] = Pair(pool((260, 320, 440, 440, 560), 600), 1.0)
-    rule = Planted(pairs, BoptrOptions(gate_z=100))
+    monkeypatch.setattr(module, "GATE_Z", 100)
+    rule = Planted(pairs)
     found = offset(rule, "target")
     assert not isinstance(found, Reason)
     assert found.z[[1, 3], 0].tolist() == [0, 0]
@@ -303,9 +305,10 @@ def test_v4_features_by_hand() -> None:
     assert scores["log_size"] == pytest.approx(slow_loo_score(sizes[:, None], np.array(y), 1.0, None))
 
 
-def test_v4_null_holds_the_choice_of_the_feature() -> None:
+def test_v4_null_holds_the_choice_of_the_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     """p and quantiles follow from the null frame; the observed score is that of the most correlated feature."""
-    rule = Planted(calibrated(6), BoptrOptions(v4_shuffles=40))
+    monkeypatch.setattr(module, "SHUFFLES", 40)
+    rule = Planted(calibrated(6))
     found = v4(rule)
     paper = found.summary.row(0, named=True)
     assert [paper[c] for c in ("scale", "selection", "k", "models")] == ["standardised", "all_models", 1, 6]

@@ -79,15 +79,15 @@ def _readouts(P: Sequence[int], Q: Sequence[int], tokens: Sequence[float], searc
 )
 def test_policy_by_hand(P, Q, tokens, search, expected):
     base = _readouts(P, Q, tokens, [bool(s) for s in search])
-    assert base.policies[int(q_policy(base, N, BoptrOptions())[0])] == expected
+    assert base.policies[int(q_policy(base, N)[0])] == expected
 
 
 def test_policy_reads_the_largest_budget():
     base = _readouts((12, 12, 12), (10, 10, 10), (1, 1, 1), (False, False, False))
     base.Q[0, 0] = 12
-    assert base.policies[int(q_policy(base, N, BoptrOptions())[0])] == "a"
+    assert base.policies[int(q_policy(base, N)[0])] == "a"
     base.Q[0, -1] = 11
-    assert base.policies[int(q_policy(base, N, BoptrOptions())[0])] == "c"
+    assert base.policies[int(q_policy(base, N)[0])] == "c"
 
 
 def test_constant_path_is_fitted_with_its_interval():

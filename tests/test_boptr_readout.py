@@ -45,7 +45,7 @@ READS_T = {row.key for row in VARIANT_ROWS if row.key.startswith(("v6", "v7"))}
 
 
 def options(readout: Readout) -> BoptrOptions:
-    return BoptrOptions(readout=readout, draws=20, permutations=4, v4_shuffles=3, reselect=5)
+    return BoptrOptions(readout=readout, draws=20, permutations=4, reselect=5)
 
 
 @cache

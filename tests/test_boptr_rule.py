@@ -473,7 +473,7 @@ def test_leave_one_out_needs_models() -> None:
         pool = {name: [n + i for n in curve] for name, curve in POOL.items()}
         cells[f"m{i}", "math"] = pool, along(pool[OTHER], path)
         cells[f"m{i}", "split"] = pool, None
-    fitted, _ = views(cohort(cells, benchmarks), v4_shuffles=3)
+    fitted, _ = views(cohort(cells, benchmarks))
     assert not isinstance(offset(fitted, "m0"), Reason)
     smaller = fitted.with_constants("paper", ["m4"])
     assert offset(smaller, "m0") == Reason("too_few_models")
@@ -485,7 +485,7 @@ def test_leave_one_out_needs_models() -> None:
 def test_equal_scales_leave_nothing_to_regress() -> None:
     """Five models with the anchor's scale: the offsets are all 0, and V4 says that y is constant."""
     cells = {(f"m{i}", "math"): (POOL, along(POOL[OTHER], (2, 4, 8, 8, 16))) for i in range(5)}
-    fitted, _ = views(cohort(cells, {"math": Benchmark("math")}), v4_shuffles=3)
+    fitted, _ = views(cohort(cells, {"math": Benchmark("math")}))
     assert [log2(fitted.delta(f"m{i}")) for i in range(5)] == pytest.approx([0] * 5, abs=1e-12)
     assert v4(fitted).summary["reason"].unique().to_list() == ["constant"]
 

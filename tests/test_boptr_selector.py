@@ -12,11 +12,11 @@ import pytest
 from scipy import stats
 
 import planted_landscapes
+from budget_paths import budget_path
 from planted_landscapes import BUDGETS, along
 from searchlens import catalogue
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
-from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.selector import Features
@@ -314,8 +314,6 @@ def test_options_of_the_loss_change_some_pick() -> None:
         ("selector_proto", "per_b"),
         ("selector_rank", "zscore"),
         ("selector_rank_pool", "all"),
-        ("cost_weight", 100.0),
-        ("selector_weights", (0.0, 1.0, 0.0, 0.5, 0.2)),
     ):
         assert every(**{name: value}) != usual, name
 
@@ -346,13 +344,14 @@ def test_searching_policies_and_references_are_never_chosen() -> None:
         assert [known.policies[i] for i in chosen] == [DEFAULT, "topk20_t0.7", "temp_0.3"]
 
 
-def test_controllers_change_nobodys_rank_unless_they_are_ranked() -> None:
+def test_controllers_change_nobodys_rank_unless_they_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without their costs in the loss a pool with or without controllers gives the same pick, in every draw."""
     found = study(3)
     plain = {key: trimmed(part) for key, part in found.landscapes.items()}
     both = [bootstrap_view(c, 100, 1) for c in (found, cohort(plain, benchmarks=STUDY, budgets=BUDGETS))]
+    monkeypatch.setattr(selector, "COST_WEIGHT", 0.0)
     for pool, same in (("ar", True), ("all", False)):
-        options = BoptrOptions(selector_rank_pool=pool, cost_weight=0.0)
+        options = BoptrOptions(selector_rank_pool=pool)
         first, second = (picks(Rule(view, options), "gpqa") for view in both)
         assert (first == second) == same
 

@@ -35,7 +35,7 @@ FITTED_MODELS, MODELS = (ANCHOR, SMALL, LLAMA), (ANCHOR, SMALL, LLAMA, NEW)
 FITTED, HELD_OUT = ("math500", "aime", "gpqa"), ("amc23",)
 RENAMED = "renamed-"
 """Prefix of names in place of those that spell a policy."""
-OPTIONS = BoptrOptions(draws=20, permutations=6, v4_shuffles=5, reselect=5, mu_without=(SMALL,))
+OPTIONS = BoptrOptions(draws=20, permutations=6, reselect=5, mu_without=(SMALL,))
 
 
 def design() -> Design:
@@ -284,7 +284,7 @@ def test_the_variant_without_a_model_has_the_papers_cells() -> None:
         benchmarks={name: replace(item, questions=12) for name, item in whole.benchmarks.items()},
         policies=("temp_0.5", "topk20_t0.7", "topp0.95_t1.0"),
     )
-    options = BoptrOptions(draws=2, permutations=2, v4_shuffles=2, reselect=0, mu_without=("qwen25_math_7b",))
+    options = BoptrOptions(draws=2, permutations=2, reselect=0, mu_without=("qwen25_math_7b",))
     frames = study(simulate(small, 7), options)
     expected = {"cohort": 27, "without": 23}
     defined = pl.col("mech_anchor").is_not_null()
@@ -296,7 +296,7 @@ def test_the_variant_without_a_model_has_the_papers_cells() -> None:
         assert set(frames["v4_summary"].filter(mu=mu)["models"]) == {7 if mu == "cohort" else 6}
     only_seven = frames["errors"].filter(mu="without", model="qwen25_math_7b")
     assert only_seven.is_empty(), "the variant has no number on the model that it leaves out"
-    assert len(frames["v4_null"].filter(mu="without")) == 2 and "without" in frames["v4"]["mu"]
+    assert len(frames["v4_null"].filter(mu="without")) == 100 and "without" in frames["v4"]["mu"]
 
 
 def renamed(cohort: Cohort) -> Cohort:
@@ -379,13 +379,12 @@ def test_held_out_criterion_by_hand() -> None:
             made([("H1", "a", "amc", 90.0)]),
         ]
     )
-    found = {row["benchmark"]: row for row in held_out_criterion(errors, 8.0).iter_rows(named=True)}
+    found = {row["benchmark"]: row for row in held_out_criterion(errors).iter_rows(named=True)}
     amc, tiny, whole = found["amc"], found["tiny"], found[None]
     assert (amc["mean"], amc["oracle"], amc["gap"], amc["cells"], amc["meets"]) == (9, 2.5, 6.5, 2, False)
     assert (tiny["mean"], tiny["oracle"], tiny["gap"], tiny["cells"], tiny["meets"]) == (7, 1, 6, 1, True)
     assert (whole["mean"], whole["cells"]) == (pytest.approx(25 / 3), 3)
     assert (amc["beyond"], tiny["beyond"], whole["beyond"]) == ("b 14.0", "", "b 14.0")
-    assert held_out_criterion(errors, 9.0).filter(benchmark="amc")["meets"].item()
 
 
 def test_percell_is_the_rule_beside_the_cells_own_fit() -> None:

@@ -17,12 +17,12 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
 from searchlens.tables import format as fmt
-from searchlens.tables.boptr import regimes
+from searchlens.tables.boptr import regimes, transfer
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.table import DASH, Part, Table, escape, latex, write
 from searchlens_lab.simulate import Design, paper_design, simulate
 
-OPTIONS = BoptrOptions(draws=30, permutations=10, v4_shuffles=5, reselect=False, mu_without=("qwen25_1.5b",))
+OPTIONS = BoptrOptions(draws=30, permutations=10, reselect=False, mu_without=("qwen25_1.5b",))
 POLICIES = ("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0")
 MODELS = ("qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b")
 BENCHMARKS = ("math500", "aime", "gpqa", "amc23", "rltrain", "mmlu_stem")
@@ -228,10 +228,11 @@ def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
     assert [line["#RL"] for line in main.values()][:3] == ["0", "0", "1"]
 
 
-def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan]) -> None:
+def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     """A dagger stands at the cells above the limit and nowhere else; the new model has a line but is in no mean."""
     frames, plan = cohort
-    table = boptr_tables(frames, plan, replace(OPTIONS, criterion=4.0))["coverage_heldout"]
+    monkeypatch.setattr(transfer, "HELD_OUT_LIMIT", 4.0)
+    table = boptr_tables(frames, plan, OPTIONS)["coverage_heldout"]
     lines = rows(table)
     cells = frames["errors"].filter(**AR, tier="V3", role="held_out")
     for row in cells.iter_rows(named=True):

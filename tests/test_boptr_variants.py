@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from budget_paths import budget_path
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
-from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, mech, path_text
 from searchlens.boptr.rule import Path, Reason, Rule

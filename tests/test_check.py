@@ -200,8 +200,6 @@ SHAPE = {
     [
         {"boptr": {"reselect": 10**9}},
         {"boptr": {"permutations": 10**9}},
-        {"boptr": {"v4_shuffles": 10**9}},
-        {"readings": {"extrapolation_trials": 10**9}},
         {"samples": 10**9},
         {"benchmarks": {"sums": {"max_tokens": 10**9}}},
         {"cost": {"tokens_per_sample": {"math": 2**31}}},

@@ -121,8 +121,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (("boptr", "anchor", "benchmark"), "meth", "boptr.anchor.benchmark: 'meth' is unknown; did you mean 'math'?"),
         (("boptr", "anchor", "modle"), "m", "boptr.anchor: 'modle' is unknown. Known: benchmark, pair"),
         (("boptr", "q_beta"), {"gqpa": 0.6}, "boptr.q_beta: 'gqpa' is unknown; did you mean 'gpqa'?"),
-        (("boptr", "selector_weights"), [1.0, 1.0], "boptr.selector_weights: List should have at least 5 items"),
-        (("boptr", "alpha_low"), 21, "boptr.alpha_low: 21 exceeds alpha_high (20)"),
+        (("boptr", "ridge"), 2.0, "boptr: 'ridge' is unknown"),
         (
             ("boptr", "beta", "mth"),
             0.6,
@@ -443,8 +442,8 @@ def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
 
 
 def test_exponents_of_the_q_channel_are_those_of_the_cohort() -> None:
-    options = BoptrOptions(q_beta={"gpqa": 0.6, "math": 0.2}, tau=0.01)
-    assert options.on(["gpqa", "aime"]) == BoptrOptions(q_beta={"gpqa": 0.6}, tau=0.01)
+    options = BoptrOptions(q_beta={"gpqa": 0.6, "math": 0.2}, draws=200)
+    assert options.on(["gpqa", "aime"]) == BoptrOptions(q_beta={"gpqa": 0.6}, draws=200)
 
 
 def test_an_exponent_that_is_not_set_has_its_default() -> None:
@@ -458,7 +457,7 @@ def test_an_exponent_that_is_not_set_has_its_default() -> None:
         ({"boptr": 3}, "boptr: must be a mapping of keys (found 3)"),
         ({"study": 3}, "study: must be a mapping of keys (found 3)"),
         ({"pools": {"few": "greedy"}}, "pools.few: must be a list (found 'greedy')"),
-        ({"boptr": {"taus": 0.1}}, "boptr.taus: must be a list (found 0.1)"),
+        ({"boptr": {"mu_without": 0.1}}, "boptr.mu_without: must be a list (found 0.1)"),
         ({"study": {"pairs": []}}, "study.benchmarks: is missing"),
         ({"equivalence": {}}, "equivalence.policies: is missing"),
         ({"pools": {16: []}}, "pools: key 16 must be a string; put it in quotes"),

@@ -32,7 +32,7 @@ DEFAULT = "topp0.95_t1.0"
 def few(raw: dict[str, Any], samples: int, deeper: dict[str, int]) -> dict[str, Any]:
     """The toy study, with other numbers of samples than its budgets 1, 2, 4 need."""
     spec = {**raw["benchmarks"]["sums"], "samples": samples, "deeper": deeper, "regime": "math"}
-    quick = {"landscape": {"draws": 100}, "readings": {"draws": 100, "extrapolation_trials": 2}, "equivalence": None}
+    quick = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
     return {**raw, **quick, "benchmarks": {"sums": spec}}
 
 

@@ -166,7 +166,7 @@ def test_the_default_policy_is_judged_by_itself() -> None:
 
 def test_limits_are_options() -> None:
     groups = [(15, RIGHT), (85, {**CUT, **SILENT})]
-    assert health(*groups, truncated=0.9).level == "ok"
+    assert health(*groups).level == "attention"
     assert health(*groups, answered=0.16).level == "not interpretable"
 
 

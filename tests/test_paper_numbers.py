@@ -15,13 +15,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from budget_paths import budget_path
 from searchlens.boptr.consistency import means_within_batches, seed_summary
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
-from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, budget_path, lattice
+from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, lattice
 from searchlens.boptr.inference import common
 from searchlens.boptr.means import Column, How, Scope, cell_weights, grid, means_frame
-from searchlens.boptr.offsets import loo_score
+from searchlens.boptr.offsets import RIDGE, loo_score
 from searchlens.boptr.options import DEFAULTS, REGIMES, BoptrOptions
+from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.rows import ROWS, Curve, mech
 from searchlens.boptr.rule import LN2, mean_log_alpha
 from searchlens.health.mixing import CHAINS
@@ -379,8 +381,8 @@ def test_held_out_means_and_cells_above_the_criterion():
     assert grid.mean(axis=1) == pytest.approx(cells["mean"].to_numpy(), abs=HALF_UNIT)
     assert grid.mean(axis=0) == pytest.approx(bottom.select(HELD_OUT).to_numpy()[0], abs=HALF_UNIT)
     assert grid.mean() == pytest.approx(bottom["mean"][0], abs=HALF_UNIT)
-    assert (grid > DEFAULTS.criterion).sum() == PROSE["held_out_cells_above_8"]
-    assert (grid.mean(axis=0) <= DEFAULTS.criterion).all()
+    assert (grid > HELD_OUT_LIMIT).sum() == PROSE["held_out_cells_above_8"]
+    assert (grid.mean(axis=0) <= HELD_OUT_LIMIT).all()
     assert bottom["mean"][0] - PROSE["held_out_oracle"] == pytest.approx(PROSE["held_out_gap"], abs=SLIP)
 
 
@@ -495,7 +497,7 @@ def test_seed_means_and_deviations(reading):
 def test_v4_scores_are_those_of_the_training_mean():
     """A feature that says nothing scores 1 - (6/5)^2 = -.44 whatever y is; the printed scores lie around it."""
     y = np.log([ALPHA[model] for model in WITHOUT_MATH])
-    mute = loo_score(np.ones((1, len(y))), y[:, None], DEFAULTS.ridge)[0]
+    mute = loo_score(np.ones((1, len(y))), y[:, None], RIDGE)[0]
     assert mute == pytest.approx(1 - (6 / 5) ** 2)
     assert table("v4")["loo_r2"].to_numpy() == pytest.approx(mute, abs=0.07)
 

@@ -81,22 +81,21 @@ def test_ratios_without_a_kept_question() -> None:
     assert ratios({"kept": 0, "shrunk": 3, "expanded": 2})["sds"] == 0
 
 
-def test_two_right_samples_may_be_asked_for() -> None:
-    ours, theirs = pool([1, 2, 5, 0], 8), pool([2, 1, 5, 1], 8)
-    row = support(ours, theirs, Resamples.draw(4, 200, 0), right=2)[0].row(0, named=True)
+def test_support_asks_for_one_right_sample() -> None:
+    ours, theirs = pool([1, 0, 5, 0], 8), pool([0, 1, 5, 0], 8)
+    row = support(ours, theirs, Resamples.draw(4, 200, 0))[0].row(0, named=True)
     assert [row[name] for name in COUNTS] == [1, 1, 1, 1]
-    assert row["base_epsilon"] == pytest.approx(epsilon(8, 2))
-    assert stats.binom.cdf(1, 8, epsilon(8, 2)) == pytest.approx(0.05)
+    assert row["base_epsilon"] == pytest.approx(epsilon(8)) == pytest.approx(1 - 0.05 ** (1 / 8))
 
 
 def test_changes_by_chance_are_those_of_dealing_samples_at_random() -> None:
     """Against a count of all deals of 2 right samples among 3 + 3."""
     deals = [sum(1 for i in chosen if i < 3) for chosen in combinations(range(6), 2)]
-    found = by_chance(pool([2], 3), pool([0], 3), 1, 0.05)
+    found = by_chance(pool([2], 3), pool([0], 3), 0.05)
     assert found["shrunk_null"] == pytest.approx(deals.count(2) / len(deals))
     assert found["expanded_null"] == pytest.approx(deals.count(0) / len(deals))
     assert found["significant_null"] == 0
-    certain = by_chance(pool([8], 8), pool([0], 8), 1, 0.05)
+    certain = by_chance(pool([8], 8), pool([0], 8), 0.05)
     assert certain["significant_null"] == pytest.approx(2 / math.comb(16, 8)), "all of 8 on one side is significant"
 
 

@@ -206,7 +206,7 @@ def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
     design = small_design()
     simulate(design, 1, tmp_path / "landscapes")
     plan, output = design.plan(), Layout(tmp_path / "results")
-    options = replace(BoptrOptions(), draws=100, reselect=0, v4_shuffles=2, permutations=2).on(plan.benchmarks)
+    options = replace(BoptrOptions(), draws=100, reselect=0, permutations=2).on(plan.benchmarks)
     assert loaded_by("boptr", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure("boptr")
     assert loaded_by("transfer", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure(
         "transfer"

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from budget_paths import budget_path
 from searchlens import cli, policies
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
-from searchlens.boptr.fit import budget_path
 from searchlens.config import DEFAULT_FILES, load, plain
 from searchlens.errors import InputError
 from searchlens.policies.kinds import is_search

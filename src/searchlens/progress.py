@@ -9,6 +9,9 @@ from tqdm import tqdm
 
 log = logging.getLogger(__name__)
 
+SECONDS = 10.0
+"""Between lines."""
+
 
 class Progress:
     """Count finished work and log the progress at intervals.
@@ -21,12 +24,10 @@ class Progress:
         Total number of units.
     unit : str
         Name of a unit.
-    every : float
-        Seconds between lines.
     """
 
-    def __init__(self, label: str, total: int, unit: str, every: float = 10.0) -> None:
-        self.label, self.total, self.unit, self.every = label, total, unit, every
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        self.label, self.total, self.unit = label, total, unit
         self.done = 0
         self.started = self._logged = time.monotonic()
 
@@ -34,7 +35,7 @@ class Progress:
         """Count ``count`` units as done."""
         self.done += count
         now = time.monotonic()
-        if now - self._logged >= self.every or self.done >= self.total:
+        if now - self._logged >= SECONDS or self.done >= self.total:
             self._logged = now
             bar = tqdm.format_meter(
                 self.done,

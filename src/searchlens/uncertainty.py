@@ -154,17 +154,14 @@ def without_rounding(ends: Interval, unit: npt.ArrayLike = 1.0) -> Interval:
 class Resamples:
     """Bootstrap draws over questions, shared by all statistics on the same questions; made by ``Resamples.draw``.
 
-    Attributes
-    ----------
-    weights : ndarray of float32, shape (questions, draws)
-        How often each question occurs in each draw; every column sums to the number of questions. Read-only.
-
     Notes
     -----
     Two statistics are paired only if their questions are in the same order.
     """
 
     weights: npt.NDArray[np.float32]
+    """How often each question occurs in each draw; every column sums to the number of questions. Read-only. Shape
+    (questions, draws), of float32."""
 
     @staticmethod
     def draw(questions: int, draws: int, seed: int) -> Resamples:

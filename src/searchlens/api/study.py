@@ -384,7 +384,7 @@ class Study:
         spec, folder = self.config["checkpoints"][checkpoint], inputs.checkpoint_folder(checkpoint)
         if not (folder / "tokenizer.json").exists():
             raise InputError(f"its tokenizer is not on this machine: {folder} has no tokenizer.json", _ROOT)
-        prompter = Prompter(folder, inputs.template(*cell), spec.get("stop_tokens"), inputs.specials(checkpoint))
+        prompter = Prompter(folder, inputs.template(*cell), spec["stop_tokens"], inputs.specials(checkpoint))
         first = next((found[0] for found in self.shards(*cell).values() if found), None)
         drawn = json.loads(first.sidecar.get("specials") or "{}") if first else {}
         known = {key: value for key, value in prompter.record.items() if key in {"prompt", "made"} & drawn.keys()}

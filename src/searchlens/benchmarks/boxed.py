@@ -36,24 +36,17 @@ class Box(NamedTuple):
 
 
 class FinalBox(NamedTuple):
-    """What the boxes of a text state.
-
-    Attributes
-    ----------
-    content : str or None
-        The answer, stripped; None if no box states one.
-    state : {"closed", "kept", "withdrawn", "hedged", "none", "absent"}
-        ``closed``: the last box is closed and counts. ``kept``: the last box is open, and its content is a beginning of
-        the last closed box's, which counts. ``withdrawn``: the last box is open and holds something else, so that the
-        closed box before it does not count. ``hedged``: two different boxes are joined by "or". ``none``: there is no
-        closed box. ``absent``: there is no box.
-    end : int
-        Where the last box ends.
-    """
+    """What the boxes of a text state."""
 
     content: str | None
+    """The answer, stripped; None if no box states one."""
     state: Literal["closed", "kept", "withdrawn", "hedged", "none", "absent"]
+    """``closed``: the last box is closed and counts. ``kept``: the last box is open, and its content is a beginning of
+    the last closed box's, which counts. ``withdrawn``: the last box is open and holds something else, so that the
+    closed box before it does not count. ``hedged``: two different boxes are joined by "or". ``none``: there is no
+    closed box. ``absent``: there is no box."""
     end: int = 0
+    """Where the last box ends."""
 
 
 def last_boxed(text: str) -> str | None:

@@ -40,7 +40,6 @@ def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
 
     Parameters
     ----------
-    file : BenchmarkFile
     permuted : bool
         The file gives the right choice first, so that the choices are put in the order of ``permutation``.
 

@@ -32,22 +32,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class WorkedExamples:
-    """The examples of a benchmark, and how many of them a prompt shows.
-
-    Attributes
-    ----------
-    known : tuple of Example
-        At least ``count`` of them.
-    count : int
-        Examples in a prompt, >= 1.
-    seed : int or None
-        None: every prompt shows the first ``count``, in their order. A number: each question has ``count`` of its own,
-        drawn by this seed and the id of the question.
-    """
+    """The examples of a benchmark, and how many of them a prompt shows."""
 
     known: tuple[Example, ...]
+    """At least ``count`` of them."""
     count: int
+    """Examples in a prompt, >= 1."""
     seed: int | None = None
+    """None: every prompt shows the first ``count``, in their order. A number: each question has ``count`` of its own,
+    drawn by this seed and the id of the question."""
 
     @property
     def description(self) -> dict[str, Any]:
@@ -66,7 +59,6 @@ def read(path: Path, count: int, seed: int | None = None) -> WorkedExamples:
 
     Parameters
     ----------
-    path : Path
     count, seed
         As in ``WorkedExamples``.
 

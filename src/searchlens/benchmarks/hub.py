@@ -23,7 +23,6 @@ def select(names: Iterable[str], split: HubSplit) -> list[str]:
     ----------
     names : iterable of str
         Paths relative to the repository, with ``/``.
-    split : HubSplit
 
     Raises
     ------

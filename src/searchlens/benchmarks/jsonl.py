@@ -28,8 +28,6 @@ def objects(
 
     Parameters
     ----------
-    path : Path
-    content : bytes
     nan : bool
         Accept NaN and infinities, which are not JSON, but which Python writes.
 

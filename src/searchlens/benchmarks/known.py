@@ -15,70 +15,48 @@ OWN = "jsonl"
 
 @dataclass(frozen=True, slots=True)
 class HubSplit:
-    """One split of a dataset on the Hugging Face hub.
-
-    Attributes
-    ----------
-    id : str
-        ``owner/name``.
-    split : str
-    config : str
-        Empty for a dataset that has one configuration only.
-    gated : bool
-        Its terms have to be accepted on the hub. Such a dataset is not downloaded, it is read from the user's file.
-    """
+    """One split of a dataset on the Hugging Face hub."""
 
     id: str
+    """``owner/name``."""
     split: str = "test"
     config: str = ""
+    """Empty for a dataset that has one configuration only."""
     gated: bool = False
+    """Its terms have to be accepted on the hub. Such a dataset is not downloaded, it is read from the user's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBenchmark:
-    """A known benchmark: the options of ``catalogue.family``, which decorates the function that reads its rows.
-
-    Attributes
-    ----------
-    name : str
-        Also starts the ids of its questions.
-    file : Path
-        The source file that declares it.
-    title : str
-    grader : str
-        Name of the grader that is meant for it.
-    licence : str
-        As the source states it; it does not settle the rights in contest problems.
-    regime : str
-        g(d) of BOPTR, as the paper assigns it; empty if it has none.
-    hub, split, config, gated : str, str, str, bool
-        As in ``HubSplit``; an empty ``hub`` means that the hub does not have it.
-    sizes : mapping of int to str
-        Number of rows to the source that has as many; empty if no size is known.
-    parts : tuple of str
-        Benchmarks that make up this one, one file each, in this order.
-    shuffled : bool
-        Questions are ordered by their hashes, so that the first N of a large set are a fair sample whatever the order
-        of its file. Ids still count the rows of the file.
-    repeats : bool
-        Published files hold some questions more than once. Of other benchmarks a file with a repeated question is
-        refused.
-    """
+    """A known benchmark: the options of ``catalogue.family``, which decorates the function that reads its rows."""
 
     name: str
+    """Also starts the ids of its questions."""
     file: Path
+    """The source file that declares it."""
     title: str
     grader: str
+    """Name of the grader that is meant for it."""
     licence: str
+    """As the source states it; it does not settle the rights in contest problems."""
     regime: str = ""
+    """g(d) of BOPTR, as the paper assigns it; empty if it has none."""
     hub: str = ""
     split: str = "test"
     config: str = ""
     gated: bool = False
+    """``hub``, ``split``, ``config``, ``gated``: as in ``HubSplit``; an empty ``hub`` means that the hub does not have
+    it."""
     sizes: Mapping[int, str] = field(default_factory=dict)
+    """Number of rows to the source that has as many; empty if no size is known."""
     parts: tuple[str, ...] = ()
+    """Benchmarks that make up this one, one file each, in this order."""
     shuffled: bool = False
+    """Questions are ordered by their hashes, so that the first N of a large set are a fair sample whatever the order of
+    its file. Ids still count the rows of the file."""
     repeats: bool = False
+    """Published files hold some questions more than once. Of other benchmarks a file with a repeated question is
+    refused."""
 
     @property
     def splits(self) -> list[HubSplit]:

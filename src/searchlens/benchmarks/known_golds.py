@@ -21,31 +21,21 @@ from searchlens.benchmarks.rows import Row
 
 
 class GoldCheck(NamedTuple):
-    """Result of comparing questions and golds with the known ones.
-
-    Attributes
-    ----------
-    known : int
-        Number of rows whose wording is known.
-    unknown : list of int
-        Positions, from 0, of the other rows; empty if no wording of the family is known.
-    wrong : list of int
-        Positions of the rows with a known wording and another gold.
-    repeated : list of (int, int)
-        Positions of the rows with the question of an earlier row, in the same or another known wording, each with the
-        position of the earlier one.
-    absent : int
-        Number of known questions that no row asks.
-    asked : int
-        Number of different questions of the rows.
-    """
+    """Result of comparing questions and golds with the known ones."""
 
     known: int
+    """Number of rows whose wording is known."""
     unknown: list[int]
+    """Positions, from 0, of the other rows; empty if no wording of the family is known."""
     wrong: list[int]
+    """Positions of the rows with a known wording and another gold."""
     repeated: list[tuple[int, int]]
+    """Positions of the rows with the question of an earlier row, in the same or another known wording, each with the
+    position of the earlier one."""
     absent: int
+    """Number of known questions that no row asks."""
     asked: int
+    """Number of different questions of the rows."""
 
 
 def _hex(text: str, length: int) -> str:

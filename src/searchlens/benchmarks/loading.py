@@ -18,27 +18,18 @@ from searchlens.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
-    """Questions with the results of the checks.
-
-    Attributes
-    ----------
-    questions : tuple of Question
-    rows : int
-        Rows of the files, including those without a gold.
-    source : str
-        The source that is known to have this number of rows; empty if there is none.
-    checked : int
-        Number of questions whose gold was compared with the known one.
-    unknown : tuple of int
-        Positions, from 0, of the questions whose wording is not known, so that nothing was compared; empty without the
-        check, and for a family of which no wording is known.
-    """
+    """Questions with the results of the checks."""
 
     questions: tuple[Question, ...]
     rows: int
+    """Rows of the files, including those without a gold."""
     source: str = ""
+    """The source that is known to have this number of rows; empty if there is none."""
     checked: int = 0
+    """Number of questions whose gold was compared with the known one."""
     unknown: tuple[int, ...] = ()
+    """Positions, from 0, of the questions whose wording is not known, so that nothing was compared; empty without the
+    check, and for a family of which no wording is known."""
 
     @property
     def notice(self) -> str:

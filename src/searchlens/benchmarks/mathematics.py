@@ -48,7 +48,6 @@ def read(file: BenchmarkFile, *, integer: bool = False, without_gold: bool = Fal
 
     Parameters
     ----------
-    file : BenchmarkFile
     integer : bool
         All golds are integers.
     without_gold : bool

@@ -70,33 +70,23 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A prompt around a question.
-
-    Attributes
-    ----------
-    text : str
-        Contains ``{question}`` once. Nothing else in it is special, and braces in a question stay as they are.
-    stop_tokens, stop_texts, check_every
-        As in ``PromptFamily``.
-    examples : WorkedExamples, optional
-        What a prompt shows before the question.
-    opening : str
-        Beginning of ``text`` that worked examples do not repeat, such as a system turn; with ``chat`` its text alone.
-    lead, trail : str
-        What stands before and after the answer of a worked example.
-    chat : Chat, optional
-        What makes a prompt of ``messages``; without it, ``render`` does.
-    """
+    """A prompt around a question."""
 
     text: str
+    """Contains ``{question}`` once. Nothing else in it is special, and braces in a question stay as they are."""
     stop_tokens: tuple[str, ...] = ()
     stop_texts: tuple[str, ...] = ()
     check_every: int = 0
+    """``stop_tokens``, ``stop_texts``, ``check_every``: as in ``PromptFamily``."""
     examples: WorkedExamples | None = None
+    """What a prompt shows before the question."""
     opening: str = ""
+    """Beginning of ``text`` that worked examples do not repeat, such as a system turn; with ``chat`` its text alone."""
     lead: str = ""
     trail: str = "\n\n"
+    """``lead``, ``trail``: what stands before and after the answer of a worked example."""
     chat: Chat | None = None
+    """What makes a prompt of ``messages``; without it, ``render`` does."""
 
     def render(self, question: str, examples: Sequence[Example] = ()) -> str:
         """The prompt for a question's text, after some worked examples."""

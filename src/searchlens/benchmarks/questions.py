@@ -12,27 +12,18 @@ from searchlens.store.hashing import canonical, digest
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One item of a benchmark.
-
-    Attributes
-    ----------
-    id : str
-        Unique within the benchmark.
-    text : str
-        The question, without any prompt template.
-    gold : str
-        The right answer; empty if ``checks`` decide instead.
-    checks : mapping or None
-        Name of a check to its parameters, for graders that run checks on the text.
-    tags : mapping
-        Information for readers, such as level and subject. No code depends on it.
-    """
+    """One item of a benchmark."""
 
     id: str
+    """Unique within the benchmark."""
     text: str
+    """The question, without any prompt template."""
     gold: str
+    """The right answer; empty if ``checks`` decide instead."""
     checks: Mapping[str, Any] | None = None
+    """Name of a check to its parameters, for graders that run checks on the text."""
     tags: Mapping[str, Any] = field(default_factory=dict)
+    """Information for readers, such as level and subject. No code depends on it."""
 
 
 def content_hash(questions: Iterable[Question]) -> str:

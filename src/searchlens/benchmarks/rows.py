@@ -24,20 +24,13 @@ class RowError(Exception):
 
 
 class Row(NamedTuple):
-    """A question, with what identifies it in every layout.
-
-    Attributes
-    ----------
-    question : Question
-    wording : str
-        The question with its choices, independent of their order.
-    answer : str
-        The gold answer as text; of choices the right one, not its letter.
-    """
+    """A question, with what identifies it in every layout."""
 
     question: Question
     wording: str
+    """The question with its choices, independent of their order."""
     answer: str
+    """The gold answer as text; of choices the right one, not its letter."""
 
     @classmethod
     def of(cls, question: Question) -> Row:
@@ -47,23 +40,15 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFile:
-    """Rows of one file of a known benchmark, as they are in the file.
-
-    Attributes
-    ----------
-    path : Path
-    rows : sequence of mapping
-        Field name to content; at least one row.
-    family : str
-        Name of the known benchmark.
-    start : int
-        Number of rows in earlier files of the family.
-    """
+    """Rows of one file of a known benchmark, as they are in the file."""
 
     path: Path
     rows: Sequence[RawRow]
+    """Field name to content; at least one row."""
     family: str
+    """Name of the known benchmark."""
     start: int = 0
+    """Number of rows in earlier files of the family."""
 
     def read(self, convert: Callable[[str, RawRow], Row | None]) -> list[Row]:
         """Convert each row.
@@ -103,21 +88,15 @@ def _refuse(path: Path, errors: Sequence[tuple[int, str]], shown: int = 10) -> N
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Field names under which a benchmark circulates.
-
-    Attributes
-    ----------
-    source : str
-        Where files with this layout come from.
-    fields : mapping
-        Content that is needed (``question``, ``gold``, ...) to the field that holds it; ``a.b`` is field b of field a.
-    boxed : bool
-        The gold is the last box in the text of its field.
-    """
+    """Field names under which a benchmark circulates."""
 
     source: str
+    """Where files with this layout come from."""
     fields: Mapping[str, str]
+    """Content that is needed (``question``, ``gold``, ...) to the field that holds it; ``a.b`` is field b of field
+    a."""
     boxed: bool = False
+    """The gold is the last box in the text of its field."""
 
     def __str__(self) -> str:
         return f"{', '.join(self.fields.values())} ({self.source})"

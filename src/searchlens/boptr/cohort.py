@@ -43,74 +43,39 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class Model:
-    """One Base/RL pair.
-
-    Attributes
-    ----------
-    base : str
-        Base checkpoint: the name of its landscape folder.
-    rl : str or None
-        RL checkpoint; None if the model has no RL side.
-    group : {"upper", "lower", "new"}
-        Upper and lower cohort. A new model is predicted with all parameters frozen; nothing is fitted on it.
-    parameters : float or None
-        Number of parameters, for the size feature of V4.
-    rltrain : str or None
-        Benchmark of role ``rltrain`` that samples this model's RL-training split. None: the only benchmark of that
-        role, if there is exactly one. Empty: the model has no such benchmark.
-    batches : mapping
-        Batch id to side (``base`` or ``rl``) to checkpoint: the same weights, sampled with another seed.
-    """
+    """One Base/RL pair."""
 
     base: str
+    """Base checkpoint: the name of its landscape folder."""
     rl: str | None = None
+    """RL checkpoint; None if the model has no RL side."""
     group: Group = "upper"
+    """Upper and lower cohort. A new model is predicted with all parameters frozen; nothing is fitted on it."""
     parameters: Quantity | None = None
+    """Number of parameters, for the size feature of V4."""
     rltrain: str | None = None
+    """Benchmark of role ``rltrain`` that samples this model's RL-training split. None: the only benchmark of that role,
+    if there is exactly one. Empty: the model has no such benchmark."""
     batches: Mapping[str, Mapping[Literal["base", "rl"], str]] = field(default_factory=dict)
+    """Batch id to side (``base`` or ``rl``) to checkpoint: the same weights, sampled with another seed."""
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class Benchmark:
-    """One set of questions and its role in the analysis.
-
-    Attributes
-    ----------
-    regime : {"math", "nonmath", "floor"}
-        g(d), assigned before anything is evaluated.
-    role : {"fitted", "held_out", "descriptive", "rltrain"}
-        Fitted benchmarks are those of the paper's main tables. Held-out ones are predicted with all parameters frozen.
-        Descriptive ones have no RL side. ``rltrain`` gives features of Base (base@rltrain) and is not predicted.
-    title : str
-        Name in tables and figures; empty: the key.
-    """
+    """One set of questions and its role in the analysis."""
 
     regime: Regime
+    """g(d), assigned before anything is evaluated."""
     role: Role = "fitted"
+    """Fitted benchmarks are those of the paper's main tables. Held-out ones are predicted with all parameters frozen.
+    Descriptive ones have no RL side. ``rltrain`` gives features of Base (base@rltrain) and is not predicted."""
     title: str = ""
+    """Name in tables and figures; empty: the key."""
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class CohortPlan:
     """The models and benchmarks of a cohort.
-
-    Attributes
-    ----------
-    anchor_model, anchor_benchmark : str
-        The cell on which the rule was found.
-    models, benchmarks : mapping
-        In the order of tables.
-    default_policy : str
-        pi_0 of the RL target curve.
-    budgets : tuple of int
-        B: powers of two from 1.
-    source : {"sampled", "imported", "recorded", "simulated"}
-        Where the samples come from. Tables and figures print it.
-    policies : mapping
-        Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
-        such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``).
-    sources : mapping
-        ``source`` by benchmark, where it differs; the least direct one of the models.
 
     Raises
     ------
@@ -120,13 +85,21 @@ class CohortPlan:
 
     anchor_model: str
     anchor_benchmark: str
+    """``anchor_model``, ``anchor_benchmark``: the cell on which the rule was found."""
     models: Mapping[str, Model]
     benchmarks: Mapping[str, Benchmark]
+    """``models``, ``benchmarks``: in the order of tables."""
     default_policy: str = "topp0.95_t1.0"
+    """pi_0 of the RL target curve."""
     budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """B: powers of two from 1."""
     source: Source = "sampled"
+    """Where the samples come from. Tables and figures print it."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
+    such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``)."""
     sources: Mapping[str, Source] = field(default_factory=dict)
+    """``source`` by benchmark, where it differs; the least direct one of the models."""
 
     def __post_init__(self) -> None:
         """Check the names, the budgets and the policies."""
@@ -235,34 +208,23 @@ def write_plan(plan: CohortPlan, path: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class DenseLandscape:
-    """The landscape of one checkpoint on one benchmark, as arrays.
-
-    Attributes
-    ----------
-    questions : ndarray of uint32, shape (questions,)
-        Increasing.
-    points : dict
-        (policy, budget) to its row in ``credit``, policies in the order of the pool.
-    credit : dict
-        ``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q in the readout of the
-        cohort, T always in its prefix readout. T is NaN where token counts are unknown.
-    tokens : dict
-        Policy to mean generated tokens per sample; NaN if unknown.
-    rates : polars.DataFrame
-        policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals.
-    health : polars.DataFrame or None
-        ``schemas.columns.HEALTH``; None if it was not recorded.
-    votes_fall : bool
-        Whether ``votes_fall`` is true of the prefix readout of Q.
-    """
+    """The landscape of one checkpoint on one benchmark, as arrays."""
 
     questions: npt.NDArray[np.uint32]
+    """Increasing. Shape (questions,)."""
     points: dict[tuple[str, int], int]
+    """(policy, budget) to its row in ``credit``, policies in the order of the pool."""
     credit: dict[str, npt.NDArray[np.float32]]
+    """``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q in the readout of the
+    cohort, T always in its prefix readout. T is NaN where token counts are unknown."""
     tokens: dict[str, float]
+    """Policy to mean generated tokens per sample; NaN if unknown."""
     rates: pl.DataFrame
+    """policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals."""
     health: pl.DataFrame | None = None
+    """``schemas.columns.HEALTH``; None if it was not recorded."""
     votes_fall: bool = False
+    """Whether ``votes_fall`` is true of the prefix readout of Q."""
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
@@ -310,14 +272,11 @@ def votes_fall(points: Mapping[tuple[str, int], int], Q: npt.NDArray[np.float32]
     return bool((np.diff(Q, axis=0)[same_policy] < 0).any())
 
 
-def dense_landscape(landscape: Landscape, without: Sequence[str] = (), readout: Readout = "expected") -> DenseLandscape:
+def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> DenseLandscape:
     """A landscape as arrays.
 
     Parameters
     ----------
-    landscape : Landscape
-    without : sequence of str
-        Policies to leave out: references such as greedy, which are part of no pool.
     readout : {"expected", "prefix"}
         Of P and Q. A point without an expectation, such as a search at a budget that is no whole number of runs, is
         left out under ``expected``.
@@ -327,8 +286,7 @@ def dense_landscape(landscape: Landscape, without: Sequence[str] = (), readout: 
     InputError
         There are no readouts, a question is missing at some operating point, or an expected vote is unknown.
     """
-    hits = landscape.hits.filter(~pl.col("policy").is_in(list(without)))
-    solved = column("P", readout)
+    hits, solved = landscape.hits, column("P", readout)
     if readout == "expected":
         hits = hits.filter(pl.col(solved).is_not_null().any().over("policy", "budget"))
     questions = np.unique(hits["question"].to_numpy())
@@ -394,14 +352,6 @@ def _tokens_and_rates(points: pl.DataFrame, names: Sequence[str]) -> tuple[dict[
 class Cohort:
     """The landscapes of a cohort.
 
-    Attributes
-    ----------
-    plan : CohortPlan
-    landscapes : dict
-        (checkpoint, benchmark) to its landscape, for everything that was sampled.
-    readout : {"expected", "prefix"}
-        Of P and Q in all landscapes.
-
     Raises
     ------
     InputError
@@ -410,7 +360,9 @@ class Cohort:
 
     plan: CohortPlan
     landscapes: dict[tuple[str, str], DenseLandscape]
+    """(checkpoint, benchmark) to its landscape, for everything that was sampled."""
     readout: Readout = "expected"
+    """Of P and Q in all landscapes."""
 
     def __post_init__(self) -> None:
         """Check the anchor and the questions."""
@@ -442,16 +394,13 @@ class Cohort:
         return self.landscapes.get((checkpoint, benchmark)) if checkpoint else None
 
 
-def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), readout: Readout = "expected") -> Cohort:
+def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -> Cohort:
     """Read ``<folder>/<checkpoint>/<benchmark>/{hits,points}.parquet`` for everything that the plan names.
 
     Parameters
     ----------
     folder : Path
         A landscape folder.
-    plan : CohortPlan
-    without : sequence of str
-        Policies to leave out: references, which are part of no pool.
     readout : {"expected", "prefix"}
         Of P and Q.
 
@@ -464,16 +413,16 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), rea
     for checkpoint, benchmark in plan.cells:
         place = folder / checkpoint / benchmark
         if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
-            landscapes[checkpoint, benchmark] = _read(place, without, readout)
+            landscapes[checkpoint, benchmark] = _read(place, readout)
     return Cohort(plan, landscapes, readout)
 
 
-def _read(place: Path, without: Sequence[str], readout: Readout) -> DenseLandscape:
+def _read(place: Path, readout: Readout) -> DenseLandscape:
     try:
         landscape = Landscape(*(read_frame(place / f"{name}.parquet", "landscape") for name in ("points", "hits")))
         health = place / "health.parquet"
         counts = read_frame(health, "landscape") if health.exists() else None
-        return replace(dense_landscape(landscape, without, readout), health=counts)
+        return replace(dense_landscape(landscape, readout), health=counts)
     except InputError as error:
         hint = "make it again from its scores"
         raise InputError(f"landscape {place} cannot be read: {error.message}", hint) from None

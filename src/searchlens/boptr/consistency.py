@@ -18,7 +18,7 @@ chance
 largest, policy, budget
     The signed difference of largest size, and its point.
 meets_criterion
-    mean_abs <= option ``consistency_criterion``.
+    mean_abs <= ``CRITERION``.
 reason
     Why the record is undefined (a code of ``rule.REASONS``), else null.
 
@@ -56,6 +56,8 @@ MAIN = "main"
 MEAN = "mean"
 """Stands in column ``benchmark`` for the mean over benchmarks."""
 READINGS = ("fixed_pi", "full_rule")
+CRITERION = 2.0
+"""Limit on the mean absolute difference of two batches, percentage points, set beforehand (printed)."""
 EXCHANGES = 500
 """Random exchanges for ``chance``: more make it more precise and take longer."""
 
@@ -142,7 +144,7 @@ def _differences(
         "largest": float(delta[at]),
         "policy": points[at][0],
         "budget": points[at][1],
-        "meets_criterion": size <= rule.options.consistency_criterion,
+        "meets_criterion": size <= CRITERION,
     }
 
 
@@ -258,7 +260,7 @@ def _selected(rule: Rule, benchmark: str, batch: _Batch, path: Path) -> str | Re
     if not len(candidates):
         return Reason("policy_missing")
     distance = selector.distances(selector.features(cell, rule.options), proto, rule.options)
-    cost = rule.options.cost_weight * selector.relative_cost(cell)
+    cost = selector.COST_WEIGHT * selector.relative_cost(cell)
     chosen = selector.select(distance, path.budget, cost, candidates, cell.policies)
     return cell.policies[int(chosen[0])]
 

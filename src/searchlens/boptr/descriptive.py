@@ -12,7 +12,7 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.columns import schema
-from searchlens.boptr.knee import knee
+from searchlens.boptr.knee import TAU, knee
 from searchlens.boptr.points import point_counts, readout_interval
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
@@ -20,7 +20,7 @@ from searchlens.boptr.view import View
 DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headroom knee reason")
 """Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
 ``headroom``: as option ``headroom`` defines it. ``knee``: N*, the budget at which the default policy comes within
-option ``tau`` of its value at max(B)."""
+``TAU`` of its value at max(B)."""
 
 
 def descriptive(rule: Rule, boot: View) -> pl.DataFrame:
@@ -68,7 +68,7 @@ def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, 
         "p_max": p_max,
         "policy": base.policies[best],
         "headroom": p_max - values[0] if options.headroom == "pmax_minus_p0" else 1 - values[0],
-        "knee": float(knee(values, rule.plan.budgets, options.tau)),
+        "knee": float(knee(values, rule.plan.budgets, TAU)),
     }
     by_budget = zip(rule.plan.budgets, values, ends.lo, ends.hi, strict=True)
     return [{**of_cell, "b": b, "value": value, "lo": lo, "hi": hi} for b, value, lo, hi in by_budget]

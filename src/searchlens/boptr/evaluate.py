@@ -39,18 +39,12 @@ NESTED = 2000
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of a rule: exponents beta_g and means mu_g.
-
-    Attributes
-    ----------
-    exponents : {"paper", "own"}
-        beta_g frozen as in the paper, or estimated from this cohort.
-    mu : {"cohort", "without"}
-        mu_g over all fitted models, or over all but those of option ``mu_without``.
-    """
+    """The constants of a rule: exponents beta_g and means mu_g."""
 
     exponents: Exponents = "paper"
+    """beta_g frozen as in the paper, or estimated from this cohort."""
     mu: str = "cohort"
+    """mu_g over all fitted models, or over all but those of option ``mu_without``."""
 
     def rule(self, like: Rule) -> Rule:
         """The rule with these constants, on the view and with the options of another rule."""
@@ -75,34 +69,25 @@ class Key:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """One number that is defined.
-
-    Attributes
-    ----------
-    prediction : Path or Curve
-        On the sample.
-    error : float
-        mech_P, percentage points.
-    fixed, reselected : ndarray of float32, shape (1 + draws,), or None
-        The error in the sample, then in the bootstrap draws, by either reading. ``reselected`` is None if the number is
-        undefined in some draw, or with option ``reselect`` 0.
-    corrected : ndarray of float32, shape (1 + draws,)
-        The error without the biases, then with noise: ``inference.iterated`` if paths were chosen again, otherwise
-        ``inference.corrected``, which removes the first bias only. With fewer draws chosen again than drawn the noise
-        is that of the sample's path.
-    questions : float
-        Number of questions of the cell; of a mean over cells the smallest.
-    freedom : float
-        Degrees of freedom of the variance of the error (``inference.freedom``); infinite for curves without paths.
-    """
+    """One number that is defined."""
 
     prediction: Path | Curve
+    """On the sample."""
     error: float
+    """mech_P, percentage points."""
     fixed: Draws
     reselected: Draws | None
+    """``fixed``, ``reselected``: the error in the sample, then in the bootstrap draws, by either reading.
+    ``reselected`` is None if the number is undefined in some draw, or with option ``reselect`` 0. Shape (1 + draws,),
+    of float32."""
     corrected: Draws
+    """The error without the biases, then with noise: ``inference.iterated`` if paths were chosen again, otherwise
+    ``inference.corrected``, which removes the first bias only. With fewer draws chosen again than drawn the noise is
+    that of the sample's path. Shape (1 + draws,), of float32."""
     questions: float
+    """Number of questions of the cell; of a mean over cells the smallest."""
     freedom: float = math.inf
+    """Degrees of freedom of the variance of the error (``inference.freedom``); infinite for curves without paths."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,42 +95,27 @@ class Evaluation:
     """All numbers of a study.
 
     Numbers whose paths agree in all draws share their arrays, which saves both memory and the time for intervals.
-
-    Attributes
-    ----------
-    scores : dict
-        Numbers that are defined.
-    reasons : dict
-        Why the others are not.
-    rules : dict
-        The rule with each set of constants, on the sample.
     """
 
     scores: dict[Key, Score]
+    """Numbers that are defined."""
     reasons: dict[Key, Reason]
+    """Why the others are not."""
     rules: dict[Constants, Rule]
+    """The rule with each set of constants, on the sample."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to evaluate: rows on benchmarks, with a set of constants.
-
-    Attributes
-    ----------
-    constants : Constants
-    rows : tuple of Row
-    benchmarks : tuple of str
-    reselect : bool
-        Whether paths are also chosen again in the draws.
-    without : tuple of str
-        Models whose cells are left out.
-    """
+    """What to evaluate: rows on benchmarks, with a set of constants."""
 
     constants: Constants
     rows: tuple[Row, ...]
     benchmarks: tuple[str, ...]
     reselect: bool = True
+    """Whether paths are also chosen again in the draws."""
     without: tuple[str, ...] = ()
+    """Models whose cells are left out."""
 
 
 def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
@@ -159,10 +129,8 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
 
     Parameters
     ----------
-    cohort : Cohort
     options : BoptrOptions
         ``draws``, ``seed`` and ``reselect`` among others.
-    tasks : sequence of Task
 
     Returns
     -------
@@ -496,7 +464,6 @@ def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple
 
     Parameters
     ----------
-    cohort : Cohort
     options : BoptrOptions
         ``permutations`` and ``seed`` among others.
     task : Task

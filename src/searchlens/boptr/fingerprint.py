@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlens.boptr.knee import knee
+from searchlens.boptr.knee import TAU, knee
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.uncertainty import Floats
 
@@ -25,22 +25,15 @@ FEATURES = ("p_max", "p0", "u", "log2_n_star")
 
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """Features of one Base, each of shape (draws,).
-
-    Attributes
-    ----------
-    p_max, p0 : ndarray
-        Pass rates, in [0, 1].
-    u : ndarray
-        Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget.
-    log2_n_star : ndarray
-        Saturation knee, in [0, log2 max(B)].
-    """
+    """Features of one Base, each of shape (draws,)."""
 
     p_max: Floats
     p0: Floats
+    """``p_max``, ``p0``: pass rates, in [0, 1]."""
     u: Floats
+    """Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget."""
     log2_n_star: Floats
+    """Saturation knee, in [0, log2 max(B)]."""
 
     @property
     def vector(self) -> Floats:
@@ -48,15 +41,13 @@ class Fingerprint:
         return np.stack([getattr(self, name) for name in FEATURES])
 
 
-def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint | Reason:
+def fingerprint(rule: Rule, model: str, tau: float = TAU) -> Fingerprint | Reason:
     """Features of a model's Base on its own RL-training split.
 
     Parameters
     ----------
-    rule : Rule
-    model : str
     tau : float, optional
-        Tolerance of N*, a proportion; by default option ``tau``.
+        Tolerance of N*, a proportion.
 
     Returns
     -------
@@ -64,8 +55,7 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
         ``no_rltrain`` if Base was not sampled on the split at every budget, ``policy_missing`` if not under the default
         policy.
     """
-    tolerance = rule.options.tau if tau is None else tau
-    return rule.keep(("fingerprint", model, tolerance), lambda: _fingerprint(rule, model, tolerance), shared=True)
+    return rule.keep(("fingerprint", model, tau), lambda: _fingerprint(rule, model, tau), shared=True)
 
 
 def _fingerprint(rule: Rule, model: str, tau: float) -> Fingerprint | Reason:

@@ -9,7 +9,7 @@ n on the budget axis is log2 n.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,25 +71,6 @@ def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") ->
     return rounded
 
 
-def round_budget(x: npt.ArrayLike, budgets: Sequence[int], space: str = "log2") -> Ints:
-    """round_B: the allowed budget nearest to ``x`` > 0 (paper, equation for N-hat).
-
-    >>> round_budget([2.639, 6.0, 100.0], [1, 2, 4, 8, 16]).tolist()
-    [2, 8, 16]
-    """
-    return np.asarray(budgets)[round_position(np.log2(np.asarray(x, float)), len(budgets), space)]
-
-
-def budget_path(alpha: float, beta: float, budgets: Sequence[int], space: str = "log2") -> tuple[int, ...]:
-    """N-hat(b) for every b in B.
-
-    >>> budget_path(2.639, 0.6, [1, 2, 4, 8, 16])
-    (2, 4, 8, 8, 16)
-    """
-    path = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
-    return tuple(int(n) for n in path)
-
-
 def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, float]:
     """The interval of alpha that gives the same path N(b) at this beta, with rounding in log2.
 
@@ -97,7 +78,6 @@ def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, flo
     ----------
     alpha : float
         Positive.
-    beta : float
     levels : int
         Number of allowed budgets.
 
@@ -125,33 +105,24 @@ def boundary_distance(alpha: float, beta: float, levels: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Every (alpha, beta) of the grids with its path of budgets.
-
-    Attributes
-    ----------
-    alpha, beta : ndarray, shape (pairs,)
-        In increasing order of alpha, then of beta.
-    below : ndarray of int, shape (pairs, budgets)
-        Position of the largest allowed budget that is at most the unrounded one, clipped to the budget axis.
-    share : ndarray, shape (pairs, budgets)
-        Distance in log2 from there to the unrounded budget, in [0, 1).
-    paths : ndarray of int, shape (paths, budgets)
-        Distinct rounded paths, as positions.
-    path : ndarray of int, shape (pairs,)
-        Index into ``paths`` of the path of each pair.
-    members : ndarray of int, shape (pairs,)
-        Pairs sorted by path; those of path j are ``members[start[j]:start[j + 1]]``.
-    start : ndarray of int, shape (paths + 1,)
-    """
+    """Every (alpha, beta) of the grids with its path of budgets."""
 
     alpha: Floats
     beta: Floats
+    """``alpha``, ``beta``: in increasing order of alpha, then of beta. Shape (pairs,)."""
     below: Ints
+    """Position of the largest allowed budget that is at most the unrounded one, clipped to the budget axis. Shape
+    (pairs, budgets)."""
     share: Floats
+    """Distance in log2 from there to the unrounded budget, in [0, 1). Shape (pairs, budgets)."""
     paths: Ints
+    """Distinct rounded paths, as positions. Shape (paths, budgets)."""
     path: Ints
+    """Index into ``paths`` of the path of each pair. Shape (pairs,)."""
     members: Ints
+    """Pairs sorted by path; those of path j are ``members[start[j]:start[j + 1]]``. Shape (pairs,)."""
     start: Ints
+    """Shape (paths + 1,)."""
 
     @functools.cached_property
     def weights(self) -> Floats:
@@ -177,24 +148,18 @@ def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int, sp
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best (alpha, beta, policy) of every draw.
-
-    Attributes
-    ----------
-    alpha, beta : ndarray, shape (draws,)
-    policy : ndarray of int, shape (draws,) or (budgets, draws)
-        Index into the pool that was fitted; one per budget if it was free to differ between budgets.
-    path : ndarray of int, shape (budgets, draws)
-        N(b), as positions on the budget axis.
-    error : ndarray, shape (draws,)
-        Mean absolute error over budgets, in questions.
-    """
+    """The best (alpha, beta, policy) of every draw."""
 
     alpha: Floats
     beta: Floats
+    """``alpha``, ``beta``: shape (draws,)."""
     policy: Ints
+    """Index into the pool that was fitted; one per budget if it was free to differ between budgets. Shape (draws,) or
+    (budgets, draws)."""
     path: Ints
+    """N(b), as positions on the budget axis. Shape (budgets, draws)."""
     error: Floats
+    """Mean absolute error over budgets, in questions. Shape (draws,)."""
 
 
 def first_least(values: Array) -> Ints:
@@ -237,7 +202,6 @@ def fit_locked(
         Base counts.
     R : ndarray, shape (budgets, draws)
         RL counts under the default policy.
-    grid : Lattice
     ties : {"interpolated", "first", "last", "median"}
         What decides between equal errors. ``interpolated``: the smallest error with P interpolated in log2 at the
         unrounded, clipped budget; then the beta nearest to ``beta_g``, the larger alpha, the earlier policy of the

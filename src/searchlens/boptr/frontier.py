@@ -2,7 +2,7 @@
 
 Paper, appendix "RL-information budget frontier". A prior is a scale f that is read from the model's fingerprint on
 base@rltrain: f = 2^(4u), which spans the budgets 1 to 16, or f = N*. ``FRONTIER_ROWS`` are the main rows,
-``sweep_rows`` the rows over lambda and tau. ``probe`` is the regression of ln alpha_math on P_max@16.
+``SWEEP_ROWS`` the rows over lambda and tau. ``probe`` is the regression of ln alpha_math on P_max@16.
 
 "No RL" refers to alpha only: beta_g and the selector's prototype come from RL in every row, and so does mu_g outside of
 math with the cohort's own exponents.
@@ -19,26 +19,29 @@ from scipy import stats
 
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import fingerprint
-from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.knee import TAU
+from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
 from searchlens.uncertainty import Floats
 
 Prior = Literal["u", "N*"]
 PRIORS: tuple[Prior, ...] = ("u", "N*")
+LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Lambda in the sweep: how far row Z1 moves the anchor's ln alpha by the prior; 0: not at all."""
+TAUS = (0.01, TAU, 0.05)
+"""Tolerances of N* in the sweep."""
 
 
-def log_prior(rule: Rule, model: str, prior: Prior, tau: float | None = None) -> Floats | Reason:
+def log_prior(rule: Rule, model: str, prior: Prior, tau: float = TAU) -> Floats | Reason:
     """Ln f of a model, shape (draws,).
 
     Parameters
     ----------
-    rule : Rule
-    model : str
     prior : {"u", "N*"}
         f = 2^(u log2 max(B)), which is 1 if Base solves everything with one sample; or the saturation knee.
     tau : float, optional
-        Tolerance of N*, by default option ``tau``.
+        Tolerance of N*.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def log_prior(rule: Rule, model: str, prior: Prior, tau: float | None = None) ->
     return LN2 * position if np.isfinite(position).all() else Reason("non_finite_alpha")
 
 
-def zero_rl(rule: Rule, at: At, prior: Prior, tau: float | None = None) -> Prediction:
+def zero_rl(rule: Rule, at: At, prior: Prior, tau: float = TAU) -> Prediction:
     """Z0: alpha_math = f_m; in other regimes mu_g + delta_m, with delta_m = ln f_m minus the cohort's mean of ln f."""
     log_f = log_prior(rule, at.model, prior, tau)
     if isinstance(log_f, Reason):
@@ -67,7 +70,7 @@ def zero_rl(rule: Rule, at: At, prior: Prior, tau: float | None = None) -> Predi
     return rule.path(*at.cell, rule.mu(at.benchmark) + log_f - mean_log_alpha(np.stack(cohort)))
 
 
-def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float | None = None) -> Prediction:
+def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float = TAU) -> Prediction:
     """Z1: ln alpha_m = ln alpha_anchor + lambda (ln f_m - ln f_anchor), with alpha_anchor of B0.
 
     ``weight`` is lambda; with 0 the row is B0 wherever the prior is defined.
@@ -91,22 +94,25 @@ FRONTIER_ROWS = (
 )
 
 
-def sweep_rows(options: BoptrOptions) -> tuple[Row, ...]:
-    """Z1 at every lambda of the options, and both N* rows at every tau; otherwise as the main rows."""
+def _sweep_rows() -> tuple[Row, ...]:
     blends = [
         (f"Z1-{prior} λ={weight:g}", _ONE, partial(one_anchor, prior=prior, weight=weight))
         for prior in PRIORS
-        for weight in options.lambdas
+        for weight in LAMBDAS
     ]
     knees = [
         sweep
-        for tau in options.taus
+        for tau in TAUS
         for sweep in (
             (f"Z0-N* τ={tau:g}", _NO_RL, partial(zero_rl, prior="N*", tau=tau)),
             (f"Z1-N* τ={tau:g}", _ONE, partial(one_anchor, prior="N*", tau=tau)),
         )
     ]
     return tuple(Row(key, key, "frontier", rl, predict) for key, rl, predict in (*blends, *knees))
+
+
+SWEEP_ROWS = _sweep_rows()
+"""Z1 at every lambda, and both N* rows at every tau; otherwise as the main rows."""
 
 
 _PROBE = schema("n intercept slope slope_lo slope_hi r r_lo r_hi reason")

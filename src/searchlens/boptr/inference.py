@@ -269,23 +269,16 @@ def interval(
 
 @dataclass(frozen=True, eq=False)
 class ErrorDraws:
-    """An error in the sample (entry 0) and in the draws of a bootstrap over questions, percentage points.
-
-    Attributes
-    ----------
-    plain, corrected : ndarray, shape (1 + draws,)
-        The error with its path held fixed, and the same without its biases (``corrected``, ``refitted``). The number of
-        draws may differ.
-    questions : float
-        Number of questions behind the error; of a mean over cells the smallest.
-    freedom : float
-        Degrees of freedom of its variance (``freedom``); infinite if unknown.
-    """
+    """An error in the sample (entry 0) and in the draws of a bootstrap over questions, percentage points."""
 
     plain: npt.NDArray[np.floating]
     corrected: npt.NDArray[np.floating]
+    """``plain``, ``corrected``: the error with its path held fixed, and the same without its biases (``corrected``,
+    ``refitted``). The number of draws may differ. Shape (1 + draws,)."""
     questions: float
+    """Number of questions behind the error; of a mean over cells the smallest."""
     freedom: float = math.inf
+    """Degrees of freedom of its variance (``freedom``); infinite if unknown."""
 
     @staticmethod
     def of(gaps: npt.ArrayLike, questions: float) -> ErrorDraws:
@@ -331,16 +324,16 @@ def defined(value: Any) -> float | None:
 # ---- over models
 
 
-def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int = 0) -> float:
+def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000) -> float:
     """Two-sided sign-flip test that the mean over models is zero.
 
     Parameters
     ----------
     differences : array_like, shape (models,)
         One number per model, for example the difference of its mean errors in two rows.
-    flips, seed : int
-        Number and seed of the random flips that are used with more than ``EXACT_MODELS`` models. With at most that many
-        all 2^n are enumerated.
+    flips : int
+        Number of the random flips that are used with more than ``EXACT_MODELS`` models. With at most that many all 2^n
+        are enumerated.
 
     Returns
     -------
@@ -361,28 +354,21 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int =
     if n <= EXACT_MODELS:
         signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.int8)
         return float((np.abs(signs @ values) >= observed).mean())
-    rng = resampler(seed, n, flips)
+    rng = resampler(0, n, flips)
     signs = rng.choice(np.array([-1, 1], np.int8), (flips, n))
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
 
 class OverBoth(NamedTuple):
-    """A mean over models, for other models and other questions of the same kinds.
-
-    Attributes
-    ----------
-    lo, hi : float
-        Interval around the mean.
-    p : float
-        Two-sided, that the mean is zero.
-    spread : float
-        Standard deviation between models that noise of questions and samples does not explain; 0 if it explains all.
-    """
+    """A mean over models, for other models and other questions of the same kinds."""
 
     lo: float
     hi: float
+    """``lo``, ``hi``: interval around the mean."""
     p: float
+    """Two-sided, that the mean is zero."""
     spread: float
+    """Standard deviation between models that noise of questions and samples does not explain; 0 if it explains all."""
 
 
 def over_both(differences: Sequence[npt.ArrayLike], confidence: float = 0.95) -> OverBoth:
@@ -444,7 +430,6 @@ def model_bootstrap(
     Parameters
     ----------
     differences : array_like, shape (models,)
-    draws, seed : int
     confidence : float
         Nominal coverage, in (0, 1).
 
@@ -521,33 +506,23 @@ should agree differ by less, and one question of 10,000 makes a hundred times as
 
 @dataclass(frozen=True)
 class Contrast:
-    """Difference of two rows on the cells that both have.
-
-    Attributes
-    ----------
-    difference : float
-        Mean of the first minus mean of the second, percentage points; NaN without common cells.
-    lo, hi : float
-        Interval of the paired bootstrap over questions, the models taken as given. NaN if the difference is 0 in every
-        draw, as it is if both rows predict the same: then there is nothing to be uncertain about.
-    p : float
-        Of the sign-flip test over models.
-    both : OverBoth
-        Over models and questions.
-    models, cells : int
-        Number in common.
-    differing : int
-        Number of common cells in which the two errors differ.
-    """
+    """Difference of two rows on the cells that both have."""
 
     difference: float
+    """Mean of the first minus mean of the second, percentage points; NaN without common cells."""
     lo: float
     hi: float
+    """``lo``, ``hi``: interval of the paired bootstrap over questions, the models taken as given. NaN if the difference
+    is 0 in every draw, as it is if both rows predict the same: then there is nothing to be uncertain about."""
     p: float
+    """Of the sign-flip test over models."""
     both: OverBoth
+    """Over models and questions."""
     models: int
     cells: int
+    """``models``, ``cells``: number in common."""
     differing: int
+    """Number of common cells in which the two errors differ."""
 
 
 def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "percentile") -> Contrast:

@@ -10,6 +10,9 @@ import numpy.typing as npt
 from searchlens.boptr.fit import GUARD
 from searchlens.uncertainty import Floats
 
+TAU = 0.02
+"""Tolerance of N* in the main rows, as a proportion (printed)."""
+
 
 def knee(values: npt.ArrayLike, budgets: Sequence[int], tau: float) -> Floats:
     """N*: the smallest budget at which a curve reaches its last value minus ``tau``.

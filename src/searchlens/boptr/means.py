@@ -49,41 +49,26 @@ MEANS = schema(f"{_KEY} scope column {_VALUES} cells of reason", rl=pl.String)
 
 @dataclass(frozen=True)
 class Column:
-    """A set of cells and how to average over it.
-
-    Attributes
-    ----------
-    name : str
-    cells : tuple of (model, benchmark)
-    how : {"micro", "macro"}
-        Mean over cells, or mean of the models' means.
-    matched : bool
-        Keep only the cells in which every row of the scope is defined.
-    """
+    """A set of cells and how to average over it."""
 
     name: str
     cells: tuple[Cell, ...]
+    """(model, benchmark)."""
     how: How = "micro"
+    """Mean over cells, or mean of the models' means."""
     matched: bool = False
+    """Keep only the cells in which every row of the scope is defined."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """One table.
-
-    Attributes
-    ----------
-    name : str
-    rows : tuple of Row
-    columns : tuple of Column
-    apart : tuple of str
-        Keys of rows that do not decide which cells are matched, because they are undefined in many cells.
-    """
+    """One table."""
 
     name: str
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     apart: tuple[str, ...] = ()
+    """Keys of rows that do not decide which cells are matched, because they are undefined in many cells."""
 
 
 def grid(models: Iterable[str], benchmarks: Sequence[str]) -> tuple[Cell, ...]:
@@ -164,11 +149,8 @@ def errors_frame(evaluation: Evaluation, plan: CohortPlan, rows: Mapping[str, Ro
 
     Parameters
     ----------
-    evaluation : Evaluation
-    plan : CohortPlan
     rows : mapping
         Every row that was evaluated, by key, in the order of the frame.
-    confidence : float
 
     Returns
     -------

@@ -17,7 +17,7 @@ import polars as pl
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
 from searchlens.boptr.fit import Ints
-from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.seeds import resampler
@@ -27,6 +27,12 @@ MIN_MODELS = 4
 """Fewest models for a regression: with three, a slope and an intercept leave one degree of freedom."""
 FLAT = 1e-9
 """A feature with a smaller standard deviation counts as constant; features are proportions and logarithms."""
+GATE_Z = 2.0
+"""Row V5b: a model is typical if every standardised feature is at most this far from 0."""
+RIDGE = 1.0
+"""Penalty on standardised features, in row V5b and in V4."""
+SHUFFLES = 100
+"""Shuffles of y in the null distribution of V4."""
 
 # ---- standardised ridge, on an axis of draws
 
@@ -79,25 +85,17 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Offset:
-    """delta-hat of one model by both branches, each of shape (draws,).
-
-    Attributes
-    ----------
-    ridge : ndarray
-        Ridge of delta on the fingerprint.
-    tail : ndarray
-        Tail consistency: the mean offset plus the difference of ln N* from its mean.
-    z : ndarray, shape (features, draws)
-        z-scores of the model's fingerprint among the training models.
-    typical : ndarray of bool
-        Whether every abs(z) is within option ``gate_z``, which selects the ridge. Otherwise, also if a z is undefined,
-        the tail is used.
-    """
+    """delta-hat of one model by both branches, each of shape (draws,)."""
 
     ridge: Floats
+    """Ridge of delta on the fingerprint."""
     tail: Floats
+    """Tail consistency: the mean offset plus the difference of ln N* from its mean."""
     z: Floats
+    """z-scores of the model's fingerprint among the training models. Shape (features, draws)."""
     typical: npt.NDArray[np.bool_]
+    """Whether every abs(z) is within option ``gate_z``, which selects the ridge. Otherwise, also if a z is undefined,
+    the tail is used."""
 
     @property
     def value(self) -> Floats:
@@ -137,8 +135,8 @@ def offset(rule: Rule, model: str) -> Offset | Reason:
     z, target = standardise(x, features.vector)
     knee = FEATURES.index("log2_n_star")
     tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[knee].mean(axis=0))
-    typical = np.abs(target).max(axis=0) <= rule.options.gate_z
-    return Offset(ridge(z, delta, target, rule.options.ridge), tail, target, typical)
+    typical = np.abs(target).max(axis=0) <= GATE_Z
+    return Offset(ridge(z, delta, target, RIDGE), tail, target, typical)
 
 
 def _same_base(rule: Rule, model: str) -> str | None:
@@ -213,25 +211,18 @@ def _offset_row(rule: Rule, model: str) -> dict[str, object]:
 
 @dataclass(frozen=True, eq=False)
 class V4:
-    """The linear probe (paper, appendix "V4").
-
-    Attributes
-    ----------
-    features : DataFrame
-        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 and loo_pseudo_r2_raw, scores of the ridge
-        on this feature alone, standardised and raw; reason. Most correlated first.
-    null : DataFrame
-        shuffle (from 1); score and score_raw, the paper's statistic on shuffled y.
-    summary : DataFrame
-        scale, ``standardised`` or ``raw``; selection; k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
-        shuffles of y; reason. Selection ``all_models`` is the paper's statistic: the feature with the largest abs(r)
-        over all models, so the held-out model takes part in the choice. ``in_fold`` takes the k features with the
-        largest abs(r) among the training models.
-    """
+    """The linear probe (paper, appendix "V4")."""
 
     features: pl.DataFrame
+    """feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 and loo_pseudo_r2_raw, scores of the ridge
+    on this feature alone, standardised and raw; reason. Most correlated first."""
     null: pl.DataFrame
+    """shuffle (from 1); score and score_raw, the paper's statistic on shuffled y."""
     summary: pl.DataFrame
+    """scale, ``standardised`` or ``raw``; selection; k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
+    shuffles of y; reason. Selection ``all_models`` is the paper's statistic: the feature with the largest abs(r) over
+    all models, so the held-out model takes part in the choice. ``in_fold`` takes the k features with the largest abs(r)
+    among the training models."""
 
 
 Scale = Literal["standardised", "raw"]
@@ -288,12 +279,12 @@ def v4(rule: Rule) -> V4:
         summary = [_summary(probe, len(y)) | {"reason": problem} for probe in _PROBES]
         return V4(pl.DataFrame(records + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
     x = np.stack(list(complete.values()))
-    shuffled = _shuffles(y, rule.options)
-    scores = {probe: _score(probe, x, shuffled, rule.options.ridge) for probe in _PROBES}
+    shuffled = _shuffles(y, rule.options.seed)
+    scores = {probe: _score(probe, x, shuffled, RIDGE) for probe in _PROBES}
     paper, raw = (scores[scale, "all_models", 1][1:] for scale in SCALES)
     null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": paper, "score_raw": raw}
     summary = [_summary(probe, len(y)) | _against_null(score) for probe, score in scores.items()]
-    features = pl.concat([_single(list(complete), x, y, rule.options.ridge), pl.DataFrame(missing, _FEATURES)])
+    features = pl.concat([_single(list(complete), x, y, RIDGE), pl.DataFrame(missing, _FEATURES)])
     return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
 
 
@@ -340,10 +331,10 @@ def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] |
     return dict(zip(_cell_names(rule), values, strict=True))
 
 
-def _shuffles(y: Floats, options: BoptrOptions) -> Floats:
+def _shuffles(y: Floats, seed: int) -> Floats:
     """The vector y, then its shuffles, shape (models, 1 + shuffles)."""
-    rng = resampler(options.seed, len(y), options.v4_shuffles)
-    shuffled = rng.permuted(np.repeat(y[:, None], options.v4_shuffles, axis=1), axis=0)
+    rng = resampler(seed, len(y), SHUFFLES)
+    shuffled = rng.permuted(np.repeat(y[:, None], SHUFFLES, axis=1), axis=0)
     return np.concatenate([y[:, None], shuffled], axis=1)
 
 
@@ -368,7 +359,6 @@ def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale:
     x : ndarray, shape (features, models)
     y : ndarray, shape (models, draws)
         No constant column, for which the score would be undefined.
-    penalty : float
     k : int, optional
         Use the k features with the largest abs(r) with y over the training models; by default all.
     scale : {"standardised", "raw"}

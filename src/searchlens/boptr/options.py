@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le, Len
+from annotated_types import Ge, Le
 
 from searchlens.schemas.options import (
     STRICT,
     Confidence,
     Draws,
     Exponent,
-    Nonnegative,
-    Proportion,
     Seed,
     Small,
 )
@@ -75,11 +73,11 @@ class BoptrOptions:
     same one. First finish (T) always is prefix: compact readouts hold no other."""
     beta: Beta = Beta()
     """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
-    alpha_low: Annotated[int, Ge(-100), Le(100)] = -10
+    alpha_low: ClassVar = -10
     """Lower end of the grid of alpha: 2^(k/5) for whole k from ``alpha_low`` to ``alpha_high``."""
-    alpha_high: Annotated[int, Ge(-100), Le(100)] = 20
+    alpha_high: ClassVar = 20
     """Upper end of the grid of alpha."""
-    beta_top: Exponent = 1.2
+    beta_top: ClassVar = 1.2
     """Upper end of the grid of beta: 0, 0.1, ..., ``beta_top``."""
     rounding: Literal["log2", "linear"] = "log2"
     """Scale on which a budget is rounded to the nearest allowed one."""
@@ -103,48 +101,18 @@ class BoptrOptions:
     """Scale of the selector's rank features."""
     selector_rank_pool: Literal["ar", "all"] = "ar"
     """Policies among which ranks are taken: the autoregressive ones or all. Only autoregressive ones are candidates."""
-    selector_weights: Annotated[tuple[Nonnegative, ...], Len(5, 5)] = (1.0, 1.0, 1.0, 0.5, 0.2)
-    """W, the weights of the five features: rank of P, rank of P - Q, rank of Q, controller, log cost."""
-    cost_weight: Nonnegative = 0.01
-    """lambda_cost, the weight of a policy's relative cost."""
     exclude_default_on_anchor: bool = False
     """Whether the RL default policy is removed from the selector's candidates on the anchor benchmark."""
     b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
     """Scale of row B0 in the anchor's regime; in the others it is exp(mu). anchor_alpha: the anchor's alpha; cohort_mu:
     exp(mu) of the cohort."""
-    gate_z: Nonnegative = 2.0
-    """Row V5b: a model is typical if every standardised feature is at most this far from 0."""
-    ridge: Nonnegative = 1.0
-    """Ridge penalty on standardised features, in row V5b and in V4."""
     headroom: Literal["pmax_minus_p0", "one_minus_p0"] = "pmax_minus_p0"
     """Headroom in the prior u. pmax_minus_p0: best P of Base at the largest budget minus P0; one_minus_p0: 1 - P0."""
-    tau: Proportion = 0.02
-    """Tolerance of the saturation knee N*, the smallest budget with P within ``tau`` of its value at the largest."""
-    taus: tuple[Proportion, ...] = (0.01, 0.02, 0.05)
-    """Values of ``tau`` in the sweep of the frontier."""
-    lambdas: tuple[Proportion, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    """Values of lambda in the sweep of the frontier: how far row Z1 moves the anchor's ln alpha by the prior; 0: not at
-    all."""
     q_beta: Mapping[str, Exponent] = field(default_factory=dict)
     """Benchmark to beta^Q, the exponent of the Q channel; 0 for benchmarks that are not listed. The paper has 0.6 on
     GPQA."""
-    q_penalty: Nonnegative = 0.5
-    """Weight of P - Q in the Q channel's choice of a policy."""
-    q_tolerance: Proportion = 0.05
-    """A cell is recoverable if Base's best Q reaches RL's best Q up to this difference."""
     q_sides: Literal["one", "two"] = "one"
-    """one: Base's best Q may exceed RL's by any amount; two: by at most ``q_tolerance``."""
-    criterion: Nonnegative = 8.0
-    """Limit on the mean error of a held-out benchmark, in percentage points, set before any was evaluated."""
-    protocol_margin: Proportion = 0.05
-    """Flag a cell if the interval of RL minus Base lies wholly outside ± this margin, for the share of samples cut at
-    the length limit or for the share with a readable answer."""
-    length_ratio: Annotated[float, Ge(1), Le(1e6)] = 1.5
-    """Flag a cell if the longer mean length of Base and RL is at least this multiple of the shorter one."""
-    consistency_criterion: Nonnegative = 2.0
-    """Limit on the mean absolute difference of two sampling batches, in percentage points, set beforehand."""
-    v4_shuffles: Small = 100
-    """Number of shuffles of y in the null distribution of V4."""
+    """one: Base's best Q may exceed RL's by any amount; two: by at most ``q_channel.TOLERANCE``."""
     permutations: Small = 1000
     """Number of Base/RL pairings in the null of mismatched pairs, the true one included."""
     draws: Draws = 10_000

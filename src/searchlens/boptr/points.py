@@ -36,7 +36,6 @@ def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point]
 
     Parameters
     ----------
-    view : View
     model, benchmark : str
         A cell that has both sides.
     points : sequence of (policy, budget)
@@ -91,8 +90,6 @@ def readout_interval(boot: View, counts: Counts, benchmark: str, confidence: flo
         Bootstrap draws.
     counts : ndarray, shape (points, draws)
         Solved questions at each point, from this view (``point_counts``).
-    benchmark : str
-    confidence : float
 
     Returns
     -------

@@ -38,12 +38,19 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Key, has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
-from searchlens.health.judgement import judge, of_pair
+from searchlens.health.judgement import TRUNCATED, judge, of_pair
 from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.uncertainty import Interval, with_width
 
 FEW_QUESTIONS = 30
 """Fewest questions on which anything is decided; at 30 a proportion of one half is known to 17 points either way."""
+HELD_OUT_LIMIT = 8.0
+"""Limit on the mean error of a held-out benchmark, percentage points, set before any was evaluated (printed)."""
+MARGIN = 0.05
+"""A cell is flagged if the interval of RL minus Base lies wholly outside ± this margin, for the share of samples cut at
+the length limit or for the share with a readable answer."""
+LENGTH_RATIO = 1.5
+"""A cell is flagged if the longer mean length of Base and RL is at least this multiple of the shorter one."""
 MAIN = "V3"
 """The row of the rule when it is compared with baselines and rivals; on the anchor model it equals H5."""
 BASELINES = ("H1", "H2", "mean RL", "Base+gain", "low temp")
@@ -130,7 +137,7 @@ def protocol_flags(rule: Rule, limits: HealthOptions = DEFAULTS) -> pl.DataFrame
     Parameters
     ----------
     rule : Rule
-        On the sample view. Options ``protocol_margin`` and ``length_ratio``.
+        On the sample view.
     limits : HealthOptions
         Levels: a rate of either side that is beyond its limit needs attention, however little the two sides differ.
 
@@ -189,7 +196,7 @@ def _flag(flag: str, base: float | None, rl: float | None, *, attention: bool) -
 def _rate_flag(
     rule: Rule, limits: HealthOptions, flag: str, metric: str, base: DenseLandscape, rl: DenseLandscape
 ) -> dict[str, Any]:
-    default, margin = rule.plan.default_policy, rule.options.protocol_margin
+    default, margin = rule.plan.default_policy, MARGIN
     if default not in base.policies:
         return {"flag": flag, "reason": "policy_missing"}
     of_base, of_rl = (rate(side, default, metric) for side in (base, rl))
@@ -199,7 +206,7 @@ def _rate_flag(
         of_base, of_rl = _complement(of_base), _complement(of_rl)
     difference, lo, hi = rate_difference(of_rl, of_base)
     sides = (of_base[0], of_rl[0])
-    beyond = max(sides) > limits.truncated if flag == "truncation" else min(sides) < limits.answered
+    beyond = max(sides) > TRUNCATED if flag == "truncation" else min(sides) < limits.answered
     apart = lo > margin or hi < -margin
     severity = "attention" if apart or beyond else "ok" if -margin <= lo and hi <= margin else "undecided"
     values = {"base": of_base[0], "rl": of_rl[0], "difference": difference, "lo": lo, "hi": hi}
@@ -219,7 +226,7 @@ def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[s
     if not (of_base > 0 and of_rl > 0):
         return {"flag": "length", "reason": "unknown_tokens"}
     ratio = max(of_base, of_rl) / min(of_base, of_rl)
-    flag = _flag("length", of_base, of_rl, attention=ratio >= rule.options.length_ratio)
+    flag = _flag("length", of_base, of_rl, attention=ratio >= LENGTH_RATIO)
     return {**flag, "difference": of_rl - of_base}
 
 

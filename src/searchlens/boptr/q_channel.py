@@ -19,8 +19,8 @@ mech_q, lo, hi, corrected, lo_corrected, hi_corrected
     As ``error`` and what follows it in ``means.ERRORS``: pi_Q and N^Q fixed; ``corrected`` also for the optimism of
     alpha^Q, which is fitted again in up to ``REFITS`` draws.
 recoverable
-    Whether the largest Q_B of the pool is at least the largest Q_RL minus ``q_tolerance``; with ``q_sides: two``,
-    whether it is within ``q_tolerance`` of it.
+    Whether the largest Q_B of the pool is at least the largest Q_RL minus ``TOLERANCE``; with ``q_sides: two``,
+    whether it is within ``TOLERANCE`` of it.
 policies, questions
     What that rests on: the size of the pool in which Base's largest Q is taken, and the number of questions. The
     largest of more policies is larger by chance, too, and fewer questions leave more to chance.
@@ -50,11 +50,11 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.options import REGIMES, BoptrOptions
+from searchlens.boptr.options import REGIMES
 from searchlens.boptr.points import difference_interval
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import PoolName, Reason, Rule
-from searchlens.boptr.selector import relative_cost
+from searchlens.boptr.selector import COST_WEIGHT, relative_cost
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.errors import InputError
 
@@ -65,13 +65,17 @@ SCHEMA = schema(
     "lo_corrected hi_corrected recoverable policies questions gap gap_lo gap_hi diagnostic rl reason",
     rl=pl.String,
 )
+PENALTY = 0.5
+"""Weight of P - Q in the choice of pi_Q (printed)."""
+TOLERANCE = 0.05
+"""A cell is recoverable if Base's best Q reaches RL's best Q up to this difference."""
 REFITS = 1000
 """Most bootstrap draws in which alpha^Q is fitted again."""
 SUMMARY = schema("pool role scope regime recoverable cells mech_q", recoverable=pl.UInt32)
 
 
-def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
-    """pi_Q in every draw, ties by name.
+def q_policy(base: Readouts, total: float) -> Ints:
+    """pi_Q in every draw, ties by name; C(pi) is that of the selector.
 
     Parameters
     ----------
@@ -79,8 +83,6 @@ def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
         With at least one autoregressive policy.
     total : float
         Weighted number of questions.
-    options : BoptrOptions
-        ``q_penalty`` and ``cost_weight``; C(pi) is that of the selector.
 
     Returns
     -------
@@ -89,8 +91,8 @@ def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
     """
     order = np.array(sorted(base.autoregressive.tolist(), key=lambda i: base.policies[i]))
     P, Q = (counts[order, -1].astype(float) / total for counts in (base.P, base.Q))
-    cost = options.cost_weight * relative_cost(base)[order, None]
-    chosen: Ints = order[np.round(Q - options.q_penalty * (P - Q) - cost, 9).argmax(axis=0)]
+    cost = COST_WEIGHT * relative_cost(base)[order, None]
+    chosen: Ints = order[np.round(Q - PENALTY * (P - Q) - cost, 9).argmax(axis=0)]
     return chosen
 
 
@@ -200,7 +202,7 @@ def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any
         return curves
     base, target = curves
     options, budgets, total = rule.options, tuple(rule.plan.budgets), rule.view.total(benchmark)
-    chosen, beta = int(q_policy(base, total, options)[0]), options.q_beta.get(benchmark, 0.0)
+    chosen, beta = int(q_policy(base, total)[0]), options.q_beta.get(benchmark, 0.0)
     best = fit.fit_locked(base.Q[[chosen]], target, rule.lattice(beta), options.ties, beta)
     alpha, path = float(best.alpha[0]), [budgets[n] for n in best.path[:, 0]]
     log2 = options.rounding == "log2"
@@ -243,7 +245,7 @@ def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolNam
     at, n = divmod(int(fit.first_least(-base.Q[members, :, 0].ravel())), len(budgets))
     policy, best = members[at], int(fit.first_least(-target[:, 0]))
     gap = float(target[best, 0] - base.Q[policy, n, 0])
-    allowed = options.q_tolerance * rule.view.total(benchmark) + fit.SAME
+    allowed = TOLERANCE * rule.view.total(benchmark) + fit.SAME
     reached, on_draws = _on_draws(boot, model, benchmark, base.policies[policy], [budgets[n]])
     total = rule.view.total(benchmark)
     scale = 100 / total

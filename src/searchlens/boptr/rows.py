@@ -24,32 +24,21 @@ Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "ri
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A predicted RL curve that is no path through the cell's Base landscape.
-
-    Attributes
-    ----------
-    counts : ndarray, shape (budgets, draws)
-        Predicted number of solved questions.
-    terms : tuple of (float, str)
-        Shares and checkpoints: the prediction is the weighted sum of the checkpoints' curves under the default policy
-        at N = b, clipped to the possible range. Empty if it is no such sum.
-    """
+    """A predicted RL curve that is no path through the cell's Base landscape."""
 
     counts: Counts
+    """Predicted number of solved questions. Shape (budgets, draws)."""
     terms: tuple[tuple[float, str], ...] = ()
+    """Shares and checkpoints: the prediction is the weighted sum of the checkpoints' curves under the default policy at
+    N = b, clipped to the possible range. Empty if it is no such sum."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blend(Curve):
-    """The mean of the curves along several paths.
-
-    Attributes
-    ----------
-    paths : tuple of Path
-        None of them may skip a budget.
-    """
+    """The mean of the curves along several paths."""
 
     paths: tuple[Path, ...] = ()
+    """None of them may skip a budget."""
 
 
 Prediction = Path | Curve | Reason
@@ -74,33 +63,22 @@ Predict = Callable[[Rule, At], Prediction]
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the tables.
-
-    Attributes
-    ----------
-    key : str
-        Short name, such as ``H5``, ``V3`` or ``A1``; column ``tier`` of the frames.
-    label : str
-        Name as the paper's tables print it.
-    kind : str
-        Purpose of the row. An ``oracle`` is fitted to the very RL curve that it is scored on.
-    rl : str
-        The RL information that it uses.
-    predict : callable
-        From a rule and a place to a prediction.
-    pools : tuple of str
-        ``ar`` and ``full`` if the row takes its policies from a pool directly, otherwise ``ar`` only.
-    copies : {"", "anchor cell", "same benchmark"}
-        For a copied path, its source: the anchor model on the anchor benchmark, or on the benchmark of the cell.
-    """
+    """One row of the tables."""
 
     key: str
+    """Short name, such as ``H5``, ``V3`` or ``A1``; column ``tier`` of the frames."""
     label: str
+    """Name as the paper's tables print it."""
     kind: Kind
+    """Purpose of the row. An ``oracle`` is fitted to the very RL curve that it is scored on."""
     rl: str
+    """The RL information that it uses."""
     predict: Predict
+    """From a rule and a place to a prediction."""
     pools: tuple[PoolName, ...] = ("ar",)
+    """``ar`` and ``full`` if the row takes its policies from a pool directly, otherwise ``ar`` only."""
     copies: Literal["", "anchor cell", "same benchmark"] = ""
+    """For a copied path, its source: the anchor model on the anchor benchmark, or on the benchmark of the cell."""
 
 
 def _same_budgets(rule: Rule) -> Ints:
@@ -405,14 +383,12 @@ def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total:
 
     Parameters
     ----------
-    prediction : Path or Curve
     base : Readouts or None
         Of the cell; not needed for a ``Curve``.
     target : ndarray, shape (budgets, draws)
         RL counts under the default policy.
     total : float
         Number of questions.
-    draws : int
 
     Returns
     -------

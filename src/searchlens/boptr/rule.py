@@ -30,11 +30,6 @@ PoolName = Literal["ar", "full"]
 class Reason:
     """Why a number is not defined.
 
-    Attributes
-    ----------
-    code : str
-        Key of ``REASONS``.
-
     Raises
     ------
     ValueError
@@ -42,6 +37,7 @@ class Reason:
     """
 
     code: str
+    """Key of ``REASONS``."""
 
     def __post_init__(self) -> None:
         """Check the code."""
@@ -83,23 +79,16 @@ REASONS = {
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """A path through one Base landscape.
-
-    Attributes
-    ----------
-    policy, budget : ndarray of int, shape (budgets, draws)
-        Positions in the cell's readouts.
-    alpha, beta : ndarray, shape (draws,) or None
-        Parameters of a path that follows the law; None for other paths.
-    skip : ndarray of bool, shape (budgets, draws) or None
-        Budgets to leave out of the mean, because the cell has no such point; None: no budget.
-    """
+    """A path through one Base landscape."""
 
     policy: Ints
     budget: Ints
+    """``policy``, ``budget``: positions in the cell's readouts. Shape (budgets, draws)."""
     alpha: Floats | None = None
     beta: Floats | None = None
+    """``alpha``, ``beta``: parameters of a path that follows the law; None for other paths. Shape (draws,)."""
     skip: np.ndarray | None = None
+    """Budgets to leave out of the mean, because the cell has no such point; None: no budget. Shape (budgets, draws)."""
 
 
 class Rule:
@@ -107,8 +96,6 @@ class Rule:
 
     Parameters
     ----------
-    view : View
-    options : BoptrOptions
     exponents : {"paper", "own"}
         The paper's frozen beta_g, or the cohort's own estimate.
     without : iterable of str
@@ -359,7 +346,7 @@ class Rule:
             return Reason("policy_missing")
 
         def chosen() -> Ints:
-            cost = self.options.cost_weight * selector.relative_cost(base)
+            cost = selector.COST_WEIGHT * selector.relative_cost(base)
             key = ("distances", self.plan.models[model].base, benchmark)
             distance = self.keep(
                 key, lambda: selector.distances(self.features(model, benchmark), proto, self.options), shared=True

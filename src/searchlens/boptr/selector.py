@@ -30,31 +30,29 @@ CONTROLLER_INDEX = {
 OTHER_CONTROLLER = max(CONTROLLER_INDEX.values())
 """Index of a controller that is not listed, such as that of an extension: the farthest from autoregressive."""
 
+WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
+"""W of the paper's rule: rank of P, rank of P - Q, rank of Q, controller, log cost (printed)."""
+COST_WEIGHT = 0.01
+"""lambda_cost, the weight of C(pi) (printed)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """r(pi, n) of a pool.
-
-    Attributes
-    ----------
-    ranks : tuple of k ndarrays, shape (policies, budgets, draws)
-        Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q in the ranked pool,
-        in [0, 1] on the percentile scale.
-    fixed : ndarray, shape (f, policies)
-        Coordinates that do not. In the paper's rule ``fixed_coordinates``.
-    weights : tuple of float
-        W: weights of the k, then of the f coordinates.
-    """
+    """r(pi, n) of a pool."""
 
     ranks: tuple[Array, ...]
+    """K arrays. Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q in the
+    ranked pool, in [0, 1] on the percentile scale. Shape (policies, budgets, draws)."""
     fixed: Floats
+    """Coordinates that do not. In the paper's rule ``fixed_coordinates``. Shape (f, policies)."""
     weights: tuple[float, ...]
+    """W: weights of the k, then of the f coordinates."""
 
 
 def features(cell: Readouts, options: BoptrOptions) -> Features:
     """Selector features of every policy of a cell; a policy outside the ranked pool is ranked against it."""
     ranks = tuple(rank(values, cell, options) for values in (cell.P, cell.P - cell.Q, cell.Q))
-    return Features(ranks, fixed_coordinates(cell, options), options.selector_weights)
+    return Features(ranks, fixed_coordinates(cell, options), WEIGHTS)
 
 
 def ranked_pool(cell: Readouts, options: BoptrOptions) -> Ints:
@@ -121,7 +119,7 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
         From ``distances``.
     path : ndarray of int, shape (budgets, draws)
     cost : ndarray, shape (policies,)
-        lambda_cost times C(pi).
+        ``COST_WEIGHT`` times C(pi).
     candidates : ndarray of int
         Positions of the policies that may be chosen.
     names : tuple of str

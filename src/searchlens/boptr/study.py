@@ -19,12 +19,12 @@ from searchlens.boptr.consistency import readout_consistency, seed_replication, 
 from searchlens.boptr.descriptive import descriptive
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, mismatched
 from searchlens.boptr.extension import crossing, extension, large_budget
-from searchlens.boptr.frontier import FRONTIER_ROWS, probe, sweep_rows
+from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS, probe
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
 from searchlens.boptr.offsets import V5B_ROWS, offsets, v4
 from searchlens.boptr.options import REGIMES, BoptrOptions, Readout
-from searchlens.boptr.protocol import checklist, protocol_flags, require_same_pool
+from searchlens.boptr.protocol import HELD_OUT_LIMIT, checklist, protocol_flags, require_same_pool
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
 from searchlens.boptr.rows import ROWS, Row
@@ -77,7 +77,6 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     ----------
     cohort : Cohort
         Only the anchor's own pair is required; numbers that need anything else that is missing have a reason.
-    options : BoptrOptions
 
     Returns
     -------
@@ -93,7 +92,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
         raise ValueError(f"the cohort holds the readout {cohort.readout!r}, the options name {options.readout!r}")
     plan = cohort.plan
     evaluation = evaluate(cohort, options, _tasks(plan, options))
-    rows = {row.key: row for row in (*MAIN_ROWS, *sweep_rows(options), *VARIANT_ROWS)}
+    rows = {row.key: row for row in (*MAIN_ROWS, *SWEEP_ROWS, *VARIANT_ROWS)}
     boot = bootstrap_view(cohort, options.draws, options.seed)
     sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
     errors = errors_frame(evaluation, plan, rows, options.confidence)
@@ -135,7 +134,7 @@ def _labelled(frame: pl.DataFrame, readout: Readout) -> pl.DataFrame:
 
 
 def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets: Sequence[Constants]) -> pl.DataFrame:
-    tables = scopes(plan, options)
+    tables = scopes(plan)
     means = means_frame(evaluation, tables, sets, options.confidence)
     if WITHOUT not in evaluation.rules:
         return means
@@ -171,7 +170,7 @@ def _single_tables(evaluation: Evaluation, boot: View, errors: pl.DataFrame) -> 
         "rule_variants": variant_table(),
         "variant_scales": variant_scales(rule),
         "variant_heads": variant_heads(rule),
-        "held_out_criterion": held_out_criterion(errors, rule.options.criterion),
+        "held_out_criterion": held_out_criterion(errors),
     }
 
 
@@ -189,7 +188,7 @@ def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
     tasks = [Task(constants, MAIN_ROWS, predicted) for constants in (PAPER, OWN)]
     tasks.append(Task(PAPER, VARIANT_ROWS, fitted))
-    tasks.append(Task(PAPER, sweep_rows(options), fitted, reselect=False))
+    tasks.append(Task(PAPER, SWEEP_ROWS, fitted, reselect=False))
     if options.mu_without:
         tasks.append(Task(WITHOUT, _pick((*ABLATION, "cell-fit")), fitted, without=options.mu_without))
     return tasks
@@ -203,7 +202,7 @@ def _pick(keys: Iterable[str]) -> tuple[Row, ...]:
 # ---- which cells each mean is taken over
 
 
-def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
+def scopes(plan: CohortPlan) -> list[Scope]:
     """The tables of means, each with its rows and its columns of cells."""
     fitted, held_out = plan.with_role("fitted"), plan.with_role("held_out")
     models = plan.fitted_models
@@ -214,7 +213,7 @@ def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
         Column("matched macro", everything, "macro", matched=True),
         Column("matched micro", everything, matched=True),
     )
-    sweeps = (*_pick(FRONTIER), *sweep_rows(options))
+    sweeps = (*_pick(FRONTIER), *SWEEP_ROWS)
     return [
         *(_horizontal(model, fitted, held_out) for model in plan.models),
         Scope("vertical", _pick((*VERTICAL, *RIVALS)), (*_by_model(plan, fitted), *overall), ("V5b", *RIVALS)),
@@ -292,10 +291,6 @@ def contrasts(
 
     Parameters
     ----------
-    evaluation : Evaluation
-    plan : CohortPlan
-    constants : Constants
-    options : BoptrOptions
     questions : mapping
         Number of questions of every benchmark.
 
@@ -508,15 +503,13 @@ def percell(errors: pl.DataFrame) -> pl.DataFrame:
     return both.select(*keys, *of_rule, "mech_cell", "mech_anchor", *values, gap.alias("gap"), "reason")
 
 
-def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:
+def held_out_criterion(errors: pl.DataFrame) -> pl.DataFrame:
     """Whether the mean error of each held-out benchmark stays within the limit that was set before sampling.
 
     Parameters
     ----------
     errors : polars.DataFrame
         ``means.ERRORS``, of which the calibrated rule (V3) on fitted models and the AR pool is used.
-    criterion : float
-        The limit, percentage points.
 
     Returns
     -------
@@ -532,7 +525,7 @@ def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:
     oracle = rows.filter(tier="V1").select(*keys, oracle="error")
     both = rule.join(oracle, on=keys, how="left", maintain_order="left")
     together = both.with_columns(benchmark=pl.lit(None, pl.String))
-    beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > criterion)
+    beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > HELD_OUT_LIMIT)
     return (
         pl.concat([both, together])
         .group_by("exponents", "benchmark", maintain_order=True)
@@ -542,5 +535,6 @@ def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:
             cells=pl.col("error").count(),
             beyond=beyond.str.join(", "),
         )
-        .with_columns(gap=pl.col("mean") - pl.col("oracle"), criterion=criterion, meets=pl.col("mean") <= criterion)
+        .with_columns(gap=pl.col("mean") - pl.col("oracle"), criterion=HELD_OUT_LIMIT)
+        .with_columns(meets=pl.col("mean") <= pl.col("criterion"))
     )

@@ -33,26 +33,18 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Readouts:
-    """One Base checkpoint on one benchmark, over the policies that were sampled at every budget of B.
-
-    Attributes
-    ----------
-    policies : tuple of str
-        In the order of the pool.
-    controllers : tuple of str
-        Name of each policy's controller. Every policy is in the full pool, autoregressive ones also in the AR pool.
-    P, Q : ndarray of float32, shape (policies, budgets, draws)
-        Weighted counts of solved questions, expected ones under that readout. The last axis has length 1 if all draws
-        are equal.
-    tokens : ndarray, shape (policies,)
-        Mean generated tokens per sample; NaN if unknown.
-    """
+    """One Base checkpoint on one benchmark, over the policies that were sampled at every budget of B."""
 
     policies: tuple[str, ...]
+    """In the order of the pool."""
     controllers: tuple[str, ...]
+    """Name of each policy's controller. Every policy is in the full pool, autoregressive ones also in the AR pool."""
     P: Counts
     Q: Counts
+    """``P``, ``Q``: weighted counts of solved questions, expected ones under that readout. The last axis has length 1
+    if all draws are equal. Shape (policies, budgets, draws), of float32."""
     tokens: npt.NDArray[np.float64]
+    """Mean generated tokens per sample; NaN if unknown. Shape (policies,)."""
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -71,28 +63,19 @@ class Readouts:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The readouts of a cohort on one axis of draws; made by ``sample_view`` and its like below.
-
-    Attributes
-    ----------
-    cohort : Cohort
-    draws : int
-        Length of the axis; draw 0 is the sample itself.
-    weights : mapping
-        Benchmark to how often each question counts in each draw, shape (questions, draws), or (questions, 1) if equal
-        in all draws.
-    partner : mapping
-        Model to the position in ``partners`` of the model whose RL it is paired with in each draw. A model that is not
-        a key keeps its own RL.
-    partners : tuple of str
-        Models whose RL sides are exchanged.
-    """
+    """The readouts of a cohort on one axis of draws; made by ``sample_view`` and its like below."""
 
     cohort: Cohort
     draws: int
+    """Length of the axis; draw 0 is the sample itself."""
     weights: Mapping[str, Counts]
+    """Benchmark to how often each question counts in each draw, shape (questions, draws), or (questions, 1) if equal in
+    all draws."""
     partner: Mapping[str, Ints] = field(default_factory=dict)
+    """Model to the position in ``partners`` of the model whose RL it is paired with in each draw. A model that is not a
+    key keeps its own RL."""
     partners: tuple[str, ...] = ()
+    """Models whose RL sides are exchanged."""
     _results: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -236,7 +219,6 @@ def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
 
     Parameters
     ----------
-    cohort : Cohort
     permutations : int
         All pairings if they are no more than this many; otherwise this many, drawn at random after the true one.
     seed : int

@@ -70,12 +70,7 @@ class CommandsParser(Parser):
 
 
 class Commands:
-    """Adds commands to groups, each with the options that choose its configuration.
-
-    Parameters
-    ----------
-    parser : CommandsParser
-    """
+    """Adds commands to groups, each with the options that choose its configuration."""
 
     def __init__(self, parser: CommandsParser) -> None:
         self._parser = parser
@@ -98,7 +93,6 @@ class Commands:
         ----------
         name, text : str
             ``text`` is its line in the help, of at most 65 characters.
-        run : callable
         is_configured : bool
             It reads the configuration.
         """

@@ -113,7 +113,7 @@ def _trace(args: argparse.Namespace) -> None:
     from searchlens.generate import trace
 
     grid = grid_of(args)
-    wanted = _TRACED | (grid.config["study"].get("trace") or {})
+    wanted = _TRACED | (grid.config["study"]["trace"] or {})
     traced = Traced(args.questions or wanted["questions"], args.runs or wanted["runs"], wanted["run_bytes"])
     snapshots.save(grid.config)  # sidecars have its fingerprint
     for path in trace(grid, *cell_of(grid, args), args.policy, traced, threads=args.threads):

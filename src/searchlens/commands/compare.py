@@ -18,7 +18,6 @@ def rendered(found: LogComparison, width: int) -> str:
 
     Parameters
     ----------
-    found : LogComparison
     width : int
         Cells of a line of the terminal; sentences are wrapped, rows of tables are not.
     """

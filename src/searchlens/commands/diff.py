@@ -22,7 +22,6 @@ def rendered(found: Differences, names: tuple[str, str], most: int | None = LINE
 
     Parameters
     ----------
-    found : Differences
     names : (str, str)
         The two folders.
     most : int, optional

@@ -51,7 +51,6 @@ def line(found: Answer, per_second: float | None) -> str:
 
     Parameters
     ----------
-    found : mapping
     per_second : float or None
         Samples drawn a second; None if that is not known.
     """

@@ -28,7 +28,6 @@ def remove(grid: Grid, name: str) -> list[Path]:
 
     Parameters
     ----------
-    grid : Grid
     name : str
         ``pair/benchmark``, or more precisely ``pair/benchmark/role`` or ``pair/benchmark/role/policy``.
 

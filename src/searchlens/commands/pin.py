@@ -198,9 +198,6 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
 
     Parameters
     ----------
-    lock : Lock
-    sources : iterable of Source
-    registry : Registry
     update : bool
         Resolve again sources that are pinned already.
 

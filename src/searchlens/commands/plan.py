@@ -21,27 +21,19 @@ from searchlens.store.ranges import Shard, gpu_seconds, uncovered
 
 @dataclass(frozen=True)
 class PlanLine:
-    """One generation of one cell.
-
-    Attributes
-    ----------
-    missing : int
-        Missing samples per question.
-    damaged : int
-        Shards with a sidecar whose file is missing or changed.
-    tokens : int
-        Estimated tokens still to draw; of searches, also those that they do not return.
-    hours : float or None
-        Estimated GPU-hours of them; None without a measured throughput or a known number of parameters.
-    """
+    """One generation of one cell."""
 
     checkpoint: str
     benchmark: str
     generation: Generation
     missing: int
+    """Missing samples per question."""
     damaged: int
+    """Shards with a sidecar whose file is missing or changed."""
     tokens: int
+    """Estimated tokens still to draw; of searches, also those that they do not return."""
     hours: float | None
+    """Estimated GPU-hours of them; None without a measured throughput or a known number of parameters."""
 
     @property
     def state(self) -> str:
@@ -122,7 +114,6 @@ def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
 
     Parameters
     ----------
-    grid : Grid
     stored : StoredShards, optional
         ``read_store(grid)``, if the caller has read it already.
     """

@@ -17,23 +17,15 @@ ABANDONED_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Unused:
-    """What a study no longer uses.
-
-    Attributes
-    ----------
-    generations : list of Path
-        Folders of samples.
-    traces : list of Path
-        Folders of records of searches.
-    manifests : list of Path
-    temporary : list of Path
-        Files that killed jobs were writing, and folders in which they put something together.
-    """
+    """What a study no longer uses."""
 
     generations: list[Path]
+    """Folders of samples."""
     traces: list[Path]
+    """Folders of records of searches."""
     manifests: list[Path]
     temporary: list[Path]
+    """Files that killed jobs were writing, and folders in which they put something together."""
 
     def paths(self) -> list[Path]:
         """All of them; manifests first, so that none is left that names what is gone."""

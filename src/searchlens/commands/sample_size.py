@@ -45,16 +45,6 @@ _NODES = 40
 class Design:
     """Size of a study.
 
-    Attributes
-    ----------
-    questions : tuple of int
-        Number on each benchmark.
-    models : int
-        Number of Base/RL pairs, at least 2.
-    seeds : int
-        Number of independent pools of samples on both sides, over which curves are averaged before errors are computed.
-        A pool that is twice as large as that of ``Components.sample_sd`` is worth nearly two.
-
     Raises
     ------
     InputError
@@ -62,8 +52,12 @@ class Design:
     """
 
     questions: tuple[int, ...]
+    """Number on each benchmark."""
     models: int
+    """Number of Base/RL pairs, at least 2."""
     seeds: int = 1
+    """Number of independent pools of samples on both sides, over which curves are averaged before errors are computed.
+    A pool that is twice as large as that of ``Components.sample_sd`` is worth nearly two."""
 
     def __post_init__(self) -> None:
         """Check the sizes."""
@@ -85,18 +79,6 @@ class Design:
 class Components:
     """Standard deviations of the difference of two rows, in percentage points.
 
-    Attributes
-    ----------
-    question_sd : float
-        Over the questions of one cell: of a question's part in the difference, averaged over samples.
-    sample_sd : float
-        Over pools of samples: of the part of one question.
-    model_sd : float
-        Over models: of the true difference, averaged over benchmarks.
-    shared : float
-        Share of the question variance that all models have in common, in [0, 1]. It moves all models together, so more
-        models do not average it out, and the test over models does not notice it.
-
     Raises
     ------
     InputError
@@ -104,9 +86,14 @@ class Components:
     """
 
     question_sd: float
+    """Over the questions of one cell: of a question's part in the difference, averaged over samples."""
     sample_sd: float
+    """Over pools of samples: of the part of one question."""
     model_sd: float
+    """Over models: of the true difference, averaged over benchmarks."""
     shared: float = 0.0
+    """Share of the question variance that all models have in common, in [0, 1]. It moves all models together, so more
+    models do not average it out, and the test over models does not notice it."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -124,8 +111,6 @@ def power(design: Design, components: Components, gap: float, alpha: float = 0.0
 
     Parameters
     ----------
-    design : Design
-    components : Components
     gap : float
         True difference of mean errors, percentage points, of either sign.
     alpha : float
@@ -181,7 +166,6 @@ def required(
 
     Parameters
     ----------
-    design : Design
     components, gap, alpha, contrasts
         As in ``power``.
     target_power : float
@@ -308,8 +292,6 @@ def landscape_contributions(
     ----------
     folder : Path
         Holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
-    plan : CohortPlan
-    options : BoptrOptions
     first, second : str
         Keys of two rows.
 

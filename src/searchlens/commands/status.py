@@ -29,19 +29,13 @@ SILENT_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """State of one generation job.
-
-    Attributes
-    ----------
-    state : str
-        ``missing``: no job samples the pool; none was started, or the last one was stopped on request.
-    record : mapping
-        The record of its last job; empty if there is none.
-    """
+    """State of one generation job."""
 
     pool: JobPool
     state: State
+    """``missing``: no job samples the pool; none was started, or the last one was stopped on request."""
     record: Mapping[str, Any]
+    """The record of its last job; empty if there is none."""
 
     @property
     def log(self) -> Path:
@@ -52,33 +46,23 @@ class PoolStatus:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """Progress of one sampled cell.
-
-    Attributes
-    ----------
-    pools : tuple of PoolStatus
-    drawn, wanted : int
-        Samples of all questions; ``drawn`` includes those in finished chunks.
-    generated : int
-        Tokens drawn for the samples in the store.
-    gpu_hours, hours : float
-        GPU time and sampling time spent on them.
-    remaining_tokens : int
-        Tokens still to draw, estimated (``plan``).
-    remaining_hours : float or None
-        GPU-hours of them; None if they cannot be estimated.
-    """
+    """Progress of one sampled cell."""
 
     checkpoint: str
     benchmark: str
     pools: tuple[PoolStatus, ...]
     drawn: int
     wanted: int
+    """``drawn``, ``wanted``: samples of all questions; ``drawn`` includes those in finished chunks."""
     generated: int
+    """Tokens drawn for the samples in the store."""
     gpu_hours: float
     hours: float
+    """``gpu_hours``, ``hours``: GPU time and sampling time spent on them."""
     remaining_tokens: int
+    """Tokens still to draw, estimated (``plan``)."""
     remaining_hours: float | None
+    """GPU-hours of them; None if they cannot be estimated."""
 
     @property
     def state(self) -> State:
@@ -93,7 +77,6 @@ def status(grid: Grid, stored: StoredShards | None = None, now: float | None = N
 
     Parameters
     ----------
-    grid : Grid
     stored : StoredShards, optional
         ``plan.read_store(grid)``, if the caller has read it already.
     now : float, optional

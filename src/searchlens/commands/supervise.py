@@ -128,7 +128,6 @@ def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, 
 
     Parameters
     ----------
-    command : sequence of str
     progress : callable
         What else is said of the progress: of sampling, or empty.
     out : text file

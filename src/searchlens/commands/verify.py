@@ -27,30 +27,21 @@ from searchlens.store.ranges import Shard, shards_of
 
 @dataclass
 class Verified:
-    """Result of ``verify``.
-
-    Attributes
-    ----------
-    shards, manifests, tables, traces : int
-        Numbers of checked files.
-    damaged : list of str
-        One message for each damaged or missing file.
-    notes : list of str
-        One message for each unfinished file; these are harmless.
-    repaired : list of str
-        One message for each file that was set aside or written again.
-    advice : list of str
-        What to do about what is damaged, one sentence for each kind of file.
-    """
+    """Result of ``verify``."""
 
     shards: int = 0
     manifests: int = 0
     tables: int = 0
     traces: int = 0
+    """``shards``, ``manifests``, ``tables``, ``traces``: numbers of checked files."""
     damaged: list[str] = field(default_factory=list)
+    """One message for each damaged or missing file."""
     notes: list[str] = field(default_factory=list)
+    """One message for each unfinished file; these are harmless."""
     repaired: list[str] = field(default_factory=list)
+    """One message for each file that was set aside or written again."""
     advice: list[str] = field(default_factory=list)
+    """What to do about what is damaged, one sentence for each kind of file."""
 
     @property
     def counts(self) -> str:
@@ -76,7 +67,6 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
 
     Parameters
     ----------
-    results : Path
     repair : bool
         Move what is damaged into ``aside/``, and write new sidecars of whole shards that lost theirs, at once; a run
         does this only with what it needs.

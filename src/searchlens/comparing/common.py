@@ -19,29 +19,21 @@ SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """The questions of both sides.
-
-    Attributes
-    ----------
-    base, rl : tuple of Question
-        Row by row the same question, as each side has it: ids, order of choices and letter of the gold may differ.
-    how : mapping of str to int
-        How many were matched by text, containment or id.
-    only_base, only_rl : tuple of str
-        Ids of questions that the other side does not have.
-    other_golds : tuple of str
-        Ids, on the side of Base, of questions that were left out because the two sides have other golds.
-    reworded : tuple of str
-        Ids of questions that were matched by id although their texts differ.
-    """
+    """The questions of both sides."""
 
     base: tuple[Question, ...]
     rl: tuple[Question, ...]
+    """``base``, ``rl``: row by row the same question, as each side has it: ids, order of choices and letter of the gold
+    may differ."""
     how: dict[str, int] = field(default_factory=dict)
+    """How many were matched by text, containment or id."""
     only_base: tuple[str, ...] = ()
     only_rl: tuple[str, ...] = ()
+    """``only_base``, ``only_rl``: ids of questions that the other side does not have."""
     other_golds: tuple[str, ...] = ()
+    """Ids, on the side of Base, of questions that were left out because the two sides have other golds."""
     reworded: tuple[str, ...] = ()
+    """Ids of questions that were matched by id although their texts differ."""
 
     def __len__(self) -> int:
         return len(self.base)

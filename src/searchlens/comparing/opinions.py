@@ -51,18 +51,12 @@ EXAMPLE = pl.Schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Opinions:
-    """How our verdicts and those of others agree.
-
-    Attributes
-    ----------
-    agreeing : DataFrame
-        ``AGREEING``.
-    examples : DataFrame
-        ``EXAMPLE``: some samples that are judged differently. ``end``, of the text, is null of recorded verdicts.
-    """
+    """How our verdicts and those of others agree."""
 
     agreeing: pl.DataFrame
+    """``AGREEING``."""
     examples: pl.DataFrame
+    """``EXAMPLE``: some samples that are judged differently. ``end``, of the text, is null of recorded verdicts."""
 
 
 class SecondJudge:
@@ -70,11 +64,8 @@ class SecondJudge:
 
     Parameters
     ----------
-    sides : sequence of Side
-    common : Common
     grader : str
         Nothing is judged if it is no mathematical one.
-    seed : int
     everything : bool
         Judge all texts.
     workers : int
@@ -147,8 +138,6 @@ def opinions(
 
     Parameters
     ----------
-    sides : sequence of Side
-    common : Common
     judged : mapping
         Role to the samples of its first pool.
     theirs : DataFrame

@@ -16,20 +16,13 @@ UNNAMED = "not known"
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """The samples of one side.
-
-    Attributes
-    ----------
-    role : str
-        ``base`` or ``rl``.
-    reading : Reading
-    pools : mapping of str to Pool
-        By the name of the policy. RL has one; that policy of Base which is compared with it one to one is the first.
-    """
+    """The samples of one side."""
 
     role: str
+    """``base`` or ``rl``."""
     reading: Reading
     pools: dict[str, Pool]
+    """By the name of the policy. RL has one; that policy of Base which is compared with it one to one is the first."""
 
     @property
     def title(self) -> str:
@@ -52,7 +45,6 @@ def base_and_rl(base: Reading, rl: Reading, models: tuple[str, str]) -> tuple[Si
 
     Parameters
     ----------
-    base, rl : Reading
     models : (str, str)
         Names of the models of Base and RL, where files have several; empty: there is one.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def errors(config: Config) -> Iterator[str]:
-    """Names in this section that are not in the configuration, and an anchor or a grid that cannot be used."""
+    """Names in this section that are not in the configuration, and an anchor that cannot be used."""
     section = config.boptr
     if section.anchor.pair is not None and section.anchor.pair not in config.pairs:
         yield unknown("boptr.anchor.pair", section.anchor.pair, config.pairs)
@@ -22,10 +22,6 @@ def errors(config: Config) -> Iterator[str]:
     for name in section.q_beta:
         if name not in config.benchmarks:
             yield unknown("boptr.q_beta", name, config.benchmarks)
-    if not section.lambdas:
-        yield "boptr.lambdas: must have at least one weight, such as 0.5"
-    if section.alpha_low > section.alpha_high:
-        yield f"boptr.alpha_low: {section.alpha_low} exceeds alpha_high ({section.alpha_high})"
 
 
 def _anchor_errors(config: Config) -> Iterator[str]:

@@ -35,12 +35,7 @@ _MADE = re.compile(
 
 
 class Files:
-    """The files of one study.
-
-    Parameters
-    ----------
-    study : Study
-    """
+    """The files of one study."""
 
     def __init__(self, study: Study) -> None:
         self._study = study

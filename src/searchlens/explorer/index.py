@@ -73,23 +73,15 @@ def pieces_name(checkpoint: str) -> str:
 
 @dataclass(frozen=True)
 class Index:
-    """Makes the index of a study.
-
-    Attributes
-    ----------
-    study : Study
-    has : callable
-        Whether the source of the page has a file of this name.
-    by_ranges : bool
-        The source gives files of the results folder by ranges, so that shards are named.
-    left_out : sequence of str
-        Sentences on what the source does not have.
-    """
+    """Makes the index of a study."""
 
     study: Study
     has: Callable[[str], bool]
+    """Whether the source of the page has a file of this name."""
     by_ranges: bool
+    """The source gives files of the results folder by ranges, so that shards are named."""
     left_out: Sequence[str] = ()
+    """Sentences on what the source does not have."""
 
     def made(self) -> Record:
         """The index as plain JSON types."""

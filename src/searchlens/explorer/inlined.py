@@ -37,35 +37,22 @@ TextCell = tuple[str, str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Inlined:
-    """The page with its data.
-
-    Attributes
-    ----------
-    html : str
-    left_out : sequence of str
-        Sentences on what it does not have.
-    """
+    """The page with its data."""
 
     html: str
     left_out: Sequence[str]
+    """Sentences on what it does not have."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are in the page together or not at all.
-
-    Attributes
-    ----------
-    title : str
-        For the sentence that says that they were left out.
-    contents : mapping of str to bytes
-    kind : str
-        Groups of one kind, in the plural, are named in one sentence; empty: in a sentence of its own.
-    """
+    """Files that are in the page together or not at all."""
 
     title: str
+    """For the sentence that says that they were left out."""
     contents: Contents
     kind: str = ""
+    """Groups of one kind, in the plural, are named in one sentence; empty: in a sentence of its own."""
 
     def without(self, names: Container[str]) -> Group:
         """The group without files of these names."""

@@ -48,24 +48,16 @@ _PAGE_POLICY = (
 
 @dataclass(frozen=True)
 class Content:
-    """What a name stands for.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    tag : str
-        ``ETag``: other content has another one.
-    kind : str
-        ``Content-Type``.
-    open : callable
-        A new stream of the content.
-    """
+    """What a name stands for."""
 
     size: int
+    """Bytes."""
     tag: str
+    """``ETag``: other content has another one."""
     kind: str
+    """``Content-Type``."""
     open: Callable[[], BinaryIO]
+    """A new stream of the content."""
 
 
 def in_memory(content: bytes, kind: str) -> Content:
@@ -89,7 +81,6 @@ class Server(ThreadingHTTPServer):
 
     Parameters
     ----------
-    study : Study
     port : int
         0: any that is free.
     template : Path, optional

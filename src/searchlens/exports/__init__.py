@@ -29,7 +29,6 @@ def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> li
 
     Parameters
     ----------
-    study : Study
     to : str
         Key of ``FORMATS``.
     out : Path

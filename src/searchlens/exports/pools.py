@@ -23,38 +23,25 @@ ROWS = 50_000
 
 @dataclass(frozen=True)
 class Pool:
-    """Samples of one policy.
-
-    Attributes
-    ----------
-    checkpoint, benchmark, policy : str
-    asked : mapping
-        Parameters of its local policy under the names of ``Sampling``; empty if only the study knows the policy.
-    max_tokens : int or None
-    grader : str
-    withheld : str
-        Why no question and no text may be exported; empty if they may.
-    fingerprint : str
-        Of the study's configuration.
-    questions : tuple of mapping
-        ``id``, ``prompt`` and ``gold`` in the order of the benchmark; the last two are None if they are withheld.
-    drawn : int
-        Samples of a question.
-    read : callable
-        Gives ``Study.samples`` of some questions, by their positions.
-    """
+    """Samples of one policy."""
 
     checkpoint: str
     benchmark: str
     policy: str
     asked: Mapping[str, Any]
+    """Parameters of its local policy under the names of ``Sampling``; empty if only the study knows the policy."""
     max_tokens: int | None
     grader: str
     withheld: str
+    """Why no question and no text may be exported; empty if they may."""
     fingerprint: str
+    """Of the study's configuration."""
     questions: tuple[Record, ...]
+    """``id``, ``prompt`` and ``gold`` in the order of the benchmark; the last two are None if they are withheld."""
     drawn: int
+    """Samples of a question."""
     read: Callable[[list[int]], pl.DataFrame]
+    """Gives ``Study.samples`` of some questions, by their positions."""
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:

@@ -22,7 +22,6 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
 
     Parameters
     ----------
-    figure : Declaration
     context : PairContext, StudyContext or FigureContext
         The class that the figures of its stage take.
 

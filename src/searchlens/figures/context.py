@@ -19,48 +19,32 @@ Source = Literal["sampled", "imported", "recorded", "simulated"]
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """What a figure says about one pair on one benchmark, and what it has to know of the configuration.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-        Names for people.
-    questions : int
-        Number of questions in the benchmark.
-    metric : str
-        A metric that is declared as ``drawn``.
-    source : {"sampled", "imported", "recorded", "simulated"}
-        Where the samples come from; the figure says it unless they were sampled in this study.
-    readout : {"prefix", "expected"}
-    default_policy : str
-        Policy of the RL target curve.
-    epsilon : float
-        Near-match tolerance, a proportion.
-    quantile : float
-        Lower bound of the support region, in [0, 1].
-    confidence : float
-        Level of the intervals, in (0, 1).
-    policies : mapping of str to Policy
-        The configured policies by name. Any other name must spell its policy, or counts as a search of unknown kind.
-    parameters : float or None
-        Number of parameters of either model of the pair; None if it is unknown.
-    warning : str
-        Why the comparison is not interpretable; empty if it is.
-    """
+    """What a figure says about one pair on one benchmark, and what it has to know of the configuration."""
 
     pair: str
     benchmark: str
+    """``pair``, ``benchmark``: names for people."""
     questions: int
+    """Number of questions in the benchmark."""
     metric: str = "P"
+    """A metric that is declared as ``drawn``."""
     source: Source = "sampled"
+    """Where the samples come from; the figure says it unless they were sampled in this study."""
     readout: str = "expected"
     default_policy: str = "topp0.95_t1.0"
+    """Policy of the RL target curve."""
     epsilon: float = 0.03
+    """Near-match tolerance, a proportion."""
     quantile: float = 0.10
+    """Lower bound of the support region, in [0, 1]."""
     confidence: float = 0.95
+    """Level of the intervals, in (0, 1)."""
     policies: PolicyByName = field(default_factory=dict)
+    """The configured policies by name. Any other name must spell its policy, or counts as a search of unknown kind."""
     parameters: float | None = None
+    """Number of parameters of either model of the pair; None if it is unknown."""
     warning: str = ""
+    """Why the comparison is not interpretable; empty if it is."""
 
     @property
     def subject(self) -> str:
@@ -90,30 +74,22 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class PairContext:
-    """What the figures of one pair on one benchmark are made from (``docs/data.md`` describes the frames).
-
-    Attributes
-    ----------
-    labels : Labels
-    base, rl : DataFrame
-        ``points`` of the two checkpoints' landscapes.
-    prefill : DataFrame
-        Tokens that were computed but not generated, one row per model and policy: model (``Base`` or ``RL``), policy,
-        prompt (tokens per question), again (tokens of prompts and prefixes computed again, per generated token). A
-        policy without a record has no row.
-    same_policy, counts, support, near_match, path : DataFrame
-        The recovery stage's files of these names.
-    """
+    """What the figures of one pair on one benchmark are made from (``docs/data.md`` describes the frames)."""
 
     labels: Labels
     base: pl.DataFrame
     rl: pl.DataFrame
+    """``base``, ``rl``: ``points`` of the two checkpoints' landscapes."""
     prefill: pl.DataFrame
+    """Tokens that were computed but not generated, one row per model and policy: model (``Base`` or ``RL``), policy,
+    prompt (tokens per question), again (tokens of prompts and prefixes computed again, per generated token). A policy
+    without a record has no row."""
     same_policy: pl.DataFrame
     counts: pl.DataFrame
     support: pl.DataFrame
     near_match: pl.DataFrame
     path: pl.DataFrame
+    """``same_policy``, ``counts``, ``support``, ``near_match``, ``path``: the recovery stage's files of these names."""
 
     @classmethod
     def read(cls, drawn: Curves, prefill: pl.DataFrame, recovery: Path) -> PairContext:
@@ -140,18 +116,12 @@ class Curves:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """What the figures of a study are made from.
-
-    Attributes
-    ----------
-    cells : sequence of Curves
-        Every pair on every benchmark, in the order of the panels.
-    readings : mapping of str to DataFrame
-        ``catalogue.READING_FRAMES``, with the titles of benchmarks as in the labels.
-    """
+    """What the figures of a study are made from."""
 
     cells: Sequence[Curves]
+    """Every pair on every benchmark, in the order of the panels."""
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """``catalogue.READING_FRAMES``, with the titles of benchmarks as in the labels."""
 
     @property
     def labels(self) -> Labels:

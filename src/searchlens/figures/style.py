@@ -230,10 +230,10 @@ def zero_line(axes: Axes) -> None:
     axes.axhline(0, color=MUTED, linewidth=0.7, zorder=1.5)
 
 
-def say(axes: Axes, text: str, width: int = 44) -> None:
-    """Words in place of a panel, in lines of at most ``width`` letters."""
+def say(axes: Axes, text: str) -> None:
+    """Words in place of a panel, in short lines."""
     axes.set_axis_off()
-    wrapped = textwrap.fill(text, width, break_on_hyphens=False)
+    wrapped = textwrap.fill(text, 44, break_on_hyphens=False)
     axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 

@@ -55,7 +55,7 @@ class Job:
         self.grid.require_whole(self.pool.checkpoint)
         template = self.grid.template(self.pool.checkpoint, self.pool.benchmark)
         specials = self.grid.specials(self.pool.checkpoint)
-        return Prompter(self.folder, template, self.spec.get("stop_tokens"), specials)
+        return Prompter(self.folder, template, self.spec["stop_tokens"], specials)
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:

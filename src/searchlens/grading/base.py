@@ -27,20 +27,14 @@ STATED = ("boxed", "kept", "fallback", "whole")
 
 
 class Extraction(NamedTuple):
-    """The answer in the text of a sample.
-
-    Attributes
-    ----------
-    answer : str or None
-        None if there is no answer; such a sample is not correct and does not vote.
-    how : {"boxed", "kept", "fallback", "number", "whole", "withdrawn", "none"}
-        Where the answer was found: in the last box; in the last closed box, which the open one behind it repeats
-        (``kept``); in a closing sentence; as the last number; as the whole text. ``withdrawn`` and ``none`` have no
-        answer: an open box behind the last closed one holds something else, or nothing states an answer.
-    """
+    """The answer in the text of a sample."""
 
     answer: str | None
+    """None if there is no answer; such a sample is not correct and does not vote."""
     how: How
+    """Where the answer was found: in the last box; in the last closed box, which the open one behind it repeats
+    (``kept``); in a closing sentence; as the last number; as the whole text. ``withdrawn`` and ``none`` have no answer:
+    an open box behind the last closed one holds something else, or nothing states an answer."""
 
 
 NO_ANSWER = Extraction(None, "none")
@@ -56,23 +50,16 @@ class GradedPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one pair.
-
-    Attributes
-    ----------
-    correct : bool or None
-        None if a limit of time, memory or size was reached. Such an answer counts as not correct, and is reported as
-        unknown.
-    form : str
-        The normalised answer, if answers of this kind vote; otherwise what the grader reports about its checks.
-    is_lasting : bool
-        False if something from outside ended the judging: such a verdict is not stored, and the pair is judged again
-        when it is asked for next.
-    """
+    """The judgement of one pair."""
 
     correct: bool | None
+    """None if a limit of time, memory or size was reached. Such an answer counts as not correct, and is reported as
+    unknown."""
     form: str
+    """The normalised answer, if answers of this kind vote; otherwise what the grader reports about its checks."""
     is_lasting: bool = True
+    """False if something from outside ended the judging: such a verdict is not stored, and the pair is judged again
+    when it is asked for next."""
 
     @property
     def key(self) -> str:

@@ -17,19 +17,13 @@ from searchlens.seeds import resampler
 
 
 class Lucky(NamedTuple):
-    """A column of the samples, and how many distinct pairs were judged for it.
-
-    Attributes
-    ----------
-    column : polars.Series of Boolean
-        ``lucky``, null where nothing was judged.
-    graded, reused : int
-        Pairs judged now, and pairs read from the table of verdicts.
-    """
+    """A column of the samples, and how many distinct pairs were judged for it."""
 
     column: pl.Series
+    """``lucky``, null where nothing was judged."""
     graded: int
     reused: int
+    """``graded``, ``reused``: pairs judged now, and pairs read from the table of verdicts."""
 
 
 def none(samples: int) -> Lucky:
@@ -78,8 +72,6 @@ def lucky(
         See ``other_golds``.
     policy : str
         The samples of all others are not judged, since each distinct pair of gold and answer costs a verdict.
-    seed : int
-    grader : Grader
     store : VerdictStore
         Of the benchmark; new verdicts are added.
     workers : int, optional

@@ -35,21 +35,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of judging one pair.
-
-    Attributes
-    ----------
-    cpu_seconds : float
-        Processor time of parsing and comparing, > 0. The slowest genuine answer that we saw took 0.2 s.
-    wall_seconds : float
-        The worker is killed after this time.
-    memory_bytes : int
-        Address space of a worker.
-    """
+    """Limits of judging one pair."""
 
     cpu_seconds: float = 1.0
+    """Processor time of parsing and comparing, > 0. The slowest genuine answer that we saw took 0.2 s."""
     wall_seconds: float = 20.0
+    """The worker is killed after this time."""
     memory_bytes: int = 4 * 2**30
+    """Address space of a worker."""
 
 
 DEFAULT = Limits()
@@ -95,8 +88,6 @@ def judge(module: str, pairs: Sequence[GradedPair], limits: Limits, workers: int
     module : str
         Dotted name, or the path of a file outside of the package (its ``__file__``). A module is imported once, in the
         server process that the workers are forked from; a file is imported by each worker.
-    pairs : sequence of GradedPair
-    limits : Limits
     workers : int or None
         Number of processes, >= 1; None: one per core.
 

@@ -45,33 +45,27 @@ _KEY = ["policy", "question", "sample"]
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of samples and of distinct (gold, answer) pairs.
-
-    Attributes
-    ----------
-    samples, correct, finished, no_answer : int
-        Samples; of these correct, finished with a stated answer, and without any answer.
-    extraction : mapping of str to int
-        Number of samples by ``grading.Extraction.how``.
-    unknown : int
-        Samples that count as not correct because their grader reached a limit.
-    pairs_graded, pairs_reused, pairs_unknown : int
-        Pairs judged now, pairs read from the table of verdicts, and pairs of both kinds whose verdict is unknown.
-    others_graded, others_reused : int
-        The first two of the pairs of an answer and the gold of another question (``grading.luck``).
-    """
+    """Counts of samples and of distinct (gold, answer) pairs."""
 
     samples: int
     correct: int
     finished: int
     no_answer: int
+    """``samples``, ``correct``, ``finished``, ``no_answer``: samples; of these correct, finished with a stated answer,
+    and without any answer."""
     extraction: Mapping[str, int]
+    """Number of samples by ``grading.Extraction.how``."""
     unknown: int
+    """Samples that count as not correct because their grader reached a limit."""
     pairs_graded: int
     pairs_reused: int
     pairs_unknown: int
+    """``pairs_graded``, ``pairs_reused``, ``pairs_unknown``: pairs judged now, pairs read from the table of verdicts,
+    and pairs of both kinds whose verdict is unknown."""
     others_graded: int = 0
     others_reused: int = 0
+    """``others_graded``, ``others_reused``: the first two of the pairs of an answer and the gold of another question
+    (``grading.luck``)."""
 
     def __str__(self) -> str:
         return (
@@ -124,33 +118,23 @@ class Rules:
     ``finished``: the sample ended by itself and states an answer (``grading.STATED``), which makes it valid for the
     first-finish readout; null if it is not known how the sample ended. ``unknown``: the grader reached a limit.
     ``checks``: which instructions were followed.
-
-    Attributes
-    ----------
-    questions : sequence of Question
-        The benchmark, in its order.
-    kind : str
-        Name of a grader.
-    verdicts : Path
-        Folder of the verdicts of this benchmark (``searchlens.grading.verdicts``); new ones are added.
-    q_instructions : {"first_sample", "verdict_majority"}
-        Classes of answers that cannot be equivalent.
-    luck_policy : str
-        Policy whose samples are also graded against the golds of other questions, column ``lucky``: not if answers
-        cannot be equivalent, because then a gold is a list of instructions. Empty: none.
-    seed : int
-        Which other questions.
-    workers : int, optional
-        Number of worker processes of the grader, >= 1; by default one per core.
     """
 
     questions: Sequence[Question]
+    """The benchmark, in its order."""
     kind: str
+    """Name of a grader."""
     verdicts: Path
+    """Folder of the verdicts of this benchmark (``searchlens.grading.verdicts``); new ones are added."""
     q_instructions: QInstructions = "first_sample"
+    """Classes of answers that cannot be equivalent."""
     luck_policy: str = ""
+    """Policy whose samples are also graded against the golds of other questions, column ``lucky``: not if answers
+    cannot be equivalent, because then a gold is a list of instructions. Empty: none."""
     seed: int = 0
+    """Which other questions."""
     workers: int | None = None
+    """Number of worker processes of the grader, >= 1; by default one per core."""
 
     def scored(self, answers: pl.DataFrame, policies: Sequence[str] | None = None) -> ScoredSamples:
         """Grade samples by the answers that were found in them; parameters and errors are those of ``judged``."""

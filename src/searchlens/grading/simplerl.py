@@ -30,15 +30,10 @@ TOLERANCE = 1e-4
 @grader("simplerl", mathematical=True)
 @dataclass(frozen=True)
 class SimpleRL(Grader):
-    """Drops a unit at the end of an answer.
-
-    Attributes
-    ----------
-    limits : Limits
-        The published evaluations count an answer that reaches their limit as wrong; here it is unknown.
-    """
+    """Drops a unit at the end of an answer."""
 
     limits: processes.Limits = processes.DEFAULT
+    """The published evaluations count an answer that reaches their limit as wrong; here it is unknown."""
 
     version = "simplerl-1"
     keep_units: ClassVar[bool] = False

@@ -44,19 +44,13 @@ VERDICTS = pl.Schema(
 
 @dataclass(frozen=True)
 class Judgements:
-    """Verdicts of requested pairs.
-
-    Attributes
-    ----------
-    verdicts : DataFrame
-        Columns gold, answer (as requested), correct, form: one row per distinct pair, in no particular order.
-    graded, reused : int
-        Number of pairs judged now, and of pairs read from the table.
-    """
+    """Verdicts of requested pairs."""
 
     verdicts: pl.DataFrame
+    """Columns gold, answer (as requested), correct, form: one row per distinct pair, in no particular order."""
     graded: int
     reused: int
+    """``graded``, ``reused``: number of pairs judged now, and of pairs read from the table."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,6 @@ class VerdictStore:
 
         Parameters
         ----------
-        grader : Grader
         pairs : DataFrame
             String columns gold and answer, without nulls; duplicates are allowed.
         workers : int, optional

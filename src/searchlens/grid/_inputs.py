@@ -310,7 +310,7 @@ class Inputs(StudyGrid):
             raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
         if found is None:
             raise InputError(f"{source} was pinned without its special tokens", "run `searchlens pin`, which adds them")
-        if not found.ends and not self.config["checkpoints"][checkpoint].get("stop_tokens"):
+        if not found.ends and not self.config["checkpoints"][checkpoint]["stop_tokens"]:
             raise InputError(
                 f"checkpoints.{checkpoint}: no file names a token that ends a text",
                 f"set eos_token_id in generation_config.json, or checkpoints.{checkpoint}.stop_tokens",
@@ -326,7 +326,7 @@ class Inputs(StudyGrid):
             Answers of worked examples contain a text that ends answers, or the checkpoint has no chat template.
         """
         spec = self.config["benchmarks"][benchmark]
-        asked, own = self.config["checkpoints"][checkpoint], self.config.get("templates")
+        asked, own = self.config["checkpoints"][checkpoint], self.config["templates"]
         template = prompts.template(asked["template"], spec["wording"], recipe_stops=spec["recipe_stops"], own=own)
         if template.chat:
             template = replace(template, chat=replace(template.chat, digest=self._chat_digest(checkpoint)))

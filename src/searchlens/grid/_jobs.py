@@ -120,7 +120,7 @@ class Jobs(Inputs):
     def _shared_spec(self, checkpoint: str, benchmark: str) -> dict[str, Any]:
         """Everything except the policy that decides the tokens of a cell."""
         weights, max_tokens = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]["max_tokens"]
-        cache = weights.get("kv_cache_dtype", "auto")  # snapshots of earlier versions do not have it
+        cache = weights["kv_cache_dtype"]
         template = self.template(checkpoint, benchmark)
         return {
             "version": GENERATION_VERSION,
@@ -140,13 +140,13 @@ class Jobs(Inputs):
 
     def _ends(self, checkpoint: str, template: prompts.Template) -> dict[str, Any]:
         """Where texts end and what is never drawn, unless the fingerprint says it already."""
-        own, specials = self.config["checkpoints"][checkpoint].get("stop_tokens"), self.specials(checkpoint)
+        own, specials = self.config["checkpoints"][checkpoint]["stop_tokens"], self.specials(checkpoint)
         ends = specials.decided(template.stop_tokens, own) if specials else {}
         return {"ends": ends} if ends else {}
 
     def traced(self, generation: Generation) -> Traced | None:
         """Which searches of a stream are recorded; None for none. No part of any id."""
-        section = self.config["study"].get("trace")  # snapshots of earlier versions do not have it
+        section = self.config["study"]["trace"]
         if section is None:
             return None
         if section["policies"] == "searches":

@@ -14,27 +14,18 @@ from searchlens.store.hashing import digest
 
 @dataclass(frozen=True)
 class Generation:
-    """One stream of samples per question: everything that decides its tokens is in ``spec``.
-
-    Attributes
-    ----------
-    id : str
-        12 hexadecimal digits of the sha256 of ``spec``.
-    policies : tuple of str
-        The configured names that resolve to it, in configuration order.
-    samples : int
-        Samples per question wanted; not part of the id.
-    spec : mapping
-        Plain JSON.
-    start : int
-        The first sample: above 0 in pools after the first, if a stream takes several jobs.
-    """
+    """One stream of samples per question: everything that decides its tokens is in ``spec``."""
 
     id: str
+    """12 hexadecimal digits of the sha256 of ``spec``."""
     policies: tuple[str, ...]
+    """The configured names that resolve to it, in configuration order."""
     samples: int
+    """Samples per question wanted; not part of the id."""
     spec: Mapping[str, Any]
+    """Plain JSON."""
     start: int = 0
+    """The first sample: above 0 in pools after the first, if a stream takes several jobs."""
 
     @property
     def range(self) -> tuple[str, int] | tuple[str, int, int]:
@@ -44,19 +35,13 @@ class Generation:
 
 @dataclass(frozen=True)
 class Traced:
-    """What of a stream is recorded while it is sampled.
-
-    Attributes
-    ----------
-    questions, runs : int
-        The first questions of the benchmark, and the first runs of each.
-    run_bytes : int
-        Most bytes of one run's record.
-    """
+    """What of a stream is recorded while it is sampled."""
 
     questions: int
     runs: int
+    """``questions``, ``runs``: the first questions of the benchmark, and the first runs of each."""
     run_bytes: int
+    """Most bytes of one run's record."""
 
     def holds(self, question: int, run: int) -> bool:
         """Whether a run of a question, by its position, is recorded."""
@@ -84,37 +69,26 @@ class JobPool:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported pool of samples (``searchlens import``).
-
-    Attributes
-    ----------
-    pair, role, checkpoint, benchmark, policy : str
-        What the samples are of.
-    id : str
-        Of their folder in the store.
-    samples : int
-        Samples per question.
-    grader : str
-        Of the benchmark.
-    questions : str
-        Path of the benchmark's questions.
-    part_of : str
-        Family of the known benchmark of which the questions are a part, and whose terms hold for them; empty: none.
-    log : mapping
-        Where they came from: files, format, model, sampling parameters as found, and what was chosen or inferred.
-    """
+    """One imported pool of samples (``searchlens import``)."""
 
     pair: str
     role: str
     checkpoint: str
     benchmark: str
     policy: str
+    """``pair``, ``role``, ``checkpoint``, ``benchmark``, ``policy``: what the samples are of."""
     id: str
+    """Of their folder in the store."""
     samples: int
+    """Samples per question."""
     grader: str
+    """Of the benchmark."""
     questions: str
+    """Path of the benchmark's questions."""
     part_of: str = ""
+    """Family of the known benchmark of which the questions are a part, and whose terms hold for them; empty: none."""
     log: Mapping[str, Any] = field(default_factory=dict)
+    """Where they came from: files, format, model, sampling parameters as found, and what was chosen or inferred."""
 
     @property
     def name(self) -> str:

@@ -60,7 +60,7 @@ class StudyGrid:
     def imports(self) -> tuple[Import, ...]:
         """The imports that belong to this study (``study.imports``)."""
         study = self.config["study"]
-        which = study.get("imports", "all")  # snapshots of earlier versions do not have it
+        which = study["imports"]
         if which == "all":
             return self.every_import
         named = [i for i in self.every_import if i.pair in study["pairs"] or i.benchmark in study["benchmarks"]]
@@ -146,7 +146,7 @@ class StudyGrid:
         notices = []
         for pair in self.config["study"]["pairs"]:
             base, rl = (self.config["checkpoints"][self.pairs[pair][role]] for role in ROLES)
-            unlike = [key for key in keys if base.get(key) != rl.get(key)]  # a snapshot may be older than a key
+            unlike = [key for key in keys if base[key] != rl[key]]
             has = [", ".join(f"{key} {str(side[key]).lower()}" for key in unlike) for side in (base, rl)]
             if unlike:
                 notices.append(f"pair {pair}: Base has {has[0]}; RL has {has[1]}; part of a difference may be theirs")

@@ -127,7 +127,7 @@ def _share_of_limit(
     config: Mapping[str, Any], spec: Mapping[str, Any], shape: Shape, texts: Texts, *, guessed: bool, of_searches: bool
 ) -> Speed:
     assumed, gpus, name = config["cost"], int(spec["vllm"]["tensor_parallel"]), config["cost"]["gpu"]
-    processes = int(spec["vllm"].get("processes", 1))  # snapshots of earlier versions have none
+    processes = int(spec["vllm"]["processes"])
     context = min(assumed["prompt_tokens"] + texts.running, spec["vllm"]["max_model_len"] or math.inf)
     bound = limit(
         shape,
@@ -136,13 +136,13 @@ def _share_of_limit(
         context,
         dtype=spec["dtype"],
         quantization=spec["quantization"],
-        kv_cache_dtype=spec.get("kv_cache_dtype", "auto"),
+        kv_cache_dtype=spec["kv_cache_dtype"],
         utilization=spec["vllm"]["gpu_memory_utilization"],
         processes=processes,
     )
     measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])
-    usual = float(measured["share"]), measured.get("host_us")  # snapshots of earlier versions lack all but the share
-    special = measured.get("searches") or usual[0], measured.get("searches_host_us") or usual[1]
+    usual = float(measured["share"]), measured["host_us"]
+    special = measured["searches"] or usual[0], measured["searches_host_us"] or usual[1]
     share, host = special if of_searches else usual
     kind = "; searches" if (share, host) != usual else ""
     of_all = bound.tokens_per_second * share

@@ -40,22 +40,14 @@ class Stream:
 
 @dataclass(frozen=True)
 class CellSamples:
-    """Where the samples of a cell come from, and the streams that they are drawn from.
-
-    Attributes
-    ----------
-    checkpoint, benchmark : str
-    streams : tuple of Stream
-        Empty if everything was imported.
-    readouts : str
-        Path of the compact readouts that the cell is read from; empty if it is sampled.
-    questions : int
-    """
+    """Where the samples of a cell come from, and the streams that they are drawn from."""
 
     checkpoint: str
     benchmark: str
     streams: tuple[Stream, ...]
+    """Empty if everything was imported."""
     readouts: str
+    """Path of the compact readouts that the cell is read from; empty if it is sampled."""
     questions: int
 
 
@@ -72,30 +64,20 @@ def cell_samples(grid: Grid, checkpoint: str, benchmark: str) -> CellSamples:
 
 @dataclass(frozen=True)
 class Score:
-    """Parameters of grading a cell.
-
-    Attributes
-    ----------
-    grader : str
-    q_instructions : str
-        Option of the landscape: how answers that cannot be extracted are put into classes.
-    golds : str
-        Hash of the questions with their golds: after a correction of a gold, the cell is graded again.
-    samples : CellSamples
-    imports : tuple of (id, policy, samples)
-    default_policy : str
-        Its samples are also graded against golds of other questions.
-    seed : int
-        Decides which.
-    """
+    """Parameters of grading a cell."""
 
     grader: str
     q_instructions: str
+    """Option of the landscape: how answers that cannot be extracted are put into classes."""
     golds: str
+    """Hash of the questions with their golds: after a correction of a gold, the cell is graded again."""
     samples: CellSamples
     imports: tuple[tuple[str, str, int], ...]
+    """(id, policy, samples)."""
     default_policy: str
+    """Its samples are also graded against golds of other questions."""
     seed: int
+    """Decides which."""
 
 
 def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
@@ -113,18 +95,11 @@ def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Parameters of judging some samples of a cell a second time.
-
-    Attributes
-    ----------
-    score : Score
-    size : int
-        Number of samples.
-    seed : int
-    """
+    """Parameters of judging some samples of a cell a second time."""
 
     score: Score
     size: int
+    """Number of samples."""
     seed: int
 
 
@@ -135,29 +110,19 @@ def agreement(grid: Grid, checkpoint: str, benchmark: str) -> Agreement:
 
 @dataclass(frozen=True)
 class Landscape:
-    """Parameters of the landscape of a cell.
-
-    Attributes
-    ----------
-    budgets : tuple of int
-        At which it is read, extension included.
-    vote_budgets : tuple of int
-        At which votes over classes and over plain strings are compared.
-    options : mapping
-        Section ``landscape``.
-    seed : int
-    smallest_budgets : mapping
-        Smallest budget at which a policy can be read, by name, if it is not 1.
-    grader : str
-        That of the benchmark.
-    """
+    """Parameters of the landscape of a cell."""
 
     budgets: tuple[int, ...]
+    """At which it is read, extension included."""
     vote_budgets: tuple[int, ...]
+    """At which votes over classes and over plain strings are compared."""
     options: Mapping[str, Any]
+    """Section ``landscape``."""
     seed: int
     smallest_budgets: Mapping[str, int]
+    """Smallest budget at which a policy can be read, by name, if it is not 1."""
     grader: str
+    """That of the benchmark."""
 
 
 def landscape(grid: Grid, benchmark: str) -> Landscape:
@@ -176,29 +141,19 @@ def landscape(grid: Grid, benchmark: str) -> Landscape:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Parameters of comparing a pair on a benchmark.
-
-    Attributes
-    ----------
-    budgets : tuple of int
-        B; only BOPTR reads beyond it.
-    references : tuple of str
-        Policies that are not compared.
-    default_policy : str
-    options, landscape : mapping
-        Sections ``recovery`` and ``landscape``.
-    seed : int
-    policies : mapping
-        Specification of every policy of the benchmark.
-    """
+    """Parameters of comparing a pair on a benchmark."""
 
     budgets: tuple[int, ...]
+    """B; only BOPTR reads beyond it."""
     references: tuple[str, ...]
+    """Policies that are not compared."""
     default_policy: str
     options: Mapping[str, Any]
     landscape: Mapping[str, Any]
+    """``options``, ``landscape``: sections ``recovery`` and ``landscape``."""
     seed: int
     policies: Specs
+    """Specification of every policy of the benchmark."""
 
 
 def recovery(grid: Grid, benchmark: str) -> Recovery:
@@ -234,56 +189,38 @@ def _specs(grid: Grid, benchmark: str) -> Specs:
 
 @dataclass(frozen=True)
 class PairCell:
-    """What figures and tables state about a pair on a benchmark.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-    base, rl : str
-        Checkpoints.
-    title : str
-        Of the benchmark.
-    source : str
-        ``sampled``, ``imported`` or ``recorded``: the least direct of both sides.
-    parameters : float or None
-        Number of parameters of the model, if the configuration has it.
-    policies : mapping
-        Specification of every policy of the benchmark.
-    is_floor : bool
-        RL gains little there, so that neither side may solve anything.
-    """
+    """What figures and tables state about a pair on a benchmark."""
 
     pair: str
     benchmark: str
     base: str
     rl: str
+    """``base``, ``rl``: checkpoints."""
     title: str
+    """Of the benchmark."""
     source: str
+    """``sampled``, ``imported`` or ``recorded``: the least direct of both sides."""
     parameters: float | None
+    """Number of parameters of the model, if the configuration has it."""
     policies: Specs
+    """Specification of every policy of the benchmark."""
     is_floor: bool
+    """RL gains little there, so that neither side may solve anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """Parameters of all figures.
-
-    Attributes
-    ----------
-    budgets : tuple of int
-    default_policy : str
-    epsilon, support_q, confidence : float
-        Options ``recovery.epsilon``, ``recovery.support_q`` and ``landscape.confidence``: the legends state them.
-    health : mapping
-        Section ``health``.
-    """
+    """Parameters of all figures."""
 
     budgets: tuple[int, ...]
     default_policy: str
     epsilon: float
     support_q: float
     confidence: float
+    """``epsilon``, ``support_q``, ``confidence``: options ``recovery.epsilon``, ``recovery.support_q`` and
+    ``landscape.confidence``: the legends state them."""
     health: Mapping[str, Any]
+    """Section ``health``."""
 
 
 def _drawn(grid: Grid) -> dict[str, Any]:
@@ -345,41 +282,26 @@ def overview(grid: Grid) -> Overview:
 
 @dataclass(frozen=True)
 class Tables:
-    """Parameters of the tables of a study.
-
-    Attributes
-    ----------
-    cells : tuple of CellSamples
-    pair_cells : tuple of PairCell
-    budgets : tuple of int
-    default_policy : str
-    references : tuple of str
-        Policies that are left out of the interval widths.
-    models : mapping
-        Name of each checkpoint in the cost table.
-    sources : tuple of str
-        ``sampled``, ``imported`` or ``recorded``, for each of ``cells``.
-    health : mapping
-        Section ``health``.
-    without_agreement : tuple of str
-        For each of ``cells``, why no samples are judged by two graders; empty if some are.
-    without_likelihood : tuple of str
-        For each of ``pair_cells``, why no texts are scored under both sides; empty if some are.
-    unknown_wordings : tuple of str
-        A sentence for each benchmark some of whose questions are in no known wording.
-    """
+    """Parameters of the tables of a study."""
 
     cells: tuple[CellSamples, ...]
     pair_cells: tuple[PairCell, ...]
     budgets: tuple[int, ...]
     default_policy: str
     references: tuple[str, ...]
+    """Policies that are left out of the interval widths."""
     models: Mapping[str, str]
+    """Name of each checkpoint in the cost table."""
     sources: tuple[str, ...]
+    """``sampled``, ``imported`` or ``recorded``, for each of ``cells``."""
     health: Mapping[str, Any]
+    """Section ``health``."""
     without_agreement: tuple[str, ...]
+    """For each of ``cells``, why no samples are judged by two graders; empty if some are."""
     without_likelihood: tuple[str, ...]
+    """For each of ``pair_cells``, why no texts are scored under both sides; empty if some are."""
     unknown_wordings: tuple[str, ...]
+    """A sentence for each benchmark some of whose questions are in no known wording."""
 
 
 def tables(grid: Grid) -> Tables:
@@ -420,18 +342,12 @@ def _model_names(grid: Grid) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Readouts:
-    """Parameters of the landscapes of the recorded cells.
-
-    Attributes
-    ----------
-    cells : tuple of (checkpoint, benchmark, path)
-        Compact readouts of each cell.
-    landscape : mapping
-        ``Landscape`` by benchmark.
-    """
+    """Parameters of the landscapes of the recorded cells."""
 
     cells: tuple[tuple[str, str, str], ...]
+    """(checkpoint, benchmark, path). Compact readouts of each cell."""
     landscape: Mapping[str, Landscape]
+    """``Landscape`` by benchmark."""
 
 
 def readouts(grid: Grid) -> Readouts:
@@ -444,18 +360,12 @@ def readouts(grid: Grid) -> Readouts:
 
 @dataclass(frozen=True)
 class Recoveries:
-    """Parameters of comparing the recorded pairs.
-
-    Attributes
-    ----------
-    pairs : tuple of (pair, benchmark, Base checkpoint, RL checkpoint)
-        Both sides of which are recorded.
-    recovery : mapping
-        ``Recovery`` by benchmark.
-    """
+    """Parameters of comparing the recorded pairs."""
 
     pairs: tuple[tuple[str, str, str, str], ...]
+    """(pair, benchmark, Base checkpoint, RL checkpoint). Both sides of which are recorded."""
     recovery: Mapping[str, Recovery]
+    """``Recovery`` by benchmark."""
 
 
 def recoveries(grid: Grid) -> Recoveries:
@@ -468,34 +378,23 @@ def recoveries(grid: Grid) -> Recoveries:
 
 @dataclass(frozen=True)
 class Readings:
-    """Parameters of the readings of all samples.
-
-    Attributes
-    ----------
-    cells : tuple of (pair, benchmark, Base checkpoint, RL checkpoint)
-    batches : tuple of mapping
-        For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds.
-    choices : mapping
-        Benchmark to the number of lettered options of each question, 0 for an open one. Benchmarks without any, or
-        whose questions are absent, are left out.
-    references : tuple of str
-        Policies that are not compared.
-    default_policy : str
-    options : mapping
-        Section ``readings``, with the names of the pairs that are joined in ``joint_pairs``.
-    seed : int
-    confidence : float
-        Option ``landscape.confidence``.
-    """
+    """Parameters of the readings of all samples."""
 
     cells: tuple[tuple[str, str, str, str], ...]
+    """(pair, benchmark, Base checkpoint, RL checkpoint)."""
     batches: tuple[Mapping[str, tuple[str, ...]], ...]
+    """For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds."""
     choices: Mapping[str, tuple[int, ...]]
+    """Benchmark to the number of lettered options of each question, 0 for an open one. Benchmarks without any, or whose
+    questions are absent, are left out."""
     references: tuple[str, ...]
+    """Policies that are not compared."""
     default_policy: str
     options: Mapping[str, Any]
+    """Section ``readings``, with the names of the pairs that are joined in ``joint_pairs``."""
     seed: int
     confidence: float
+    """Option ``landscape.confidence``."""
 
 
 def readings(grid: Grid) -> Readings:
@@ -535,18 +434,12 @@ def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page of a study depends on besides files of results.
-
-    Attributes
-    ----------
-    config : str
-        Fingerprint of the whole configuration, which the page shows.
-    questions : mapping
-        Benchmark to the hash of its questions with their golds.
-    """
+    """What the page of a study depends on besides files of results."""
 
     config: str
+    """Fingerprint of the whole configuration, which the page shows."""
     questions: Mapping[str, str]
+    """Benchmark to the hash of its questions with their golds."""
 
 
 def explorer(grid: Grid) -> Explorer:
@@ -566,29 +459,19 @@ class LikelihoodSide:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Parameters of scoring texts of a pair on a benchmark under both sides.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-    sides : mapping of str to LikelihoodSide
-        ``base``, then ``rl``. The id of a stream depends on weights, questions, template and policy.
-    questions, samples : int
-        How many of them, counted from the first.
-    confidence : float
-        Option ``landscape.confidence``.
-    draws : int
-        Option ``readings.draws``.
-    seed : int
-    """
+    """Parameters of scoring texts of a pair on a benchmark under both sides."""
 
     pair: str
     benchmark: str
     sides: Mapping[str, LikelihoodSide]
+    """``base``, then ``rl``. The id of a stream depends on weights, questions, template and policy."""
     questions: int
     samples: int
+    """``questions``, ``samples``: how many of them, counted from the first."""
     confidence: float
+    """Option ``landscape.confidence``."""
     draws: int
+    """Option ``readings.draws``."""
     seed: int
 
 

@@ -43,21 +43,14 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A hub repository as the configuration names it.
-
-    Attributes
-    ----------
-    repo : str
-        ``owner/name``.
-    revision : str
-        Branch, tag or commit that ``searchlens pin`` looks up.
-    split : HubSplit or None
-        Split of a dataset; None for a checkpoint.
-    """
+    """A hub repository as the configuration names it."""
 
     repo: str
+    """``owner/name``."""
     revision: str
+    """Branch, tag or commit that ``searchlens pin`` looks up."""
     split: HubSplit | None = None
+    """Split of a dataset; None for a checkpoint."""
 
     @property
     def kind(self) -> Kind:
@@ -117,28 +110,19 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The commit and the files that a source stood for when it was pinned.
-
-    Attributes
-    ----------
-    commit : str
-        40 hexadecimal digits.
-    files : mapping of str to File
-        By path inside the repository, in alphabetical order.
-    shape : Shape or None
-        Of a checkpoint, for estimates of its cost; None for an architecture that is not known, a dataset, or a lock
-        file that was written before shapes were kept.
-    specials : Specials or None
-        Of a checkpoint: what ends and pads its texts; None for a dataset, or if it was pinned before they were kept.
-    chat : str or None
-        Digest of a checkpoint's chat template, empty if it has none; None as for ``specials``.
-    """
+    """The commit and the files that a source stood for when it was pinned."""
 
     commit: str
+    """40 hexadecimal digits."""
     files: Mapping[str, File]
+    """By path inside the repository, in alphabetical order."""
     shape: Shape | None = field(default=None, compare=False)
+    """Of a checkpoint, for estimates of its cost; None for an architecture that is not known, a dataset, or a lock file
+    that was written before shapes were kept."""
     specials: Specials | None = field(default=None, compare=False)
+    """Of a checkpoint: what ends and pads its texts; None for a dataset, or if it was pinned before they were kept."""
     chat: str | None = field(default=None, compare=False)
+    """Digest of a checkpoint's chat template, empty if it has none; None as for ``specials``."""
 
     @property
     def size(self) -> int:
@@ -159,16 +143,11 @@ class Pin:
 
 @dataclass(frozen=True)
 class Lock:
-    """The pins of a lock file.
-
-    Attributes
-    ----------
-    path : Path
-    pins : mapping of (kind, key) to Pin
-    """
+    """The pins of a lock file."""
 
     path: Path
     pins: Mapping[tuple[str, str], Pin]
+    """By (kind, key)."""
 
     @classmethod
     def read(cls, path: Path) -> Lock:
@@ -311,8 +290,6 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
 
     Parameters
     ----------
-    source : Source
-    pin : Pin
     hash_of : callable
         Path to sha256, such as ``Hashes``.
 

@@ -29,21 +29,14 @@ DENSE = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3For
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What a GPU can do at most, or several that share a model.
-
-    Attributes
-    ----------
-    memory : float
-        Bytes.
-    bandwidth : float
-        Bytes per second.
-    flops : mapping
-        Dense operations per second by type of number.
-    """
+    """What a GPU can do at most, or several that share a model."""
 
     memory: float
+    """Bytes."""
     bandwidth: float
+    """Bytes per second."""
     flops: Mapping[str, float]
+    """Dense operations per second by type of number."""
 
     def times(self, count: int) -> Gpu:
         """``count`` of them, whose communication takes no time."""
@@ -70,15 +63,7 @@ GPUS: Mapping[GpuName, Gpu] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a dense transformer, by the names of its ``config.json``.
-
-    Attributes
-    ----------
-    num_hidden_layers, hidden_size, intermediate_size, num_attention_heads, num_key_value_heads, head_dim : int
-    vocab_size : int
-    tie_word_embeddings : bool
-        Whether the embedding of the input is the product that gives the logits.
-    """
+    """The shape of a dense transformer, by the names of its ``config.json``."""
 
     num_hidden_layers: int
     hidden_size: int
@@ -88,6 +73,7 @@ class Shape:
     head_dim: int
     vocab_size: int
     tie_word_embeddings: bool
+    """Whether the embedding of the input is the product that gives the logits."""
 
     @property
     def multiplied(self) -> int:
@@ -135,24 +121,16 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most that a GPU can draw.
-
-    Attributes
-    ----------
-    tokens_per_second : float
-        Of all rows together.
-    rows : int
-        R, rows that are drawn together.
-    rows_bound_by : str
-        ``max_rows`` or ``memory``.
-    context : float
-        Mean tokens of prompt and text of a row.
-    """
+    """The most that a GPU can draw."""
 
     tokens_per_second: float
+    """Of all rows together."""
     rows: int
+    """R, rows that are drawn together."""
     rows_bound_by: str
+    """``max_rows`` or ``memory``."""
     context: float
+    """Mean tokens of prompt and text of a row."""
 
 
 def limit(
@@ -171,8 +149,6 @@ def limit(
 
     Parameters
     ----------
-    shape : Shape
-    gpu : Gpu
     max_rows : int
         Most rows that are drawn together, of all processes, >= 1; fewer if their keys and values do not fit into the
         memory.

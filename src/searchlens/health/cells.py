@@ -18,7 +18,6 @@ def cell_health(landscape: Path, default_policy: str, limits: Mapping[str, Any])
     ----------
     landscape : Path
         Folder of its landscape.
-    default_policy : str
     limits : mapping
         Section ``health``.
 

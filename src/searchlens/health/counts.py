@@ -11,18 +11,12 @@ from searchlens.schemas.columns import HEALTH
 
 
 class Counts(NamedTuple):
-    """Counts of some policies of a cell.
-
-    Attributes
-    ----------
-    rows : DataFrame
-        ``schemas.columns.HEALTH``: one row for each policy.
-    solved : DataFrame
-        ``question``, once for each policy, and ``correct``: whether any of its samples is right; null if unknown.
-    """
+    """Counts of some policies of a cell."""
 
     rows: pl.DataFrame
+    """``schemas.columns.HEALTH``: one row for each policy."""
     solved: pl.DataFrame
+    """``question``, once for each policy, and ``correct``: whether any of its samples is right; null if unknown."""
 
 
 def of_graded(graded: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,14 @@ Level = Literal["ok", "attention", "not interpretable"]
 Counts = Mapping[str, Any]
 """One row of ``schemas.columns.HEALTH``."""
 
+SILENT = 0.20
+"""Largest share without an answer among the texts that were not cut off. Above it the cell needs attention: a grader
+that misses a common wording, or a Base model that keeps to no format."""
+TRUNCATED = 0.50
+"""Largest share of samples that the token limit cut off. Above it the cell needs attention; it is interpretable if
+there are answers, since a Base model may well answer and ramble on."""
+FAILED = 0.05
+"""Largest share of a policy's samples that come from failed searches. Above it the cell needs attention."""
 FEWEST = 20
 """Fewest whole texts on whose share of answers anything is decided: none of 20 is surely below one in five."""
 
@@ -23,21 +31,14 @@ _OTHER_RULES = 0.10
 
 @dataclass(frozen=True)
 class Health:
-    """The health of one cell.
-
-    Attributes
-    ----------
-    counts : mapping
-        All policies together.
-    broken : tuple of str
-        Why the numbers of the cell say nothing about the model; empty if they do.
-    remarks : tuple of str
-        What a reader must know of a cell, interpretable or not.
-    """
+    """The health of one cell."""
 
     counts: Counts
+    """All policies together."""
     broken: tuple[str, ...]
+    """Why the numbers of the cell say nothing about the model; empty if they do."""
     remarks: tuple[str, ...]
+    """What a reader must know of a cell, interpretable or not."""
 
     @property
     def level(self) -> Level:
@@ -86,7 +87,6 @@ def judge(counts: pl.DataFrame, default_policy: str = "", limits: HealthOptions 
         ``schemas.columns.HEALTH`` of one cell.
     default_policy : str, optional
         A policy without samples here is not judged.
-    limits : HealthOptions
     """
     rows = counts.rows(named=True)
     total = next(row for row in rows if row["policy"] is None)
@@ -99,8 +99,8 @@ def judge(counts: pl.DataFrame, default_policy: str = "", limits: HealthOptions 
             if row["policy"] == default_policy
             for reason in _broken(row, limits)
         ]
-    silent = [] if broken else _silent(total, limits)
-    return Health(total, tuple(broken), (*silent, *_remarks(total, policies, limits)))
+    silent = [] if broken else _silent(total)
+    return Health(total, tuple(broken), (*silent, *_remarks(total, policies)))
 
 
 def of_pair(sides: Mapping[str, Health], *, is_floor: bool = False) -> str:
@@ -166,19 +166,19 @@ def _broken(counts: Counts, limits: HealthOptions) -> Iterator[str]:
         yield f"the verdict of {percent(counts['unknown'], answered)} of {answered:,} answers is unknown (grader?)"
 
 
-def _silent(counts: Counts, limits: HealthOptions) -> Iterator[str]:
+def _silent(counts: Counts) -> Iterator[str]:
     whole = _whole(counts)
     if whole is not None and whole >= FEWEST:
         silent = whole - counts["whole_answered"]
-        if _above(silent, whole, limits.silent):
+        if _above(silent, whole, SILENT):
             yield f"{percent(silent, whole)} of {whole:,} finished texts have no answer (template? grader?)"
 
 
-def _remarks(total: Counts, policies: Sequence[Counts], limits: HealthOptions) -> Iterator[str]:
+def _remarks(total: Counts, policies: Sequence[Counts]) -> Iterator[str]:
     samples = total["samples"]
-    if _above(total["truncated"], samples, limits.truncated):
+    if _above(total["truncated"], samples, TRUNCATED):
         yield f"{percent(total['truncated'], samples)} of {samples:,} samples were cut off (token limit? stop texts?)"
-    failed = [row for row in policies if _above(row["failed"], row["samples"], limits.failed)]
+    failed = [row for row in policies if _above(row["failed"], row["samples"], FAILED)]
     if failed:
         names = ", ".join(f"{row['policy']} ({percent(row['failed'], row['samples'])})" for row in failed)
         yield f"searches failed: {names}"

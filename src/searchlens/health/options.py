@@ -9,11 +9,9 @@ from searchlens.schemas.options import STRICT, Proportion
 
 @dataclass(frozen=True, kw_only=True)
 class HealthOptions:
-    """Limits of the health check (docs/troubleshooting.md). They decide words, never numbers.
-
-    The first three decide whether a cell is interpretable. They are far from what a weak model does, so that they find
-    a wrong template, token limit or grader: in all recorded cells of the micro zoo, Base models included, at least 78%
-    of the samples have an answer.
+    """Limits of the health check (docs/troubleshooting.md): whether a cell is interpretable. They decide words, never
+    numbers, and are far from what a weak model does, so that they find a wrong template, token limit or grader: in all
+    recorded cells of the micro zoo, Base models included, at least 78% of the samples have an answer.
     """
 
     __pydantic_config__ = STRICT
@@ -26,14 +24,6 @@ class HealthOptions:
     text without an answer is hardly ever the fault of the token limit: look at template and grader."""
     unknown: Proportion = 0.20
     """Largest share of answers whose verdict is unknown. They count as wrong, so pass@k may be too low by as much."""
-    silent: Proportion = 0.20
-    """Largest share without an answer among the texts that were not cut off, judged from 20 such texts on. Above it the
-    cell needs attention: a grader that misses a common wording, or a Base model that keeps to no format."""
-    truncated: Proportion = 0.50
-    """Largest share of samples that the token limit cut off. Above it the cell needs attention; it is interpretable if
-    there are answers, since a Base model may well answer and ramble on."""
-    failed: Proportion = 0.05
-    """Largest share of a policy's samples that come from failed searches. Above it the cell needs attention."""
 
 
 DEFAULTS = HealthOptions()

@@ -76,7 +76,6 @@ def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
 
     Parameters
     ----------
-    pool : Pool
     grader : str
         Grader of the benchmark.
     quotes : bool

@@ -77,7 +77,6 @@ class KnownDocuments:
 
     Parameters
     ----------
-    questions : sequence of Question
     ids : {"own", "index"}
         As of ``Matcher``.
     quotes : bool

@@ -24,21 +24,14 @@ _WINDOW = 24
 
 @dataclass(frozen=True)
 class Match:
-    """The question that a document is.
-
-    Attributes
-    ----------
-    number : int
-        Position in the benchmark.
-    how : {"id", "text", "containment", "index"}
-        What told.
-    letters : mapping of str to str
-        Letter of a choice in the log to the letter of the same choice here; empty if they are the same.
-    """
+    """The question that a document is."""
 
     number: int
+    """Position in the benchmark."""
     how: How
+    """What told."""
     letters: Mapping[str, str]
+    """Letter of a choice in the log to the letter of the same choice here; empty if they are the same."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,6 @@ class Matcher:
 
     Parameters
     ----------
-    questions : sequence of Question
     ids : {"own", "index"}
         ``index``: the position in the log's file is the position in the benchmark. Copies of a benchmark differ in
         order, so this is never assumed.
@@ -170,7 +162,6 @@ def differing_golds(
 
     Parameters
     ----------
-    questions : sequence of Question
     golds : sequence of (int, str)
         Position of a question, and what the log has for its right answer: an answer, or a text that ends in one.
     grader : str

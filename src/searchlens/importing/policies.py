@@ -18,21 +18,14 @@ _FLOATS = ("temperature", "top_p", "min_p", "typical_p", "repetition_penalty", "
 
 @dataclass(frozen=True)
 class Proposal:
-    """What the parameters of a log say of its policy.
-
-    Attributes
-    ----------
-    name : str
-        Canonical name, ``Policy.name``; empty if the log does not say enough.
-    unstated : tuple of str
-        Parameters that the log does not give, although they decide what is drawn.
-    why : str
-        Why there is no name; empty if there is one.
-    """
+    """What the parameters of a log say of its policy."""
 
     name: str
+    """Canonical name, ``Policy.name``; empty if the log does not say enough."""
     unstated: tuple[str, ...] = ()
+    """Parameters that the log does not give, although they decide what is drawn."""
     why: str = ""
+    """Why there is no name; empty if there is one."""
 
     def __str__(self) -> str:
         if not self.name:

@@ -81,7 +81,6 @@ class Spill:
 
         Parameters
         ----------
-        pool : hashable
         positions : ndarray of int64
             Position of each question, by its number, in the order of the ranks.
         """

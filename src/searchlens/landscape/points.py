@@ -18,18 +18,12 @@ from searchlens.uncertainty import Resamples
 
 @dataclass(frozen=True)
 class Landscape:
-    """Operating points of one checkpoint on one benchmark.
-
-    Attributes
-    ----------
-    points : polars.DataFrame
-        ``schemas.columns.POINTS``: one row per policy, budget, metric and readout.
-    hits : polars.DataFrame
-        ``schemas.metrics.hits``: one row per policy, question and budget.
-    """
+    """Operating points of one checkpoint on one benchmark."""
 
     points: pl.DataFrame
+    """``schemas.columns.POINTS``: one row per policy, budget, metric and readout."""
     hits: pl.DataFrame
+    """``schemas.metrics.hits``: one row per policy, question and budget."""
 
 
 def operating_points(

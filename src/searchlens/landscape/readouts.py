@@ -24,48 +24,33 @@ MOST_SUBSETS = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A declared metric: the options of ``catalogue.metric``, and what it decorates.
-
-    Attributes
-    ----------
-    name : str
-        Column and row name.
-    definition : class or function
-        See ``landscape.metrics``.
-    title : str
-        Name in figures and tables; if there is none, ``name``.
-    per_sample : {"sum", "mean"} or None
-        The definition gives a number for each sample; the metric is its sum or mean over n samples.
-    of : tuple of str
-        The definition is a function of the readouts of these metrics, which are not derived themselves. It should be
-        linear: it is applied to their expectations, too.
-    affine : bool
-        That function is a + b x of one metric, so value and interval are transformed, and nothing is bootstrapped.
-    hits : bool
-        A question is solved (1) or not (0): ``hits.parquet`` has the readouts of each question, and counts have Wilson
-        intervals.
-    fractional : bool
-        With ``hits``: under ``ties: fractional`` a question may be solved in part.
-    compared : bool
-        The recovery stage compares Base and RL on it; needs ``hits``.
-    drawn : bool
-        Tables and figures show it; needs ``compared`` and an expectation.
-    recorded : bool
-        Compact readouts hold it, so changing this changes their format (``schemas.metrics.COMPACT``). Without effect on
-        the metrics of extensions.
-    """
+    """A declared metric: the options of ``catalogue.metric``, and what it decorates."""
 
     name: str
+    """Column and row name."""
     definition: Any
+    """Class or function. See ``landscape.metrics``."""
     title: str
+    """Name in figures and tables; if there is none, ``name``."""
     per_sample: Literal["sum", "mean"] | None = None
+    """The definition gives a number for each sample; the metric is its sum or mean over n samples."""
     of: tuple[str, ...] = ()
+    """The definition is a function of the readouts of these metrics, which are not derived themselves. It should be
+    linear: it is applied to their expectations, too."""
     affine: bool = False
+    """That function is a + b x of one metric, so value and interval are transformed, and nothing is bootstrapped."""
     hits: bool = False
+    """A question is solved (1) or not (0): ``hits.parquet`` has the readouts of each question, and counts have Wilson
+    intervals."""
     fractional: bool = False
+    """With ``hits``: under ``ties: fractional`` a question may be solved in part."""
     compared: bool = False
+    """The recovery stage compares Base and RL on it; needs ``hits``."""
     drawn: bool = False
+    """Tables and figures show it; needs ``compared`` and an expectation."""
     recorded: bool = False
+    """Compact readouts hold it, so changing this changes their format (``schemas.metrics.COMPACT``). Without effect on
+    the metrics of extensions."""
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""

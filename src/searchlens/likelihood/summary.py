@@ -31,24 +31,15 @@ SUMMARY = pl.Schema(
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """The texts of one side, or of both, with log p of each under both checkpoints, in nats.
-
-    Attributes
-    ----------
-    question : int64 array, shape (texts,)
-        Numbers from 0 to ``questions - 1``.
-    tokens : float64 array
-        Tokens of each text, at least 1.
-    base, rl : float64 arrays
-        log p under each checkpoint; minus infinity if it cannot draw the text.
-    right : bool array
-    questions : int
-    """
+    """The texts of one side, or of both, with log p of each under both checkpoints, in nats."""
 
     question: npt.NDArray[np.int64]
+    """Numbers from 0 to ``questions - 1``. Shape (texts,)."""
     tokens: Floats
+    """Tokens of each text, at least 1. Of float64."""
     base: Floats
     rl: Floats
+    """``base``, ``rl``: log p under each checkpoint; minus infinity if it cannot draw the text. Of float64."""
     right: npt.NDArray[np.bool_]
     questions: int
 
@@ -76,7 +67,6 @@ def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, se
         Nominal coverage of the percentile intervals, in (0, 1).
     draws : int
         Bootstrap draws over questions.
-    seed : int
 
     Returns
     -------

@@ -35,18 +35,12 @@ Value = float | int | str
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Allowed values of a parameter.
-
-    Attributes
-    ----------
-    text : str
-        In words.
-    fits : callable
-        Whether a value is allowed; it takes any value.
-    """
+    """Allowed values of a parameter."""
 
     text: str
+    """In words."""
     fits: Callable[[Any], bool]
+    """Whether a value is allowed; it takes any value."""
 
 
 def number(default: float, at_least: float, at_most: float) -> Any:
@@ -100,20 +94,14 @@ def _fields(component: type[Component] | Component) -> tuple[Field[Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component of a policy; one with parameters is a subclass with a field for each.
-
-    Attributes
-    ----------
-    name : str
-        As configured, for example ``mcts``.
-    version : int
-        Raised by hand when a change of the component makes searches draw other tokens. From 2 on it is a part of the
-        generation ids, so that the samples of its policies are drawn again, and no others.
-    """
+    """A component of a policy; one with parameters is a subclass with a field for each."""
 
     version: ClassVar[int] = 1
+    """Raised by hand when a change of the component makes searches draw other tokens. From 2 on it is a part of the
+    generation ids, so that the samples of its policies are drawn again, and no others."""
 
     name: str
+    """As configured, for example ``mcts``."""
 
     @property
     def parameters(self) -> dict[str, Value]:
@@ -141,7 +129,6 @@ class Component:
 
         Parameters
         ----------
-        policy : Policy
         drawable : int
             Tokens that the model can draw.
         stop_ids : sequence of int
@@ -162,18 +149,13 @@ class Controller(Component, ABC):
 
     A subclass adds its parameters as fields, and is declared with ``searchlens.catalogue.controller``, whose options
     ``evaluators``, ``transitions`` and ``schedulers`` name what it can be composed with, the default first.
-
-    Attributes
-    ----------
-    prefixes : bool
-        Whether the first n candidates of a run are what a run of n candidates would give. If not, as for beams, samples
-        are read by whole runs only.
-    stops_version : int
-        Like ``version``, for changes that matter only under prompt templates with stop texts. 2: searches end there.
     """
 
     prefixes: ClassVar[bool] = True
+    """Whether the first n candidates of a run are what a run of n candidates would give. If not, as for beams, samples
+    are read by whole runs only."""
     stops_version: ClassVar[int] = 2
+    """Like ``version``, for changes that matter only under prompt templates with stop texts. 2: searches end there."""
 
     def candidates(self, policy: Policy) -> int:
         """Candidates that one run returns. More than one are no independent draws."""
@@ -190,7 +172,6 @@ class Controller(Component, ABC):
 
         Parameters
         ----------
-        policy : Policy
         texts : Texts
             What the texts of the cell are like.
         """

@@ -46,23 +46,16 @@ _EXAMPLES = "greedy, temp_0.7, topp0.9_t0.7, topk20_t0.9, minp0.05_t0.7, typical
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """pi: five components (paper, section "SearchLens").
-
-    Attributes
-    ----------
-    local : Sampling
-        Local policy: how one token is drawn.
-    controller : Controller
-    evaluator, transition, scheduler : Component
-        The autoregressive defaults append one token at a time and spend the budget on independent samples. All
-        components: ``searchlens.policies.components``.
-    """
+    """pi: five components (paper, section "SearchLens")."""
 
     local: Sampling
+    """Local policy: how one token is drawn."""
     controller: Controller = field(default_factory=autoregressive)
     evaluator: Component = field(default=Component("mean_logprob"))
     transition: Component = field(default=Component("append"))
     scheduler: Component = field(default=Component("independent"))
+    """``evaluator``, ``transition``, ``scheduler``: the autoregressive defaults append one token at a time and spend
+    the budget on independent samples. All components: ``searchlens.policies.components``."""
 
     @property
     def components(self) -> tuple[Sampling, Controller, Component, Component, Component]:

@@ -17,25 +17,17 @@ QUANTILES = 64
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts of a cell, as far as the cost of a policy depends on them.
-
-    Attributes
-    ----------
-    lengths : tuple of float
-        Equally likely lengths in tokens, ascending, each in (0, limit].
-    limit : int
-        Most tokens of a text.
-    thought : float or None
-        Mean tokens of a thought; None: half of the limit that a policy sets for one.
-    distinct : float
-        Probability that a further thought after the same path is a new one, in [0, 1]. It is near 1 for paragraphs, and
-        small for short lines of which there are few.
-    """
+    """The texts of a cell, as far as the cost of a policy depends on them."""
 
     lengths: tuple[float, ...]
+    """Equally likely lengths in tokens, ascending, each in (0, limit]."""
     limit: int
+    """Most tokens of a text."""
     thought: float | None = None
+    """Mean tokens of a thought; None: half of the limit that a policy sets for one."""
     distinct: float = 1.0
+    """Probability that a further thought after the same path is a new one, in [0, 1]. It is near 1 for paragraphs, and
+    small for short lines of which there are few."""
 
     @classmethod
     def of(cls, lengths: Iterable[float], limit: int, thought: float | None = None, distinct: float = 1.0) -> Texts:
@@ -52,7 +44,6 @@ class Texts:
         ----------
         mean : float
             T, in (0, limit].
-        limit : int
         spread : float
             Standard deviation of the logarithm of the lengths, >= 0: they have a lognormal law, cut at the limit and
             scaled so that the mean is T.

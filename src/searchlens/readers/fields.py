@@ -42,7 +42,6 @@ def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | 
 
     Parameters
     ----------
-    row : mapping
     wishes : mapping
         ``id_key``, ``question_key`` and ``gold_key`` name fields that have other names.
     index : int, optional

@@ -62,10 +62,8 @@ def chosen(files: Sequence[Dated], date: str | None, notes: Notes) -> list[Dated
 
     Parameters
     ----------
-    files : sequence of Dated
     date : str, optional
         Beginning of a date; ``all`` takes every file, in the order of their dates.
-    notes : Notes
 
     Raises
     ------

@@ -32,12 +32,10 @@ class JsonText:
     file : binary file
     notes : Notes
         Where halves of characters that were replaced are noted.
-    chunk : int
-        Bytes that are read at a time.
     """
 
-    def __init__(self, path: Path, file: IO[bytes], notes: Notes, chunk: int = _CHUNK) -> None:
-        self._path, self._file, self._notes, self._chunk = path, file, notes, chunk
+    def __init__(self, path: Path, file: IO[bytes], notes: Notes) -> None:
+        self._path, self._file, self._notes = path, file, notes
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
         self._scan = json.JSONDecoder().raw_decode
         self._buffer, self._at, self._ended = "", 0, False
@@ -105,7 +103,7 @@ class JsonText:
 
     def _fill(self) -> None:
         rest = self._buffer[self._at :]
-        content = require_parsable(self._file.read(max(self._chunk, len(rest))), self._path)
+        content = require_parsable(self._file.read(max(_CHUNK, len(rest))), self._path)
         self._ended = not content
         try:
             self._buffer, self._at = rest + self._decode(content, self._ended), 0

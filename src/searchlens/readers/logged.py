@@ -17,57 +17,39 @@ Finish = Literal["stop", "length", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What all samples share that one model drew for one benchmark with one set of sampling parameters.
-
-    Attributes
-    ----------
-    model : str
-        As the log names it; empty if it does not.
-    task : str
-        Benchmark or task, as the log names it; empty if it does not.
-    asked : mapping
-        Sampling parameters as found, under the names of ``policies.Sampling`` where they have one (``temperature``,
-        ``top_p``, ``top_k``, ``min_p``, ``max_tokens``, ``seed``, ...). Absent ones stay absent.
-    made_by : str
-        Harness and version, as far as the log says.
-    policy, role : str
-        Name of the policy, and side of the pair (``base`` or ``rl``), where the log itself says them.
-    """
+    """What all samples share that one model drew for one benchmark with one set of sampling parameters."""
 
     model: str = ""
+    """As the log names it; empty if it does not."""
     task: str = ""
+    """Benchmark or task, as the log names it; empty if it does not."""
     asked: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling parameters as found, under the names of ``policies.Sampling`` where they have one (``temperature``,
+    ``top_p``, ``top_k``, ``min_p``, ``max_tokens``, ``seed``, ...). Absent ones stay absent."""
     made_by: str = ""
+    """Harness and version, as far as the log says."""
     policy: str = ""
     role: str = ""
+    """``policy``, ``role``: name of the policy, and side of the pair (``base`` or ``rl``), where the log itself says
+    them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A question as the log has it.
-
-    Attributes
-    ----------
-    id : str, int or None
-        The document's own id; an index of a row only if ``is_index``.
-    is_index : bool
-        The id is a position in some file, which need not be the order of another copy of the benchmark.
-    prompt : str or None
-        What was asked, as bare as the log has it.
-    is_templated : bool
-        Instructions, worked examples or a chat template stand around the question.
-    choices : tuple of str
-        In the log's order; empty for open questions.
-    gold : tuple of str
-        Right answers; empty if the log has none. A letter refers to ``choices``.
-    """
+    """A question as the log has it."""
 
     id: str | int | None = None
+    """The document's own id; an index of a row only if ``is_index``."""
     is_index: bool = False
+    """The id is a position in some file, which need not be the order of another copy of the benchmark."""
     prompt: str | None = None
+    """What was asked, as bare as the log has it."""
     is_templated: bool = False
+    """Instructions, worked examples or a chat template stand around the question."""
     choices: tuple[str, ...] = ()
+    """In the log's order; empty for open questions."""
     gold: tuple[str, ...] = ()
+    """Right answers; empty if the log has none. A letter refers to ``choices``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,46 +62,30 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class LoggedSample:
-    """One sample of a log.
-
-    Attributes
-    ----------
-    stream : Stream
-    document : Document
-    sample : int
-        Position in the stream of this document's samples, from 0, by the rule of the format.
-    text : str or None
-        What the model wrote, with reasoning that the format keeps apart put before it; None if only verdicts are kept,
-        or if the request failed and left no text.
-    place : str
-        File, and line or member, for messages.
-    finish : Finish
-    tokens : tuple of int, int or None
-        Generated tokens of this sample alone: their ids, or their number.
-    logprobs : tuple of float, float or None
-        Natural log-probabilities under the raw model: one per token, or their mean.
-    verdicts : mapping
-        Scorer to its verdict on this sample. A verdict on all samples of a document is not one.
-    document_verdicts : mapping
-        Scorer to its verdict on all samples of the document together (pass@k, a vote, a mean); the same with each.
-    numbers : mapping
-        Name to a number on this sample that is no verdict, in its own unit: a reward, the score of a reward model.
-    is_finish_inferred : bool
-        The format does not say how the text ended; it has as many tokens as its limit allows.
-    """
+    """One sample of a log."""
 
     stream: Stream
     document: Document
     sample: int
+    """Position in the stream of this document's samples, from 0, by the rule of the format."""
     text: str | None
+    """What the model wrote, with reasoning that the format keeps apart put before it; None if only verdicts are kept,
+    or if the request failed and left no text."""
     place: str
+    """File, and line or member, for messages."""
     finish: Finish = "unknown"
     tokens: tuple[int, ...] | int | None = None
+    """Generated tokens of this sample alone: their ids, or their number."""
     logprobs: tuple[float, ...] | float | None = None
+    """Natural log-probabilities under the raw model: one per token, or their mean."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """Scorer to its verdict on this sample. A verdict on all samples of a document is not one."""
     document_verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """Scorer to its verdict on all samples of the document together (pass@k, a vote, a mean); the same with each."""
     numbers: Mapping[str, float] = field(default_factory=dict)
+    """Name to a number on this sample that is no verdict, in its own unit: a reward, the score of a reward model."""
     is_finish_inferred: bool = False
+    """The format does not say how the text ended; it has as many tokens as its limit allows."""
 
 
 class Notes:

@@ -11,16 +11,9 @@ HINT = "docs/import.md describes what is read; nothing was imported"
 
 
 class Problems:
-    """Counts mistakes by kind.
+    """Counts mistakes by kind."""
 
-    Parameters
-    ----------
-    hint : str, optional
-        What to do about them, as one sentence.
-    """
-
-    def __init__(self, hint: str = HINT) -> None:
-        self._hint = hint
+    def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[tuple[str, str]]] = {}
 
@@ -72,7 +65,7 @@ class Problems:
             return
         lines = self.lines
         more = [f"… and {len(lines) - SHOWN} more kinds of mistakes"] if len(lines) > SHOWN else []
-        raise InputError("\n".join([*lines[:SHOWN], *more]), self._hint)
+        raise InputError("\n".join([*lines[:SHOWN], *more]), HINT)
 
 
 def shown(value: object) -> str:

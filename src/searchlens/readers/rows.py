@@ -26,7 +26,6 @@ def rows(path: Path, problems: Problems) -> Iterator[Row]:
 
     Parameters
     ----------
-    path : Path
     problems : Problems
         Lines that are not rows are counted there and left out.
 

@@ -49,7 +49,6 @@ def g_pass(pool: Pool, k: int, taus: Sequence[float]) -> Floats:
 
     Parameters
     ----------
-    pool : Pool
     k : int
         In [1, n].
     taus : sequence of float
@@ -74,7 +73,6 @@ def mg_pass(pool: Pool, k: int) -> Floats:
 
     Parameters
     ----------
-    pool : Pool
     k : int
         In [2, n]: with one sample the sum has no term.
 

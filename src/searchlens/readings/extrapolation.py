@@ -38,18 +38,12 @@ _BOUNDS = [(-7.0, 9.0), (-7.0, 9.0), (-12.0, 7.0)]
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A beta-binomial distribution of counts, fitted by maximum likelihood.
-
-    Attributes
-    ----------
-    theta : ndarray
-        log a, log b and, if zero-inflated, logit z.
-    covariance : ndarray
-        Of theta over questions (sandwich), which allows for a wrong model of the difficulty.
-    """
+    """A beta-binomial distribution of counts, fitted by maximum likelihood."""
 
     theta: Floats
+    """log a, log b and, if zero-inflated, logit z."""
     covariance: Floats
+    """Of theta over questions (sandwich), which allows for a wrong model of the difficulty."""
 
     def solved(self, k: int, confidence: float) -> tuple[float, float, float]:
         """pass@k, (1 - z) (1 - B(a, b + k) / B(a, b)), with its interval, symmetric in the logit."""
@@ -146,13 +140,11 @@ def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: f
 
     Parameters
     ----------
-    side : str
     pool : Pool
         With at least 2 ``REACH`` samples; otherwise there is nothing to try it on.
     trials : int
         In each, as many questions as there are are drawn with replacement, with n / ``REACH`` of the samples of each;
         pass@n is predicted from these and compared with that of the pool.
-    seed : int
     confidence : float
         Nominal coverage, in (0, 1).
 

@@ -75,7 +75,6 @@ def beside_luck(base: Pool, rl: Pool, budgets: Sequence[int], resamples: Resampl
         k; those above a pool are left out.
     resamples : Resamples
         Over the questions; P, pass@k, and L, luck, of both sides are drawn together.
-    confidence : float
 
     Returns
     -------
@@ -110,7 +109,6 @@ def corrected(pool: Pool, guess: Floats, budgets: Sequence[int]) -> Floats:
 
     Parameters
     ----------
-    pool : Pool
     guess : ndarray, shape (questions,)
         g of each question, below 1.
     budgets : sequence of int

@@ -38,7 +38,6 @@ def compared(
 
     Parameters
     ----------
-    measure : str
     base, rl : ndarray, shape (questions, columns)
         In the same unit. A column that contains NaN is not known: its rows have no value.
     resamples : Resamples

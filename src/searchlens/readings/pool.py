@@ -20,36 +20,25 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The samples that one checkpoint drew under one policy on one benchmark.
-
-    Attributes
-    ----------
-    policy : str
-    samples : int
-        n of every question, at least 1; the smallest if questions differ (``drawn``).
-    questions : ndarray of uint32, shape (questions,)
-        Increasing.
-    correct, answered : ndarray of int, shape (questions,)
-        c: samples with a right answer; samples with any answer; 0 <= correct <= answered <= n.
-    classes : ndarray of str, shape (questions,)
-        Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md).
-    tokens : float
-        Mean generated tokens per sample; NaN if unknown.
-    lucky : ndarray of int, shape (questions,), optional
-        Samples that the gold of another question would accept; None if unknown.
-    drawn : ndarray of int, shape (questions,), optional
-        n of each question; None if all have the same.
-    """
+    """The samples that one checkpoint drew under one policy on one benchmark."""
 
     policy: str
     samples: int
+    """n of every question, at least 1; the smallest if questions differ (``drawn``)."""
     questions: npt.NDArray[np.uint32]
+    """Increasing. Shape (questions,)."""
     correct: Ints
     answered: Ints
+    """``correct``, ``answered``: c: samples with a right answer; samples with any answer; 0 <= correct <= answered <=
+    n. Shape (questions,)."""
     classes: npt.NDArray[np.str_]
+    """Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md). Shape (questions,)."""
     tokens: float = float("nan")
+    """Mean generated tokens per sample; NaN if unknown."""
     lucky: Ints | None = None
+    """Samples that the gold of another question would accept; None if unknown. Shape (questions,)."""
     drawn: Ints | None = None
+    """n of each question; None if all have the same. Shape (questions,)."""
 
     @property
     def n(self) -> Ints | int:

@@ -36,30 +36,34 @@ from searchlens.uncertainty import Floats, Resamples
 
 LAW_BUDGETS = (1, 2, 4, 8, 16)
 """b at which the law is tested: B of the paper."""
+EXPONENT_DRAWS = 200
+"""Draws of the least-error fit of alpha and beta, each of which searches all policies again."""
+COVER_TAU = (0.05, 0.25, 0.5, 0.75, 0.9)
+"""Thresholds of Cover@tau: the share of samples that must be right."""
+G_PASS_K = (16,)
+"""Numbers of samples k of G-Pass@k, mG-Pass@k and pass^k; those above a pool are left out."""
+G_PASS_TAU = (0.25, 0.5, 0.75, 1.0)
+"""Thresholds of G-Pass@k; 1 is pass^k."""
+CORRECTED_K = (1, 4)
+"""Numbers of samples k of pass@k corrected for guessing; its noise grows like 1 / (1 - g)^k."""
+TRIALS = 20
+"""Trials, of each side of a pair on a benchmark, in which a quarter of the samples predicts pass@k of them all."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairPools:
-    """The samples of a pair on a benchmark.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-    base, rl : mapping of str to Pool
-        By policy, reference policies such as greedy left out.
-    options : ndarray of int, shape (questions,), optional
-        Lettered options of each question, 0 for an open one; None if no question has any.
-    base_batches, rl_batches : sequence of mapping, optional
-        The same checkpoints, sampled again with other seeds.
-    """
+    """The samples of a pair on a benchmark."""
 
     pair: str
     benchmark: str
     base: Mapping[str, Pool]
     rl: Mapping[str, Pool]
+    """``base``, ``rl``: by policy, reference policies such as greedy left out."""
     options: Ints | None = None
+    """Lettered options of each question, 0 for an open one; None if no question has any. Shape (questions,)."""
     base_batches: Sequence[Mapping[str, Pool]] = ()
     rl_batches: Sequence[Mapping[str, Pool]] = ()
+    """``base_batches``, ``rl_batches``: the same checkpoints, sampled again with other seeds."""
 
 
 Frames = dict[str, pl.DataFrame]
@@ -73,7 +77,6 @@ def read_study(cells: Iterable[PairPools], options: ReadingsOptions) -> Frames:
     ----------
     cells : iterable of PairPools
         RL has samples of the default policy in each.
-    options : ReadingsOptions
     """
     parts: dict[str, list[pl.DataFrame]] = {}
     for cell in cells:
@@ -137,7 +140,7 @@ def exponents(cell: PairPools, options: ReadingsOptions) -> Frames:
     """Sets of exponents: under any policy of Base, and under the default policy."""
     rl = cell.rl[options.default_policy]
     budgets = [b for b in LAW_BUDGETS if b <= rl.samples]
-    draws = Resamples.draw(len(rl.questions), options.exponent_draws, options.seed).weights
+    draws = Resamples.draw(len(rl.questions), EXPONENT_DRAWS, options.seed).weights
     weights = np.concatenate([np.ones((len(draws), 1), np.float32), draws], axis=1)
     tests = {name: test(pool, rl, budgets) for name, pool in cell.base.items()}
     scopes = {ANY: list(tests), options.default_policy: [name for name in tests if name == options.default_policy]}
@@ -177,7 +180,7 @@ def supports(cell: PairPools, options: ReadingsOptions) -> Frames:
     if sides is None:
         return {"support": pl.DataFrame(schema=SUPPORT), "support_changes": pl.DataFrame(schema=CHANGES)}
     draws = _draws(cell, options)
-    found, changes = support(*sides, draws, right=options.support_right, confidence=options.confidence)
+    found, changes = support(*sides, draws, confidence=options.confidence)
     return {"support": found, "support_changes": changes}
 
 
@@ -208,16 +211,16 @@ def _means(
     cell: PairPools, options: ReadingsOptions, smallest: int
 ) -> Iterator[tuple[str, Callable[[Pool], Floats], dict[str, Any]]]:
     """Each measure that is a mean over questions: its name, how a pool is read, and arguments of ``compared``."""
-    ks, taus = powers_of_two(smallest), list(options.cover_tau)
+    ks, taus = powers_of_two(smallest), list(COVER_TAU)
     yield PASS, lambda pool: pool.solved(ks), {"ks": ks}
     yield "Cover@tau", lambda pool: coverage.cover(pool, taus), {"taus": taus}
-    levels = sorted({*options.g_pass_tau, 1.0})
-    for k in (k for k in options.g_pass_k if k <= smallest):
+    levels = list(G_PASS_TAU)
+    for k in (k for k in G_PASS_K if k <= smallest):
         yield "G-Pass@k", partial(coverage.g_pass, k=k, taus=levels), {"ks": [k] * len(levels), "taus": levels}
         yield "mG-Pass@k", partial(coverage.mg_pass, k=k), {"ks": [k]}
     if cell.options is not None:
         guess = guessing.chance(cell.options)
-        read = [k for k in options.corrected_k if k <= smallest]
+        read = [k for k in CORRECTED_K if k <= smallest]
         yield GUESS_NULL, lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
         yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
     for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
@@ -251,7 +254,7 @@ def extrapolations(cell: PairPools, options: ReadingsOptions) -> Frames:
     name = options.default_policy
     seed = crc32(f"{options.seed} {cell.pair} {cell.benchmark}".encode())
     found = [
-        extrapolated(side, pools[name], trials=options.extrapolation_trials, seed=seed, confidence=options.confidence)
+        extrapolated(side, pools[name], trials=TRIALS, seed=seed, confidence=options.confidence)
         for side, pools in ((BASE, cell.base), (RL, cell.rl))
         if name in pools
     ]

@@ -39,28 +39,13 @@ CHANGES = pl.Schema(
 )
 
 
-def epsilon(samples: int, right: int = 1, level: float = 0.95) -> float:
-    """Smallest chance of a right answer that samples cannot miss: support means a chance above it.
-
-    Parameters
-    ----------
-    samples : int
-        n, at least ``right``.
-    right : int
-        Right samples that count as support.
-    level : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        The chance p at which n samples contain fewer than ``right`` right ones with probability 1 - level; for one
-        right sample 1 - (1 - level)^(1 / n).
+def epsilon(samples: int) -> float:
+    """The chance of a right answer that n samples miss with probability 0.05, 1 - 0.05^(1 / n).
 
     >>> round(epsilon(64), 3), round(epsilon(256), 3)
     (0.046, 0.012)
     """
-    return float(stats.beta.ppf(level, right, samples - right + 1))
+    return float(stats.beta.ppf(0.95, 1, samples))
 
 
 def ratios(counts: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -97,9 +82,11 @@ def _over(part: Floats, whole: Floats) -> Floats:
 
 
 def support(
-    base: Pool, rl: Pool, resamples: Resamples, *, right: int = 1, confidence: float = 0.95
+    base: Pool, rl: Pool, resamples: Resamples, *, confidence: float = 0.95
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """How many questions keep, lose and gain support, with intervals, and each change with its p-value.
+
+    A question is in the support of a side if at least one of its samples is right.
 
     Parameters
     ----------
@@ -107,8 +94,6 @@ def support(
         On the same questions. A larger pool finds more support: pools of the same size compare best.
     resamples : Resamples
         Over the questions; both sides of a question are drawn together.
-    right : int
-        A question is in the support of a side if at least so many of its samples are right.
     confidence : float
         Nominal coverage, in (0, 1); a change is significant if its p-value is at most 1 - confidence.
 
@@ -127,13 +112,13 @@ def support(
     One right sample of n is weak evidence: a question with a small chance enters and leaves the support at random.
     ``shrunk_null``, ``expanded_null`` and ``significant_null`` say how often (``by_chance``).
     """
-    ours, theirs = base.correct >= right, rl.correct >= right
+    ours, theirs = base.correct > 0, rl.correct > 0
     parts = np.stack([ours & theirs, ours & ~theirs, ~ours & theirs, ~ours & ~theirs], axis=1)
     questions, level = len(ours), 1 - confidence
     counts = dict(zip(COUNTS, parts.sum(axis=0), strict=True))
     draws = dict(zip(COUNTS, np.rint(resamples.means(parts) * questions), strict=True))
     record: dict[str, object] = {"questions": questions, "base_samples": base.samples, "rl_samples": rl.samples}
-    record |= {"base_epsilon": epsilon(base.samples, right), "rl_epsilon": epsilon(rl.samples, right)}
+    record |= {"base_epsilon": epsilon(base.samples), "rl_epsilon": epsilon(rl.samples)}
     for name in COUNTS:
         record |= _with_ends(name, float(counts[name]), draws[name], questions, confidence, (0, questions))
         record[name] = int(counts[name])
@@ -150,7 +135,7 @@ def support(
     changed = changes(base, rl, parts[:, 1], parts[:, 2])
     significant = changed.filter(pl.col("p") <= level)["change"]
     record |= {f"{name}_significant": int((significant == name).sum()) for name in COUNTS[1:3]}
-    record |= by_chance(base, rl, right, level)
+    record |= by_chance(base, rl, level)
     return pl.DataFrame([record], SUPPORT), changed
 
 
@@ -186,14 +171,11 @@ def changes(base: Pool, rl: Pool, shrunk: Bools, expanded: Bools) -> pl.DataFram
     return pl.DataFrame(columns).cast(CHANGES)
 
 
-def by_chance(base: Pool, rl: Pool, right: int, level: float) -> dict[str, float]:
+def by_chance(base: Pool, rl: Pool, level: float) -> dict[str, float]:
     """How many questions would change their support if both sides were alike on every question.
 
     Parameters
     ----------
-    base, rl : Pool
-    right : int
-        Right samples that count as support.
     level : float
         A change is significant if its p-value is at most this.
 
@@ -210,15 +192,14 @@ def by_chance(base: Pool, rl: Pool, right: int, level: float) -> dict[str, float
     found = dict.fromkeys(("shrunk_null", "expanded_null", "significant_null"), 0.0)
     totals, questions = np.unique(base.correct + rl.correct, return_counts=True)
     for total, count in zip(totals.tolist(), questions.tolist(), strict=True):
-        for few in range(min(right, total - right + 1)):
-            for name, ours in (("shrunk_null", total - few), ("expanded_null", few)):
-                theirs = total - ours
-                if ours > base.samples or theirs > rl.samples:
-                    continue
-                share = count * stats.hypergeom.pmf(ours, base.samples + rl.samples, total, base.samples)
-                found[name] += float(share)
-                if _fisher(ours, base.samples, theirs, rl.samples) <= level:
-                    found["significant_null"] += float(share)
+        for name, ours in (("shrunk_null", total), ("expanded_null", 0)) if total else ():
+            theirs = total - ours
+            if ours > base.samples or theirs > rl.samples:
+                continue
+            share = count * stats.hypergeom.pmf(ours, base.samples + rl.samples, total, base.samples)
+            found[name] += float(share)
+            if _fisher(ours, base.samples, theirs, rl.samples) <= level:
+                found["significant_null"] += float(share)
     return found
 
 

@@ -84,8 +84,6 @@ def parts(
 
     Parameters
     ----------
-    side : str
-    pool : Pool
     resamples : Resamples
         Over the questions.
     batches : sequence of Pool

@@ -13,50 +13,32 @@ from searchlens.project import addons, captions
 
 @dataclass(frozen=True)
 class Item:
-    """A figure or a table.
-
-    Attributes
-    ----------
-    kind : str
-        ``figure`` or ``table``.
-    name : str
-        Of its declaration.
-    title : str
-    path : Path
-        Its SVG, or its HTML.
-    anchor : str
-        What a link to it names.
-    caption : str
-        HTML.
-    """
+    """A figure or a table."""
 
     kind: str
+    """``figure`` or ``table``."""
     name: str
+    """Of its declaration."""
     title: str
     path: Path
+    """Its SVG, or its HTML."""
     anchor: str
+    """What a link to it names."""
     caption: str
+    """HTML."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
-
-    Attributes
-    ----------
-    title, anchor : str
-    link : str
-        Where the explorer shows the same; empty: nowhere.
-    items : sequence of Item
-    sections : sequence of Section
-        Parts of the part.
-    """
+    """A part of the page."""
 
     title: str
     anchor: str
     link: str = ""
+    """Where the explorer shows the same; empty: nowhere."""
     items: Sequence[Item] = ()
     sections: Sequence[Section] = field(default_factory=list)
+    """Parts of the part."""
 
 
 def contents(study: Study) -> list[Section]:

@@ -183,33 +183,22 @@ class EntropyTree(Controller):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A root or branch.
-
-    Attributes
-    ----------
-    path : tuple of int
-        Root, then position and child of every branching on the way here.
-    start : int
-        Position of its first own token; a root's is 0.
-    trace : Trace
-        From the start of the text; before it is drawn only what it is drawn after.
-    reply : Completion or None
-        What was drawn for it; None if a forced first token ended the text.
-    parent : tuple of int or None
-        ``path`` of the node that it branches from; None of a root.
-    entropy : float or None
-        Of the parent's position ``start``, in nats.
-    rank : int or None
-        Of its first own token among the most likely ones there, the first is 0; None if it was drawn.
-    """
+    """A root or branch."""
 
     path: tuple[int, ...]
+    """Root, then position and child of every branching on the way here."""
     start: int
+    """Position of its first own token; a root's is 0."""
     trace: Trace
+    """From the start of the text; before it is drawn only what it is drawn after."""
     reply: Completion | None = None
+    """What was drawn for it; None if a forced first token ended the text."""
     parent: tuple[int, ...] | None = None
+    """``path`` of the node that it branches from; None of a root."""
     entropy: float | None = None
+    """Of the parent's position ``start``, in nats."""
     rank: int | None = None
+    """Of its first own token among the most likely ones there, the first is 0; None if it was drawn."""
 
     def drawn(self, task: Task, reply: Completion) -> _Node:
         """The node with its text drawn to the end."""

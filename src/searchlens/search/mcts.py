@@ -137,29 +137,19 @@ class MonteCarloTreeSearch(Controller):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A path of thoughts, with the statistics of the iterations through it.
-
-    Attributes
-    ----------
-    path : Path
-    prior : float
-        Share among its siblings, in [0, 1].
-    children : list of Node
-        Empty until it is expanded.
-    visits : int
-        Descents through this node, those under way included.
-    values : list of float
-        Their scaled scores; those under way have none, which counts as 0.
-    is_open : bool
-        Whether a descent may end here or below.
-    """
+    """A path of thoughts, with the statistics of the iterations through it."""
 
     path: Path
     prior: float = 1.0
+    """Share among its siblings, in [0, 1]."""
     children: list[Node] = field(default_factory=list)
+    """Empty until it is expanded."""
     visits: int = 0
+    """Descents through this node, those under way included."""
     values: list[float] = field(default_factory=list)
+    """Their scaled scores; those under way have none, which counts as 0."""
     is_open: bool = True
+    """Whether a descent may end here or below."""
 
     @property
     def value(self) -> float:
@@ -169,17 +159,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which child a descent goes to.
-
-    Attributes
-    ----------
-    select : {"puct", "uct"}
-    exploration : float
-        c >= 0.
-    """
+    """Which child a descent goes to."""
 
     select: str
     exploration: float
+    """c >= 0."""
 
     def __call__(self, parent: Node, child: Node) -> float:
         """How much a child of ``parent`` is worth a visit.

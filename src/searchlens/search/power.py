@@ -239,20 +239,13 @@ class PowerSampling(Controller):
 
 
 class _State(NamedTuple):
-    """A text of the chain.
-
-    Attributes
-    ----------
-    trace : Trace
-    weights : float64 array, shape (n,)
-        As ``log_weights`` returns them.
-    rises : float64 array, shape (n,), or None
-        Chances of the cuts, not normalised; None if they are equal.
-    """
+    """A text of the chain."""
 
     trace: Trace
     weights: npt.NDArray[np.float64]
+    """As ``log_weights`` returns them. Shape (n,), of float64."""
     rises: npt.NDArray[np.float64] | None
+    """Chances of the cuts, not normalised; None if they are equal. Shape (n,), of float64."""
 
     @property
     def log_odds(self) -> float:
@@ -327,11 +320,6 @@ def _rises(text: Trace) -> npt.NDArray[np.float64]:
 
 def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:
     """Importance weight of each token, ``alpha log p - log q``.
-
-    Parameters
-    ----------
-    trace : Trace
-    alpha : float
 
     Returns
     -------

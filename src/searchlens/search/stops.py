@@ -27,18 +27,12 @@ Decode = Callable[[Sequence[int]], str]
 
 
 class End(NamedTuple):
-    """The end of a text by a stop text.
-
-    Attributes
-    ----------
-    length : int
-        Tokens up to and including the one that completes the first stop text.
-    text : str
-        The text before that stop text.
-    """
+    """The end of a text by a stop text."""
 
     length: int
+    """Tokens up to and including the one that completes the first stop text."""
     text: str
+    """The text before that stop text."""
 
 
 def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) -> End | None:
@@ -46,11 +40,8 @@ def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) 
 
     Parameters
     ----------
-    tokens : sequence of int
     text : str
         ``decode(tokens)``.
-    stops : sequence of str
-    decode : callable
     """
 
     def has_stop(length: int) -> bool:

@@ -19,21 +19,14 @@ if TYPE_CHECKING:
 
 
 class Path(NamedTuple):
-    """A node of a tree of thoughts.
-
-    Attributes
-    ----------
-    trace : Trace
-    place : tuple of int
-        Which child of which child of the root it is. Seeds come from it, so that a thought depends on its parents
-        alone and not on what else was searched.
-    stage : str
-        How it grew from its parent: by a "thought", or to its "end"; empty for a root.
-    """
+    """A node of a tree of thoughts."""
 
     trace: Trace
     place: tuple[int, ...] = ()
+    """Which child of which child of the root it is. Seeds come from it, so that a thought depends on its parents alone
+    and not on what else was searched."""
     stage: str = ""
+    """How it grew from its parent: by a "thought", or to its "end"; empty for a root."""
 
     @property
     def name(self) -> tuple[str | int, ...]:
@@ -52,18 +45,11 @@ Growth = Generator[list["Ask"], list[Any], list[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """How the paths of one run grow and are scored.
-
-    Attributes
-    ----------
-    task : Task
-    policy : Policy
-        With the transition ``thought``.
-    evaluator : Evaluator
-    """
+    """How the paths of one run grow and are scored."""
 
     task: Task
     policy: Policy
+    """With the transition ``thought``."""
     evaluator: Evaluator
 
     def root(self, *place: int) -> Path:

@@ -53,9 +53,6 @@ def write_compared(
 
     Parameters
     ----------
-    cell : needs.Score
-    questions : sequence of Question
-    layout : Layout
     find : Find
         ``stages.score.read_some`` of the cell.
     scores : LazyFrame

@@ -40,7 +40,6 @@ def agreement(
 
     Parameters
     ----------
-    cell : needs.Agreement
     questions : sequence of Question
         Those of the benchmark.
     layout : Layout

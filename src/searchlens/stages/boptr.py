@@ -22,8 +22,6 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
 
     Parameters
     ----------
-    plan : CohortPlan
-    options : BoptrOptions
     landscapes : Path
         Folder of landscapes; it need not belong to a study.
     output : Layout

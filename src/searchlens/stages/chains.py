@@ -22,8 +22,7 @@ def chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        ``CHAINS``. Chains whose details lack a number are left out: those of recorded cells, of policies without steps,
-        and samples that an older version drew. One that only has no ``rejected_early`` drew every proposal whole.
+        ``CHAINS``. Chains without these numbers are left out: those of recorded cells and of policies without steps.
     """
     parts = [CHAINS.to_frame()]
     for cell in cells:
@@ -41,5 +40,4 @@ def chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
 
 def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
     values = {name: pl.col("details").str.json_path_match(f"$.{name}").cast(pl.Float64) for name in DETAILS}
-    known = samples.with_columns(**values).with_columns(pl.col("rejected_early").fill_null(0))
-    return known.select(CHAINS.names()).cast(CHAINS).drop_nulls()
+    return samples.with_columns(**values).select(CHAINS.names()).cast(CHAINS).drop_nulls()

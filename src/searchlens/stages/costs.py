@@ -94,7 +94,6 @@ def prefill(cells: Mapping[str, CellSamples], layout: Layout) -> pl.DataFrame:
     ----------
     cells : mapping
         The cells of a pair, under ``Base`` and ``RL``.
-    layout : Layout
 
     Returns
     -------

@@ -19,7 +19,6 @@ def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None
 
     Parameters
     ----------
-    study : Study
     output : Path
         File.
     size : int

@@ -24,7 +24,6 @@ def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
 
     Parameters
     ----------
-    study : needs.Figures
     layout : Layout
         Results folder with landscapes, recovery and shards.
     output : Path

@@ -33,27 +33,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is imported as what.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-        What the samples are of; both may be new.
-    grader : str
-        Grader of a new benchmark; ``recorded`` or ``recorded:SCORER`` for the verdicts of the log.
-    subset : str
-        Name of a new benchmark of those questions that have samples; empty: all must have some.
-    choices : Choices
-    is_confirmed : bool
-        Store also what the checks speak against, and policies of which the log does not state everything.
-    """
+    """What is imported as what."""
 
     pair: str
     benchmark: str
+    """``pair``, ``benchmark``: what the samples are of; both may be new."""
     grader: str = "math"
+    """Grader of a new benchmark; ``recorded`` or ``recorded:SCORER`` for the verdicts of the log."""
     subset: str = ""
+    """Name of a new benchmark of those questions that have samples; empty: all must have some."""
     choices: Choices = field(default_factory=Choices)
     is_confirmed: bool = False
+    """Store also what the checks speak against, and policies of which the log does not state everything."""
 
 
 class Imported(NamedTuple):
@@ -70,10 +61,8 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
 
     Parameters
     ----------
-    grid : Grid
     paths : sequence of Path
         Files or folders of one format (docs/import.md).
-    request : Request
     is_dry : bool
         Read and check everything, and write nothing.
 

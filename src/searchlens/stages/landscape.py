@@ -59,7 +59,6 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
 
     Parameters
     ----------
-    cell : needs.Landscape
     scores : Path
         Graded samples (``.parquet``) or compact readouts.
     output : Path

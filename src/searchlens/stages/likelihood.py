@@ -27,7 +27,6 @@ def likelihood(grid: Grid, cell: needs.Likelihood, output: Path, *, fingerprint:
     ----------
     grid : Grid
         Checkpoints and questions are read as for sampling.
-    cell : needs.Likelihood
     output : Path
         Folder that gets ``texts.parquet`` and ``summary.parquet``.
     fingerprint : str

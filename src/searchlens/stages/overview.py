@@ -23,7 +23,6 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
 
     Parameters
     ----------
-    study : needs.Overview
     layout : Layout
         Results folder with the landscapes and the readings.
     output : Path

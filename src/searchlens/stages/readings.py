@@ -27,7 +27,6 @@ def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None
 
     Parameters
     ----------
-    study : needs.Readings
     layout : Layout
         Results folder with the landscapes; gets ``readings/<frame>.parquet``.
     fingerprint : str

@@ -29,8 +29,6 @@ def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads
 
     Parameters
     ----------
-    study : needs.Readouts
-    layout : Layout
     fingerprint : str
         Of the configuration, for the provenance.
     threads : int

@@ -27,7 +27,6 @@ def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
 
     Parameters
     ----------
-    grid : Grid
     output : Path
         Folder: ``study.readouts`` of the studies that read them.
 

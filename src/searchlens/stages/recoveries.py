@@ -17,7 +17,6 @@ def recoveries(study: needs.Recoveries, layout: Layout, *, fingerprint: str, thr
 
     Parameters
     ----------
-    study : needs.Recoveries
     layout : Layout
         Results folder with the landscapes.
     fingerprint : str

@@ -29,7 +29,6 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
 
     Parameters
     ----------
-    pair : needs.Recovery
     base, rl : Path
         Folders of the two landscapes.
     output : Path

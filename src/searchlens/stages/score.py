@@ -56,7 +56,6 @@ def score(
 
     Parameters
     ----------
-    cell : needs.Score
     questions : sequence of Question
         Those of the benchmark.
     layout : Layout
@@ -201,8 +200,6 @@ def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], want
 
     Parameters
     ----------
-    cell : needs.Score
-    layout : Layout
     manifests : iterable of Path
         Of the cell's pools.
     wanted : DataFrame

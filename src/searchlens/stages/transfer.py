@@ -34,8 +34,6 @@ def transfer(
 
     Parameters
     ----------
-    plan : CohortPlan
-    options : BoptrOptions
     landscapes : Path
         Those of the cohort.
     output : Layout

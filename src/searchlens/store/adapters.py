@@ -35,17 +35,11 @@ _HINT = "merge it into the checkpoint (`merge_and_unload` and `save_pretrained` 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A plain LoRA adapter: W becomes W + scale · B A, where scale is alpha / r, or alpha / √r under rsLoRA.
-
-    Attributes
-    ----------
-    folder : Path
-    rank : int
-        r, the number of rows of A; at least 1.
-    """
+    """A plain LoRA adapter: W becomes W + scale · B A, where scale is alpha / r, or alpha / √r under rsLoRA."""
 
     folder: Path
     rank: int
+    """r, the number of rows of A; at least 1."""
 
     @classmethod
     def read(cls, folder: Path) -> Adapter:

@@ -113,7 +113,6 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
 
     Parameters
     ----------
-    folder : Path
     embedded : bool
         The embedded engine runs it, which knows the types ``EMBEDDED`` alone.
     sampled : bool

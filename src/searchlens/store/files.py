@@ -230,7 +230,6 @@ def publish(target: Path, write: Callable[[Path], object]) -> bool:
 
     Parameters
     ----------
-    target : Path
     write : callable
         Writes the content to the path that it is called with, a temporary one next to ``target``.
 

@@ -33,8 +33,6 @@ def write_frame(frame: pl.DataFrame, path: Path, group: int | None = None) -> No
 
     Parameters
     ----------
-    frame : DataFrame
-    path : Path
     group : int, optional
         Rows of a group, for frames of which single rows are read.
     """

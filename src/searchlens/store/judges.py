@@ -17,18 +17,12 @@ from searchlens.store.layout import GRADER
 
 @dataclass(frozen=True)
 class Judge:
-    """A grader in one version.
-
-    Attributes
-    ----------
-    name : str
-        ``benchmarks.<name>.grader``; empty if it is not known.
-    version : str
-        Of its rules and libraries; empty if it is not stated, as for readouts that were recorded without it.
-    """
+    """A grader in one version."""
 
     name: str = ""
+    """``benchmarks.<name>.grader``; empty if it is not known."""
     version: str = ""
+    """Of its rules and libraries; empty if it is not stated, as for readouts that were recorded without it."""
 
     def __str__(self) -> str:
         return f"the grader {self.name} in version {self.version or '(not stated)'}"

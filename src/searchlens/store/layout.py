@@ -40,12 +40,7 @@ _CHUNK = re.compile(r"s(\d+)-(\d+)\.q(\d+)-(\d+)\.chunk")
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths under one results folder.
-
-    Attributes
-    ----------
-    results : Path
-    """
+    """Paths under one results folder."""
 
     results: Path
 

@@ -16,21 +16,14 @@ from searchlens.store.layout import Layout
 
 
 class Listed(NamedTuple):
-    """What a manifest lists.
-
-    Attributes
-    ----------
-    checkpoint, benchmark : str
-    ranges : frozenset of (str, int, int)
-        Generation id, and first and last sample wanted.
-    hashes : frozenset of (str, str, str)
-        Generation id, name and sha256 of every shard.
-    """
+    """What a manifest lists."""
 
     checkpoint: str
     benchmark: str
     ranges: frozenset[tuple[str, int, int]]
+    """Generation id, and first and last sample wanted."""
     hashes: frozenset[tuple[str, str, str]]
+    """Generation id, name and sha256 of every shard."""
 
 
 def listed(manifest: Path) -> Listed | str:

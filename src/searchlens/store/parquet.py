@@ -43,7 +43,6 @@ def batches(path: Path, columns: Columns = None, content: Content = None) -> Ite
 
     Parameters
     ----------
-    path : Path
     columns : sequence of str, optional
         Names; ``a.b`` is field b of the struct a. Those that the file does not have are left out. By default all.
     content : bytes, optional

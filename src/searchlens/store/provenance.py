@@ -109,7 +109,6 @@ def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None, *
 
     Parameters
     ----------
-    signature : Path
     fingerprint : str
         As for :func:`made`.
     samples : mapping or None

@@ -34,24 +34,16 @@ _OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Shard:
-    """One published range of samples, as its sidecar describes it.
-
-    Attributes
-    ----------
-    path : Path
-    start, stop : int
-        As the name of the file says.
-    sidecar : mapping
-        Empty if it is damaged.
-    flaw : str
-        What is wrong with the sidecar: it is damaged, or is that of another shard; empty if nothing is.
-    """
+    """One published range of samples, as its sidecar describes it."""
 
     path: Path
     start: int
     stop: int
+    """``start``, ``stop``: as the name of the file says."""
     sidecar: Mapping[str, Any]
+    """Empty if it is damaged."""
     flaw: str = ""
+    """What is wrong with the sidecar: it is damaged, or is that of another shard; empty if nothing is."""
 
     @cached_property
     def present(self) -> bool:

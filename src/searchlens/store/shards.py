@@ -63,50 +63,37 @@ the controller's record of its search, or why it failed."""
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a shard was made and at what cost: recorded in its sidecar, never part of its content.
-
-    Attributes
-    ----------
-    wall_seconds : float
-        Of sampling, without loading of the model; the shard's share if others were sampled at the same time
-        (``generate.sample``).
-    device : str
-        As torch names it.
-    device_count : int
-        Devices held during that time.
-    engine : str
-        Family and version.
-    prefilled, reused : int
-        Tokens of prompts and prefixes that were computed, and that were not computed again. With the columns
-        ``generated`` and ``requests`` of the samples, the work of the engine.
-    mean_running : float
-        Mean number of requests per step of the engine, those of other shards included; 0 if there is no record.
-    gpu_seconds : float
-        ``wall_seconds`` times GPUs; 0 on a CPU.
-    host, version, commit, config, slurm_job : str
-        Node, searchlens and its commit (``provenance.commit``), fingerprint of the configuration, Slurm job. Several,
-        joined, if a job was resumed elsewhere; ``device`` and ``engine`` likewise.
-    finished : str
-        UTC.
-    specials : str
-        ``Prompter.record`` as JSON: where texts begin and end, what is never drawn, and a hash of what makes prompts.
-    """
+    """How a shard was made and at what cost: recorded in its sidecar, never part of its content."""
 
     wall_seconds: float
+    """Of sampling, without loading of the model; the shard's share if others were sampled at the same time
+    (``generate.sample``)."""
     device: str
+    """As torch names it."""
     device_count: int
+    """Devices held during that time."""
     engine: str
+    """Family and version."""
     prefilled: int = 0
     reused: int = 0
+    """``prefilled``, ``reused``: tokens of prompts and prefixes that were computed, and that were not computed again.
+    With the columns ``generated`` and ``requests`` of the samples, the work of the engine."""
     mean_running: float = 0.0
+    """Mean number of requests per step of the engine, those of other shards included; 0 if there is no record."""
     gpu_seconds: float = 0.0
+    """``wall_seconds`` times GPUs; 0 on a CPU."""
     host: str = ""
     version: str = ""
     commit: str = ""
     config: str = ""
     slurm_job: str = ""
+    """``host``, ``version``, ``commit``, ``config``, ``slurm_job``: node, searchlens and its commit
+    (``provenance.commit``), fingerprint of the configuration, Slurm job. Several, joined, if a job was resumed
+    elsewhere; ``device`` and ``engine`` likewise."""
     finished: str = ""
+    """UTC."""
     specials: str = ""
+    """``Prompter.record`` as JSON: where texts begin and end, what is never drawn, and a hash of what makes prompts."""
 
 
 def _ordered(samples: pl.DataFrame) -> pl.DataFrame:
@@ -144,11 +131,6 @@ def publish(
         Written into the file, so that a shard in the wrong place is noticed.
     policies : iterable of str
         Names, for people.
-    provenance : Provenance
-
-    Returns
-    -------
-    Shard
     """
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
@@ -561,7 +543,6 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
 
     Parameters
     ----------
-    layout : Layout
     folder : Path
         ``Layout.generation``.
     vouched : mapping

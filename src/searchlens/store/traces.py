@@ -65,7 +65,6 @@ def publish(
         As of the shard.
     rows : DataFrame
         Columns of ``TRACES``.
-    generation_id : str
     policies : iterable of str
         Names, for people.
     provenance : Provenance

@@ -14,7 +14,7 @@ NOTE = (
     "R-hat compares log p of texts between the chains of a question with its spread within a chain: 1 if they have"
     f" mixed, not mixed above {health.RHAT}. Rise: log p after all steps minus after half of them; not mixed above"
     f" {health.RISE:.0f} standard errors. Both can show that chains have not mixed, never that they have. Changed:"
-    " share of steps that changed the text. Recorded samples, and those of older versions, have no such record."
+    " share of steps that changed the text. Recorded samples have no such record."
 )
 
 

@@ -56,41 +56,27 @@ _HATTED = re.compile("(.)\N{COMBINING CIRCUMFLEX ACCENT}")
 
 @dataclass(frozen=True)
 class Part:
-    """One block of a table as it is printed.
-
-    Attributes
-    ----------
-    text : DataFrame
-        Strings; a column name is its heading.
-    title : str
-        What the block holds; empty in a table of one block.
-    rule_before : sequence of int
-        Rows that have a horizontal rule above them.
-    """
+    """One block of a table as it is printed."""
 
     text: pl.DataFrame
+    """Strings; a column name is its heading."""
     title: str = ""
+    """What the block holds; empty in a table of one block."""
     rule_before: Sequence[int] = ()
+    """Rows that have a horizontal rule above them."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its values for programs, and the same values as they are printed.
-
-    Attributes
-    ----------
-    data : DataFrame
-        Content of the CSV: one value per column, proportions in full precision. A list is written as its items,
-        separated by spaces.
-    parts : sequence of Part
-        The printed blocks, each with its own columns: percentages, an interval in brackets after its value.
-    notes : sequence of str
-        Sentences under the table.
-    """
+    """One table: its values for programs, and the same values as they are printed."""
 
     data: pl.DataFrame
+    """Content of the CSV: one value per column, proportions in full precision. A list is written as its items,
+    separated by spaces."""
     parts: Sequence[Part]
+    """The printed blocks, each with its own columns: percentages, an interval in brackets after its value."""
     notes: Sequence[str] = ()
+    """Sentences under the table."""
 
     @property
     def text(self) -> pl.DataFrame:
@@ -234,7 +220,6 @@ def html(table: Table, csv: Path) -> str:
 
     Parameters
     ----------
-    table : Table
     csv : Path
         The table's CSV, which is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
     """

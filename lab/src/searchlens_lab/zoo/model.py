@@ -1,8 +1,8 @@
 """The zoo's own forward pass of Qwen2, Llama and Mistral, for training and for :mod:`searchlens_lab.zoo.sample`.
 
 A layer comes in two halves, so that training and the sampler can each put their own attention between them. Parameter
-names are those of transformers, so weights pass between the two without renaming; ``lab/tests/test_zoo_model.py`` and
-``lab/tests/test_zoo_cohort.py`` check that both compute the same function. docs/zoo.md says why this is not the embedded
+names are those of transformers, so weights pass between the two without renaming; ``lab/tests/test_zoo_model.py``
+and ``lab/tests/test_zoo_cohort.py`` check that both compute the same function. docs/zoo.md says why this is not the embedded
 engine.
 """
 

@@ -19,24 +19,16 @@ MOST = 6
 
 @dataclass(frozen=True, kw_only=True)
 class FigureContext:
-    """The frames of one analysis, and what the figures say about its cohort.
-
-    Attributes
-    ----------
-    frames : mapping of str to DataFrame
-        The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``).
-    plan : CohortPlan
-        Says of the cells of a figure where their samples come from, unless they were drawn in this study.
-    confidence : float
-        Level of the intervals in the frames, in (0, 1).
-    readout : {"expected", "prefix"}
-        The option ``boptr.readout`` of the analysis; every figure of its numbers names it.
-    """
+    """The frames of one analysis, and what the figures say about its cohort."""
 
     frames: Mapping[str, pl.DataFrame]
+    """The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``)."""
     plan: CohortPlan
+    """Says of the cells of a figure where their samples come from, unless they were drawn in this study."""
     confidence: float = 0.95
+    """Level of the intervals in the frames, in (0, 1)."""
     readout: Readout = "expected"
+    """The option ``boptr.readout`` of the analysis; every figure of its numbers names it."""
 
     def new_figure(
         self, width: float, height: float, first: str, second: str, models: Sequence[str], benchmarks: Sequence[str]

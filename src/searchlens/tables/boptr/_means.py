@@ -38,7 +38,6 @@ def lines(rows: pl.DataFrame, columns: Mapping[str, str], count: str, labels: La
         Value of the column ``column`` to its printed heading.
     count : str
         The column whose number of cells is printed; a column that is not there prints none.
-    labels : mapping, optional
     """
     printed = {}
     for (key,), group in rows.group_by("tier", maintain_order=True):

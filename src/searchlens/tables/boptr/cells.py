@@ -5,7 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.knee import TAU
+from searchlens.boptr.offsets import GATE_Z
 from searchlens.boptr.options import REGIMES
+from searchlens.boptr.q_channel import TOLERANCE
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
@@ -113,7 +116,7 @@ def qchannel(context: TableContext) -> Table:
         f"π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
         f" N̂(b)) − Q_RL(b)|, pp, raw. α̂ is fitted to the curve that it is scored on: a description, not transfer."
         f" {CORRECTED}",
-        f"Recoverable: the largest Q of Base's pool comes within {fmt.percent(options.q_tolerance)} points of RL's"
+        f"Recoverable: the largest Q of Base's pool comes within {fmt.percent(TOLERANCE)} points of RL's"
         " largest. Policies and questions: the size of that pool, whose largest Q rises by chance with each policy, and"
         " of the benchmark. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the"
         " interval does not allow for that.",
@@ -179,7 +182,7 @@ def offsets(context: TableContext) -> Table:
     ]
     notes = [
         "δ: from the model's own pair; δ̂ (V5b): from Base on the RL-training split and the other models' offsets."
-        f" Ridge where every feature is within {context.options.gate_z:g} standard deviations of the other models, tail"
+        f" Ridge where every feature is within {GATE_Z:g} standard deviations of the other models, tail"
         " consistency elsewhere. P_max and P_0 in %.",
         *single_pair(plan),
         *reasons(frame),
@@ -208,7 +211,7 @@ def descriptive(context: TableContext) -> Table:
         lines.append(line | {"headroom": fmt.percent(first["headroom"]), "N*": fmt.number(first["knee"], 1)})
     notes = [
         f"Base pass@b under {plan.default_policy}, in %. {single_readouts(context.options)} P_max: best AR policy at"
-        f" the largest budget; N*: smallest budget within {fmt.percent(context.options.tau)} points of the value there."
+        f" the largest budget; N*: smallest budget within {fmt.percent(TAU)} points of the value there."
         " No RL was sampled on these benchmarks: nothing is predicted.",
         *([] if frame.height else ["The cohort has no descriptive benchmark."]),
         *reasons(frame),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.protocol import FEW_QUESTIONS
+from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
 from searchlens.claims import DASH
 from searchlens.tables import format as fmt
@@ -102,7 +102,7 @@ def _decision(row: Row) -> str:
 @table("protocol_flags", stage="boptr")
 def protocol_flags(context: TableContext) -> Table:
     """Cells in which Base and RL were sampled under different conditions, or on few questions."""
-    frame, plan, options = context.frames["protocol_flags"], context.plan, context.options
+    frame, plan = context.frames["protocol_flags"], context.plan
     lines = []
     for (model, benchmark), rows in frame.group_by("model", "benchmark", maintain_order=True):
         severities = {_flag(row): fmt.word(row["severity"]) for row in rows.iter_rows(named=True)}
@@ -121,8 +121,8 @@ def protocol_flags(context: TableContext) -> Table:
         "A flagged cell is reported, never dropped. Truncation: share of samples that hit the length limit; extraction:"
         " share with an answer that can be read; length: mean tokens per sample; all under the RL default policy."
         " Rates and ranges of readouts in %.",
-        f"Attention: the interval of RL − Base lies wholly outside ±{fmt.percent(options.protocol_margin)} points, or"
-        f" the longer mean length is at least {options.length_ratio:g} times the other; undecided: it crosses the"
+        f"Attention: the interval of RL − Base lies wholly outside ±{fmt.percent(MARGIN)} points, or"
+        f" the longer mean length is at least {LENGTH_RATIO:g} times the other; undecided: it crosses the"
         " margin. However little they differ, a rate of either side needs attention beyond the limits of the section"
         " health of the configuration.",
         "Health: share of all samples with an answer; attention: the cell is not interpretable, see the table health.",

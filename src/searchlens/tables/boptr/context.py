@@ -24,23 +24,16 @@ class TableContext:
 
     A number that is not defined is a dash in print and null in the CSV, whose column ``reason`` has a code for it; the
     notes explain every code that occurs.
-
-    Attributes
-    ----------
-    frames : mapping of str to DataFrame
-        The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``).
-    plan : CohortPlan
-        Gives names, titles and their order.
-    options : BoptrOptions
-        The notes state its tolerances and its confidence level.
-    warnings : sequence of str
-        What readers of every table must know, such as versions of a grader that are mixed.
     """
 
     frames: Mapping[str, pl.DataFrame]
+    """The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``)."""
     plan: CohortPlan
+    """Gives names, titles and their order."""
     options: BoptrOptions
+    """The notes state its tolerances and its confidence level."""
     warnings: Sequence[str] = ()
+    """What readers of every table must know, such as versions of a grader that are mixed."""
 
     @property
     def notes(self) -> Sequence[str]:

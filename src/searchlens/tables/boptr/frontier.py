@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.knee import TAU
+from searchlens.boptr.offsets import SHUFFLES
 from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import table
 from searchlens.claims import DASH
@@ -57,8 +59,7 @@ def frontier(context: TableContext) -> Table:
         f"Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1). {ERROR}",
         "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL holds for"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
-        f"N*: the smallest budget at which Base on base@rltrain is within τ = {context.options.tau:g} of its last"
-        " readout.",
+        f"N*: the smallest budget at which Base on base@rltrain is within τ = {TAU:g} of its last readout.",
         brackets(context.options),
         CORRECTED,
         "Sweeps: no path is chosen again in the draws, so their errors are corrected for the first bias alone, and may"
@@ -137,7 +138,7 @@ def v4(context: TableContext) -> Table:
         f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the"
         " largest |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
         "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
-        f" each fold. Null: {context.options.v4_shuffles} shuffles of ln α_math over the models, chosen again in each.",
+        f" each fold. Null: {SHUFFLES} shuffles of ln α_math over the models, chosen again in each.",
         *reasons(features, summary),
     ]
     if not parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.consistency import CRITERION
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import CORRECTED_SIZE, ERROR, READINGS, brackets, corrected, model_name, reasons
@@ -62,7 +63,7 @@ def _policies_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
 @table("readout_consistency", stage="boptr")
 def readout_consistency(context: TableContext) -> Table:
     """How far readouts move when the same checkpoint is sampled again."""
-    frame, plan, options = context.frames["readout_consistency"], context.plan, context.options
+    frame, plan = context.frames["readout_consistency"], context.plan
     compared = frame.filter(pl.col("reason").is_null())
     whole = compared.filter(group="all")
     lines = [
@@ -73,7 +74,7 @@ def readout_consistency(context: TableContext) -> Table:
             "by chance": fmt.number(row["chance"]),
             "mean Δ": fmt.interval(row["mean_signed"], row["lo"], row["hi"], sign="+"),
             "largest Δ": f"{fmt.number(row['largest'], 1, '+')} ({row['policy']} at {row['budget']})",
-            f"≤ {options.consistency_criterion:g} pp": fmt.tick(row["meets_criterion"]),
+            f"≤ {CRITERION:g} pp": fmt.tick(row["meets_criterion"]),
         }
         for row in whole.iter_rows(named=True)
     ]
@@ -82,7 +83,7 @@ def readout_consistency(context: TableContext) -> Table:
     notes = [
         "Δ: pass@b of the second batch − that of the main one at every shared point (policy, budget), pp. By chance:"
         " the mean |Δ| of two batches that differ by sampling alone; only what exceeds it is a difference of batches.",
-        brackets(options),
+        brackets(context.options),
         *([f"Cells without a second batch: {single}; their rows are in the CSV."] if single else []),
         *reasons(frame),
     ]

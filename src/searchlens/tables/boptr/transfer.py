@@ -12,6 +12,7 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.options import REGIMES
+from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.catalogue import table
 from searchlens.claims import DASH
 from searchlens.tables import format as fmt
@@ -341,7 +342,7 @@ def coverage_heldout(context: TableContext) -> Table:
         brackets(options),
         CORRECTED,
         "In parentheses the raw error, to which the limit set beforehand for the mean of a benchmark applies; †: above"
-        f" that limit, {options.criterion:g} pp. The gap is raw. Means, oracle and limit are of the fitted models. The"
+        f" that limit, {HELD_OUT_LIMIT:g} pp. The gap is raw. Means, oracle and limit are of the fitted models. The"
         " oracle (R1 fit of the same cells) reads the curve that it is scored on.",
         *_beyond_note(criteria, plan),
         *single_pair(plan),
@@ -375,7 +376,7 @@ def _heldout_part(
     title: str,
 ) -> Part:
     """The cells of every model, and below them the means with their limit; frames of one choice of exponents."""
-    plan, limit = context.plan, context.options.criterion
+    plan, limit = context.plan, HELD_OUT_LIMIT
     benchmarks = plan.with_role("held_out")
     headings = {name: plan.title(name) for name in benchmarks} | {"all cells": "mean"}
     rule = {row["column"]: row for row in means.filter(tier="V3").iter_rows(named=True)}
