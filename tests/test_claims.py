@@ -17,7 +17,16 @@ import searchlens
 from searchlens import claims
 from searchlens.api.statements import statements, told
 from searchlens.explorer import sentences
-from searchlens.figures import budget_equivalents, cover, gap_map, support_change
+from searchlens.figures import (
+    budget_equivalents,
+    compute_frontier,
+    cover,
+    gap_map,
+    matching_set,
+    support_change,
+    support_region,
+)
+from searchlens.figures.boptr import beta_robustness, crossing, parameters, parts, v4_null, vertical
 from searchlens.readings.crossings import CROSSINGS
 from searchlens.readings.equivalents import EQUIVALENTS
 from searchlens.readings.exponents import EXPONENTS
@@ -409,3 +418,160 @@ def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
         assert f"in {more.height} of {frame.height} cells" in title
         most = more.sort("n").row(-1, named=True)
         assert ("or more" in title) == (most["band_hi"] >= 16)
+
+
+@given(SEEDS)
+@MANY
+def test_inside_counts_budgets_at_which_anything_is_solved(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rl, best = rng.choice([0, 0.2, 0.5], (2, 5))
+    frame = pl.DataFrame({"rl": rl, "envelope": best, "inside": rl <= best, "policies": 27})
+    title = support_region._finding(frame)
+    solved = (rl > 0) | (best > 0)
+    if not solved.any():
+        assert title == "Neither model solves any question"
+    else:
+        assert "By the estimates" in title and numbers(title) == [27, (solved & (rl <= best)).sum(), solved.sum()]
+
+
+@given(SEEDS)
+@MANY
+def test_matches_are_those_of_the_frame(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 3, rng.integers(1, 4))
+    budgets = [2**i for i in range(len(counts))]
+    title = matching_set._finding(pl.DataFrame({"x": range(9)}), pl.DataFrame({"budget": budgets, "matches": counts}))
+    missed = [budget for budget, count in zip(budgets, counts, strict=True) if not count]
+    wanted = missed or [*dict.fromkeys([min(counts), max(counts)]), 9]
+    assert title.startswith("No Base point") == bool(missed) and numbers(title) == wanted
+
+
+@given(SEEDS)
+@MANY
+def test_at_equal_cost_both_were_read(seed: int) -> None:
+    """Base's best at or below the cost; neither is said of a cost at which it was not read."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"axis": "tokens", "model": model, "layer": layer, "x": float(x), "value": float(rng.integers(0, 101) / 100)}
+        for model, layer in (("RL", "AR"), ("Base", "AR edge"))
+        for x in np.sort(rng.choice(np.arange(1, 20), rng.integers(0, 4), replace=False))
+    ]
+    frame = pl.DataFrame(
+        rows, dict.fromkeys(("axis", "model", "layer"), pl.String()) | {"x": pl.Float64, "value": pl.Float64}
+    )
+    title = compute_frontier._finding(frame, "tokens")
+    rl, base = ({r["x"]: r["value"] for r in rows if r["model"] == side} for side in ("RL", "Base"))
+    shared = [x for x in rl if base and min(base) <= x <= max(base)]
+    assert title.startswith("At equal") == bool(shared)
+    if shared:
+        cost = max(shared)
+        assert "by the estimates" in title
+        assert numbers(title) == [cost, round(100 * base[max(x for x in base if x <= cost)]), round(100 * rl[cost])]
+
+
+# ---- titles of figures of the BOPTR analysis
+
+
+def errors(rng: np.random.Generator, **columns: list[Any]) -> pl.DataFrame:
+    """Rows with a corrected error and its interval, sometimes none; labels are letters."""
+    rows = []
+    for i in range(rng.integers(0, 5)):
+        lo, value, hi = np.sort(rng.uniform(-1, 9, 3)).tolist() if rng.random() < 0.8 else (None,) * 3
+        row = {"label": "ABCDE"[i], "corrected": value, "lo_corrected": lo, "hi_corrected": hi}
+        rows.append(row | {name: values[rng.integers(len(values))] for name, values in columns.items()})
+    names = dict.fromkeys(("corrected", "lo_corrected", "hi_corrected"), pl.Float64())
+    return pl.DataFrame(rows, {"label": pl.String(), **names, **dict.fromkeys(columns)}, infer_schema_length=None)
+
+
+@given(SEEDS)
+@MANY
+def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -> None:
+    frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], cells=[3, 3, 2])
+    title = parts.least(frame)
+    honest = [row for row in frame.to_dicts() if row["kind"] == "rule" and row["corrected"] is not None]
+    most = [row for row in honest if row["cells"] == max(each["cells"] for each in honest)]
+    if not most:
+        assert title == "No prediction without the answer is defined"
+        return
+    first = min(most, key=lambda row: row["corrected"])
+    apart = all(row["lo_corrected"] > first["hi_corrected"] for row in most if row is not first)
+    assert re.findall(r"\b[A-E]\b", title)[0] == first["label"]
+    assert ("errs least of all" in title) == (apart and len(most) > 1)
+    assert ("leave open" in title) == (not apart)
+    if "errs least of all" in title:
+        assert f"over {first['cells']} cells" in title
+
+
+@given(SEEDS)
+@MANY
+def test_the_errors_of_the_rule_reach_as_far_as_the_map(seed: int) -> None:
+    frame = errors(np.random.default_rng(seed), tier=["V1", "V2", "V3"], model=["x", "y"])
+    title = vertical._finding(frame)
+    rows = [row for row in frame.to_dicts() if row["tier"] != "V1" and row["corrected"] is not None]
+    if not rows:
+        assert title.startswith("No error")
+        return
+    low, high = (end(rows, key=lambda row: row["corrected"]) for end in (min, max))
+    assert numbers(title.partition("(")[0]) == pytest.approx([low["corrected"], high["corrected"]], abs=0.051)
+    assert title.endswith(f"({high['tier']}, {high['model']})") and "By the estimates" in title
+
+
+@given(SEEDS)
+@MANY
+def test_an_interval_holds_an_end_of_its_own(seed: int) -> None:
+    """Exponents are steps of 0.1: one at the end of an interval is in it, whatever the last digit."""
+    rng = np.random.default_rng(seed)
+    steps = np.sort(rng.integers(0, 15, (rng.integers(0, 4), 2)))
+    assigned = rng.integers(0, 15, len(steps))
+    frame = pl.DataFrame({"lo": steps[:, 0] * 0.1, "hi": steps[:, 1] * 0.1, "assigned": assigned / 10})
+    inside = sum(lo <= value <= hi for (lo, hi), value in zip(steps, assigned, strict=True))
+    wanted = [inside, len(steps)] if len(steps) else []
+    assert numbers(beta_robustness._finding(frame)) == wanted
+
+
+@given(SEEDS)
+@MANY
+def test_scales_reach_from_the_least_to_the_largest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    alphas = rng.uniform(0.2, 16, rng.integers(3, 9))
+    frame = pl.DataFrame({"alpha": alphas, "path": np.round(alphas).astype(int).astype(str)})
+    title = parameters._finding(frame)
+    wanted = [len(alphas), min(alphas), max(alphas), len(set(np.round(alphas)))]
+    assert numbers(title) == pytest.approx(wanted, abs=0.051) and "By the estimates" in title
+
+
+@given(SEEDS)
+@MANY
+def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"scale": scale, "p": float(rng.choice([0.002, 0.05, 0.0512, 0.4])), "score": float(rng.uniform(-1, 1))}
+        for scale in ("standardised", "raw")
+    ]
+    title = v4_null._finding(pl.DataFrame(rows), 1 - 0.95)
+    good = [row["scale"] for row in rows if row["p"] <= 0.05 and row["score"] > 0]
+    assert title.startswith("No Base feature") == (not good)
+    assert ("only with" in title) == (len(good) == 1)
+    if len(good) == 1:
+        assert f"only with {good[0]} features" in title
+    assert [float(p) for p in re.findall(r"p = ([\d.]+)", title)] == pytest.approx([row["p"] for row in rows], abs=6e-4)
+
+
+@given(SEEDS)
+@MANY
+def test_where_base_overtakes_is_said_with_draws_in_which_it_never_does(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    places = [1, 2, 4, 8, None]
+    lo, at, hi = (places[i] for i in np.sort(rng.integers(0, 5, 3)))
+    drawn = bool(rng.random() < 0.7)
+    row = {"crossing": at, "crossing_lo": lo if drawn else None, "crossing_hi": hi if drawn else None, "largest": 8}
+    row |= {"never": 0.25 if drawn else None, "tie": at or rng.choice([1, None]), "why": ""}
+    text = crossing._verdict(row)
+    assert text.startswith("no k*") == (at is None)
+    assert "None" not in text and "by the estimates" in text
+    assert (f"tie at {row['tie']}" in text) == (row["tie"] is not None)
+    if at is None:
+        assert ("25% of draws" in text) == drawn
+    else:
+        assert f"k* = {at}" in text
+        assert ("never]" in text) == (drawn and hi is None)

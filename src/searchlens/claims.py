@@ -340,7 +340,9 @@ LEADS = (Claim("RL leads in {rl} of {cells} cells, Base in {base}"),)
 CHANGED_MORE = (Claim("RL loses more questions than it adds in {base} of {cells} cells, adds more in {rl}; {open}"),)
 INSIDE = (
     Claim("Neither model solves any question", _lacks("decided")),
-    Claim("RL is inside the region of Base's {policies} sampling policies at {inside} of {decided} budgets"),
+    Claim(
+        "By the estimates RL is inside what Base's {policies} sampling policies reach at {inside} of {decided} budgets"
+    ),
 )
 COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
 AT_COST = (Claim("At equal {axis} ({cost:g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),)
@@ -356,4 +358,37 @@ MATCHES = (
     Claim("{low} of {points} Base points match each budget of RL", lambda row: row["low"] == row["high"]),
     Claim("{low} to {high} of {points} Base points match each budget of RL"),
 )
-LEVEL = (Claim("Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)
+LEVEL = (Claim("By the estimates Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)
+
+
+# ---- titles of figures of the BOPTR analysis
+
+ERRS_LEAST = (
+    Claim("No prediction without the answer is defined", _lacks("rows")),
+    Claim(
+        "Of the rows that have not seen the curve only {label} is defined: {error} points", lambda row: row["rows"] == 1
+    ),
+    Claim("Intervals leave open which row errs least without the curve: {label} {error}, {near}", _has("near")),
+    Claim("{label} errs least of all rows over {cells} cells that have not seen the curve: {error} points"),
+)
+ERRORS = (
+    Claim("No error of a rule that has not seen the curve is defined", _lacks("cells")),
+    Claim("By the estimates errors of the rule reach from {low} to {high} points ({tier}, {model})"),
+)
+ASSIGNED = (
+    Claim("No interval of an exponent is known", _lacks("known")),
+    Claim("{inside} of {known} intervals hold the assigned exponent"),
+)
+SCALES = (
+    Claim("By the estimates scales α of {models} models reach from {low} to {high}, with {paths} different N(b)"),
+)
+PREDICTS = (
+    Claim("No Base feature is shown to predict α: {chances}", _lacks("shown")),
+    Claim("A Base feature is shown to predict α, but only with {shown} features: {chances}", _has("others")),
+    Claim("A Base feature is shown to predict α: {chances}"),
+)
+OVERTAKES = (
+    Claim("not drawn, {why}", _has("why")),
+    Claim("no k*: by the estimates Base is behind at b = {largest}{never}{tied}", _lacks("crossing")),
+    Claim("by the estimates Base is not behind from k* = {crossing}{ends} samples on{tied}"),
+)
