@@ -97,6 +97,11 @@ def percent(value: float | None, lo: float | None = None, hi: float | None = Non
     return interval(value, lo, hi, 1, sign)
 
 
+def solved(value: float | None, lo: float | None, hi: float | None) -> str:
+    """A share of questions in a sentence, with its interval; nothing if it is not known."""
+    return "" if value is None else percent(value, lo, hi).replace(" [", "% [")
+
+
 def samples(budgets: Sequence[int]) -> str:
     """Numbers of samples in a sentence; nothing of none.
 
@@ -254,6 +259,12 @@ CAN: Mapping[str, Sequence[Claim]] = {
         Claim("not identified: fewer than {smallest} samples of each side.", lambda row: row["most"] < row["smallest"]),
         Claim("not identified: on these samples its intervals are right too seldom or too often ({tried})."),
     ],
+    "graders": [
+        Claim("not identified: the verdicts are those of the logs; no text was graded again.", _has("recorded")),
+        Claim("not identified: no other grader applies to answers that {grader} reads.", _lacks("found")),
+        Claim("{grader} agrees with {found}."),
+    ],
+    "health": [Claim("{found}.")],
 }
 """By reading, of what ``api.statements`` gathers: the first that holds is said. Exponents are in that module."""
 CANNOT: Mapping[str, Sequence[Claim]] = {
@@ -279,11 +290,35 @@ CANNOT: Mapping[str, Sequence[Claim]] = {
     ],
     "variance": [Claim("the share of sampling seeds and of training runs: there is one of each")],
     "extrapolation": [Claim("anything beyond, and whether difficulty is so distributed")],
+    "graders": [
+        Claim("whether another grader would judge alike", _lacks("found")),
+        Claim("readings closer than the graders' disagreement ({doubtful})", _has("doubtful")),
+        Claim("which grader is right", _has("found")),
+    ],
+    "health": [
+        Claim("whether texts of {unknown} were cut off", _has("unknown")),
+        Claim("more of {ill}", _has("ill")),
+        Claim("whether a longer token limit or another prompt would change the answers"),
+    ],
 }
 """The same of what stays open: all that hold are said."""
 
 
 # ---- the sentences on a cell of a study
+
+SOUND = (
+    Claim("Whether the samples of {title} are sound is not known: there is no landscape.", _lacks("sides")),
+    Claim("The samples can be read, but mind: {remarks}.", _has("remarks")),
+    Claim("The samples are sound: {sides} state an answer."),
+)
+LEADING = (
+    Claim("Who leads is not known: there are no gaps under RL's default policy, {policy}.", _lacks("found")),
+    Claim("{found} (points of pass@k under {policy}).{luck}{greedy}"),
+)
+LUCKY = (
+    Claim("", _lacks("sides")),
+    Claim(" Luck alone, the golds of other questions, solves {sides} with {samples}."),
+)
 
 
 def _leads(name: str) -> Callable[[Row], bool]:
@@ -302,9 +337,20 @@ PLACE = (
     Claim("below nearly all of {pool}"),
 )
 """Where RL lies by the estimates, of a row of ``schemas.columns.SUPPORT``."""
+REACHED = (
+    Claim("Whether Base reaches RL is not known: there is no recovery analysis.", _lacks("places")),
+    Claim("By the estimates RL lies {places}; whether it is above their best is open {open}.{worth}", _has("open")),
+    Claim("RL lies {places}.{worth}"),
+)
+SUMMED = (
+    Claim("not interpretable. {warning}", _has("warning")),
+    Claim("{policy} was not sampled from both models", _lacks("gaps")),
+    Claim("{gaps}. {inside}.{greedy} ({questions} questions, {source})"),
+)
+"""The same in a line of ``searchlens summary``."""
 GREEDILY = (
-    Claim("", lambda row: "Base" not in row),
-    Claim(" One greedy answer of Base solves {Base}.", lambda row: "RL" not in row),
+    Claim("", lambda row: not row.get("Base")),
+    Claim(" One greedy answer of Base solves {Base}.", lambda row: not row.get("RL")),
     Claim(" One greedy answer of Base solves {Base}, of RL {RL}."),
 )
 

@@ -85,7 +85,11 @@ def _statement(reading: str, frames: Frames, policy: str, unequal: str) -> State
         return _exponents(frames, policy)
     if unequal and reading in ("support", "reliability", "entropy", "extrapolation"):
         return Statement(reading, f"{NOT_IDENTIFIED}: {unequal}.", "what needs as many samples of each.")
-    row = _FACTS[reading](frames, policy)
+    return stated(reading, _FACTS[reading](frames, policy))
+
+
+def stated(reading: str, row: Fact) -> Statement:
+    """What ``claims`` says on a reading of these facts."""
     return Statement(reading, say(CAN[reading], row), every(CANNOT[reading], row))
 
 

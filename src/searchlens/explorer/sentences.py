@@ -10,8 +10,21 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
-from searchlens.claims import EQUIVALENT, GREEDILY, LEAD, PLACE, bracket, located, percent, samples, say
-from searchlens.health.judgement import Health, of_rules
+from searchlens.claims import (
+    EQUIVALENT,
+    GREEDILY,
+    LEAD,
+    LEADING,
+    LUCKY,
+    PLACE,
+    REACHED,
+    SOUND,
+    located,
+    samples,
+    say,
+    solved,
+)
+from searchlens.health.judgement import Health, of_rules, percent
 from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
 from searchlens.schemas.columns import POINTS
 
@@ -20,7 +33,7 @@ STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 """Level of health to what the page calls it."""
 METRIC = "P"
 GREEDY = "greedy"
-LUCKY = 0.05
+MUCH = 0.05
 """Luck is stated if as large a share of the questions of either side is solved by it."""
 
 Row = Mapping[str, Any]
@@ -104,7 +117,7 @@ def _points_of(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
 def _greedy(points: pl.DataFrame) -> str:
     """What one greedy answer solves, with its interval; nothing if none was drawn."""
     rows = points.filter(policy=GREEDY).sort("budget").head(1).to_dicts()
-    return "".join(f"{percent(row['value'])}% {bracket(100 * row['lo'], 100 * row['hi'], 1)}" for row in rows)
+    return "".join(solved(row["value"], row["lo"], row["hi"]) for row in rows)
 
 
 def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
@@ -124,7 +137,7 @@ def _most(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
 def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
     found = _widest(study, LUCK, pair, benchmark)
     rows = found.filter(pl.col("side").is_in(list(SIDES.values()))).sort("side").to_dicts()
-    return rows if any(row["value"] >= LUCKY for row in rows) else ()
+    return rows if any(row["value"] >= MUCH for row in rows) else ()
 
 
 def _widest(study: Study, measure: str, pair: str, benchmark: str) -> pl.DataFrame:
@@ -160,34 +173,22 @@ def cell_sentences(study: Study, found: Headline, sides: Mapping[str, Health], t
 
 
 def _soundness(sides: Mapping[str, Health], title: str) -> str:
-    if not sides:
-        return f"Whether the samples of {title} are sound is not known: there is no landscape."
     remarks = [f"{SIDES[role]}: {'; '.join(health.remarks)}" for role, health in sides.items() if health.remarks]
-    remarks += [rules] if (rules := of_rules(sides["base"], sides["rl"])) else []
-    if remarks:
-        return f"The samples can be read, but mind: {'. '.join(remarks)}."
-    shares = (_answered(SIDES[role], health) for role, health in sides.items())
-    return f"The samples are sound: {' and '.join(shares)} state an answer."
-
-
-def _answered(side: str, health: Health) -> str:
-    counts = health.counts
-    return f"{100 * counts['answered'] / max(1, counts['samples']):.0f}% of {side}'s"
+    remarks += [rules] if sides and (rules := of_rules(sides["base"], sides["rl"])) else []
+    counts = {SIDES[role]: health.counts for role, health in sides.items()}
+    shares = (f"{percent(each['answered'], each['samples'])} of {side}'s" for side, each in counts.items())
+    return say(SOUND, {"title": title, "sides": " and ".join(shares), "remarks": ". ".join(remarks)})
 
 
 def _leader(study: Study, found: Headline) -> str:
-    if not found.gaps:
-        return f"Who leads is not known: there are no gaps under RL's default policy, {study.default_policy}."
     text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
-    beside = _guessed(found.luck) + say(GREEDILY, found.greedy)
-    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy}).{beside}"
+    row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "luck": _guessed(found.luck)}
+    return say(LEADING, {**row, "greedy": say(GREEDILY, found.greedy)})
 
 
 def _guessed(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
     shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in rows)
-    return f" Luck alone, the golds of other questions, solves {shares} with {samples([rows[0]['k']])}."
+    return say(LUCKY, {"sides": shares, "samples": samples([row["k"] for row in rows[:1]])})
 
 
 def _lead(row: Row) -> str:
@@ -201,18 +202,16 @@ def _lead(row: Row) -> str:
 def _recovery(found: Headline) -> str:
     """Where RL lies by the estimates, and where the intervals leave open whether that is above Base's best."""
     known = [row for row in found.support if row["rl_minus_best"] is not None]
-    if not known:
-        return "Whether Base reaches RL is not known: there is no recovery analysis."
     pool = f"Base's {found.policies} sampling policies"
     places: dict[str, list[int]] = {}
     for row in known:
         places.setdefault(say(PLACE, {**row, "pool": pool}), []).append(row["budget"])
     order = sorted(places, key=[claim.text.format(pool=pool) for claim in PLACE].index)
-    text = "RL lies " + ", and ".join(f"{place} with {samples(places[place])}" for place in order)
-    if undecided := [row["budget"] for row in known if _is_undecided(row)]:
-        with_which = "at any of these budgets" if len(undecided) == len(known) > 1 else f"with {samples(undecided)}"
-        text = f"By the estimates {text}; whether it is above their best is open {with_which}"
-    return f"{text}.{_worth(found.equivalent)}"
+    text = ", and ".join(f"{place} with {samples(places[place])}" for place in order)
+    undecided = [row["budget"] for row in known if _is_undecided(row)]
+    all_open = len(undecided) == len(known) > 1
+    with_which = "at any of these budgets" if all_open else undecided and f"with {samples(undecided)}"
+    return say(REACHED, {"places": text, "open": with_which, "worth": _worth(found.equivalent)})
 
 
 def _is_undecided(row: Row) -> bool:
