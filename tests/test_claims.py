@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import searchlens
 from searchlens import claims
 from searchlens.api.statements import statements, told
+from searchlens.commands import summary
+from searchlens.comparing.found import LogComparison
 from searchlens.explorer import sentences
 from searchlens.figures import (
     budget_equivalents,
@@ -27,10 +29,12 @@ from searchlens.figures import (
     support_region,
 )
 from searchlens.figures.boptr import beta_robustness, crossing, parameters, parts, v4_null, vertical
+from searchlens.health.judgement import Health
 from searchlens.readings.crossings import CROSSINGS
 from searchlens.readings.equivalents import EQUIVALENTS
 from searchlens.readings.exponents import EXPONENTS
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
+from searchlens.tables.study import GREEDY
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(max_examples=150, deadline=None)
@@ -349,6 +353,92 @@ def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
     assert bool(undecided) == bool(open_ones)
     if undecided and "any" not in undecided:
         assert [int(found) for found in re.findall(r"\d+", undecided)] == open_ones
+
+
+def health(rng: np.random.Generator) -> Health:
+    """A cell of 1000 samples of which some have an answer and some end nobody knows how."""
+    answered = int(rng.choice([0, 3, 500, 997, 1000]))
+    counts: dict[str, Any] = {"samples": 1000, "answered": answered, "truncated": int(rng.choice([0, 3, 200]))}
+    counts |= {"unboxed": None, "unknown_end": (0, 3, None)[rng.integers(3)]}
+    broken, remarks = ((words,) if rng.random() < 0.3 else () for words in ("it is broken", "it is odd"))
+    return Health(counts, broken, remarks)
+
+
+@given(SEEDS)
+@MANY
+def test_samples_are_sound_only_if_nothing_was_found(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sides = {} if rng.random() < 0.1 else {"base": health(rng), "rl": health(rng)}
+    text = sentences._soundness(sides, "sums")
+    found = any(side.remarks for side in sides.values())
+    assert text.startswith("The samples are sound") == (bool(sides) and not found)
+    assert ("not known" in text) == (not sides) and ("mind" in text) == found
+    if sides and not found:
+        known = {0: "0%", 3: "under 1%", 500: "50%", 997: "over 99%", 1000: "100%"}
+        base, rl = (known[side.counts["answered"]] for side in sides.values())
+        assert text.endswith(f"{base} of Base's and {rl} of RL's state an answer.")
+
+
+@given(SEEDS)
+@MANY
+def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
+    """Luck as far as it was read, and greedy answers of Base, or of both sides, but never of RL alone."""
+    rng = np.random.default_rng(seed)
+    value, lo, hi = 0.25, 0.1, 0.5
+    gaps = [{"budget": 4, "rl_minus_base": 0.1, "lo": -0.1, "hi": 0.2}] if rng.random() < 0.8 else []
+    luck = [{"side": side, "value": value, "k": 16} for side in ("Base", "RL")] if rng.random() < 0.5 else []
+    greedy = {side: claims.solved(value, lo, hi) for side in ("Base", "RL") if rng.random() < 0.6}
+    study: Any = SimpleNamespace(default_policy="own")
+    text = sentences._leader(study, sentences.Headline(gaps, [], None, luck=luck, greedy=greedy))
+    assert text.startswith("Who leads is not known") == (not gaps)
+    assert ("Luck alone" in text) == bool(gaps and luck) and ("with 16 samples" in text) == bool(gaps and luck)
+    assert text.count("25.0% [10.0, 50.0]") == (len(greedy) if gaps and "Base" in greedy else 0)
+
+
+@given(SEEDS)
+@MANY
+def test_a_line_of_the_summary_says_what_its_row_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    zero = int(rng.integers(0, 4))
+    inside, budgets = zero + int(rng.integers(0, 3)), zero + 2
+    row: dict[str, Any] = {"pair": "toy", "benchmark": "sums", "questions": 12, "source": "sampled", "warning": ""}
+    row |= {"inside": inside, "budgets": budgets, "both_zero": zero, "base_policies": 27}
+    row["rl_minus_base"] = [{"budget": 4, "value": -0.125, "interval": [-0.25, 0.0]}]
+    row |= dict.fromkeys(GREEDY)
+    known = [side for side in ("base", "rl") if rng.random() < 0.5]
+    for side in known:
+        row |= {f"greedy_{side}": 0.5, f"greedy_{side}_lo": 0.25, f"greedy_{side}_hi": 0.75}
+    text = summary._pair_line(row, "own")
+    assert "N=4: \u221212.5 [\u221225.0, +0.0]" in text
+    assert f"27 sampling policies reach at {inside - zero} of 2 budgets" in text
+    assert text.count("50.0% [25.0, 75.0]") == (len(known) if "base" in known else 0)
+    nothing = summary._pair_line({**row, "rl_minus_base": []}, "own")
+    assert nothing == "  toy/sums: own was not sampled from both models"
+    broken = summary._pair_line({**row, "rl_minus_base": [], "warning": "Base: all cut off."}, "own")
+    assert broken == "  toy/sums: not interpretable. Base: all cut off."
+
+
+@given(SEEDS)
+@MANY
+def test_graders_and_health_say_what_was_counted(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for side in ("Base", "RL")[: rng.integers(0, 3)]:
+        lo, share, hi = ends(rng, 0.9, 1)
+        rows.append({"side": side, "grader": "other", "compared": 50, "share": share, "lo": lo, "hi": hi})
+    recorded = bool(rng.random() < 0.2)
+    sides = [SimpleNamespace(title=title, health=(one := health(rng)), counts=one.counts) for title in ("Base", "RL")]
+    opinions = SimpleNamespace(agreeing=pl.DataFrame(rows))
+    found: Any = SimpleNamespace(grader="recorded" if recorded else "math", opinions=opinions, sides=sides)
+    graders, of_health = LogComparison._graders(found), LogComparison._health(found)
+    assert graders.can.startswith("not identified") == (recorded or not rows)
+    doubtful = [row["side"] for row in rows if row["lo"] < 0.95]
+    assert ("disagreement" in graders.cannot) == bool(doubtful)
+    assert re.findall(r"other, (\w+)", graders.cannot) == doubtful
+    unknown = [side.title for side in sides if side.counts["unknown_end"] != 0]
+    assert f"whether texts of {' and '.join(unknown)} were cut off" in of_health.cannot or not unknown
+    ill = [side.title for side in sides if side.health.level != "ok"]
+    assert re.findall(r"(\w+) than its samples allow", of_health.cannot) == ill
 
 
 # ---- titles of figures

@@ -345,7 +345,7 @@ REACHED = (
 SUMMED = (
     Claim("not interpretable. {warning}", _has("warning")),
     Claim("{policy} was not sampled from both models", _lacks("gaps")),
-    Claim("{gaps}. {inside}.{greedy} ({questions} questions, {source})"),
+    Claim("{gaps} ({questions} questions, {source}). {inside}.{greedy}"),
 )
 """The same in a line of ``searchlens summary``."""
 GREEDILY = (
@@ -391,7 +391,10 @@ INSIDE = (
     ),
 )
 COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
-AT_COST = (Claim("At equal {axis} ({cost:g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),)
+AT_COST = (
+    Claim("RL and Base were not read at the same cost", _lacks("cost")),
+    Claim("At equal {axis} ({cost:.2g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),
+)
 PATH = (
     Claim(
         "No Base point is within {tolerance} of RL at {missed}, one is at {near} of {budgets} budgets",
@@ -405,9 +408,6 @@ MATCHES = (
     Claim("{low} to {high} of {points} Base points match each budget of RL"),
 )
 LEVEL = (Claim("By the estimates Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)
-
-
-# ---- titles of figures of the BOPTR analysis
 
 ERRS_LEAST = (
     Claim("No prediction without the answer is defined", _lacks("rows")),

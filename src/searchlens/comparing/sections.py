@@ -10,6 +10,7 @@ import polars as pl
 
 from searchlens.claims import EQUIVALENT, located
 from searchlens.comparing.found import LogComparison
+from searchlens.health.judgement import percent
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.tables import format as fmt
 
@@ -64,7 +65,7 @@ def _samples(found: LogComparison) -> Section:
                 side.model or "(no name)",
                 ", ".join(side.policies),
                 f"{side.samples:,}",
-                *(_share(counts[name], of) for name in ("answered", "truncated", "unknown_end", "failed")),
+                *(percent(counts[name], of) for name in ("answered", "truncated", "unknown_end", "failed")),
                 str(side.health),
             )
         )
@@ -76,10 +77,6 @@ def _samples(found: LogComparison) -> Section:
         rows=tuple(rows),
         note="Samples are of each question; shares are of all samples of the common questions.",
     )
-
-
-def _share(part: int | None, whole: int) -> str:
-    return "unknown" if part is None else f"{100 * part / whole:.1f}%"
 
 
 def _pass_at_k(found: LogComparison, level: str) -> Section:
@@ -168,12 +165,10 @@ def _changes(found: LogComparison) -> Section:
 
 
 def _cover(found: LogComparison) -> Section:
-    rows = []
-    by_tau: dict[float, dict[str, dict[str, Any]]] = {}
-    for row in _measure(found, "Cover@tau"):
-        by_tau.setdefault(row["tau"], {})[row["side"]] = row
-    for tau, sides in by_tau.items():
-        rows.append((f"{tau:g}", _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+")))
+    rows = [
+        (f"{tau:g}", _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+"))
+        for tau, sides in _sides(found, "Cover@tau", "tau").items()
+    ]
     return Section(
         title="Cover@τ",
         heads=("τ", "Base", "RL", "RL − Base"),
@@ -251,11 +246,11 @@ def _measure(found: LogComparison, name: str) -> list[dict[str, Any]]:
     return found.comparison.measures.filter(pl.col("measure") == name).to_dicts()
 
 
-def _sides(found: LogComparison, name: str) -> dict[int, dict[str, dict[str, Any]]]:
-    by_k: dict[int, dict[str, dict[str, Any]]] = {}
+def _sides(found: LogComparison, name: str, key: str = "k") -> dict[Any, dict[str, dict[str, Any]]]:
+    by_key: dict[Any, dict[str, dict[str, Any]]] = {}
     for row in _measure(found, name):
-        by_k.setdefault(row["k"], {})[row["side"]] = row
-    return by_k
+        by_key.setdefault(row[key], {})[row["side"]] = row
+    return by_key
 
 
 def _percent(row: dict[str, Any], sign: str = "") -> str:

@@ -8,22 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from searchlens import claims
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
-from searchlens.claims import (
-    EQUIVALENT,
-    GREEDILY,
-    LEAD,
-    LEADING,
-    LUCKY,
-    PLACE,
-    REACHED,
-    SOUND,
-    located,
-    samples,
-    say,
-    solved,
-)
 from searchlens.health.judgement import Health, of_rules, percent
 from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
 from searchlens.schemas.columns import POINTS
@@ -117,7 +104,7 @@ def _points_of(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
 def _greedy(points: pl.DataFrame) -> str:
     """What one greedy answer solves, with its interval; nothing if none was drawn."""
     rows = points.filter(policy=GREEDY).sort("budget").head(1).to_dicts()
-    return "".join(solved(row["value"], row["lo"], row["hi"]) for row in rows)
+    return "".join(claims.solved(row["value"], row["lo"], row["hi"]) for row in rows)
 
 
 def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
@@ -177,18 +164,18 @@ def _soundness(sides: Mapping[str, Health], title: str) -> str:
     remarks += [rules] if sides and (rules := of_rules(sides["base"], sides["rl"])) else []
     counts = {SIDES[role]: health.counts for role, health in sides.items()}
     shares = (f"{percent(each['answered'], each['samples'])} of {side}'s" for side, each in counts.items())
-    return say(SOUND, {"title": title, "sides": " and ".join(shares), "remarks": ". ".join(remarks)})
+    return claims.say(claims.SOUND, {"title": title, "sides": " and ".join(shares), "remarks": ". ".join(remarks)})
 
 
 def _leader(study: Study, found: Headline) -> str:
     text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
     row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "luck": _guessed(found.luck)}
-    return say(LEADING, {**row, "greedy": say(GREEDILY, found.greedy)})
+    return claims.say(claims.LEADING, {**row, "greedy": claims.say(claims.GREEDILY, found.greedy)})
 
 
 def _guessed(rows: Sequence[Row]) -> str:
     shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in rows)
-    return say(LUCKY, {"sides": shares, "samples": samples([row["k"] for row in rows[:1]])})
+    return claims.say(claims.LUCKY, {"sides": shares, "samples": claims.samples([row["k"] for row in rows[:1]])})
 
 
 def _lead(row: Row) -> str:
@@ -196,7 +183,7 @@ def _lead(row: Row) -> str:
     ends = [_points(row[key]) for key in ("rl_minus_base", "lo", "hi")]
     value, low, high = (_rounded(abs(end or 0)) for end in ends)
     facts = {"value": value, "low": low, "high": high, "open": "{} [{}, {}]".format(*map(_signed, ends))}
-    return say(LEAD, {**row, **facts, "samples": samples([row["budget"]])})
+    return claims.say(claims.LEAD, {**row, **facts, "samples": claims.samples([row["budget"]])})
 
 
 def _recovery(found: Headline) -> str:
@@ -205,13 +192,13 @@ def _recovery(found: Headline) -> str:
     pool = f"Base's {found.policies} sampling policies"
     places: dict[str, list[int]] = {}
     for row in known:
-        places.setdefault(say(PLACE, {**row, "pool": pool}), []).append(row["budget"])
-    order = sorted(places, key=[claim.text.format(pool=pool) for claim in PLACE].index)
-    text = ", and ".join(f"{place} with {samples(places[place])}" for place in order)
+        places.setdefault(claims.say(claims.PLACE, {**row, "pool": pool}), []).append(row["budget"])
+    order = sorted(places, key=[claim.text.format(pool=pool) for claim in claims.PLACE].index)
+    text = ", and ".join(f"{place} with {claims.samples(places[place])}" for place in order)
     undecided = [row["budget"] for row in known if _is_undecided(row)]
     all_open = len(undecided) == len(known) > 1
-    with_which = "at any of these budgets" if all_open else undecided and f"with {samples(undecided)}"
-    return say(REACHED, {"places": text, "open": with_which, "worth": _worth(found.equivalent)})
+    with_which = "at any of these budgets" if all_open else undecided and f"with {claims.samples(undecided)}"
+    return claims.say(claims.REACHED, {"places": text, "open": with_which, "worth": _worth(found.equivalent)})
 
 
 def _is_undecided(row: Row) -> bool:
@@ -223,7 +210,7 @@ def _is_undecided(row: Row) -> bool:
 def _worth(row: Row | None) -> str:
     if row is None or row["state"] != "within":
         return ""
-    return f" One sample of RL is worth {located(EQUIVALENT, row)} of Base under the same policy."
+    return f" One sample of RL is worth {claims.located(claims.EQUIVALENT, row)} of Base under the same policy."
 
 
 def _points(proportion: float | None) -> float | None:

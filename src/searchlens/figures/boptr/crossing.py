@@ -54,9 +54,9 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
         return None
     anchor, second = context.plan.anchor_model, "the best of Base up to b samples against RL"
     benchmarks = drawn["benchmark"].unique(maintain_order=True).to_list()
-    others = [_titled(rows, context) for _, rows in numbers.group_by("benchmark", "pool", maintain_order=True)]
-    others = [words for words in others if words not in {_titled(rows, context) for _, rows in cells}]
     first = _titled(cells[0][1], context)
+    known = [_titled(rows, context) for _, rows in numbers.group_by("benchmark", "pool", maintain_order=True)]
+    others = [words for words in known if words != first]
     figure = context.new_figure(
         style.PAGE, 3.2 + 0.13 * len(others), first, f"{anchor}: {second}", [anchor], benchmarks
     )

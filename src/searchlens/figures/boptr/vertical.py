@@ -111,7 +111,7 @@ def _map(axes: Axes, rows: pl.DataFrame, models: pl.DataFrame, benchmarks: Seque
     )
     look: dict[str, Any] = {"cmap": COLOURS, "vmin": 0, "vmax": limit, "linewidths": 0.8, "linecolor": "#DDDDDD"}
     words: dict[str, Any] = {"fontsize": 7.5, "va": "bottom"}
-    texts = error.map(lambda value: "" if isnan(value) else f"{value:.1f}".replace("-", "\N{MINUS SIGN}"))
+    texts = error.map(lambda value: "" if isnan(value) else number(value, 1))
     sns.heatmap(error, annot=texts, fmt="", annot_kws=words, cbar=False, ax=axes, **look)
     for text in axes.texts:
         x, y = (int(place) for place in text.get_position())
