@@ -21,10 +21,10 @@ from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
+from searchlens.claims import number
 from searchlens.figures import style
 from searchlens.figures.boptr import frontier, parameters, parts, vertical
 from searchlens.figures.boptr.context import FigureContext
-from searchlens.tables import format as fmt
 from test_figures import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
@@ -376,7 +376,7 @@ def test_vertical_cells(several: FigureContext) -> None:
             if row["corrected"] is None:
                 assert shown[x + 0.5, y + 0.5] == parts.DASH
                 continue
-            assert shown[x + 0.5, y + 0.5] == fmt.number(row["corrected"], 1)
+            assert shown[x + 0.5, y + 0.5] == number(row["corrected"], 1)
             assert f"{row['lo_corrected']:.1f} to {row['hi_corrected']:.1f}" in below
         hatched = [patch for patch in axes.patches if patch.get_hatch()]
         of_models = errors.filter(pl.col("model").is_in(models), role="fitted")

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.claims import EQUIVALENT, located
+from searchlens import claims
 from searchlens.comparing.found import LogComparison
 from searchlens.health.judgement import percent
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
@@ -87,8 +87,8 @@ def _pass_at_k(found: LogComparison, level: str) -> Section:
     for k, by_side in sides.items():
         line = [str(k), *(_percent(by_side[side]) for side in (BASE, RL)), _percent(by_side[DIFFERENCE], "+")]
         if k in known:
-            shares = [fmt.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
-            line += [", ".join([*shares, fmt.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
+            shares = [claims.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
+            line += [", ".join([*shares, claims.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
         rows.append((*line, *[""] * (6 - len(line))) if lucky else tuple(line))
     heads: tuple[str, ...] = ("k", "Base", "RL", "RL − Base")
     note = f"Percent of questions, with {level} intervals over questions."
@@ -104,7 +104,7 @@ def _equivalents(found: LogComparison) -> Section:
     several = frame["policy"].n_unique() > 1
     rows = []
     for row in frame.to_dicts():
-        line = [str(row["budget"]), located(EQUIVALENT, row), fmt.number(row["token_ratio"])]
+        line = [str(row["budget"]), claims.located(claims.EQUIVALENT, row), claims.number(row["token_ratio"])]
         rows.append(tuple([row["policy"], *line] if several else line))
     heads: tuple[str, ...] = ("samples of RL", "samples of Base", "tokens of Base / RL")
     if all(row["token_ratio"] is None for row in frame.to_dicts()):
@@ -128,9 +128,9 @@ def _support(found: LogComparison) -> Section:
     rows = [
         (
             word,
-            fmt.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0),
+            claims.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0),
             str(row.get(f"{name}_significant", "")),
-            fmt.number(row[f"{name}_null"], 1) if f"{name}_null" in row else "",
+            claims.number(row[f"{name}_null"], 1) if f"{name}_null" in row else "",
         )
         for name, word in words.items()
     ]
@@ -190,7 +190,7 @@ def _guessing(found: LogComparison) -> Section:
             str(k),
             *(_percent(line[side]) for side in (BASE, RL)),
             _percent(line[DIFFERENCE], "+"),
-            fmt.percent(nulls.get(k)),
+            claims.percent(nulls.get(k)),
         )
         for k, line in sides.items()
     ]
@@ -208,8 +208,8 @@ def _extrapolated(found: LogComparison) -> Section:
             row["side"],
             row["model"],
             str(row["k"]),
-            fmt.percent(row["value"], row["lo"], row["hi"]),
-            fmt.number(row["coverage"]),
+            claims.percent(row["value"], row["lo"], row["hi"]),
+            claims.number(row["coverage"]),
             "yes" if row["trusted"] else "no",
         )
         for row in found.comparison.extrapolated.to_dicts()
@@ -228,7 +228,7 @@ def _graders(found: LogComparison) -> Section:
             row["side"],
             row["grader"],
             f"{row['compared']:,}",
-            fmt.percent(row["share"], row["lo"], row["hi"]),
+            claims.percent(row["share"], row["lo"], row["hi"]),
             f"{row['ours_alone']:,}",
             f"{row['theirs_alone']:,}",
         )
@@ -254,7 +254,7 @@ def _sides(found: LogComparison, name: str, key: str = "k") -> dict[Any, dict[st
 
 
 def _percent(row: dict[str, Any], sign: str = "") -> str:
-    return fmt.percent(row["value"], row["lo"], row["hi"], sign)
+    return claims.percent(row["value"], row["lo"], row["hi"], sign)
 
 
 def remarks(found: LogComparison) -> Iterator[str]:

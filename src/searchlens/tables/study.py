@@ -13,14 +13,14 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import table, titles
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, percent
 from searchlens.frames import by_policy, pick
 from searchlens.health.judgement import Health
 from searchlens.health.mixing import CHAINS
 from searchlens.schemas.columns import POINTS
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table
 
 READOUT, EXPECTED = "prefix", "expected"
@@ -138,7 +138,7 @@ def _readouts_note() -> str:
 
 def _percent(value: float | None, lo: float | None = None, hi: float | None = None, sign: str = "") -> str:
     """A proportion as a percentage with its interval; nothing if there is none."""
-    return "" if value is None else fmt.percent(value, lo, hi, sign)
+    return "" if value is None else percent(value, lo, hi, sign)
 
 
 def _part(lines: Sequence[Line], *groups: str) -> Part:
