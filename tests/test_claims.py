@@ -25,6 +25,7 @@ from searchlens.figures import (
     cover,
     gap_map,
     matching_set,
+    same_policy_lines,
     support_change,
     support_region,
 )
@@ -441,6 +442,11 @@ def test_graders_and_health_say_what_was_counted(seed: int) -> None:
     assert re.findall(r"(\w+) than its samples allow", of_health.cannot) == ill
 
 
+def test_luck_stands_beside_pass_at_k_only_where_it_was_judged() -> None:
+    assert "luck" in claims.say(claims.OPEN_ANSWERS, {"luck": [{"k": 1}]})
+    assert "luck" not in claims.say(claims.OPEN_ANSWERS, {"luck": []})
+
+
 # ---- titles of figures
 
 
@@ -557,6 +563,26 @@ def test_at_equal_cost_both_were_read(seed: int) -> None:
         cost = max(shared)
         assert "by the estimates" in title
         assert numbers(title) == [cost, round(100 * base[max(x for x in base if x <= cost)]), round(100 * rl[cost])]
+
+
+@given(SEEDS)
+@MANY
+def test_policies_are_counted_where_either_model_solves_anything(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for budget in (1, 2, 4)[: rng.integers(1, 4)]:
+        zero, ahead, behind = (int(count) for count in rng.integers(0, 5, 3))
+        counts = (zero + ahead, zero + ahead + behind, zero)
+        rows.append({"budget": budget, **dict(zip(same_policy_lines.COUNTS, (*counts, *counts), strict=True))})
+    found = list(same_policy_lines.tallies(pl.DataFrame(rows)))
+    (first_budget, first, _), (last_budget, last, _) = found[0], found[-1]
+    facts = {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget}
+    wanted = []
+    for row in (rows[0], rows[-1]):
+        ahead, policies, zero = (row[name] for name in same_policy_lines.COUNTS[:3])
+        wanted += [ahead - zero, policies - zero, row["budget"]]
+    said = claims.say(claims.LEVEL, facts)
+    assert "By the estimates" in said and numbers(said) == wanted
 
 
 # ---- titles of figures of the BOPTR analysis

@@ -302,6 +302,10 @@ CANNOT: Mapping[str, Sequence[Claim]] = {
     ],
 }
 """The same of what stays open: all that hold are said."""
+OPEN_ANSWERS = (
+    Claim("No lettered options were given; the luck of open answers stands beside pass@k.", _has("luck")),
+    Claim("No lettered options were given."),
+)
 
 
 # ---- the sentences on a cell of a study

@@ -180,10 +180,8 @@ def _cover(found: LogComparison) -> Section:
 def _guessing(found: LogComparison) -> Section:
     sides = _sides(found, CORRECTED)
     if not sides:
-        return Section(
-            title="Corrected for guessing",
-            note="No question has lettered options; the luck of open answers stands beside pass@k.",
-        )
+        note = claims.say(claims.OPEN_ANSWERS, {"luck": _measure(found, LUCK)})
+        return Section(title="Corrected for guessing", note=note)
     nulls = {row["k"]: row["value"] for row in _measure(found, GUESS_NULL) if row["side"] == BASE}
     rows = [
         (
