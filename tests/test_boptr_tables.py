@@ -16,7 +16,7 @@ from searchlens.boptr.cohort import Benchmark, CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
-from searchlens.tables import format as fmt
+from searchlens.claims import interval, number, percent
 from searchlens.tables.boptr import regimes, transfer
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.table import DASH, Part, Table, escape, latex, write
@@ -90,7 +90,7 @@ def block(table: Table, title: str) -> dict[str, dict[str, str]]:
 def printed(frame: pl.DataFrame, **where: object) -> str:
     """``1.12 [0.76, 2.52]``, the corrected error of the single row of the errors frame that is meant."""
     (row,) = frame.filter(**where).iter_rows(named=True)
-    return fmt.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"])
+    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"])
 
 
 AR = {"exponents": "paper", "mu": "cohort", "pool": "ar"}
@@ -201,7 +201,7 @@ def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[F
 def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     """A row without exponents does not come twice, and a row that comes twice has the other numbers."""
     means = cohort[0]["means"].filter(scope="vertical", tier="V3", pool="ar", column="micro", mu="cohort")
-    values = {row["exponents"]: fmt.number(row["corrected"]) for row in means.iter_rows(named=True)}
+    values = {row["exponents"]: number(row["corrected"]) for row in means.iter_rows(named=True)}
     assert values["paper"] != values["own"]
     own = block(made["vertical"], "own exponents")
     assert own["V3 δ from the anchor benchmark"]["micro"].startswith(values["own"])
@@ -214,7 +214,7 @@ def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[F
     cells = cohort[0]["errors"].filter(tier="V3", mu="without", role="fitted", regime="nonmath")
     errors = cells.filter(pl.col("group") != "new")["corrected"].drop_nulls()
     line = block(made["ablation"], "μ without qwen25_1.5b")["MAIN (BOPTR-P1)"]
-    assert line["nonmath"].startswith(f"{fmt.number(errors.sum() / len(errors))} [")
+    assert line["nonmath"].startswith(f"{number(errors.sum() / len(errors))} [")
     other = rows(made["ablation"])["MAIN (BOPTR-P1)"]
     assert other["nonmath"] != line["nonmath"] and other["cells"] == "8/9"
 
@@ -241,7 +241,7 @@ def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan], monkeypatch
         assert line["AMC23"] == f"{printed(cells, model=row['model'])} {raw}"
     assert {"†" in line["AMC23"] for line in lines.values()} == {True, False}
     fitted = cells.filter(pl.col("group") != "new")
-    assert lines["benchmark mean"]["AMC23"].startswith(f"{fmt.number(fitted['corrected'].sum() / 3)} [")
+    assert lines["benchmark mean"]["AMC23"].startswith(f"{number(fitted['corrected'].sum() / 3)} [")
     assert f"({fitted['error'].sum() / 3:.2f}" in lines["benchmark mean"]["AMC23"]
     assert lines["orz_7b (new)"]["mean"] == DASH
 
@@ -327,10 +327,10 @@ def test_latex_of_symbols() -> None:
 
 def test_numbers_in_print() -> None:
     """True minus, no negative zero, infinity as a sign, undefined as a dash."""
-    shown = [fmt.number(value) for value in (-1.234, -0.001, float("inf"), None, float("nan"))]
+    shown = [number(value) for value in (-1.234, -0.001, float("inf"), None, float("nan"))]
     assert shown == ["−1.23", "0.00", "∞", DASH, DASH]
-    assert fmt.interval(-0.04, -2.69, 2.5, sign="+") == "−0.04 [−2.69, +2.50]"
-    assert fmt.percent(0.05, 0.017, 0.137) == "5.0 [1.7, 13.7]"
+    assert interval(-0.04, -2.69, 2.5, sign="+") == "−0.04 [−2.69, +2.50]"
+    assert percent(0.05, 0.017, 0.137) == "5.0 [1.7, 13.7]"
 
 
 def test_exponents_are_drawn_together() -> None:

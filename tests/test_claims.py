@@ -16,12 +16,26 @@ from hypothesis import strategies as st
 import searchlens
 from searchlens import claims
 from searchlens.api.statements import statements, told
+from searchlens.commands import summary
+from searchlens.comparing.found import LogComparison
 from searchlens.explorer import sentences
-from searchlens.figures import budget_equivalents, cover, gap_map, support_change
+from searchlens.figures import (
+    budget_equivalents,
+    compute_frontier,
+    cover,
+    gap_map,
+    matching_set,
+    same_policy_lines,
+    support_change,
+    support_region,
+)
+from searchlens.figures.boptr import beta_robustness, crossing, parameters, parts, v4_null, vertical
+from searchlens.health.judgement import Health
 from searchlens.readings.crossings import CROSSINGS
 from searchlens.readings.equivalents import EQUIVALENTS
 from searchlens.readings.exponents import EXPONENTS
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
+from searchlens.tables.study import GREEDY
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(max_examples=150, deadline=None)
@@ -342,6 +356,97 @@ def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
         assert [int(found) for found in re.findall(r"\d+", undecided)] == open_ones
 
 
+def health(rng: np.random.Generator) -> Health:
+    """A cell of 1000 samples of which some have an answer and some end nobody knows how."""
+    answered = int(rng.choice([0, 3, 500, 997, 1000]))
+    counts: dict[str, Any] = {"samples": 1000, "answered": answered, "truncated": int(rng.choice([0, 3, 200]))}
+    counts |= {"unboxed": None, "unknown_end": (0, 3, None)[rng.integers(3)]}
+    broken, remarks = ((words,) if rng.random() < 0.3 else () for words in ("it is broken", "it is odd"))
+    return Health(counts, broken, remarks)
+
+
+@given(SEEDS)
+@MANY
+def test_samples_are_sound_only_if_nothing_was_found(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sides = {} if rng.random() < 0.1 else {"base": health(rng), "rl": health(rng)}
+    text = sentences._soundness(sides, "sums")
+    found = any(side.remarks for side in sides.values())
+    assert text.startswith("The samples are sound") == (bool(sides) and not found)
+    assert ("not known" in text) == (not sides) and ("mind" in text) == found
+    if sides and not found:
+        known = {0: "0%", 3: "under 1%", 500: "50%", 997: "over 99%", 1000: "100%"}
+        base, rl = (known[side.counts["answered"]] for side in sides.values())
+        assert text.endswith(f"{base} of Base's and {rl} of RL's state an answer.")
+
+
+@given(SEEDS)
+@MANY
+def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
+    """Luck as far as it was read, and greedy answers of Base, or of both sides, but never of RL alone."""
+    rng = np.random.default_rng(seed)
+    value, lo, hi = 0.25, 0.1, 0.5
+    gaps = [{"budget": 4, "rl_minus_base": 0.1, "lo": -0.1, "hi": 0.2}] if rng.random() < 0.8 else []
+    luck = [{"side": side, "value": value, "k": 16} for side in ("Base", "RL")] if rng.random() < 0.5 else []
+    greedy = {side: claims.solved(value, lo, hi) for side in ("Base", "RL") if rng.random() < 0.6}
+    study: Any = SimpleNamespace(default_policy="own")
+    text = sentences._leader(study, sentences.Headline(gaps, [], None, luck=luck, greedy=greedy))
+    assert text.startswith("Who leads is not known") == (not gaps)
+    assert ("Luck alone" in text) == bool(gaps and luck) and ("with 16 samples" in text) == bool(gaps and luck)
+    assert text.count("25.0% [10.0, 50.0]") == (len(greedy) if gaps and "Base" in greedy else 0)
+
+
+@given(SEEDS)
+@MANY
+def test_a_line_of_the_summary_says_what_its_row_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    zero = int(rng.integers(0, 4))
+    inside, budgets = zero + int(rng.integers(0, 3)), zero + 2
+    row: dict[str, Any] = {"pair": "toy", "benchmark": "sums", "questions": 12, "source": "sampled", "warning": ""}
+    row |= {"inside": inside, "budgets": budgets, "both_zero": zero, "base_policies": 27}
+    row["rl_minus_base"] = [{"budget": 4, "value": -0.125, "interval": [-0.25, 0.0]}]
+    row |= dict.fromkeys(GREEDY)
+    known = [side for side in ("base", "rl") if rng.random() < 0.5]
+    for side in known:
+        row |= {f"greedy_{side}": 0.5, f"greedy_{side}_lo": 0.25, f"greedy_{side}_hi": 0.75}
+    text = summary._pair_line(row, "own")
+    assert "N=4: \u221212.5 [\u221225.0, +0.0]" in text
+    assert f"27 sampling policies reach at {inside - zero} of 2 budgets" in text
+    assert text.count("50.0% [25.0, 75.0]") == (len(known) if "base" in known else 0)
+    nothing = summary._pair_line({**row, "rl_minus_base": []}, "own")
+    assert nothing == "  toy/sums: own was not sampled from both models"
+    broken = summary._pair_line({**row, "rl_minus_base": [], "warning": "Base: all cut off."}, "own")
+    assert broken == "  toy/sums: not interpretable. Base: all cut off."
+
+
+@given(SEEDS)
+@MANY
+def test_graders_and_health_say_what_was_counted(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for side in ("Base", "RL")[: rng.integers(0, 3)]:
+        lo, share, hi = ends(rng, 0.9, 1)
+        rows.append({"side": side, "grader": "other", "compared": 50, "share": share, "lo": lo, "hi": hi})
+    recorded = bool(rng.random() < 0.2)
+    sides = [SimpleNamespace(title=title, health=(one := health(rng)), counts=one.counts) for title in ("Base", "RL")]
+    opinions = SimpleNamespace(agreeing=pl.DataFrame(rows))
+    found: Any = SimpleNamespace(grader="recorded" if recorded else "math", opinions=opinions, sides=sides)
+    graders, of_health = LogComparison._graders(found), LogComparison._health(found)
+    assert graders.can.startswith("not identified") == (recorded or not rows)
+    doubtful = [row["side"] for row in rows if row["lo"] < 0.95]
+    assert ("disagreement" in graders.cannot) == bool(doubtful)
+    assert re.findall(r"other, (\w+)", graders.cannot) == doubtful
+    unknown = [side.title for side in sides if side.counts["unknown_end"] != 0]
+    assert f"whether texts of {' and '.join(unknown)} were cut off" in of_health.cannot or not unknown
+    ill = [side.title for side in sides if side.health.level != "ok"]
+    assert re.findall(r"(\w+) than its samples allow", of_health.cannot) == ill
+
+
+def test_luck_stands_beside_pass_at_k_only_where_it_was_judged() -> None:
+    assert "luck" in claims.say(claims.OPEN_ANSWERS, {"luck": [{"k": 1}]})
+    assert "luck" not in claims.say(claims.OPEN_ANSWERS, {"luck": []})
+
+
 # ---- titles of figures
 
 
@@ -409,3 +514,180 @@ def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
         assert f"in {more.height} of {frame.height} cells" in title
         most = more.sort("n").row(-1, named=True)
         assert ("or more" in title) == (most["band_hi"] >= 16)
+
+
+@given(SEEDS)
+@MANY
+def test_inside_counts_budgets_at_which_anything_is_solved(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rl, best = rng.choice([0, 0.2, 0.5], (2, 5))
+    frame = pl.DataFrame({"rl": rl, "envelope": best, "inside": rl <= best, "policies": 27})
+    title = support_region._finding(frame)
+    solved = (rl > 0) | (best > 0)
+    if not solved.any():
+        assert title == "Neither model solves any question"
+    else:
+        assert "By the estimates" in title and numbers(title) == [27, (solved & (rl <= best)).sum(), solved.sum()]
+
+
+@given(SEEDS)
+@MANY
+def test_matches_are_those_of_the_frame(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 3, rng.integers(1, 4))
+    budgets = [2**i for i in range(len(counts))]
+    title = matching_set._finding(pl.DataFrame({"x": range(9)}), pl.DataFrame({"budget": budgets, "matches": counts}))
+    missed = [budget for budget, count in zip(budgets, counts, strict=True) if not count]
+    wanted = missed or [*dict.fromkeys([min(counts), max(counts)]), 9]
+    assert title.startswith("No Base point") == bool(missed) and numbers(title) == wanted
+
+
+@given(SEEDS)
+@MANY
+def test_at_equal_cost_both_were_read(seed: int) -> None:
+    """Base's best at or below the cost; neither is said of a cost at which it was not read."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"axis": "tokens", "model": model, "layer": layer, "x": float(x), "value": float(rng.integers(0, 101) / 100)}
+        for model, layer in (("RL", "AR"), ("Base", "AR edge"))
+        for x in np.sort(rng.choice(np.arange(1, 20), rng.integers(0, 4), replace=False))
+    ]
+    frame = pl.DataFrame(
+        rows, dict.fromkeys(("axis", "model", "layer"), pl.String()) | {"x": pl.Float64, "value": pl.Float64}
+    )
+    title = compute_frontier._finding(frame, "tokens")
+    rl, base = ({r["x"]: r["value"] for r in rows if r["model"] == side} for side in ("RL", "Base"))
+    shared = [x for x in rl if base and min(base) <= x <= max(base)]
+    assert title.startswith("At equal") == bool(shared)
+    if shared:
+        cost = max(shared)
+        assert "by the estimates" in title
+        assert numbers(title) == [cost, round(100 * base[max(x for x in base if x <= cost)]), round(100 * rl[cost])]
+
+
+@given(SEEDS)
+@MANY
+def test_policies_are_counted_where_either_model_solves_anything(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for budget in (1, 2, 4)[: rng.integers(1, 4)]:
+        zero, ahead, behind = (int(count) for count in rng.integers(0, 5, 3))
+        counts = (zero + ahead, zero + ahead + behind, zero)
+        rows.append({"budget": budget, **dict(zip(same_policy_lines.COUNTS, (*counts, *counts), strict=True))})
+    found = list(same_policy_lines.tallies(pl.DataFrame(rows)))
+    (first_budget, first, _), (last_budget, last, _) = found[0], found[-1]
+    facts = {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget}
+    wanted = []
+    for row in (rows[0], rows[-1]):
+        ahead, policies, zero = (row[name] for name in same_policy_lines.COUNTS[:3])
+        wanted += [ahead - zero, policies - zero, row["budget"]]
+    said = claims.say(claims.LEVEL, facts)
+    assert "By the estimates" in said and numbers(said) == wanted
+
+
+# ---- titles of figures of the BOPTR analysis
+
+
+def errors(rng: np.random.Generator, **columns: list[Any]) -> pl.DataFrame:
+    """Rows with a corrected error and its interval, sometimes none; labels are letters."""
+    rows = []
+    for i in range(rng.integers(0, 5)):
+        lo, value, hi = np.sort(rng.uniform(-1, 9, 3)).tolist() if rng.random() < 0.8 else (None,) * 3
+        row = {"label": "ABCDE"[i], "corrected": value, "lo_corrected": lo, "hi_corrected": hi}
+        rows.append(row | {name: values[rng.integers(len(values))] for name, values in columns.items()})
+    names = dict.fromkeys(("corrected", "lo_corrected", "hi_corrected"), pl.Float64())
+    return pl.DataFrame(rows, {"label": pl.String(), **names, **dict.fromkeys(columns)}, infer_schema_length=None)
+
+
+@given(SEEDS)
+@MANY
+def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -> None:
+    frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], cells=[3, 3, 2])
+    title = parts.least(frame)
+    honest = [row for row in frame.to_dicts() if row["kind"] == "rule" and row["corrected"] is not None]
+    most = [row for row in honest if row["cells"] == max(each["cells"] for each in honest)]
+    if not most:
+        assert title == "No prediction without the answer is defined"
+        return
+    first = min(most, key=lambda row: row["corrected"])
+    apart = all(row["lo_corrected"] > first["hi_corrected"] for row in most if row is not first)
+    assert re.findall(r"\b[A-E]\b", title)[0] == first["label"]
+    assert ("errs least of all" in title) == (apart and len(most) > 1)
+    assert ("leave open" in title) == (not apart)
+    if "errs least of all" in title:
+        assert f"over {first['cells']} cells" in title
+
+
+@given(SEEDS)
+@MANY
+def test_the_errors_of_the_rule_reach_as_far_as_the_map(seed: int) -> None:
+    frame = errors(np.random.default_rng(seed), tier=["V1", "V2", "V3"], model=["x", "y"])
+    title = vertical._finding(frame)
+    rows = [row for row in frame.to_dicts() if row["tier"] != "V1" and row["corrected"] is not None]
+    if not rows:
+        assert title.startswith("No error")
+        return
+    low, high = (end(rows, key=lambda row: row["corrected"]) for end in (min, max))
+    assert numbers(title.partition("(")[0]) == pytest.approx([low["corrected"], high["corrected"]], abs=0.051)
+    assert title.endswith(f"({high['tier']}, {high['model']})") and "By the estimates" in title
+
+
+@given(SEEDS)
+@MANY
+def test_an_interval_holds_an_end_of_its_own(seed: int) -> None:
+    """Exponents are steps of 0.1: one at the end of an interval is in it, whatever the last digit."""
+    rng = np.random.default_rng(seed)
+    steps = np.sort(rng.integers(0, 15, (rng.integers(0, 4), 2)))
+    assigned = rng.integers(0, 15, len(steps))
+    frame = pl.DataFrame({"lo": steps[:, 0] * 0.1, "hi": steps[:, 1] * 0.1, "assigned": assigned / 10})
+    inside = sum(lo <= value <= hi for (lo, hi), value in zip(steps, assigned, strict=True))
+    wanted = [inside, len(steps)] if len(steps) else []
+    assert numbers(beta_robustness._finding(frame)) == wanted
+
+
+@given(SEEDS)
+@MANY
+def test_scales_reach_from_the_least_to_the_largest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    alphas = rng.uniform(0.2, 16, rng.integers(3, 9))
+    frame = pl.DataFrame({"alpha": alphas, "path": np.round(alphas).astype(int).astype(str)})
+    title = parameters._finding(frame)
+    wanted = [len(alphas), min(alphas), max(alphas), len(set(np.round(alphas)))]
+    assert numbers(title) == pytest.approx(wanted, abs=0.051) and "By the estimates" in title
+
+
+@given(SEEDS)
+@MANY
+def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"scale": scale, "p": float(rng.choice([0.002, 0.05, 0.0512, 0.4])), "score": float(rng.uniform(-1, 1))}
+        for scale in ("standardised", "raw")
+    ]
+    title = v4_null._finding(pl.DataFrame(rows), 1 - 0.95)
+    good = [row["scale"] for row in rows if row["p"] <= 0.05 and row["score"] > 0]
+    assert title.startswith("No Base feature") == (not good)
+    assert ("only with" in title) == (len(good) == 1)
+    if len(good) == 1:
+        assert f"only with {good[0]} features" in title
+    assert [float(p) for p in re.findall(r"p = ([\d.]+)", title)] == pytest.approx([row["p"] for row in rows], abs=6e-4)
+
+
+@given(SEEDS)
+@MANY
+def test_where_base_overtakes_is_said_with_draws_in_which_it_never_does(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    places = [1, 2, 4, 8, None]
+    lo, at, hi = (places[i] for i in np.sort(rng.integers(0, 5, 3)))
+    drawn = bool(rng.random() < 0.7)
+    row = {"crossing": at, "crossing_lo": lo if drawn else None, "crossing_hi": hi if drawn else None, "largest": 8}
+    row |= {"never": 0.25 if drawn else None, "tie": at or rng.choice([1, None]), "why": ""}
+    text = crossing._verdict(row)
+    assert text.startswith("no k*") == (at is None)
+    assert "None" not in text and "by the estimates" in text
+    assert (f"tie at {row['tie']}" in text) == (row["tie"] is not None)
+    if at is None:
+        assert ("25% of draws" in text) == drawn
+    else:
+        assert f"k* = {at}" in text
+        assert ("never]" in text) == (drawn and hi is None)

@@ -286,6 +286,15 @@ def test_summary_of_models_that_share_nothing(frames: figure_data.Cell, context:
     assert all(text["largest RL − best"].to_list())
 
 
+def test_summary_says_what_one_greedy_answer_solves(context: StudyContext, cells: list[Cell]) -> None:
+    """Beside the region, of which it is no part; empty where it was not drawn."""
+    points = {"metric": "P", "readout": "expected", "value": 0.5, "lo": 0.25, "hi": 0.75}
+    table = recovery_summary(replace(context, cells=[replace(cells[0], greedy={"Base": pl.DataFrame([points])})]))
+    row, line = table.data.row(0, named=True), table.text.row(0, named=True)
+    assert (row["greedy_base"], row["greedy_base_lo"], row["greedy_base_hi"]) == (0.5, 0.25, 0.75)
+    assert (line["greedy: Base"], line["greedy: RL"], row["greedy_rl"]) == ("50.0 [25.0, 75.0]", "", None)
+
+
 def test_summary_tells_pools_apart(every: dict[str, Table], context: StudyContext, cells: list[Cell]) -> None:
     """What searches on Base reach is not comparable with what sampling reaches: the row says which it is."""
     plain = every["recovery_summary"]

@@ -97,6 +97,11 @@ def percent(value: float | None, lo: float | None = None, hi: float | None = Non
     return interval(value, lo, hi, 1, sign)
 
 
+def solved(value: float | None, lo: float | None, hi: float | None) -> str:
+    """A share of questions in a sentence, with its interval; nothing if it is not known."""
+    return "" if value is None else percent(value, lo, hi).replace(" [", "% [")
+
+
 def samples(budgets: Sequence[int]) -> str:
     """Numbers of samples in a sentence; nothing of none.
 
@@ -254,6 +259,12 @@ CAN: Mapping[str, Sequence[Claim]] = {
         Claim("not identified: fewer than {smallest} samples of each side.", lambda row: row["most"] < row["smallest"]),
         Claim("not identified: on these samples its intervals are right too seldom or too often ({tried})."),
     ],
+    "graders": [
+        Claim("not identified: the verdicts are those of the logs; no text was graded again.", _has("recorded")),
+        Claim("not identified: no other grader applies to answers that {grader} reads.", _lacks("found")),
+        Claim("{grader} agrees with {found}."),
+    ],
+    "health": [Claim("{found}.")],
 }
 """By reading, of what ``api.statements`` gathers: the first that holds is said. Exponents are in that module."""
 CANNOT: Mapping[str, Sequence[Claim]] = {
@@ -279,11 +290,39 @@ CANNOT: Mapping[str, Sequence[Claim]] = {
     ],
     "variance": [Claim("the share of sampling seeds and of training runs: there is one of each")],
     "extrapolation": [Claim("anything beyond, and whether difficulty is so distributed")],
+    "graders": [
+        Claim("whether another grader would judge alike", _lacks("found")),
+        Claim("readings closer than the graders' disagreement ({doubtful})", _has("doubtful")),
+        Claim("which grader is right", _has("found")),
+    ],
+    "health": [
+        Claim("whether texts of {unknown} were cut off", _has("unknown")),
+        Claim("more of {ill}", _has("ill")),
+        Claim("whether a longer token limit or another prompt would change the answers"),
+    ],
 }
 """The same of what stays open: all that hold are said."""
+OPEN_ANSWERS = (
+    Claim("No lettered options were given; the luck of open answers stands beside pass@k.", _has("luck")),
+    Claim("No lettered options were given."),
+)
 
 
 # ---- the sentences on a cell of a study
+
+SOUND = (
+    Claim("Whether the samples of {title} are sound is not known: there is no landscape.", _lacks("sides")),
+    Claim("The samples can be read, but mind: {remarks}.", _has("remarks")),
+    Claim("The samples are sound: {sides} state an answer."),
+)
+LEADING = (
+    Claim("Who leads is not known: there are no gaps under RL's default policy, {policy}.", _lacks("found")),
+    Claim("{found} (points of pass@k under {policy}).{luck}{greedy}"),
+)
+LUCKY = (
+    Claim("", _lacks("sides")),
+    Claim(" Luck alone, the golds of other questions, solves {sides} with {samples}."),
+)
 
 
 def _leads(name: str) -> Callable[[Row], bool]:
@@ -302,9 +341,20 @@ PLACE = (
     Claim("below nearly all of {pool}"),
 )
 """Where RL lies by the estimates, of a row of ``schemas.columns.SUPPORT``."""
+REACHED = (
+    Claim("Whether Base reaches RL is not known: there is no recovery analysis.", _lacks("places")),
+    Claim("By the estimates RL lies {places}; whether it is above their best is open {open}.{worth}", _has("open")),
+    Claim("RL lies {places}.{worth}"),
+)
+SUMMED = (
+    Claim("not interpretable. {warning}", _has("warning")),
+    Claim("{policy} was not sampled from both models", _lacks("gaps")),
+    Claim("{gaps} ({questions} questions, {source}). {inside}.{greedy}"),
+)
+"""The same in a line of ``searchlens summary``."""
 GREEDILY = (
-    Claim("", lambda row: "Base" not in row),
-    Claim(" One greedy answer of Base solves {Base}.", lambda row: "RL" not in row),
+    Claim("", lambda row: not row.get("Base")),
+    Claim(" One greedy answer of Base solves {Base}.", lambda row: not row.get("RL")),
     Claim(" One greedy answer of Base solves {Base}, of RL {RL}."),
 )
 
@@ -340,10 +390,15 @@ LEADS = (Claim("RL leads in {rl} of {cells} cells, Base in {base}"),)
 CHANGED_MORE = (Claim("RL loses more questions than it adds in {base} of {cells} cells, adds more in {rl}; {open}"),)
 INSIDE = (
     Claim("Neither model solves any question", _lacks("decided")),
-    Claim("RL is inside the region of Base's {policies} sampling policies at {inside} of {decided} budgets"),
+    Claim(
+        "By the estimates RL is inside what Base's {policies} sampling policies reach at {inside} of {decided} budgets"
+    ),
 )
 COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
-AT_COST = (Claim("At equal {axis} ({cost:g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),)
+AT_COST = (
+    Claim("RL and Base were not read at the same cost", _lacks("cost")),
+    Claim("At equal {axis} ({cost:.2g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),
+)
 PATH = (
     Claim(
         "No Base point is within {tolerance} of RL at {missed}, one is at {near} of {budgets} budgets",
@@ -356,4 +411,34 @@ MATCHES = (
     Claim("{low} of {points} Base points match each budget of RL", lambda row: row["low"] == row["high"]),
     Claim("{low} to {high} of {points} Base points match each budget of RL"),
 )
-LEVEL = (Claim("Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)
+LEVEL = (Claim("By the estimates Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)
+
+ERRS_LEAST = (
+    Claim("No prediction without the answer is defined", _lacks("rows")),
+    Claim(
+        "Of the rows that have not seen the curve only {label} is defined: {error} points", lambda row: row["rows"] == 1
+    ),
+    Claim("Intervals leave open which row errs least without the curve: {label} {error}, {near}", _has("near")),
+    Claim("{label} errs least of all rows over {cells} cells that have not seen the curve: {error} points"),
+)
+ERRORS = (
+    Claim("No error of a rule that has not seen the curve is defined", _lacks("cells")),
+    Claim("By the estimates errors of the rule reach from {low} to {high} points ({tier}, {model})"),
+)
+ASSIGNED = (
+    Claim("No interval of an exponent is known", _lacks("known")),
+    Claim("{inside} of {known} intervals hold the assigned exponent"),
+)
+SCALES = (
+    Claim("By the estimates scales α of {models} models reach from {low} to {high}, with {paths} different N(b)"),
+)
+PREDICTS = (
+    Claim("No Base feature is shown to predict α: {chances}", _lacks("shown")),
+    Claim("A Base feature is shown to predict α, but only with {shown} features: {chances}", _has("others")),
+    Claim("A Base feature is shown to predict α: {chances}"),
+)
+OVERTAKES = (
+    Claim("not drawn, {why}", _has("why")),
+    Claim("no k*: by the estimates Base is behind at b = {largest}{never}{tied}", _lacks("crossing")),
+    Claim("by the estimates Base is not behind from k* = {crossing}{ends} samples on{tied}"),
+)

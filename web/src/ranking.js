@@ -1,5 +1,6 @@
 /** Questions by who solves them. */
 
+import { plural } from "./format.js";
 import { groups } from "./study.js";
 
 /** @typedef {"rl" | "base" | "both" | "none"} Who */
@@ -11,16 +12,25 @@ import { groups } from "./study.js";
  * @property {Record<"base" | "rl", {correct: number, samples: number, policies: number}>} solved policies: those with a right sample
  */
 
-export const WHO = /** @type {Record<Who, string>} */ ({
-  rl: "RL solves and Base never", base: "Base solves and RL never", both: "Both solve", none: "Neither solves",
-});
+/**
+ * Who solves a question, or every question of a list, with the samples that were drawn: more of them may solve more.
+ * @param {Who} who
+ * @param {Standing[]} list where their numbers of samples differ, they are left out
+ */
+export function solving(who, list) {
+  const [base, rl] = /** @type {("base" | "rl")[]} */ (["base", "rl"]).map((side) => {
+    const numbers = new Set(list.map((each) => each.solved[side].samples));
+    return numbers.size === 1 ? plural([...numbers][0], "sample") : "samples";
+  });
+  return { rl: `RL solves, none of Base's ${base} does`, base: `Base solves, none of RL's ${rl} does`, both: "Both solve", none: `None of Base's ${base} and of RL's ${rl} solves` }[who];
+}
 
 const ORDERS = /** @type {Record<string, Who[]>} */ ({
   "rl-only": ["rl", "base", "both", "none"], "base-only": ["base", "rl", "both", "none"], both: ["both", "rl", "base", "none"], none: ["none", "rl", "base", "both"],
 });
 
 export const SORTS = /** @type {[string, string][]} */ ([
-  ["rl-only", "RL solves and Base never, first"], ["base-only", "Base solves and RL never, first"], ["both", "both solve, first"],
+  ["rl-only", "RL alone solves, first"], ["base-only", "Base alone solves, first"], ["both", "both solve, first"],
   ["none", "neither solves, first"], ["easy", "easiest first"], ["position", "as in the benchmark"],
 ]);
 

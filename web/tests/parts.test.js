@@ -5,6 +5,7 @@ import { csv } from "../src/csv.js";
 import { visible } from "../src/dom.js";
 import { interval, percent, plural, points, short } from "../src/format.js";
 import { nearMatches } from "../src/near.js";
+import { solving } from "../src/ranking.js";
 import { link, parse } from "../src/route.js";
 import { together, withTail } from "../src/source.js";
 
@@ -77,4 +78,11 @@ test("the end of a file is not fetched again, and a small file is fetched once",
     }
     assert.deepEqual(asked, expected);
   }
+});
+
+test("who solves is said of the samples that were drawn, with their number where it is one", () => {
+  const row = (base, rl) => ({ question: 0, who: "rl", solved: { base: { samples: base }, rl: { samples: rl } } });
+  assert.equal(solving("rl", [row(4, 8), row(4, 2)]), "RL solves, none of Base's 4 samples does");
+  assert.equal(solving("base", [row(4, 8), row(4, 2)]), "Base solves, none of RL's samples does");
+  assert.equal(solving("none", [row(1, 8)]), "None of Base's 1 sample and of RL's 8 samples solves");
 });

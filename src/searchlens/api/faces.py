@@ -7,7 +7,7 @@ from html import escape
 
 import polars as pl
 
-from searchlens.tables import format as fmt
+from searchlens.claims import percent
 
 _BROKEN = "not interpretable"
 
@@ -35,7 +35,7 @@ def _gaps(pairs: pl.DataFrame, gaps: pl.DataFrame | None) -> str:
     shown: dict[tuple[str, str], dict[int, str]] = {}
     for row in gaps.iter_rows(named=True):
         cell = (row["pair"], row["benchmark"])
-        text = _BROKEN if cell in broken else fmt.percent(row["rl_minus_base"], row["lo"], row["hi"], "+")
+        text = _BROKEN if cell in broken else percent(row["rl_minus_base"], row["lo"], row["hi"], "+")
         shown.setdefault(cell, {})[row["budget"]] = text
     heads = ["pair", "benchmark", *(f"RL − Base at {budget}" for budget in budgets)]
     rows = [[*cell, *(texts.get(budget, "") for budget in budgets)] for cell, texts in shown.items()]

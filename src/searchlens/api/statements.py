@@ -8,22 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.claims import (
-    CAN,
-    CANNOT,
-    GUESSED,
-    NOT_IDENTIFIED,
-    ROUNDING,
-    SINGLE,
-    WORTH,
-    every,
-    interval,
-    leader,
-    located,
-    percent,
-    samples,
-    say,
-)
+from searchlens import claims
+from searchlens.claims import NOT_IDENTIFIED, SINGLE
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.extrapolation import SMALLEST
@@ -85,8 +71,12 @@ def _statement(reading: str, frames: Frames, policy: str, unequal: str) -> State
         return _exponents(frames, policy)
     if unequal and reading in ("support", "reliability", "entropy", "extrapolation"):
         return Statement(reading, f"{NOT_IDENTIFIED}: {unequal}.", "what needs as many samples of each.")
-    row = _FACTS[reading](frames, policy)
-    return Statement(reading, say(CAN[reading], row), every(CANNOT[reading], row))
+    return stated(reading, _FACTS[reading](frames, policy))
+
+
+def stated(reading: str, row: Fact) -> Statement:
+    """What ``claims`` says on a reading of these facts."""
+    return Statement(reading, claims.say(claims.CAN[reading], row), claims.every(claims.CANNOT[reading], row))
 
 
 def told(said: Sequence[Statement]) -> list[Statement]:
@@ -109,7 +99,7 @@ def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
 
 
 def _difference(row: Mapping[str, Any]) -> str:
-    return f"{percent(row['value'], row['lo'], row['hi'], '+')} points"
+    return f"{claims.percent(row['value'], row['lo'], row['hi'], '+')} points"
 
 
 def _differences(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -122,14 +112,14 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> str:
 def _pass_at_k(frames: Frames, _: str) -> Fact:
     rows = _rows(frames, "pass@k")
     named = _named(rows)
-    undecided = [row["k"] for row in named if not leader(row["lo"], row["hi"])]
-    return {"found": _differences(named), "open": samples(undecided), "last": samples([rows[-1]["k"]])}
+    undecided = [row["k"] for row in named if not claims.leader(row["lo"], row["hi"])]
+    return {"found": _differences(named), "open": claims.samples(undecided), "last": claims.samples([rows[-1]["k"]])}
 
 
 def _equivalents(frames: Frames, policy: str) -> Fact:
     shown = _named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")
     beyond = [row for row in shown if row["state"] in ("above", "level")]
-    found = "; ".join(located(WORTH, row) for row in shown)
+    found = "; ".join(claims.located(claims.WORTH, row) for row in shown)
     places = [f"N*({row['budget']}), which is not within the {row['pool']} samples of Base" for row in beyond]
     return {"shown": shown, "beyond": beyond, "found": found, "places": "; ".join(places)}
 
@@ -140,19 +130,19 @@ def _support(frames: Frames, _: str) -> Fact:
 
 
 def _reliability(frames: Frames, _: str) -> Fact:
-    row = next(row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < ROUNDING)
+    row = next(row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < claims.ROUNDING)
     return {**row, "found": _difference(row)}
 
 
 def _guessing(frames: Frames, _: str) -> Fact:
-    nulls = (row for row in _rows(frames, "guess null", BASE) if row["value"] >= GUESSED)
-    said = "; ".join(f"pass@{row['k']}: guessing alone solves {percent(row['value'])}%" for row in nulls)
+    nulls = (row for row in _rows(frames, "guess null", BASE) if row["value"] >= claims.GUESSED)
+    said = "; ".join(f"pass@{row['k']}: guessing alone solves {claims.percent(row['value'])}%" for row in nulls)
     return {"found": _differences(_rows(frames, "guess-corrected pass@k")), "nulls": said}
 
 
 def _luck(frames: Frames, _: str) -> Fact:
     sides = zip(_rows(frames, LUCK, BASE), _rows(frames, LUCK, RL), strict=True)
-    shares = ((a["k"], percent(a["value"]), percent(b["value"])) for a, b in sides)
+    shares = ((a["k"], claims.percent(a["value"]), claims.percent(b["value"])) for a, b in sides)
     found = [f"{base}% of questions (Base) and {rl}% (RL) at {k}" for k, base, rl in shares]
     known = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
     return {"found": "; ".join(found), "without": _differences(known) or "unknown"}
@@ -167,7 +157,7 @@ def _entropy(frames: Frames, _: str) -> Fact:
 
 def _second_run(frames: Frames, _: str) -> Fact:
     row = _rows(frames, "P(RL beats Base)")[0]
-    return {**row, "found": interval(row["value"], row["lo"], row["hi"])}
+    return {**row, "found": claims.interval(row["value"], row["lo"], row["hi"])}
 
 
 def _variance(frames: Frames, _: str) -> Fact:
@@ -182,13 +172,14 @@ def _missed(row: Mapping[str, Any]) -> str:
 def _share(row: Mapping[str, Any]) -> str:
     if row["decoding"] is None or row["questions_part"] is None or not row["total"]:
         return ""
-    return f"{percent(row['questions_part'] / row['total'])}% ({row['side']})"
+    return f"{claims.percent(row['questions_part'] / row['total'])}% ({row['side']})"
 
 
 def _extrapolation(frames: Frames, _: str) -> Fact:
     rows = frames["extrapolated"].to_dicts()
     found = [
-        f"{row['side']} solves {percent(row['value'], row['lo'], row['hi'])}% with {row['k']} samples ({row['model']})"
+        f"{row['side']} solves {claims.solved(row['value'], row['lo'], row['hi'])}"
+        f" with {row['k']} samples ({row['model']})"
         for row in rows
         if row["trusted"]
     ]

@@ -228,8 +228,8 @@ def _add_show(sub: argparse.ArgumentParser) -> None:
         "--only",
         choices=("rl-solves", "base-solves", "graders-disagree"),
         default="",
-        help="questions that RL solves and Base never under these policies, or the other way round, or with a sample on"
-        " which two graders disagree",
+        help="questions that RL solves and no sample of Base under these policies, or the other way round, or with a"
+        " sample on which two graders disagree",
     )
     sub.add_argument("--samples", type=positive, default=2, metavar="N", help="samples of each side (default: 2)")
     sub.add_argument("--limit", type=positive, default=5, metavar="N", help="number of questions (default: 5)")

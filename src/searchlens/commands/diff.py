@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.api.differences import EXACT, Differences
-from searchlens.tables import format as fmt
+from searchlens.claims import interval, number, percent
 
 LINES = 20
 """Changes of one kind that are listed, the largest first, unless all are asked for."""
@@ -104,13 +104,13 @@ def _readings(readings: pl.DataFrame) -> list[tuple[float, str]]:
 
 def _line(name: str, row: Mapping[str, Any], *, as_share: bool) -> tuple[float, str]:
     """The size of a change, and the change in words; shares in percent, their differences in points."""
-    show = fmt.percent if as_share else fmt.number
+    show = percent if as_share else number
     change = f"{show(row['a'])} -> {show(row['b'])}"
     if row["difference"] is None:
         return float("inf"), f"{name}: {change} (a dash: below one sample, or beyond those there are)"
     lo, hi = (None, None) if row["interval"] == EXACT else (row["lo"], row["hi"])
     difference = row["difference"]
-    value = fmt.percent(difference, lo, hi, "+") if as_share else fmt.interval(difference, lo, hi, 2, "+")
+    value = percent(difference, lo, hi, "+") if as_share else interval(difference, lo, hi, 2, "+")
     size = abs(difference) * (100 if as_share else 1)
     how = _INTERVALS[row["interval"]] if row["lo"] is not None else "an end lies beyond the samples"
     return size, f"{name}: {change}, {value} {'points ' if as_share else ''}({how})"
@@ -120,7 +120,7 @@ def _verdicts(rows: pl.DataFrame) -> Iterator[str]:
     for row in rows.to_dicts():
         name = f"{row['pair']}/{row['benchmark']} {row['metric']} {row['readout']} N={row['budget']}"
         verdict = "inside -> outside" if row["inside_a"] else "outside -> inside"
-        gaps = (fmt.percent(row[side], row[f"{side}_lo"], row[f"{side}_hi"], "+") for side in ("a", "b"))
+        gaps = (percent(row[side], row[f"{side}_lo"], row[f"{side}_hi"], "+") for side in ("a", "b"))
         yield f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"
 
 

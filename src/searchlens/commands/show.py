@@ -39,7 +39,7 @@ class Wanted:
     policies : sequence of str
         Empty: the default policy, or those of samples on which graders disagree. ``all``: all that both sides have.
     only : str
-        One of ``FILTERS``: questions that RL solves and Base never, that Base solves and RL never, both under these
+        One of ``FILTERS``: questions that one side solves and no sample of the other does, under these
         policies, or with a sample on which two graders disagree. Empty: every question.
     samples : int
         Of each side, policy and question: the first right and the first wrong one, then the others in order.
@@ -288,7 +288,7 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
     width = max(width, _NARROWEST)
     lines = [f"{record['pair']} on {record['benchmark']}, {record['results']}"]
     if record["matching"] is not None:
-        one, other = "that RL solves and Base does not", "that Base solves and RL does not"
+        one, other = "that RL solves and no sample of Base does", "that Base solves and no sample of RL does"
         under = f"under {' and '.join(record['under'])}"
         what = {RL_SOLVES: f"{one} {under}", BASE_SOLVES: f"{other} {under}"}
         what[DISAGREE] = "with a sample on which two graders disagree"

@@ -9,12 +9,14 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import titles
+from searchlens.claims import GREEDILY, INSIDE, SUMMED, percent, say, solved
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.health.examples import examples
 from searchlens.stages.score import read_some
 from searchlens.store.files import read_bytes
 from searchlens.store.frames import readable
+from searchlens.tables.study import GREEDY
 
 
 def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
@@ -67,7 +69,7 @@ def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
     """One pair on one benchmark, with RL − Base at the smallest and the largest budget, if it has any."""
     sides = ((checkpoint, row["benchmark"]) for checkpoint in grid.pairs[row["pair"]].values())
     is_read = not row["warning"] and row["rl_minus_base_first"] is not None
-    keys = ("inside", "budgets", "both_zero", "base_policies", "questions")
+    keys = ("inside", "budgets", "both_zero", "base_policies", "questions", *GREEDY)
     return {
         "pair": row["pair"],
         "benchmark": row["benchmark"],
@@ -107,30 +109,22 @@ def rendered(found: Mapping[str, Any]) -> str:
 
 
 def _pair_line(pair: Mapping[str, Any], policy: str) -> str:
-    cell = f"{pair['pair']}/{pair['benchmark']}"
-    if pair["warning"]:
-        return f"  {cell}: not interpretable. {pair['warning']}"
-    if not pair["rl_minus_base"]:
-        return f"  {cell}: {policy} was not sampled from both models"
     gaps = "   ".join(map(_gap_text, pair["rl_minus_base"]))
-    return f"  {cell:20} {gaps}   {_inside(pair)} ({pair['questions']} questions, {pair['source']})"
+    row = {**pair, "policy": policy, "gaps": gaps, "inside": gaps and _inside(pair)}
+    return f"  {pair['pair']}/{pair['benchmark']}: " + say(SUMMED, {**row, "greedy": gaps and _greedy(pair)})
 
 
 def _gap_text(one: Mapping[str, Any]) -> str:
-    low, high = (f"{_points(end):+.1f}" for end in one["interval"])
-    return f"N={one['budget']}: {_points(one['value']):+6.1f} [{low}, {high}]"
+    low, high = one["interval"]
+    return f"N={one['budget']}: {percent(one['value'], low, high, '+')}"
 
 
 def _inside(row: Mapping[str, Any]) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question."""
-    decided = row["budgets"] - row["both_zero"]
-    if not decided:
-        return "neither model solves any question"
-    zero = f", nothing solved at {row['both_zero']}" if row["both_zero"] else ""
-    at = f"{row['inside'] - row['both_zero']}/{decided} budgets{zero}"
-    return f"RL inside what Base reaches under any of {row['base_policies']} policies at {at}"
+    inside, decided = (row[name] - row["both_zero"] for name in ("inside", "budgets"))
+    return say(INSIDE, {"inside": inside, "decided": decided, "policies": row["base_policies"]})
 
 
-def _points(proportion: float) -> float:
-    """Percentage points to one decimal, and no negative zero."""
-    return round(100 * proportion, 1) + 0.0
+def _greedy(row: Mapping[str, Any]) -> str:
+    sides = {"Base": GREEDY[:3], "RL": GREEDY[3:]}
+    return say(GREEDILY, {side: solved(*(row[name] for name in names)) for side, names in sides.items()})

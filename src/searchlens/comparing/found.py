@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchlens.api import Comparison, Statement
+from searchlens.api.statements import stated
+from searchlens.claims import solved
 from searchlens.comparing.common import Common
 from searchlens.comparing.opinions import Opinions
 from searchlens.grading.recorded import is_recorded
 from searchlens.health.judgement import Health, percent
-from searchlens.tables import format as fmt
 
 DOUBTFUL = 0.95
-"""Share of samples on which two graders agree below which their disagreement is named among what cannot be said."""
+"""Share of samples on which two graders agree; their disagreement is named unless it is surely at least that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,31 +135,17 @@ class LogComparison:
 
     def _graders(self) -> Statement:
         rows = self.opinions.agreeing.to_dicts()
-        if is_recorded(self.grader):
-            return Statement(
-                "graders",
-                "not identified: the verdicts are those of the logs; no text was graded again.",
-                "whether another grader would judge alike.",
-            )
-        if not rows:
-            return Statement(
-                "graders",
-                f"not identified: no other grader applies to answers that {self.grader} reads.",
-                "whether another grader would judge alike.",
-            )
         found = "; ".join(
-            f"{row['grader']} on {fmt.percent(row['share'], row['lo'], row['hi'])}% of {row['compared']:,} samples"
+            f"{row['grader']} on {solved(row['share'], row['lo'], row['hi'])} of {row['compared']:,} samples"
             f" ({row['side']})"
             for row in rows
         )
-        doubtful = [f"{row['grader']}, {row['side']}" for row in rows if row["share"] < DOUBTFUL]
-        open_parts = [f"readings closer than the graders' disagreement ({'; '.join(doubtful)})"] if doubtful else []
-        return Statement(
-            "graders", f"{self.grader} agrees with {found}.", "; ".join([*open_parts, "which grader is right"]) + "."
-        )
+        doubtful = "; ".join(f"{row['grader']}, {row['side']}" for row in rows if row["lo"] < DOUBTFUL)
+        row = {"grader": self.grader, "recorded": is_recorded(self.grader), "found": found, "doubtful": doubtful}
+        return stated("graders", row)
 
     def _health(self) -> Statement:
-        parts, broken = [], []
+        parts = []
         for side in self.sides:
             counts = side.counts
             of = counts["samples"]
@@ -168,9 +155,6 @@ class LogComparison:
                 f"unknown end of {percent(counts['unknown_end'], of)}",
             ]
             parts.append(f"{side.title}: {', '.join(shares)} of {of:,} samples")
-            broken += [f"{side.title} is {side.health}"] if side.health.level != "ok" else []
-        unknown = [side.title for side in self.sides if side.counts["unknown_end"]]
-        cannot = [f"whether texts of {' and '.join(unknown)} were cut off"] if unknown else []
-        cannot += broken
-        last = "whether a longer token limit or another prompt would change the answers"
-        return Statement("health", "; ".join(parts) + ".", "; ".join([*cannot, last]) + ".")
+        unknown = [side.title for side in self.sides if side.counts["unknown_end"] != 0]
+        ill = [f"{side.title} than its samples allow ({side.health})" for side in self.sides if side.health.reason]
+        return stated("health", {"found": "; ".join(parts), "unknown": " and ".join(unknown), "ill": ", of ".join(ill)})

@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.claims import EQUIVALENT, located
+from searchlens import claims
 from searchlens.comparing.found import LogComparison
+from searchlens.health.judgement import percent
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.tables import format as fmt
 
@@ -64,7 +65,7 @@ def _samples(found: LogComparison) -> Section:
                 side.model or "(no name)",
                 ", ".join(side.policies),
                 f"{side.samples:,}",
-                *(_share(counts[name], of) for name in ("answered", "truncated", "unknown_end", "failed")),
+                *(percent(counts[name], of) for name in ("answered", "truncated", "unknown_end", "failed")),
                 str(side.health),
             )
         )
@@ -78,10 +79,6 @@ def _samples(found: LogComparison) -> Section:
     )
 
 
-def _share(part: int | None, whole: int) -> str:
-    return "unknown" if part is None else f"{100 * part / whole:.1f}%"
-
-
 def _pass_at_k(found: LogComparison, level: str) -> Section:
     lucky = {(row["k"], row["side"]): row for row in _measure(found, LUCK)}
     known = {row["k"]: _percent(row, "+") for row in _measure(found, WITHOUT_LUCK) if row["side"] == DIFFERENCE}
@@ -90,8 +87,8 @@ def _pass_at_k(found: LogComparison, level: str) -> Section:
     for k, by_side in sides.items():
         line = [str(k), *(_percent(by_side[side]) for side in (BASE, RL)), _percent(by_side[DIFFERENCE], "+")]
         if k in known:
-            shares = [fmt.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
-            line += [", ".join([*shares, fmt.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
+            shares = [claims.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
+            line += [", ".join([*shares, claims.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
         rows.append((*line, *[""] * (6 - len(line))) if lucky else tuple(line))
     heads: tuple[str, ...] = ("k", "Base", "RL", "RL − Base")
     note = f"Percent of questions, with {level} intervals over questions."
@@ -107,7 +104,7 @@ def _equivalents(found: LogComparison) -> Section:
     several = frame["policy"].n_unique() > 1
     rows = []
     for row in frame.to_dicts():
-        line = [str(row["budget"]), located(EQUIVALENT, row), fmt.number(row["token_ratio"])]
+        line = [str(row["budget"]), claims.located(claims.EQUIVALENT, row), claims.number(row["token_ratio"])]
         rows.append(tuple([row["policy"], *line] if several else line))
     heads: tuple[str, ...] = ("samples of RL", "samples of Base", "tokens of Base / RL")
     if all(row["token_ratio"] is None for row in frame.to_dicts()):
@@ -131,9 +128,9 @@ def _support(found: LogComparison) -> Section:
     rows = [
         (
             word,
-            fmt.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0),
+            claims.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0),
             str(row.get(f"{name}_significant", "")),
-            fmt.number(row[f"{name}_null"], 1) if f"{name}_null" in row else "",
+            claims.number(row[f"{name}_null"], 1) if f"{name}_null" in row else "",
         )
         for name, word in words.items()
     ]
@@ -168,12 +165,10 @@ def _changes(found: LogComparison) -> Section:
 
 
 def _cover(found: LogComparison) -> Section:
-    rows = []
-    by_tau: dict[float, dict[str, dict[str, Any]]] = {}
-    for row in _measure(found, "Cover@tau"):
-        by_tau.setdefault(row["tau"], {})[row["side"]] = row
-    for tau, sides in by_tau.items():
-        rows.append((f"{tau:g}", _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+")))
+    rows = [
+        (f"{tau:g}", _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+"))
+        for tau, sides in _sides(found, "Cover@tau", "tau").items()
+    ]
     return Section(
         title="Cover@τ",
         heads=("τ", "Base", "RL", "RL − Base"),
@@ -185,17 +180,15 @@ def _cover(found: LogComparison) -> Section:
 def _guessing(found: LogComparison) -> Section:
     sides = _sides(found, CORRECTED)
     if not sides:
-        return Section(
-            title="Corrected for guessing",
-            note="No question has lettered options; the luck of open answers stands beside pass@k.",
-        )
+        note = claims.say(claims.OPEN_ANSWERS, {"luck": _measure(found, LUCK)})
+        return Section(title="Corrected for guessing", note=note)
     nulls = {row["k"]: row["value"] for row in _measure(found, GUESS_NULL) if row["side"] == BASE}
     rows = [
         (
             str(k),
             *(_percent(line[side]) for side in (BASE, RL)),
             _percent(line[DIFFERENCE], "+"),
-            fmt.percent(nulls.get(k)),
+            claims.percent(nulls.get(k)),
         )
         for k, line in sides.items()
     ]
@@ -213,8 +206,8 @@ def _extrapolated(found: LogComparison) -> Section:
             row["side"],
             row["model"],
             str(row["k"]),
-            fmt.percent(row["value"], row["lo"], row["hi"]),
-            fmt.number(row["coverage"]),
+            claims.percent(row["value"], row["lo"], row["hi"]),
+            claims.number(row["coverage"]),
             "yes" if row["trusted"] else "no",
         )
         for row in found.comparison.extrapolated.to_dicts()
@@ -233,7 +226,7 @@ def _graders(found: LogComparison) -> Section:
             row["side"],
             row["grader"],
             f"{row['compared']:,}",
-            fmt.percent(row["share"], row["lo"], row["hi"]),
+            claims.percent(row["share"], row["lo"], row["hi"]),
             f"{row['ours_alone']:,}",
             f"{row['theirs_alone']:,}",
         )
@@ -251,15 +244,15 @@ def _measure(found: LogComparison, name: str) -> list[dict[str, Any]]:
     return found.comparison.measures.filter(pl.col("measure") == name).to_dicts()
 
 
-def _sides(found: LogComparison, name: str) -> dict[int, dict[str, dict[str, Any]]]:
-    by_k: dict[int, dict[str, dict[str, Any]]] = {}
+def _sides(found: LogComparison, name: str, key: str = "k") -> dict[Any, dict[str, dict[str, Any]]]:
+    by_key: dict[Any, dict[str, dict[str, Any]]] = {}
     for row in _measure(found, name):
-        by_k.setdefault(row["k"], {})[row["side"]] = row
-    return by_k
+        by_key.setdefault(row[key], {})[row["side"]] = row
+    return by_key
 
 
 def _percent(row: dict[str, Any], sign: str = "") -> str:
-    return fmt.percent(row["value"], row["lo"], row["hi"], sign)
+    return claims.percent(row["value"], row["lo"], row["hi"], sign)
 
 
 def remarks(found: LogComparison) -> Iterator[str]:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
+from searchlens import claims
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
-from searchlens.claims import EQUIVALENT, GREEDILY, LEAD, PLACE, bracket, located, percent, samples, say
-from searchlens.health.judgement import Health, of_rules
-from searchlens.readings.measures import DIFFERENCE, LUCK, MEASURES, PASS
-from searchlens.schemas.columns import POINTS
+from searchlens.health.judgement import Health, of_rules, percent
+from searchlens.readings.measures import DIFFERENCE, LUCK, PASS
 
 SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 """Level of health to what the page calls it."""
 METRIC = "P"
 GREEDY = "greedy"
-LUCKY = 0.05
+MUCH = 0.05
 """Luck is stated if as large a share of the questions of either side is solved by it."""
 
 Row = Mapping[str, Any]
@@ -75,66 +74,51 @@ class Headline:
 
 def headline(study: Study, pair: str, benchmark: str) -> Headline:
     """The numbers of one cell; those of stages that did not run are left out."""
-    try:
-        support = study.recovery(pair, benchmark).filter(metric=METRIC, readout=EXPECTED).sort("budget").to_dicts()
-    except InputError:
-        return Headline([], [], None)
-    ends = (support[0]["budget"], support[-1]["budget"]) if support else ()
-    frame = study.recovery(pair, benchmark, "same_policy")
-    rows = frame.filter(metric=METRIC, readout=EXPECTED, policy=study.default_policy).drop_nulls("rl_minus_base")
-    rows = rows.sort("budget")
-    gaps: list[Row] = [row for row in rows.to_dicts() if row["budget"] in ends]
-    whole = gaps if len(gaps) == len(set(ends)) else []
-    most = [row for row in _most(study, pair, benchmark) if whole and row["budget"] > whole[-1]["budget"]]
+    where = {"metric": METRIC, "readout": EXPECTED}
+    support = sorted(_rows(study.recovery, pair, benchmark, **where), key=lambda row: row["budget"])
+    ends = {support[0]["budget"], support[-1]["budget"]} if support else set()
+    shared = _rows(study.recovery, pair, benchmark, "same_policy", **where, policy=study.default_policy)
+    known = [row for row in shared if row["budget"] in ends and row["rl_minus_base"] is not None]
+    gaps = sorted(known, key=lambda row: row["budget"]) if len(known) == len(ends) else []
+    most = [row for row in _most(study, pair, benchmark) if gaps and row["budget"] > gaps[-1]["budget"]]
     sides = [side for first, name, *both in study.sides if (first, name) == (pair, benchmark) for side in both]
-    points = [_points_of(study, each, benchmark) for each in sides]
-    greedy = {side: _greedy(rows) for side, rows in zip(SIDES.values(), points, strict=False) if _greedy(rows)}
-    sampled = points[0].filter(pl.col("policy") != GREEDY)["policy"].n_unique() if points else 0
-    worth, luck = _equivalent(study, pair, benchmark), _luck(study, pair, benchmark)
-    return Headline(whole, support, worth, most, luck, greedy if "Base" in greedy else {}, sampled)
+    points = [_rows(study.points, each, benchmark, **where) for each in sides]
+    greedy = {side: text for side, rows in zip(SIDES.values(), points, strict=False) if (text := _greedy(rows))}
+    sampled = {row["policy"] for rows in points[:1] for row in rows} - {GREEDY}
+    of_one = {"pair": pair, "benchmark": benchmark, "policy": study.default_policy, "budget": 1}
+    worth = next(iter(_rows(study.readings, "equivalents", **of_one)), None)
+    luck = _luck(study, pair, benchmark)
+    return Headline(gaps, support, worth, most, luck, greedy if "Base" in greedy else {}, len(sampled))
 
 
-def _points_of(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
+def _rows(read: Callable[..., pl.DataFrame], *names: str, **where: object) -> list[Row]:
+    """Some rows of a frame; none if its stage did not run."""
     try:
-        return study.points(checkpoint, benchmark).filter(metric=METRIC, readout=EXPECTED)
+        return list(read(*names).filter(**where).to_dicts())
     except InputError:
-        return POINTS.to_frame()
+        return []
 
 
-def _greedy(points: pl.DataFrame) -> str:
+def _greedy(points: Sequence[Row]) -> str:
     """What one greedy answer solves, with its interval; nothing if none was drawn."""
-    rows = points.filter(policy=GREEDY).sort("budget").head(1).to_dicts()
-    return "".join(f"{percent(row['value'])}% {bracket(100 * row['lo'], 100 * row['hi'], 1)}" for row in rows)
-
-
-def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
-    try:
-        frame = study.readings("equivalents")
-    except InputError:
-        return None
-    rows = frame.filter(pair=pair, benchmark=benchmark, policy=study.default_policy, budget=1)
-    return rows.row(0, named=True) if rows.height else None
+    rows = [row for row in points if row["policy"] == GREEDY]
+    return "".join(claims.solved(row["value"], row["lo"], row["hi"]) for row in rows[:1])
 
 
 def _most(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
-    rows = _widest(study, PASS, pair, benchmark).filter(side=DIFFERENCE).drop_nulls(["value", "lo", "hi"])
-    return rows.rename({"k": "budget", "value": "rl_minus_base"}).to_dicts()
+    found = (row for row in _widest(study, PASS, pair, benchmark) if row["side"] == DIFFERENCE)
+    return [{**row, "budget": row["k"], "rl_minus_base": row["value"]} for row in found if row["value"] is not None]
 
 
 def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
-    found = _widest(study, LUCK, pair, benchmark)
-    rows = found.filter(pl.col("side").is_in(list(SIDES.values()))).sort("side").to_dicts()
-    return rows if any(row["value"] >= LUCKY for row in rows) else ()
+    rows = [row for row in _widest(study, LUCK, pair, benchmark) if row["side"] in SIDES.values()]
+    return sorted(rows, key=lambda row: str(row["side"])) if any(row["value"] >= MUCH for row in rows) else ()
 
 
-def _widest(study: Study, measure: str, pair: str, benchmark: str) -> pl.DataFrame:
+def _widest(study: Study, measure: str, pair: str, benchmark: str) -> Sequence[Row]:
     """A measure at the largest number of samples for which it was read; no rows if it was not."""
-    try:
-        measures = study.readings("measures")
-    except InputError:
-        return pl.DataFrame(schema=MEASURES)
-    found = measures.filter(measure=measure, pair=pair, benchmark=benchmark)
-    return found.filter(pl.col("k") == pl.col("k").max())
+    rows = _rows(study.readings, "measures", measure=measure, pair=pair, benchmark=benchmark)
+    return [row for row in rows if row["k"] == max(each["k"] for each in rows)]
 
 
 def health_sentences(sides: Mapping[str, Health]) -> list[str]:
@@ -160,82 +144,62 @@ def cell_sentences(study: Study, found: Headline, sides: Mapping[str, Health], t
 
 
 def _soundness(sides: Mapping[str, Health], title: str) -> str:
-    if not sides:
-        return f"Whether the samples of {title} are sound is not known: there is no landscape."
     remarks = [f"{SIDES[role]}: {'; '.join(health.remarks)}" for role, health in sides.items() if health.remarks]
-    remarks += [rules] if (rules := of_rules(sides["base"], sides["rl"])) else []
-    if remarks:
-        return f"The samples can be read, but mind: {'. '.join(remarks)}."
-    shares = (_answered(SIDES[role], health) for role, health in sides.items())
-    return f"The samples are sound: {' and '.join(shares)} state an answer."
-
-
-def _answered(side: str, health: Health) -> str:
-    counts = health.counts
-    return f"{100 * counts['answered'] / max(1, counts['samples']):.0f}% of {side}'s"
+    remarks += [rules] if sides and (rules := of_rules(sides["base"], sides["rl"])) else []
+    counts = {SIDES[role]: health.counts for role, health in sides.items()}
+    shares = (f"{percent(each['answered'], each['samples'])} of {side}'s" for side, each in counts.items())
+    return claims.say(claims.SOUND, {"title": title, "sides": " and ".join(shares), "remarks": ". ".join(remarks)})
 
 
 def _leader(study: Study, found: Headline) -> str:
-    if not found.gaps:
-        return f"Who leads is not known: there are no gaps under RL's default policy, {study.default_policy}."
     text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
-    beside = _guessed(found.luck) + say(GREEDILY, found.greedy)
-    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy}).{beside}"
+    row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "luck": _guessed(found.luck)}
+    return claims.say(claims.LEADING, {**row, "greedy": claims.say(claims.GREEDILY, found.greedy)})
 
 
 def _guessed(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
     shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in rows)
-    return f" Luck alone, the golds of other questions, solves {shares} with {samples([rows[0]['k']])}."
+    return claims.say(claims.LUCKY, {"sides": shares, "samples": claims.samples([row["k"] for row in rows[:1]])})
 
 
 def _lead(row: Row) -> str:
     """Who leads at one budget, if the interval says so."""
-    ends = [_points(row[key]) for key in ("rl_minus_base", "lo", "hi")]
-    value, low, high = (_rounded(abs(end or 0)) for end in ends)
-    facts = {"value": value, "low": low, "high": high, "open": "{} [{}, {}]".format(*map(_signed, ends))}
-    return say(LEAD, {**row, **facts, "samples": samples([row["budget"]])})
+    value, low, high = (_rounded(abs(100 * (row[key] or 0))) for key in ("rl_minus_base", "lo", "hi"))
+    facts = {"value": value, "low": low, "high": high, "samples": claims.samples([row["budget"]])}
+    gap = claims.percent(row["rl_minus_base"], row["lo"], row["hi"], "+")
+    return claims.say(claims.LEAD, {**row, **facts, "open": gap})
 
 
 def _recovery(found: Headline) -> str:
     """Where RL lies by the estimates, and where the intervals leave open whether that is above Base's best."""
     known = [row for row in found.support if row["rl_minus_best"] is not None]
-    if not known:
-        return "Whether Base reaches RL is not known: there is no recovery analysis."
     pool = f"Base's {found.policies} sampling policies"
     places: dict[str, list[int]] = {}
     for row in known:
-        places.setdefault(say(PLACE, {**row, "pool": pool}), []).append(row["budget"])
-    order = sorted(places, key=[claim.text.format(pool=pool) for claim in PLACE].index)
-    text = "RL lies " + ", and ".join(f"{place} with {samples(places[place])}" for place in order)
-    if undecided := [row["budget"] for row in known if _is_undecided(row)]:
-        with_which = "at any of these budgets" if len(undecided) == len(known) > 1 else f"with {samples(undecided)}"
-        text = f"By the estimates {text}; whether it is above their best is open {with_which}"
-    return f"{text}.{_worth(found.equivalent)}"
+        places.setdefault(claims.say(claims.PLACE, {**row, "pool": pool}), []).append(row["budget"])
+    order = sorted(places, key=[claim.text.format(pool=pool) for claim in claims.PLACE].index)
+    text = ", and ".join(f"{place} with {claims.samples(places[place])}" for place in order)
+    undecided = [row["budget"] for row in known if _is_undecided(row)]
+    all_open = len(undecided) == len(known) > 1
+    with_which = "at any of these budgets" if all_open else undecided and f"with {claims.samples(undecided)}"
+    return claims.say(claims.REACHED, {"places": text, "open": with_which, "worth": _worth(found.equivalent)})
 
 
 def _is_undecided(row: Row) -> bool:
     """Whether the interval of RL minus the best of Base contains positive numbers as well as others."""
-    lo, hi = _points(row["rl_minus_best_lo"]), _points(row["rl_minus_best_hi"])
-    return lo is None or hi is None or lo <= 0 < hi - _NOTHING
+    lo, hi = row["rl_minus_best_lo"], row["rl_minus_best_hi"]
+    return lo is None or hi is None or lo <= 0 < hi - claims.ROUNDING
 
 
 def _worth(row: Row | None) -> str:
     if row is None or row["state"] != "within":
         return ""
-    return f" One sample of RL is worth {located(EQUIVALENT, row)} of Base under the same policy."
+    return f" One sample of RL is worth {claims.located(claims.EQUIVALENT, row)} of Base under the same policy."
 
 
 def _points(proportion: float | None) -> float | None:
     """Percentage points; nothing for what is not defined."""
     return None if proportion is None else 100 * proportion
-
-
-def _signed(value: float | None) -> str:
-    if value is None:
-        return "?"
-    return "0.0" if abs(value) < _NOTHING else f"{'+' if value > 0 else '−'}{_rounded(abs(value))}"
 
 
 _NOTHING = 1e-6

@@ -112,7 +112,7 @@ _SHARES = {"rl_only": 0.5, "base_only": 0.25, "both": 0.2, "neither": 0.05}
 
 
 def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> list[int]:
-    """The questions that tell most of a pair, in order: first those that RL solves and Base never.
+    """The questions that tell most of a pair, in order: first those that RL alone solves.
 
     Each group (``_SHARES``) has its share, and places that are left go to the groups in their order. Among questions
     that both solve, those come first on which the shares of right samples differ most.

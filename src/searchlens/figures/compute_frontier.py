@@ -164,16 +164,10 @@ def _finding(numbers: pl.DataFrame, axis: str) -> str:
     """What the two curves solve at the largest cost that both have; no interval of their difference is known there."""
     rl = pick(numbers, axis=axis, model="RL", layer="AR").sort("x")
     edge = pick(numbers, axis=axis, model="Base", layer="AR edge").sort("x")
-    if rl.is_empty() or edge.is_empty():
-        return "Accuracy against cost"
-    last = rl.filter(pl.col("x") <= edge["x"][-1]).tail(1)
-    if last.is_empty():
-        return "Accuracy against cost: RL and Base were not read at the same cost"
-    best = edge.filter(pl.col("x") <= last["x"][0]).tail(1)
-    if best.is_empty():
-        return "Accuracy against cost: RL and Base were not read at the same cost"
-    cost = float(f"{last['x'][0]:.2g}")
-    return say(AT_COST, {"axis": AXES[axis], "cost": cost, "base": best["value"][0], "rl": last["value"][0]})
+    last = rl.filter(pl.col("x") <= pl.lit(edge["x"].max())).tail(1)
+    best = edge.filter(pl.col("x") <= pl.lit(last["x"].max())).tail(1)
+    cost = last["x"].max() if best.height else None
+    return say(AT_COST, {"axis": AXES[axis], "cost": cost, "base": best["value"].max(), "rl": last["value"].max()})
 
 
 def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from searchlens import catalogue
-from searchlens.claims import LEADS, counted, say
+from searchlens.claims import LEADS, counted, percent, say
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.figures.same_policy_lines import COUNTS, PAPER, tallies
@@ -76,7 +76,9 @@ def _finding(numbers: pl.DataFrame) -> str:
 def _map(axes: Axes, numbers: pl.DataFrame) -> None:
     """Rows of the map with an empty one between families."""
     budgets, places = sorted(set(numbers["budget"])), range(max(numbers["row"]) + 1)
-    cells = numbers.with_columns(text=pl.col("base_minus_rl").map_elements(style.signed, pl.String))
+    cells = numbers.with_columns(
+        text=pl.col("base_minus_rl").map_elements(lambda gap: percent(gap, sign="+"), pl.String)
+    )
     shown = style.to_pandas(cells, percent=["base_minus_rl"])
     gaps, texts, marked = (
         shown.pivot(index="row", columns="budget", values=name).reindex(index=places, columns=budgets)

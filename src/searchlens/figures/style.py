@@ -237,12 +237,6 @@ def say(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 
-def signed(value: float) -> str:
-    """A difference of proportions in percentage points, with its sign."""
-    text = f"{100 * value:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
-
-
 @styled()
 def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
     """Write ``stem.svg``, ``.pdf``, ``.png`` and the numbers they show as ``.csv``.

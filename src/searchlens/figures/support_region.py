@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
-from searchlens.claims import INSIDE, say
+from searchlens.claims import INSIDE, percent, say
 from searchlens.figures import power, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
@@ -129,7 +129,7 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
             right = 3 if budget == gaps["budget"][0] else 0  # of the axis
             where = {"xy": (budget, 100 * high), "xytext": (right, 3), "va": "bottom", "ha": "center"}
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
-        axes.annotate(style.signed(gap), **where, textcoords="offset points", fontsize=7, gid="gap", bbox=behind)
+        axes.annotate(percent(gap, sign="+"), **where, textcoords="offset points", fontsize=7, gid="gap", bbox=behind)
     axes.set_ylabel("RL \N{MINUS SIGN} edge\n(pp)")
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.margins(y=0.15)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.claims import Row, percent
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table
 from searchlens.uncertainty import wilson
 
@@ -92,7 +93,7 @@ def _line(row: Row) -> Line:
         return {**names, "samples": row["reason"]}
     headings = {"samples": "samples", **CLASSES, **_COUNTS, "unknown": "unknown"}
     counts = {heading: str(row[name]) for name, heading in headings.items()}
-    return {**names, **counts, "disagree": fmt.percent(row["disagree"], row["lo"], row["hi"])}
+    return {**names, **counts, "disagree": percent(row["disagree"], row["lo"], row["hi"])}
 
 
 def _example(row: Row) -> Line:

@@ -9,12 +9,12 @@ import polars as pl
 
 from searchlens import claims
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, interval, percent
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.measures import BASE, DIFFERENCE, RL
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
 from searchlens.tables.study import StudyContext, broken_cells
 from searchlens.tables.table import Part, Table
@@ -90,21 +90,21 @@ def _value(measures: pl.DataFrame, measure: str, side: str, **keys: float) -> di
 
 def _line(row: Row, broken: bool) -> Line:
     line = {"benchmark": row["benchmark"], "pair": row["pair"]}
-    shown = {f"pass@{k}": f"{fmt.percent(row[f'pass{k}_base'])} → {fmt.percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
+    shown = {f"pass@{k}": f"{percent(row[f'pass{k}_base'])} → {percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
     for k in BUDGETS:
         at = {"n": row[f"n{k}"], **{name: row[f"n{k}_{name}"] for name in EQUIVALENT}}
         shown[f"N*({k})"] = claims.located(claims.EQUIVALENT, at) if at["state"] else DASH
     shown["kept, shrunk, expanded"] = ", ".join(fmt.word(row.get(name)) for name in ("kept", "shrunk", "expanded"))
     shown |= {f"Cover@{tau}": _difference(row, f"cover{tau}") for tau in TAUS}
     shown |= {f"corrected at {k}": _difference(row, f"corrected{k}") for k in CORRECTED}
-    shown["RL beats Base"] = fmt.interval(row["rerun"], row["rerun_lo"], row["rerun_hi"])
+    shown["RL beats Base"] = interval(row["rerun"], row["rerun_lo"], row["rerun_hi"])
     shown["β"] = DASH if row["empty"] is None else exponents_allowed(row)
     shown["cannot say"] = "; ".join(_limits(row))
     return line | (dict.fromkeys(shown, DASH) | {"cannot say": BROKEN} if broken else shown)
 
 
 def _difference(row: Row, name: str) -> str:
-    return fmt.percent(row[name], row[f"{name}_lo"], row[f"{name}_hi"], "+")
+    return percent(row[name], row[f"{name}_lo"], row[f"{name}_hi"], "+")
 
 
 def _limits(row: Row) -> list[str]:
@@ -112,7 +112,7 @@ def _limits(row: Row) -> list[str]:
     found = []
     null = row["guess_null16"]
     if null is not None and null >= claims.GUESSED:
-        found.append(f"pass@16: guessing alone solves {fmt.percent(null)}%")
+        found.append(f"pass@16: guessing alone solves {percent(null)}%")
     if row["n16_state"] in ("above", "level"):
         found.append(f"N*(16): not within the {row['n16_pool']} samples of Base")
     if row.get("expanded") and not row["expanded_significant"]:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from searchlens.claims import DASH, Row, interval, number, percent
+from searchlens.claims import DASH, number
 from searchlens.tables.table import Part
 
-__all__ = ["DASH", "Row", "interval", "number", "percent"]  # those of claims, which are used as part of this module
 Line = dict[str, str]
 """One printed line, by heading."""
 YES, NO = "✓", "×"

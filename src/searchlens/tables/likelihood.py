@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.claims import interval
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table
@@ -89,6 +90,6 @@ def _lines(data: pl.DataFrame, columns: Mapping[str, tuple[str, int]]) -> list[L
         line = {"pair": str(pair), "benchmark": str(benchmark), "texts of": OWN[str(texts)]}
         for row in part.rows(named=True):
             heading, digits = columns[row["reading"]]
-            line[heading] = fmt.interval(row["value"], row["lo"], row["hi"], digits)
+            line[heading] = interval(row["value"], row["lo"], row["hi"], digits)
         lines.append(line)
     return lines

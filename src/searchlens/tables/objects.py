@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, number, percent
 from searchlens.frames import pick
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.study import READOUT, Cell, StudyContext
 from searchlens.tables.table import Part, Table
 
@@ -89,9 +89,9 @@ def _measured(row: Row) -> Iterator[str]:
     reached = f"{fmt.fraction(row['reached'], row['budgets'])} budgets"
     if row["object"] == "envelope":
         yield f"at or above RL at {reached}"
-        yield f"largest gap RL − envelope {fmt.percent(row['value'], sign='+')} pp"
+        yield f"largest gap RL − envelope {percent(row['value'], sign='+')} pp"
     elif row["object"] == "near-match set":
         yield f"a match at {reached}"
-        yield f"median {fmt.number(row['value'], 0)} matches a budget"
+        yield f"median {number(row['value'], 0)} matches a budget"
     else:
-        yield f"mean |residual| {fmt.percent(row['value'])} pp over {row['budgets']} budgets"
+        yield f"mean |residual| {percent(row['value'])} pp over {row['budgets']} budgets"

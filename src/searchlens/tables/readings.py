@@ -8,13 +8,12 @@ import numpy as np
 import polars as pl
 
 from searchlens.catalogue import table
-from searchlens.claims import DASH, EQUIVALENT, MEETING, located
+from searchlens.claims import DASH, EQUIVALENT, MEETING, Row, interval, located, number, percent
 from searchlens.readings.exponents import HARDLY
 from searchlens.readings.extrapolation import NEAR, SMALLEST
 from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
 from searchlens.readings.options import BEST
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Row
 from searchlens.tables.study import LEVEL, StudyContext, broken_cells
 from searchlens.tables.table import Part, Table
 
@@ -209,7 +208,7 @@ def support(context: StudyContext) -> Table:
 
 
 def _ends(row: Row, name: str, digits: int) -> str:
-    return fmt.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], digits)
+    return interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], digits)
 
 
 @table("coverage", stage="study")
@@ -228,8 +227,8 @@ def coverage(context: StudyContext) -> Table:
         BRACKETS,
     ]
     parts = [
-        _by_measure(shares, context, fmt.percent, "Questions solved reliably"),
-        _by_measure(entropies, context, fmt.interval, "Entropy of the answers"),
+        _by_measure(shares, context, percent, "Questions solved reliably"),
+        _by_measure(entropies, context, interval, "Entropy of the answers"),
     ]
     return Table(data, parts, noted(notes, context))
 
@@ -245,7 +244,7 @@ def guessing(context: StudyContext) -> Table:
     data = data.join(listed, on=["pair", "benchmark", "k"], how="semi", maintain_order="left")
     known = measures.filter(measure=LUCK).select("pair", "benchmark").unique()
     unknown = cells.join(known, on=["pair", "benchmark"], how="anti", maintain_order="left")
-    parts = [_by_measure(data, context, fmt.percent)]
+    parts = [_by_measure(data, context, percent)]
     if unknown.height:
         parts.append(Part(fmt.text_frame(unknown.with_columns(luck=pl.lit("not recorded")).to_dicts()), "Luck unknown"))
     notes = [
@@ -294,10 +293,10 @@ def variance(context: StudyContext) -> Table:
             continue
         line |= {"questions": f"{row['questions']}", "samples": f"{row['samples']}"}
         line |= {"sd, questions": _deviation(row, "questions_part"), "sd, decoding": _deviation(row, "decoding")}
-        line["sd, seeds"] = "no data" if row["seeds"] is None else fmt.number(100 * row["seeds"] ** 0.5)
+        line["sd, seeds"] = "no data" if row["seeds"] is None else number(100 * row["seeds"] ** 0.5)
         line["sd, training runs"] = "no data"
         win = wins.get(key)
-        line["P(RL beats Base)"] = fmt.interval(win["value"], win["lo"], win["hi"], 3) if win else DASH
+        line["P(RL beats Base)"] = interval(win["value"], win["lo"], win["hi"], 3) if win else DASH
         lines.append(line)
     notes = [
         "Standard deviation of pass@1 in percentage points, as if one source alone were at work. Questions: other"
@@ -316,7 +315,7 @@ def _deviation(row: Row, name: str) -> str:
     value, lo, hi = (
         None if row[f"{name}{end}"] is None else 100 * row[f"{name}{end}"] ** 0.5 for end in ("", "_lo", "_hi")
     )
-    return fmt.interval(value, lo, hi)
+    return interval(value, lo, hi)
 
 
 @table("extrapolation", stage="study")
@@ -331,8 +330,8 @@ def extrapolation(context: StudyContext) -> Table:
             "benchmark": str(names[0]),
             "model": str(names[1]),
             "trials": str(part["trials"].sum()),
-            "error": fmt.percent(float(np.mean(part["trial_error"].drop_nulls().to_numpy())), sign="+"),
-            "coverage": fmt.number(part["coverage"][0]),
+            "error": percent(float(np.mean(part["trial_error"].drop_nulls().to_numpy())), sign="+"),
+            "coverage": number(part["coverage"][0]),
             "": _printed(part),
         }
         for names, part in tried.group_by(*keys, maintain_order=True)
@@ -345,8 +344,8 @@ def extrapolation(context: StudyContext) -> Table:
             "model": row["model"],
             "from": str(row["samples"]),
             "k": str(row["k"]),
-            "pass@k": fmt.percent(row["value"], row["lo"], row["hi"]),
-            "measured coverage": fmt.number(row["coverage"]),
+            "pass@k": percent(row["value"], row["lo"], row["hi"]),
+            "measured coverage": number(row["coverage"]),
         }
         for row in rows
         if row["trusted"]

@@ -13,13 +13,14 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import table, titles
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, percent
 from searchlens.frames import by_policy, pick
 from searchlens.health.judgement import Health
 from searchlens.health.mixing import CHAINS
+from searchlens.schemas.columns import POINTS
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table
 
 READOUT, EXPECTED = "prefix", "expected"
@@ -37,6 +38,8 @@ class Cell:
     same_policy, counts, support, path, near_match : DataFrame
     searched : bool
         Whether Base was also sampled under searches.
+    greedy : mapping of str to DataFrame
+        Of ``Base`` and ``RL``, the points of one greedy answer, where it was drawn.
     policies, questions : int or None
         Number of Base's policies, which are the pool of the support region, and of questions.
     warning : str
@@ -51,6 +54,7 @@ class Cell:
     path: pl.DataFrame
     near_match: pl.DataFrame
     searched: bool = False
+    greedy: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     policies: int | None = None
     questions: int | None = None
     warning: str = ""
@@ -134,7 +138,7 @@ def _readouts_note() -> str:
 
 def _percent(value: float | None, lo: float | None = None, hi: float | None = None, sign: str = "") -> str:
     """A proportion as a percentage with its interval; nothing if there is none."""
-    return "" if value is None else fmt.percent(value, lo, hi, sign)
+    return "" if value is None else percent(value, lo, hi, sign)
 
 
 def _part(lines: Sequence[Line], *groups: str) -> Part:
@@ -232,6 +236,8 @@ def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 POOLS = {"ar": "AR", "full": "full"}
+GREEDY = tuple(f"greedy_{side}{end}" for side in ("base", "rl") for end in ("", "_lo", "_hi"))
+"""Columns of the summary: what one greedy answer of either side solves."""
 SUMMARY_NOTES = (
     f"All numbers: mean over every choice of N samples ({EXPECTED} readout), but for paths, which read the first N.",
     "RL − Base at N: under RL's default policy, percentage points (pp); ahead: policies under which Base solves more"
@@ -239,7 +245,7 @@ SUMMARY_NOTES = (
     " region, of those at which either solves any.",
     "RL − best: of Base under any sampling policy with at most b samples, pp, at the budget b where it is largest: at"
     " or below 0 Base reaches RL at every b. The interval does not allow for the choice of b. One greedy answer is none"
-    " of these policies.",
+    " of these policies and stands beside them.",
     "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",
     f"Brackets: paired bootstrap over questions {LEVEL}; where no question differs, what 0 differences in so many"
     " questions leave open. That of RL − best is never narrower, and its upper end allows for the best being"
@@ -265,6 +271,7 @@ def recovery_summary(context: StudyContext) -> Table:
         if metric in cell.support["metric"]
     ]
     known = {"base_policies": pl.UInt32(), "questions": pl.UInt32(), "warning": pl.String()}
+    known |= dict.fromkeys(GREEDY, pl.Float64())
     data = pl.DataFrame(rows, schema_overrides=known, infer_schema_length=None)
     notes = [*SUMMARY_NOTES, POOL_NOTE]
     return Table(data, [_part([_summary_line(row) for row in data.rows(named=True)], "pair", "benchmark")], notes)
@@ -290,6 +297,8 @@ def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
         "both_zero": support.filter("inside", pl.max_horizontal("rl", "envelope") == 0).height,
         "warning": cell.warning or None,
     }
+    greedy = [pick(cell.greedy.get(side, POINTS.to_frame()), **chosen) for side in ("Base", "RL")]
+    row |= dict(zip(GREEDY, (end for points in greedy for end in _first(points, "value", "lo", "hi")), strict=True))
     columns = ("budget", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi")
     row |= dict(zip(("best_budget", *columns[1:]), _first(support, *columns), strict=True))
     for kind in ("closest", "monotone"):
@@ -318,6 +327,8 @@ def _summary_line(row: Row) -> Line:
     best, lo, hi = (row[f"rl_minus_best{end}"] for end in ("", "_lo", "_hi"))
     widest = _percent(best, lo, hi, sign="+")
     line["largest RL − best"] = f"{widest} at {row['best_budget']}" if widest else ""
+    for heading, ends in (("greedy: Base", GREEDY[:3]), ("greedy: RL", GREEDY[3:])):
+        line[heading] = _percent(*(row[end] for end in ends))
     for kind in ("closest", "monotone"):
         line[f"{kind} N"] = " ".join(step.rsplit(" ", 1)[-1] for step in row[kind].split("; "))
     if row["warning"]:

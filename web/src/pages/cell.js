@@ -205,7 +205,7 @@ function solvedLinks(cell) {
   const entry = (/** @type {string} */ sort, /** @type {number | undefined} */ n, /** @type {string} */ words) => (n === 0 ? `No question ${words}`
     : h("a", { href: link(["c", cell.pair, cell.benchmark, "q"], { sort }) }, known(n) ? `${plural(n, "question")} ${words}` : `Questions ${words}`));
   const { rl_only: rl, base_only: base } = cell.solved ?? {};
-  return h("p", null, entry("rl-only", rl, "that RL solves and Base does not, each under any of its policies"), " · ", entry("base-only", base, "that Base solves and RL does not, each under any of its policies"), " · ",
+  return h("p", null, entry("rl-only", rl, "that RL solves and no sample of Base does, under any policy"), " · ", entry("base-only", base, "that Base solves and no sample of RL does, under any policy"), " · ",
     h("a", { href: link(["c", cell.pair, cell.benchmark, "q"]) }, "All questions"));
 }
 

@@ -55,9 +55,9 @@ function card(study, cell) {
     h("div.links", null,
       h("a", { href: link(at) }, "Landscape: all policies"),
       h("a", { href: link([...at, "recovery"]) }, "Where Base matches RL"),
-      count(solved?.rl_only, "that RL solves and Base does not, each under any of its policies", "rl-only"),
-      count(solved?.base_only, "that Base solves and RL does not, each under any of its policies", "base-only"),
-      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions that RL solves and Base does not")),
+      count(solved?.rl_only, "that RL solves and no sample of Base does, under any policy", "rl-only"),
+      count(solved?.base_only, "that Base solves and no sample of RL does, under any policy", "base-only"),
+      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions that RL solves and no sample of Base does")),
   );
 }
 

@@ -5,7 +5,7 @@ import { count, fixed, known, percent, plural } from "../format.js";
 import { formulas } from "../formulas.js";
 import { absent, cellCrumbs } from "../parts.js";
 import { sent } from "../prompt.js";
-import { SORTS, WHO, byPolicy, idOf, position, ranked } from "../ranking.js";
+import { SORTS, byPolicy, idOf, position, ranked, solving } from "../ranking.js";
 import { link } from "../route.js";
 import { samples, written } from "../samples.js";
 import { groups } from "../study.js";
@@ -62,7 +62,7 @@ export async function question(study, cell, id, view) {
     },
     help: [["j  k", "next and previous question of the list"], ["b  r", "the column of Base, the column of RL"], ["h  l", "previous and next sample in that column"], ["f", "formulas or plain text"], ["t", "tokens by probability"], ["p", "the prompt as it was sent"]],
     body: [
-      h("p", null, h("b", null, WHO[standing.who]), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, all policies together.`),
+      h("p", null, h("b", null, solving(standing.who, [standing])), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, all policies together.`),
       h("div.controls", null,
         own(-1) && h("a", { href: own(-1), rel: "prev", "data-key": "previous" }, "← Previous question"),
         h("span.note", null, `${place + 1} of ${list.length}, in this order: ${SORTS.find(([name]) => name === (query.sort || "rl-only"))?.[1] ?? ""}`),

@@ -4,7 +4,7 @@ import { h, refill, visible } from "../dom.js";
 import { count, percent, plural } from "../format.js";
 import { dark } from "../look.js";
 import { absent, cellCrumbs, health } from "../parts.js";
-import { SORTS, WHO, idOf, ranked } from "../ranking.js";
+import { SORTS, idOf, ranked, solving } from "../ranking.js";
 import { link } from "../route.js";
 import { readable } from "../samples.js";
 import { groups } from "../study.js";
@@ -48,10 +48,10 @@ export async function questions(study, cell, view) {
     crumbs: cellCrumbs(study, cell),
     body: [
       health(cell) || null,
-      h("p", null, "A question is solved by a model if any of its samples is right, under any policy."),
-      h("div.chips", null, Object.entries(WHO).map(([who, title]) => h("a", {
+      h("p", null, "A question is solved by a model if any of the samples that were drawn is right, under any policy."),
+      h("div.chips", null, /** @type {import("../ranking.js").Who[]} */ (["rl", "base", "both", "none"]).map((who) => h("a", {
         href: view.href({ who: only === who ? "" : who, sort: { rl: "rl-only", base: "base-only", both: "both", none: "none" }[who] }), "aria-current": only === who ? "true" : null, "data-key": `who ${who}`,
-      }, `${title}: ${count(tallies.get(who)?.length ?? 0)}`)),
+      }, `${solving(who, list)}: ${count(tallies.get(who)?.length ?? 0)}`)),
         here > 0 && here < list.length && h("a", { href: view.href({ texts: query.texts ? "" : 1 }), "aria-current": query.texts ? "true" : null, "data-key": "texts" }, `Texts are in this page: ${here}`)),
       h("div.controls", null,
         choice("Order", SORTS, sort, (value) => view.set({ sort: value })),
@@ -82,7 +82,7 @@ function rows(study, cell, view, list, asked, here) {
       const { base, rl } = each.solved;
       return h("div", null,
         h("div", null, h("a", { "data-row": id, href: link(["c", cell.pair, cell.benchmark, "q", id], { sort: view.query.sort, m: view.query.m }) }, visible(id)), " ",
-          h("b", null, WHO[each.who]), !here(each.question) && h("span.note", null, " · counts only")),
+          h("b", null, solving(each.who, [each])), !here(each.question) && h("span.note", null, " · counts only")),
         h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), " right",
           text ? ` · ${visible(text.slice(0, 160)).replaceAll("\n", " ")}` : ""));
     },
@@ -161,7 +161,7 @@ async function matrix(study, cell, view, list, asked) {
     const { policy, side } = columns[cursor.x];
     const value = values[cursor.y * columns.length + cursor.x];
     refill(readout, h("b", { class: side }, `${side === "rl" ? "RL" : "Base"}, ${study.policyTitle(policy)}`), `, question ${visible(idOf(asked, each.question))}: `,
-      h("b", null, Number.isNaN(value) ? "not known" : percent(value)), ` chance of ${study.metricTitle(metric)} with ${plural(n, "sample")}. ${WHO[each.who]}. `, h("a", { href: href(cursor.x, cursor.y) }, "Read the answers"));
+      h("b", null, Number.isNaN(value) ? "not known" : percent(value)), ` estimated chance of ${study.metricTitle(metric)} with ${plural(n, "sample")}. ${solving(each.who, [each])}. `, h("a", { href: href(cursor.x, cursor.y) }, "Read the answers"));
   };
   const place = (/** @type {PointerEvent | MouseEvent} */ event) => {
     const bounds = canvas.getBoundingClientRect();
@@ -188,7 +188,7 @@ async function matrix(study, cell, view, list, asked) {
   return h("section", null,
     h("h2", null, "Matrix"),
     h("p.note", null, `A row is a question, in the order of the list; a column is a policy, `, h("b.base", null, "Base at the left"), ", ", h("b.rl", null, "RL at the right"),
-      `, in the order: ${cell.base.policies.slice(0, 3).map((name) => study.policyTitle(name)).join("; ")} … The fuller a box, the surer the policy solves the question; the palest never does. Lines part the groups.`),
+      `, in the order: ${cell.base.policies.slice(0, 3).map((name) => study.policyTitle(name)).join("; ")} … The fuller a box, the larger the estimated chance that the policy solves the question; in the palest its samples do not. Lines part the groups.`),
     h("div.controls", null,
       choice("Samples per question", budgets.map((each) => [String(each), String(each)]), String(n), (value) => view.set({ n: value })),
       choice("Metric", [["P", study.metricTitle("P")], ["Q", study.metricTitle("Q")]], metric, (m) => view.set({ m }))),

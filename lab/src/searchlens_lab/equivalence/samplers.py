@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from searchlens.claims import percent
 from searchlens.figures import style
 from searchlens.grid import Grid
 from searchlens.store.frames import write_frame
@@ -78,7 +79,7 @@ def table_of(distances: pl.DataFrame, accuracies: pl.DataFrame) -> Table:
                     (f"{toy}: tokens", f"{row[f'tokens_{toy}']:,.0f}"),
                 )
             },
-            "right (%)": "" if row["accuracy"] is None else fmt.percent(row["accuracy"], row["lo"], row["hi"]),
+            "right (%)": "" if row["accuracy"] is None else percent(row["accuracy"], row["lo"], row["hi"]),
             "log p": "" if row["log_p"] is None else f"{row['log_p']:.2f}",
             "tokens": "" if row["tokens"] is None else f"{row['tokens']:,.0f}",
         }

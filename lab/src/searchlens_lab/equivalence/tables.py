@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, interval, number
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Table
 
 THRESHOLDS_NOTE = "The thresholds were set before the first comparison was run."
@@ -75,7 +75,7 @@ def _failing(rows: pl.DataFrame) -> list[Row]:
 def _line(row: Row) -> Line:
     sides = "" if row["ours"] is None else f" ({row['ours']:.2f} against {row['theirs']:.2f})"
     covers = row["bound"] == "covers"
-    value = fmt.interval(row["value"], row["lo"], row["hi"], 3, "+") if covers else _number(row["value"])
+    value = interval(row["value"], row["lo"], row["hi"], 3, "+") if covers else _number(row["value"])
     return {
         "policy": row["policy"],
         "reference": row["reference"],
@@ -106,8 +106,8 @@ def udf_tier12(context: Comparisons) -> Table:
             "strategy": row["strategy"],
             "policy": row["policy"],
             "n": str(row["n"]),
-            "output match": f"{fmt.number(row['output_match'])} (≥ {row['output_threshold']:g})",
-            "EM agree": f"{fmt.number(row['em_agree'])} (≥ {row['em_threshold']:g})",
+            "output match": f"{number(row['output_match'])} (≥ {row['output_threshold']:g})",
+            "EM agree": f"{number(row['em_agree'])} (≥ {row['em_threshold']:g})",
             "equiv.": fmt.tick(row["holds"]),
         }
         for row in matches.iter_rows(named=True)

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue
+from searchlens.claims import ASSIGNED, ROUNDING, say
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
@@ -69,8 +70,8 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
 
 def _finding(numbers: pl.DataFrame) -> str:
     known = numbers.drop_nulls(["lo", "hi", "assigned"])
-    inside = known["assigned"].is_between(known["lo"], known["hi"]).sum()
-    return f"{inside} of {known.height} intervals hold the assigned exponent"
+    inside = known["assigned"].is_between(known["lo"] - ROUNDING, known["hi"] + ROUNDING).sum()
+    return say(ASSIGNED, {"inside": inside, "known": known.height})
 
 
 def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue
+from searchlens.claims import OVERTAKES, say
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
@@ -53,9 +54,9 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
         return None
     anchor, second = context.plan.anchor_model, "the best of Base up to b samples against RL"
     benchmarks = drawn["benchmark"].unique(maintain_order=True).to_list()
-    others = [_titled(rows, context) for _, rows in numbers.group_by("benchmark", "pool", maintain_order=True)]
-    others = [words for words in others if words not in {_titled(rows, context) for _, rows in cells}]
     first = _titled(cells[0][1], context)
+    known = [_titled(rows, context) for _, rows in numbers.group_by("benchmark", "pool", maintain_order=True)]
+    others = [words for words in known if words != first]
     figure = context.new_figure(
         style.PAGE, 3.2 + 0.13 * len(others), first, f"{anchor}: {second}", [anchor], benchmarks
     )
@@ -73,19 +74,16 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
 
 def _titled(rows: pl.DataFrame, context: FigureContext) -> str:
     """What is known of k* in a cell."""
-    row = rows.drop_nulls("reason").head(1)
-    place = f"{context.plan.title(rows['benchmark'][0])}, {POOLS[rows['pool'][0]]}"
-    if row.height:
-        return f"{place}: not drawn, {parts.missing(row['reason'])}"
-    return f"{place}: {_verdict(rows.drop_nulls('envelope').row(0, named=True))}"
+    why = parts.missing(rows["reason"])
+    row = rows.row(0, named=True) if why else rows.drop_nulls("envelope").row(0, named=True)
+    return f"{context.plan.title(row['benchmark'])}, {POOLS[row['pool']]}: {_verdict({**row, 'why': why})}"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    if row["crossing"] is None:
-        tie = f", tie at {row['tie']}" if row["tie"] else ""
-        return f"no k*: behind at b = {row['largest']} ({row['never']:.0%} of draws){tie}"
-    ends = "" if row["crossing_lo"] is None else f" [{row['crossing_lo']}, {row['crossing_hi']}]"
-    return f"Base never behind from k* = {row['crossing']}{ends} samples on, tie at {row['tie']}"
+    never = "" if row["never"] is None else f" ({row['never']:.0%} of draws)"
+    tied = f", tie at {row['tie']}" if row["tie"] else ""
+    ends = "" if row["crossing_lo"] is None else f" [{row['crossing_lo']}, {row['crossing_hi'] or 'never'}]"
+    return say(OVERTAKES, {**row, "never": never, "tied": tied, "ends": ends})
 
 
 def _curves(axes: Axes, rows: pl.DataFrame) -> None:

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 from searchlens import catalogue
 from searchlens.boptr.fit import identified_alpha
+from searchlens.claims import DASH, SCALES, number, say
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
@@ -95,10 +96,8 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
 
 
 def _finding(rows: pl.DataFrame) -> str:
-    low, high = min(rows["alpha"]), max(rows["alpha"])
-    same = rows["path"].n_unique()
-    reach = f"{rows.height} models reach from {low:.1f} to {high:.1f}"
-    return f"Scales \N{GREEK SMALL LETTER ALPHA} of {reach}; they predict {same} different N(b)"
+    low, high = (number(end, 1) for end in (min(rows["alpha"]), max(rows["alpha"])))
+    return say(SCALES, {"models": rows.height, "low": low, "high": high, "paths": rows["path"].n_unique()})
 
 
 def _limits(rows: pl.DataFrame) -> tuple[float, float]:
@@ -156,7 +155,7 @@ def _columns(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
 
 def _offset(row: Mapping[str, Any]) -> str:
     if row["delta"] is None:
-        return parts.DASH
+        return DASH
     ends = "" if row["delta_lo"] in (None, row["delta_hi"]) else f" [{row['delta_lo']:+.2f}, {row['delta_hi']:+.2f})"
     return f"{row['delta']:+.2f}{ends}".replace("-", "\N{MINUS SIGN}").replace("inf", "\N{INFINITY}")
 

@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from searchlens.boptr.rule import REASONS
+from searchlens.claims import DASH, ERRS_LEAST, interval, say
 from searchlens.figures import style
 from searchlens.figures.boptr.context import FigureContext
 
-DASH = "\N{EM DASH}"
 KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
     "baseline": (style.MUTED, "s", "baseline"),
     "copy": ("#E69F00", "^", "copy of the anchor's points"),
@@ -74,21 +74,23 @@ def legend(figure: Figure, handles: Sequence[Artist], note: str, columns: int) -
 
 
 def least(rows: pl.DataFrame) -> str:
-    """The row of the smallest corrected error, if intervals say so, as a finding; oracles have seen the answer."""
+    """The row of the smallest corrected error, if intervals say so, as a finding; oracles have seen the answer.
+
+    Only rows of the most cells are compared: others may err less because they are undefined where it is hard.
+    """
     oracle = pl.col("kind") == "oracle"
     seen = rows.filter(oracle)["corrected"].to_list()  # with one model, copies are oracles by definition
-    honest = defined(rows).filter(~oracle, ~pl.col("corrected").is_in(seen)).sort("corrected")
-    if honest.is_empty():
-        return "No prediction without the answer is defined"
-    first, second = honest.row(0, named=True), honest.row(min(1, honest.height - 1), named=True)
-    if honest.height == 1 or second["lo_corrected"] > first["hi_corrected"]:
-        return f"{first['label']} errs least of all rows that have not seen the curve: {_error(first)} points"
-    both = ", ".join(f"{row['label']} {_error(row)}" for row in (first, second))
-    return f"Open which row errs least without the curve: {both}"
+    honest = defined(rows).filter(~oracle, ~pl.col("corrected").is_in(seen))
+    found = honest.filter(pl.col("cells") == pl.col("cells").max()).sort("corrected").to_dicts()
+    if not found:
+        return say(ERRS_LEAST, {"rows": 0})
+    overlapping = [row for row in found[1:] if row["lo_corrected"] <= found[0]["hi_corrected"]]
+    near = ", ".join(f"{row['label']} {_error(row)}" for row in overlapping[:1])
+    return say(ERRS_LEAST, {**found[0], "rows": len(found), "error": _error(found[0]), "near": near})
 
 
 def _error(row: Mapping[str, Any]) -> str:
-    return f"{row['corrected']:.1f} [{row['lo_corrected']:.1f}, {row['hi_corrected']:.1f}]"
+    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], 1)
 
 
 def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None:

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue
+from searchlens.claims import PREDICTS, ROUNDING, number, say
 from searchlens.figures import style
 from searchlens.figures.boptr.context import FigureContext
 
@@ -51,10 +52,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
         return None
     second = f"ln \N{GREEK SMALL LETTER ALPHA} predicted from Base: {best['models'][0]} models, each left out in turn"
     cells = context.plan.fitted_models, [context.plan.anchor_benchmark]
-    chances = ", ".join(f"{scale} {p:.2f}" for scale, p in best.select("scale", "p").iter_rows())
-    shown = (best["p"] <= 1 - context.confidence).all()
-    first = f"{'A' if shown else 'No'} Base feature is shown to predict \N{GREEK SMALL LETTER ALPHA}: p = {chances}"
-    figure = context.new_figure(style.COLUMN, 3.6, first, second, *cells)
+    figure = context.new_figure(style.COLUMN, 3.6, _finding(best, 1 - context.confidence), second, *cells)
     panels = figure.subplots(len(SCALES), 1)
     for axes, row in zip(panels, best.iter_rows(named=True), strict=True):
         _panel(axes, numbers.filter(scale=row["scale"]), row)
@@ -66,6 +64,14 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=1)
     return figure
+
+
+def _finding(best: pl.DataFrame, level: float) -> str:
+    """On which scales a feature predicts: better than shuffled models, and better than their mean (a score above 0)."""
+    shown = (pl.col("p") <= level + ROUNDING) & (pl.col("score") > 0)
+    chances = ", ".join(f"{row['scale']} R² {number(row['score'])}, p = {row['p']:.3f}" for row in best.to_dicts())
+    good, others = (best.filter(which)["scale"].to_list() for which in (shown, ~shown))
+    return say(PREDICTS, {"shown": " and ".join(good), "others": others, "chances": chances})
 
 
 def _panel(axes: Axes, rows: pl.DataFrame, best: Mapping[str, Any]) -> None:
@@ -82,6 +88,5 @@ def _panel(axes: Axes, rows: pl.DataFrame, best: Mapping[str, Any]) -> None:
     axes.axvline(best["score"], color=style.RL_COLOUR, linewidth=1.6, gid="observed")
     sns.rugplot(style.to_pandas(features), x="score", height=0.08, color=FEATURE_COLOUR, linewidth=1, ax=axes)
     axes.set(xlabel="", ylabel="shuffles")
-    score = f"{best['score']:.2f}".replace("-", "\N{MINUS SIGN}")
-    verdict = f"{score}, p = {best['p']:.2f} ({null.height} shuffles)"
+    verdict = f"{number(best['score'])}, p = {best['p']:.3f} ({null.height} shuffles)"
     axes.set_title(f"{best['scale']} features: {verdict}", fontsize=7, color=style.MUTED)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from searchlens import catalogue
+from searchlens.claims import DASH, ERRORS, number, say
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
@@ -94,11 +95,8 @@ def _tiers(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
 def _finding(rows: pl.DataFrame) -> str:
     """The cell of the largest error of the tiers that have not seen its curve."""
     errors = parts.defined(rows).filter(pl.col("tier") != "V1").sort("corrected")
-    if errors.is_empty():
-        return "Errors of the rule in every cell"
-    low, high = (errors.row(i, named=True) for i in (0, -1))
-    reach = f"from {low['corrected']:.1f} to {high['corrected']:.1f} points"
-    return f"The rule's error reaches {reach} ({high['tier']}, {high['model']})"
+    ends = {"low": number(errors["corrected"].min(), 1), "high": number(errors["corrected"].max(), 1)}  # type: ignore[arg-type]
+    return say(ERRORS, {"cells": errors.height, **ends, **(errors.to_dicts() or [{}])[-1]})
 
 
 def _map(axes: Axes, rows: pl.DataFrame, models: pl.DataFrame, benchmarks: Sequence[str], limit: float) -> QuadMesh:
@@ -113,7 +111,7 @@ def _map(axes: Axes, rows: pl.DataFrame, models: pl.DataFrame, benchmarks: Seque
     )
     look: dict[str, Any] = {"cmap": COLOURS, "vmin": 0, "vmax": limit, "linewidths": 0.8, "linecolor": "#DDDDDD"}
     words: dict[str, Any] = {"fontsize": 7.5, "va": "bottom"}
-    texts = error.map(lambda value: "" if isnan(value) else f"{value:.1f}".replace("-", "\N{MINUS SIGN}"))
+    texts = error.map(lambda value: "" if isnan(value) else number(value, 1))
     sns.heatmap(error, annot=texts, fmt="", annot_kws=words, cbar=False, ax=axes, **look)
     for text in axes.texts:
         x, y = (int(place) for place in text.get_position())
@@ -139,4 +137,4 @@ def _hatched(axes: Axes, x: float, y: float) -> None:
     )
     axes.add_patch(box)
     halo = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-    axes.text(x, y, parts.DASH, ha="center", va="center", fontsize=7, color=style.MUTED, bbox=halo, gid="undefined")
+    axes.text(x, y, DASH, ha="center", va="center", fontsize=7, color=style.MUTED, bbox=halo, gid="undefined")

@@ -9,9 +9,8 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, interval, number
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Row
 
 POOLS = {"ar": "AR pool", "full": "full pool"}
 READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
@@ -62,7 +61,7 @@ def heading(plan: CohortPlan) -> Callable[[str], str]:
 
 def corrected(row: Row, sign: str = "") -> str:
     """A corrected error with its interval, such as ``0.90 [0.41, 1.40]``."""
-    return fmt.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign=sign)
+    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign=sign)
 
 
 # ---- notes
@@ -115,7 +114,7 @@ def over_models(contrast: Row) -> str:
     """The verdict over models, such as ``over models: not shown (p = 0.31, models: 7)``."""
     if contrast["verdict_models"] is None:
         return "one model"
-    p = "p unknown" if contrast["p_both_holm"] is None else f"p = {fmt.number(contrast['p_both_holm'], 3)}"
+    p = "p unknown" if contrast["p_both_holm"] is None else f"p = {number(contrast['p_both_holm'], 3)}"
     return f"over models: {_lower(contrast, 'verdict_models')} ({p}, models: {contrast['models']})"
 
 
@@ -149,7 +148,7 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
 
 def _contrast_text(contrast: Row) -> str:
     """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4, questions: 958; over questions: ...)``."""
-    plain = fmt.number(contrast["difference"], sign="+")
+    plain = number(contrast["difference"], sign="+")
     names = f"{contrast['first']} − {contrast['second']}"
     rests_on = f"cells: {contrast['cells']}, questions: {contrast['questions']}"
     return f"{names} = {plain}, corrected {corrected(contrast, '+')} ({rests_on}; {verdict_text(contrast)})"

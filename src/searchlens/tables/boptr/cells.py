@@ -10,6 +10,7 @@ from searchlens.boptr.offsets import GATE_Z
 from searchlens.boptr.options import REGIMES
 from searchlens.boptr.q_channel import TOLERANCE
 from searchlens.catalogue import table
+from searchlens.claims import Row, interval, number, percent
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
     CORRECTED,
@@ -24,7 +25,7 @@ from searchlens.tables.boptr._notes import (
     single_readouts,
 )
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table
 
 
@@ -81,14 +82,14 @@ def _percell_line(row: Row, plan: CohortPlan) -> Line:
         "model": model_name(plan, row["model"]),
         "benchmark": plan.title(row["benchmark"]),
         "regime": row["regime"],
-        "β": fmt.number(row["beta"], 1),
-        "α̂": fmt.interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
-        "boundary": fmt.number(row["boundary"]),
+        "β": number(row["beta"], 1),
+        "α̂": interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
+        "boundary": number(row["boundary"]),
         "π̂": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
-        "mech cell": fmt.number(row["mech_cell"]),
-        "mech anchor": fmt.number(row["mech_anchor"]),
-        "gap": fmt.number(row["gap"], sign="+"),
+        "mech cell": number(row["mech_cell"]),
+        "mech anchor": number(row["mech_anchor"]),
+        "gap": number(row["gap"], sign="+"),
         "anchor, corrected": corrected(row),
     }
 
@@ -116,7 +117,7 @@ def qchannel(context: TableContext) -> Table:
         f"π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
         f" N̂(b)) − Q_RL(b)|, pp, raw. α̂ is fitted to the curve that it is scored on: a description, not transfer."
         f" {CORRECTED}",
-        f"Recoverable: the largest Q of Base's pool comes within {fmt.percent(TOLERANCE)} points of RL's"
+        f"Recoverable: the largest Q of Base's pool comes within {percent(TOLERANCE)} points of RL's"
         " largest. Policies and questions: the size of that pool, whose largest Q rises by chance with each policy, and"
         " of the benchmark. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the"
         " interval does not allow for that.",
@@ -136,13 +137,13 @@ def _q_line(row: Row, plan: CohortPlan) -> Line:
         "recov": fmt.tick(row["recoverable"]),
         "policies": "" if row["policies"] is None else str(row["policies"]),
         "questions": "" if row["questions"] is None else str(row["questions"]),
-        "β": fmt.number(row["beta_q"], 1),
-        "α̂": fmt.interval(row["alpha_q"], row["alpha_lo"], row["alpha_hi"]),
+        "β": number(row["beta_q"], 1),
+        "α̂": interval(row["alpha_q"], row["alpha_lo"], row["alpha_hi"]),
         "π̂": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
-        "mech Q": fmt.number(row["mech_q"]),
+        "mech Q": number(row["mech_q"]),
         "corrected": corrected(row),
-        "gap": fmt.interval(row["gap"], row["gap_lo"], row["gap_hi"], sign="+"),
+        "gap": interval(row["gap"], row["gap_lo"], row["gap_hi"], sign="+"),
     }
 
 
@@ -151,7 +152,7 @@ def _recoverable_part(summary: pl.DataFrame) -> Part:
     for (pool, role, scope), rows in summary.group_by("pool", "role", "scope", maintain_order=True):
         line = {"pool": POOLS[str(pool)], "cells": ROLES[str(role)], "which": SCOPES[str(scope)]}
         for row in rows.iter_rows(named=True):
-            mean = "" if row["mech_q"] is None else f" (mech Q {fmt.number(row['mech_q'])})"
+            mean = "" if row["mech_q"] is None else f" (mech Q {number(row['mech_q'])})"
             line[row["regime"]] = fmt.fraction(row["recoverable"], row["cells"]) + mean
         lines.append({key: line[key] for key in ("pool", "cells", "which", "all", *REGIMES) if key in line})
     return fmt.part(lines, "recoverable cells, and mean raw mech Q over these")
@@ -167,16 +168,16 @@ def offsets(context: TableContext) -> Table:
     lines = [
         {
             "model": model_name(plan, row["model"]),
-            "δ": fmt.number(row["delta"], sign="+"),
-            "δ̂": fmt.number(row["delta_hat"], sign="+"),
+            "δ": number(row["delta"], sign="+"),
+            "δ̂": number(row["delta_hat"], sign="+"),
             "branch": fmt.word(row["branch"]),
-            "ridge": fmt.number(row["ridge"], sign="+"),
-            "tail": fmt.number(row["tail"], sign="+"),
-            "largest z": fmt.number(row["largest_z"]),
-            f"P_max@{max(plan.budgets)}": fmt.percent(row["p_max"]),
-            "P_0": fmt.percent(row["p0"]),
-            "u": fmt.number(row["u"]),
-            "log2 N*": fmt.number(row["log2_n_star"]),
+            "ridge": number(row["ridge"], sign="+"),
+            "tail": number(row["tail"], sign="+"),
+            "largest z": number(row["largest_z"]),
+            f"P_max@{max(plan.budgets)}": percent(row["p_max"]),
+            "P_0": percent(row["p0"]),
+            "u": number(row["u"]),
+            "log2 N*": number(row["log2_n_star"]),
         }
         for row in frame.iter_rows(named=True)
     ]
@@ -203,15 +204,15 @@ def descriptive(context: TableContext) -> Table:
         line = {"model": model_name(plan, str(model)), "benchmark": plan.title(str(benchmark))}
         line["n"] = fmt.word(first["questions"])
         line |= {
-            f"b = {row['b']}": fmt.percent(row["value"], row["lo"], row["hi"])
+            f"b = {row['b']}": percent(row["value"], row["lo"], row["hi"])
             for row in rows.iter_rows(named=True)
             if row["b"] is not None
         }
-        line |= {"P_max": fmt.percent(first["p_max"]), "reached by": fmt.word(first["policy"])}
-        lines.append(line | {"headroom": fmt.percent(first["headroom"]), "N*": fmt.number(first["knee"], 1)})
+        line |= {"P_max": percent(first["p_max"]), "reached by": fmt.word(first["policy"])}
+        lines.append(line | {"headroom": percent(first["headroom"]), "N*": number(first["knee"], 1)})
     notes = [
         f"Base pass@b under {plan.default_policy}, in %. {single_readouts(context.options)} P_max: best AR policy at"
-        f" the largest budget; N*: smallest budget within {fmt.percent(TAU)} points of the value there."
+        f" the largest budget; N*: smallest budget within {percent(TAU)} points of the value there."
         " No RL was sampled on these benchmarks: nothing is predicted.",
         *([] if frame.height else ["The cohort has no descriptive benchmark."]),
         *reasons(frame),

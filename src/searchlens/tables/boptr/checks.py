@@ -7,7 +7,7 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, number, percent
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
     ERROR,
@@ -20,7 +20,7 @@ from searchlens.tables.boptr._notes import (
     verdict_text,
 )
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Table
 
 # ---- signatures
@@ -93,7 +93,7 @@ def _decision(row: Row) -> str:
     if row["decision"] is None:
         return DASH
     detail = f", {row['detail']}" if row["detail"] else ""
-    return f"{row['decision']}{detail} {fmt.percent(row['estimate'], row['lo'], row['hi'], '+')}"
+    return f"{row['decision']}{detail} {percent(row['estimate'], row['lo'], row['hi'], '+')}"
 
 
 # ---- protocol
@@ -121,7 +121,7 @@ def protocol_flags(context: TableContext) -> Table:
         "A flagged cell is reported, never dropped. Truncation: share of samples that hit the length limit; extraction:"
         " share with an answer that can be read; length: mean tokens per sample; all under the RL default policy."
         " Rates and ranges of readouts in %.",
-        f"Attention: the interval of RL − Base lies wholly outside ±{fmt.percent(MARGIN)} points, or"
+        f"Attention: the interval of RL − Base lies wholly outside ±{percent(MARGIN)} points, or"
         f" the longer mean length is at least {LENGTH_RATIO:g} times the other; undecided: it crosses the"
         " margin. However little they differ, a rate of either side needs attention beyond the limits of the section"
         " health of the configuration.",
@@ -143,10 +143,10 @@ def _flag(row: Row) -> str:
 def _sides(row: Row) -> Line:
     """What a flag compares: numbers of tokens or questions, or proportions."""
     if row["flag"] in ("length", "few_questions"):
-        base, rl = (fmt.number(row[side], 0) for side in ("base", "rl"))
-        return {"Base": base, "RL": rl, "RL − Base": fmt.number(row["difference"], 0, "+")}
-    base, rl = (fmt.percent(row[side]) for side in ("base", "rl"))
-    return {"Base": base, "RL": rl, "RL − Base": fmt.percent(row["difference"], row["lo"], row["hi"], "+")}
+        base, rl = (number(row[side], 0) for side in ("base", "rl"))
+        return {"Base": base, "RL": rl, "RL − Base": number(row["difference"], 0, "+")}
+    base, rl = (percent(row[side]) for side in ("base", "rl"))
+    return {"Base": base, "RL": rl, "RL − Base": percent(row["difference"], row["lo"], row["hi"], "+")}
 
 
 @table("checklist", stage="boptr")
@@ -200,18 +200,18 @@ def contrasts(context: TableContext) -> Table:
 def _contrast_line(row: Row) -> Line:
     over_models = DASH
     if row["lo_both"] is not None:
-        over_models = f"[{fmt.number(row['lo_both'], sign='+')}, {fmt.number(row['hi_both'], sign='+')}]"
+        over_models = f"[{number(row['lo_both'], sign='+')}, {number(row['hi_both'], sign='+')}]"
     return {
         "first": row["first"],
         "second": row["second"],
-        "difference": fmt.number(row["difference"], sign="+"),
+        "difference": number(row["difference"], sign="+"),
         "corrected": corrected(row, "+"),
         "over models": over_models,
-        "spread": fmt.number(row["spread"]),
-        "p": fmt.number(row["p_both"], 3),
-        "p (Holm)": fmt.number(row["p_both_holm"], 3),
-        "flips": fmt.number(row["p"], 3),
-        "flips (Holm)": fmt.number(row["p_holm"], 3),
+        "spread": number(row["spread"]),
+        "p": number(row["p_both"], 3),
+        "p (Holm)": number(row["p_both_holm"], 3),
+        "flips": number(row["p"], 3),
+        "flips (Holm)": number(row["p_holm"], 3),
         "models": str(row["models"]),
         "cells": str(row["cells"]),
         "questions": str(row["questions"]),
@@ -227,10 +227,10 @@ def nulls(context: TableContext) -> Table:
     lines = [
         {
             "row": row["label"],
-            "error": fmt.number(row["error"]),
-            "null mean": fmt.number(row["null_mean"]),
-            "null lowest": fmt.number(row["null_lowest"]),
-            "p": fmt.number(row["p"], 3),
+            "error": number(row["error"]),
+            "null mean": number(row["null_mean"]),
+            "null lowest": number(row["null_lowest"]),
+            "p": number(row["p"], 3),
             "pairings": fmt.word(row["pairings"]),
             "models": fmt.word(row["models"]),
         }

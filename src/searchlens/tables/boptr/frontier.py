@@ -11,7 +11,7 @@ from searchlens.boptr.knee import TAU
 from searchlens.boptr.offsets import SHUFFLES
 from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, interval, number, percent
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (
@@ -27,7 +27,7 @@ from searchlens.tables.boptr._notes import (
     single_readouts,
 )
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.format import NO, YES, Line, Row
+from searchlens.tables.format import NO, YES, Line
 from searchlens.tables.table import Part, Table
 
 # ---- amount of RL
@@ -106,10 +106,10 @@ def _probe_note(row: Row, options: BoptrOptions) -> str:
     what = f"Probe (OLS of ln α_math on P_max of base@rltrain, {row['n']} models)"
     if row["slope"] is None:
         return f"{what}: not defined ({row['reason']})."
-    slope = fmt.interval(row["slope"], row["slope_lo"], row["slope_hi"])
-    r = fmt.interval(row["r"], row["r_lo"], row["r_hi"])
+    slope = interval(row["slope"], row["slope_lo"], row["slope_hi"])
+    r = interval(row["r"], row["r_lo"], row["r_hi"])
     return (
-        f"{what}: ln α_math = {fmt.number(row['intercept'])} + P_max × {slope}; r = {r};"
+        f"{what}: ln α_math = {number(row['intercept'])} + P_max × {slope}; r = {r};"
         f" {options.confidence:.0%} intervals of t and of Fisher's z."
     )
 
@@ -153,9 +153,9 @@ def _feature_lines(features: pl.DataFrame) -> list[Line]:
     return [
         {
             "feature": row["feature"],
-            "Pearson r": fmt.number(row["pearson_r"], sign="+"),
-            "standardised: LOO pseudo-R2": fmt.number(row["loo_pseudo_r2"], sign="+"),
-            "raw: LOO pseudo-R2": fmt.number(row["loo_pseudo_r2_raw"], sign="+"),
+            "Pearson r": number(row["pearson_r"], sign="+"),
+            "standardised: LOO pseudo-R2": number(row["loo_pseudo_r2"], sign="+"),
+            "raw: LOO pseudo-R2": number(row["loo_pseudo_r2_raw"], sign="+"),
         }
         for row in top.iter_rows(named=True)
     ]
@@ -168,11 +168,11 @@ def _score_lines(summary: pl.DataFrame) -> list[Line]:
             "chosen": SELECTIONS[row["selection"]],
             "k": str(row["k"]),
             "models": str(row["models"]),
-            "LOO pseudo-R2": fmt.number(row["loo_pseudo_r2"], sign="+"),
-            "null 5%": fmt.number(row["q05"], sign="+"),
-            "null 50%": fmt.number(row["q50"], sign="+"),
-            "null 95%": fmt.number(row["q95"], sign="+"),
-            "p": fmt.number(row["p"]),
+            "LOO pseudo-R2": number(row["loo_pseudo_r2"], sign="+"),
+            "null 5%": number(row["q05"], sign="+"),
+            "null 50%": number(row["q50"], sign="+"),
+            "null 95%": number(row["q95"], sign="+"),
+            "p": number(row["p"]),
         }
         for row in summary.iter_rows(named=True)
     ]
@@ -199,7 +199,7 @@ def aime_large_budget(context: TableContext) -> Table:
     differences = []
     for (model, benchmark, pool), rows in read.group_by("model", "benchmark", "pool", maintain_order=True):
         by_budget = {
-            f"b = {row['b']}": fmt.percent(row["difference"], row["lo"], row["hi"], "+")
+            f"b = {row['b']}": percent(row["difference"], row["lo"], row["hi"], "+")
             for row in rows.iter_rows(named=True)
         }
         differences.append(_cell(str(model), str(benchmark), str(pool), plan) | by_budget)
@@ -208,11 +208,11 @@ def aime_large_budget(context: TableContext) -> Table:
         {
             **_cell(row["model"], row["benchmark"], row["pool"], plan),
             "k*": str(row["crossing"]),
-            "draws with this k*": fmt.percent(row["share"]),
+            "draws with this k*": percent(row["share"]),
             f"k* in {context.options.confidence:.0%} of draws": _budget_range(row),
-            "never": fmt.percent(row["never"]),
+            "never": percent(row["never"]),
             "first tie": str(row["tie"]),
-            "draws with this tie": fmt.percent(row["tie_share"]),
+            "draws with this tie": percent(row["tie_share"]),
             "largest b": str(row["largest"]),
         }
         for row in found.iter_rows(named=True)
@@ -242,13 +242,13 @@ def _cell(model: str, benchmark: str, pool: str, plan: CohortPlan) -> Line:
 def _budget_line(row: Row) -> Line:
     return {
         "b": str(row["b"]),
-        "Base envelope": fmt.percent(row["envelope"], row["envelope_lo"], row["envelope_hi"]),
+        "Base envelope": percent(row["envelope"], row["envelope_lo"], row["envelope_hi"]),
         "reached by": f"{row['policy']} at {row['n']}",
-        "RL default policy": fmt.percent(row["rl"], row["rl_lo"], row["rl_hi"]),
-        "difference": fmt.percent(row["difference"], row["lo"], row["hi"], "+"),
+        "RL default policy": percent(row["rl"], row["rl_lo"], row["rl_hi"]),
+        "difference": percent(row["difference"], row["lo"], row["hi"], "+"),
         "overlap": fmt.tick(row["overlap"]),
-        "draws with k* = b": fmt.percent(row["crossing_share"]),
-        "draws with first tie at b": fmt.percent(row["tie_share"]),
+        "draws with k* = b": percent(row["crossing_share"]),
+        "draws with first tie at b": percent(row["tie_share"]),
     }
 
 
@@ -263,7 +263,7 @@ def _without_crossing(crossing: pl.DataFrame, plan: CohortPlan) -> list[str]:
         cells = rows.select("model", "benchmark", "pool", "never").iter_rows()
         return "; ".join(
             f"{model_name(plan, model)}, {plan.title(benchmark)}, {POOLS[pool]}"
-            + ("" if never is None else f" (in {fmt.percent(never)}% of draws)")
+            + ("" if never is None else f" (in {percent(never)}% of draws)")
             for model, benchmark, pool, never in cells
         )
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, interval, number
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
     CORRECTED_SIZE,
@@ -20,7 +20,7 @@ from searchlens.tables.boptr._notes import (
     reasons,
 )
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Table
 
 # ---- exponents
@@ -57,9 +57,9 @@ def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
         first = rows.row(0, named=True)
         line = {"benchmark": plan.title(str(benchmark)), "regime": first["regime"] + "†" * first["a_priori"]}
         for row in rows.iter_rows(named=True):
-            line[f"{row['constraint']} β"] = fmt.interval(row["beta"], row["lo"], row["hi"], 1)
+            line[f"{row['constraint']} β"] = interval(row["beta"], row["lo"], row["hi"], 1)
             line[f"{row['constraint']} same error"] = ranges(row["exact"])
-        lines.append(line | {"frozen β": fmt.number(first["assigned"]), "own β": fmt.number(first["own"])})
+        lines.append(line | {"frozen β": number(first["assigned"]), "own β": number(first["own"])})
     return lines
 
 
@@ -73,14 +73,14 @@ def _r1_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
 
 
 def _tied_beta(row: Row) -> str:
-    return DASH if row["beta"] is None else f"{fmt.number(row['beta'], 1)} ({ranges(row['tied'])})"
+    return DASH if row["beta"] is None else f"{number(row['beta'], 1)} ({ranges(row['tied'])})"
 
 
 def _stability_lines(stability: pl.DataFrame, plan: CohortPlan) -> list[Line]:
     return [
         {"benchmark": plan.title(str(benchmark))}
         | {
-            "all models" if row["without"] is None else f"without {row['without']}": fmt.number(row["beta"], 1)
+            "all models" if row["without"] is None else f"without {row['without']}": number(row["beta"], 1)
             for row in rows.iter_rows(named=True)
         }
         for (benchmark,), rows in stability.group_by("benchmark", maintain_order=True)
@@ -164,10 +164,10 @@ def formula_same(context: TableContext) -> Table:
 def _scale_line(row: Row, plan: CohortPlan) -> Line:
     return {
         "model": model_name(plan, row["model"]),
-        "α_math": fmt.interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
+        "α_math": interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
         "π_math (R1 locked)": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
-        "error": fmt.number(row["error"]),
+        "error": number(row["error"]),
     }
 
 
@@ -178,8 +178,8 @@ def identification(context: TableContext) -> Table:
     upper = [
         {
             **_scale_line(row, plan),
-            "δ": fmt.interval(row["delta"], row["delta_lo"], row["delta_hi"], sign="+"),
-            "boundary": fmt.number(row["boundary"]),
+            "δ": interval(row["delta"], row["delta_lo"], row["delta_hi"], sign="+"),
+            "boundary": number(row["boundary"]),
         }
         for row in scales.iter_rows(named=True)
     ]
@@ -202,8 +202,8 @@ def _triples_line(row: Row, plan: CohortPlan) -> Line:
     return {
         "model": model_name(plan, row["model"]),
         "benchmark": plan.title(row["benchmark"]),
-        "α̂": fmt.number(row["alpha"]),
-        "β̂": fmt.number(row["beta"], 1),
+        "α̂": number(row["alpha"]),
+        "β̂": number(row["beta"], 1),
         "N̂(b)": fmt.word(row["path"]),
         "error": fmt.spread(row["error"], row["se"]),
         "triples": fmt.fraction(row["triples"], row["of"]),
@@ -215,4 +215,4 @@ def _triples_line(row: Row, plan: CohortPlan) -> Line:
 
 
 def _from_to(low: float | None, high: float | None, digits: int) -> str:
-    return DASH if low is None or high is None else f"{fmt.number(low, digits)}–{fmt.number(high, digits)}"
+    return DASH if low is None or high is None else f"{number(low, digits)}–{number(high, digits)}"

@@ -7,10 +7,11 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.consistency import CRITERION
 from searchlens.catalogue import table
+from searchlens.claims import Row, interval, number
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import CORRECTED_SIZE, ERROR, READINGS, brackets, corrected, model_name, reasons
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Table
 
 
@@ -70,10 +71,10 @@ def readout_consistency(context: TableContext) -> Table:
         {
             **_cell(row, plan),
             "points": str(row["points"]),
-            "mean |Δ|": fmt.number(row["mean_abs"]),
-            "by chance": fmt.number(row["chance"]),
-            "mean Δ": fmt.interval(row["mean_signed"], row["lo"], row["hi"], sign="+"),
-            "largest Δ": f"{fmt.number(row['largest'], 1, '+')} ({row['policy']} at {row['budget']})",
+            "mean |Δ|": number(row["mean_abs"]),
+            "by chance": number(row["chance"]),
+            "mean Δ": interval(row["mean_signed"], row["lo"], row["hi"], sign="+"),
+            "largest Δ": f"{number(row['largest'], 1, '+')} ({row['policy']} at {row['budget']})",
             f"≤ {CRITERION:g} pp": fmt.tick(row["meets_criterion"]),
         }
         for row in whole.iter_rows(named=True)
@@ -106,8 +107,7 @@ def _temperature_lines(compared: pl.DataFrame, plan: CohortPlan) -> list[Line]:
     lines = []
     for _, rows in compared.group_by("model", "role", "batch", "benchmark", maintain_order=True):
         distances = {
-            row["group"]: f"{fmt.number(row['mean_abs'])} ({fmt.number(row['chance'])})"
-            for row in rows.iter_rows(named=True)
+            row["group"]: f"{number(row['mean_abs'])} ({number(row['chance'])})" for row in rows.iter_rows(named=True)
         }
         lines.append(_cell(rows.row(0, named=True), plan) | distances)
     return lines

@@ -14,7 +14,7 @@ from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.options import REGIMES
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.catalogue import table
-from searchlens.claims import DASH
+from searchlens.claims import DASH, Row, number
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (
@@ -31,7 +31,7 @@ from searchlens.tables.boptr._notes import (
     single_pair,
 )
 from searchlens.tables.boptr.context import TableContext
-from searchlens.tables.format import Line, Row
+from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table
 
 BY_REGIME = {name: name for name in (*REGIMES, "all cells")}
@@ -131,7 +131,7 @@ def _null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[Part]:
         return []
     statistics = {"error": ("true pairing", 2), "null_mean": ("mismatched, mean", 2), "p": ("p", 3)}
     lines = [
-        {"pairing": title} | {row["tier"]: fmt.number(row[name], digits) for row in shown.iter_rows(named=True)}
+        {"pairing": title} | {row["tier"]: number(row[name], digits) for row in shown.iter_rows(named=True)}
         for name, (title, digits) in statistics.items()
     ]
     return [fmt.part(lines, "mismatched null: every Base against another model's RL, raw errors")]
@@ -393,9 +393,7 @@ def _heldout_part(
         {"model": name} | {text: _limited(means_by_column[c], limit) for c, text in headings.items()}
         for name, means_by_column in (("benchmark mean", rule), ("per-cell oracle", oracle))
     ]
-    summary.append(
-        {"model": "gap"} | {text: fmt.number(limits[c]["gap"]) for c, text in headings.items() if c in limits}
-    )
+    summary.append({"model": "gap"} | {text: number(limits[c]["gap"]) for c, text in headings.items() if c in limits})
     verdicts = {headings[c]: "met" if limits[c]["meets"] else "not met" for c in benchmarks if c in limits}
     summary.append({"model": f"within {limit:g} pp"} | verdicts)
     count = rule.get("all cells")
@@ -408,7 +406,7 @@ def _limited(row: Row, limit: float) -> str:
     if row["error"] is None:
         return DASH
     mark = "†" if row["error"] > limit else ""
-    return f"{corrected(row)} ({fmt.number(row['error'])}{mark})"
+    return f"{corrected(row)} ({number(row['error'])}{mark})"
 
 
 def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
