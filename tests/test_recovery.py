@@ -271,7 +271,7 @@ def test_near_match_includes_exactly_epsilon(questions, epsilon):
         base = made({("a", 1): goal - allowed, ("b", 1): goal + allowed, ("c", 1): goal + allowed + 1}, questions)
         near = prefix(paths.near_match(base, made({(RL, 1): goal}, questions), options))
         assert near["policy"].to_list() == ["a", "b"], goal
-        assert near["error"].to_list() == pytest.approx([-allowed / questions, allowed / questions])
+        assert near["rl_minus_base"].to_list() == pytest.approx([allowed / questions, -allowed / questions])
 
 
 def test_near_match_may_spend_more_than_the_target():
@@ -294,7 +294,7 @@ def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
     rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 70})
     path = prefix(paths.path(base, rl, components("a", "b", "c"), OPTIONS)).filter(kind="closest")
     assert path.select("policy", "budget").rows() == [("b", 1), ("b", 2), ("c", 4)]
-    assert path["error"].to_list() == pytest.approx([0, 0, 0.01])
+    assert path["rl_minus_base"].to_list() == pytest.approx([0, 0, -0.01])
     assert path["target"].to_list() == [0.3, 0.5, 0.7]
 
 

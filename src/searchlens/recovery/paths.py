@@ -157,12 +157,12 @@ def _wide(landscape: Landscape) -> pl.DataFrame:
 def _targets(
     base: Landscape, rl: Landscape, metric: str, options: RecoveryOptions
 ) -> Iterator[tuple[int, float, Curves, Floats]]:
-    """For each target budget: the budget, its RL value, the candidates, and their signed errors."""
+    """For each target budget: the budget, its RL value, the candidates, and RL - Base at each of them."""
     curves, rl_curves = read(base, rl, metric, "prefix")
     questions = curves.credit.shape[1]
     solved = curves.credit.sum(axis=1)
     for budget, credit in zip(*target(rl_curves, options.default_policy), strict=True):
-        yield budget, float(credit.sum() / questions), curves, (solved - credit.sum()) / questions
+        yield budget, float(credit.sum() / questions), curves, (credit.sum() - solved) / questions
 
 
 def _by_error(curves: Curves, error: Floats) -> list[int]:
@@ -174,7 +174,7 @@ def _by_error(curves: Curves, error: Floats) -> list[int]:
 def _match(budget: int, goal: float, curves: Curves, i: int, error: Floats) -> dict[str, Any]:
     policy, n = curves.points[i]
     keys = {"target_budget": budget, "target": goal, "policy": policy, "budget": n}
-    return {**keys, "value": curves.values[i], "error": error[i]}
+    return {**keys, "value": curves.values[i], "rl_minus_base": error[i]}
 
 
 def _closest(curves: Curves, errors: Floats, between: Floats) -> list[int]:

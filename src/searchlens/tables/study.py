@@ -328,8 +328,9 @@ def _summary_line(row: Row) -> Line:
 
 @table("recovery_paths", stage="study")
 def recovery_paths(context: StudyContext) -> Table:
-    """One row per step of each path: the RL budget, the Base operating point chosen for it, and the residual."""
-    columns = ["pair", "benchmark", "metric", "kind", "target_budget", "target", "policy", "budget", "value", "error"]
+    """One row per step of each path: the RL budget, the Base operating point chosen for it, and RL - Base there."""
+    step = ("target_budget", "target", "policy", "budget", "value", "rl_minus_base")
+    columns = ["pair", "benchmark", "metric", "kind", *step]
     data, metrics = pl.concat(_named(cell, cell.path) for cell in context.cells).select(columns), _metrics()
     broken = broken_cells(context)
     lines = [
@@ -343,14 +344,14 @@ def recovery_paths(context: StudyContext) -> Table:
             "policy": row["policy"],
             "N": str(row["budget"]),
             "Base": _percent(row["value"]),
-            "residual": _percent(row["error"], sign="+"),
+            "RL − Base": _percent(row["rl_minus_base"], sign="+"),
         }
         for row in data.iter_rows(named=True)
         if (row["pair"], row["benchmark"]) not in broken
     ]
     notes = [
         f"Questions solved in %, {READOUT} readout. Closest: the Base point that solves nearest as many; monotone: the"
-        " path of least error whose N never falls. Residual: Base − RL, percentage points.",
+        " path of least error whose N never falls. RL − Base: percentage points.",
     ]
     return Table(data, [_part(lines, "pair", "benchmark", "metric", "path")], notes)
 
