@@ -267,6 +267,15 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_da
     assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
 
 
+def test_summary_says_which_metrics_are_of_the_first_samples(context: StudyContext, cells: list[Cell]) -> None:
+    """Votes of pools of more than 512 samples have no mean over every choice."""
+    first = pl.col("metric").eq("P") | pl.col("readout").eq("prefix")
+    frames = {name: getattr(cells[0], name).filter(first) for name in ("same_policy", "counts", "support")}
+    table = recovery_summary(replace(context, cells=[replace(cells[0], **frames)]))
+    assert table.data.select("metric", "readout").rows() == [("P", "expected"), ("Q", "prefix")]
+    assert table.text["metric"].to_list() == ["pass@k", "self-consistency of the first N"]
+
+
 def test_paths_are_rl_minus_base(every: dict[str, Table]) -> None:
     """In the file and in print: where RL solves more than the path, the number is above 0."""
     data, text = every["recovery_paths"].data, every["recovery_paths"].text

@@ -37,7 +37,7 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
         The two landscapes have different questions, or RL has no samples of the default policy.
     """
     rows = []
-    for metric in compared_prefixes(base, rl):
+    for metric in compared_prefixes(base, rl, options.default_policy):
         for budget, goal, curves, error in _targets(base, rl, metric, options):
             near = [i for i in _by_error(curves, error) if abs(error[i]) <= options.epsilon + ROUNDING]
             rows += [{"metric": metric, **_match(budget, goal, curves, i, error)} for i in near]
@@ -75,7 +75,7 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     distances = distance(base_points, components, options)
     order = {point: i for i, point in enumerate(base_points.select("policy", "budget").iter_rows())}
     rows = []
-    for metric in compared_prefixes(base, rl):
+    for metric in compared_prefixes(base, rl, options.default_policy):
         targets = list(_targets(base, rl, metric, options))
         curves = targets[0][2]
         at = [order[point] for point in curves.points]
