@@ -104,7 +104,8 @@ def test_crossing_budget_by_hand():
     assert (frame["envelope"] * QUESTIONS).round().to_list() == [2, 5, 5, 8, 9]
     assert frame["n"].to_list() == [1, 2, 2, 8, 16]
     assert frame["policy"].to_list() == ["temp_0.3", DEFAULT, DEFAULT, "temp_0.3", "temp_0.3"]
-    assert (frame["difference"] * QUESTIONS).round().to_list() == [-2, -1, -2, 1, -1]
+    assert (frame["rl_minus_best"] * QUESTIONS).round().to_list() == [2, 1, 2, -1, 1]
+    assert (frame["lo"] <= frame["rl_minus_best"]).all() and (frame["rl_minus_best"] <= frame["hi"]).all()
     row = only(crossing(*floor_study(TWO, RL)), benchmark="aime", pool="ar")
     assert (row["crossing"], row["tie"], row["reason"]) == (None, 8, None)
 

@@ -36,7 +36,7 @@ def test_low_budget_gain_is_the_paired_difference_with_a_bootstrap_interval() ->
     frame = found(dense_landscape({DEFAULT: [base, base]}), dense_landscape({DEFAULT: [rl, rl]}))
     gain = row(frame, "low_budget_gain", "P")
     other = bootstrap((rl - base,), np.mean, n_resamples=9999, method="percentile", rng=np.random.default_rng(0))
-    assert gain["estimate"] == pytest.approx(0.18)
+    assert gain["rl_minus_base"] == pytest.approx(0.18)
     assert (gain["lo"], gain["hi"]) == pytest.approx(tuple(other.confidence_interval), abs=0.011)
     assert gain["decision"] == "yes"
 
@@ -54,9 +54,9 @@ def test_base_recovery_is_told_apart_from_never_having_lost(
     base: tuple[int, int], rl: tuple[int, int], decision: str, detail: str
 ) -> None:
     recovery = row(found(one(base), one(rl)), "base_recovery", "P")
-    assert recovery["estimate"] == pytest.approx((base[1] - rl[1]) / N)
+    assert recovery["rl_minus_base"] == pytest.approx((rl[1] - base[1]) / N)
     assert (recovery["decision"], recovery["detail"]) == (decision, detail)
-    assert recovery["lo"] <= recovery["estimate"] <= recovery["hi"]  # type: ignore[operator]
+    assert recovery["lo"] <= recovery["rl_minus_base"] <= recovery["hi"]  # type: ignore[operator]
 
 
 def test_a_gain_is_no_gain_when_rl_is_worse() -> None:
@@ -73,7 +73,7 @@ def test_concentration_is_a_difference_of_ratios_redrawn_together() -> None:
     ratios = [
         (w[:50].sum() / w[:60].sum()) - (w[:40].sum() / w[:80].sum()) for w in weights.T[1:]
     ]  # solved by vote over solved at all
-    assert concentration["estimate"] == pytest.approx(50 / 60 - 40 / 80)
+    assert concentration["rl_minus_base"] == pytest.approx(50 / 60 - 40 / 80)
     assert (concentration["lo"], concentration["hi"]) == pytest.approx(tuple(np.quantile(ratios, [0.025, 0.975])))
     assert concentration["decision"] == "yes"
     gains = weights[30:40, 1:].sum(axis=0) / N
@@ -83,9 +83,9 @@ def test_concentration_is_a_difference_of_ratios_redrawn_together() -> None:
 def test_ratio_without_a_solved_question_is_undefined_and_hardly_any_is_undecided() -> None:
     """A single solved question makes the largest possible difference of ratios, and shows nothing."""
     none = row(found(one((0, 0)), one((10, 20))), "concentration_gain", "Q/P")
-    assert (none["estimate"], none["decision"], none["reason"]) == (None, None, "no_support")
+    assert (none["rl_minus_base"], none["decision"], none["reason"]) == (None, None, "no_support")
     few = row(found(one((0, 1), q=0), one((1, 1))), "concentration_gain", "Q/P")
-    assert few["estimate"] == 1.0
+    assert few["rl_minus_base"] == 1.0
     assert (few["lo"], few["hi"], few["decision"]) == (-1.0, 1.0, "undecided")
 
 
@@ -100,7 +100,7 @@ def test_termination_needs_first_finish_and_validity() -> None:
     }
     assert holds == {"better": 1, "equal": 0}
     valid = row(found(base, better), "termination_gain", "valid")
-    assert (valid["base"], valid["rl"], valid["estimate"]) == pytest.approx((0.60, 0.90, 0.30))
+    assert (valid["base"], valid["rl"], valid["rl_minus_base"]) == pytest.approx((0.60, 0.90, 0.30))
 
 
 @pytest.mark.parametrize(

@@ -351,6 +351,18 @@ def test_what_rests_on_nothing_is_left_out(alone: dict[str, Table]) -> None:
     assert "No k*, since both solve equally many questions at every budget: m (anchor), aime, AR pool." in table.notes
 
 
+def test_differences_are_rl_minus_base(made: dict[str, Table]) -> None:
+    """Also of Base's recovery, which says yes below 0, and of the envelope at large budgets."""
+    curves = made["aime_large_budget"].data.drop_nulls("rl_minus_best")
+    assert (curves["rl_minus_best"] - (curves["rl"] - curves["envelope"])).abs().max() < 1e-6  # type: ignore[operator]
+    assert any(part.title.startswith("RL \u2212 envelope") for part in made["aime_large_budget"].parts)
+    cells = made["signatures"].data.drop_nulls("decision")
+    assert (cells["rl_minus_base"] - (cells["rl"] - cells["base"])).abs().max() < 1e-6  # type: ignore[operator]
+    recovered = cells.filter(signature="base_recovery", decision="yes")
+    assert recovered.height and (recovered["hi"] < 0).all()
+    assert not [note for table in made.values() for note in table.notes if "Base \u2212 RL" in note]
+
+
 def test_decisions_say_how_many_questions_they_rest_on(made: dict[str, Table]) -> None:
     """A verdict without its number of questions and its policy cannot be weighed."""
     decided = made["signatures"].parts[1].text

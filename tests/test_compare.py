@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+import searchlens
 from searchlens import cli
 from searchlens.benchmarks import Question
+from searchlens.commands.compare import rendered
 from searchlens.comparing import LogComparison, Wishes, compare_logs, page
+from searchlens.comparing.sections import sections
 from searchlens.errors import InputError
 
 # Right samples of each question, of four.
@@ -105,6 +108,28 @@ def test_numbers_are_those_of_the_texts(tmp_path: Path) -> None:
         ("RL", "math-verify alone", 20, 1.0),
     ]
     assert found.sides[0].counts["answered"] == 20
+
+
+@pytest.mark.usefixtures("no_second_judge")
+def test_questions_may_keep_unequal_numbers_of_samples(tmp_path: Path) -> None:
+    """As in Python: curves are of all samples, and what needs equal numbers is not identified, in place of tables."""
+    base, rl = own(tmp_path / "base", BASE), own(tmp_path / "rl", RL)
+    rows = (base / "rows.jsonl").read_text().splitlines(keepends=True)
+    (base / "rows.jsonl").write_text("".join([rows[0], *rows[2:5], *rows[6:]]))  # q0: 3 of 3, q1: 1 of 3
+    with pytest.raises(InputError, match="every question needs samples 0 to 3"):
+        compared(base, rl)
+    found = compared(base, rl, failed="unequal")
+    right = [[s < n for s in range(size)] for n, size in zip((3, 1, 0, 2, 0), (3, 3, 4, 4, 4), strict=True)]
+    given = searchlens.compare(right, [[s < n for s in range(4)] for n in RL], draws=200)
+    assert found.comparison.pass_at_k.equals(given.pass_at_k)
+    assert value(found, "pass@k", "Base", 1) == pytest.approx((1 + 1 / 3 + 1 / 2) / 5)
+    assert found.comparison.support.is_empty()
+    text = rendered(found, 100)
+    assert "support (questions have 3 to 4 samples)" in " ".join(text.split())
+    assert "note: Base: questions have unequal numbers of samples that did not fail, 3 or more" in text
+    titles = [section.title for section in sections(found)]
+    assert titles[1:] == ["pass@k", "Budget equivalents", "Corrected for guessing", "Other graders on the same samples"]
+    assert "Support: questions" not in page(found)
 
 
 @pytest.mark.usefixtures("no_second_judge")

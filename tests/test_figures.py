@@ -361,14 +361,14 @@ def test_support_region_without_greedy(inputs: PairContext) -> None:
 
 
 def test_recovery_maps_the_matches_and_draws_both_paths(inputs: PairContext) -> None:
-    """Panel A has the least error and the number of matches of each pair of budgets; B the paths and residuals."""
+    """Panel A has the least error and the number of matches of each pair of budgets; B the paths and RL - Base."""
     figure, table = drawn("recovery", inputs)
     left, _, right, below = figure.axes
     near = table.filter(layer="near_match")
-    cells = near.group_by("target_budget", "budget").agg(pl.col("error").abs().min(), pl.len())
+    cells = near.group_by("target_budget", "budget").agg(pl.col("rl_minus_base").abs().min(), pl.len())
     (mesh,) = [item for item in left.collections if isinstance(item, QuadMesh)]
     values = np.ma.masked_invalid(np.asarray(mesh.get_array(), dtype=float)).compressed()
-    assert np.allclose(sorted(values), sorted(cells["error"] * 100))
+    assert np.allclose(sorted(values), sorted(cells["rl_minus_base"] * 100))
     shown = sorted(int(text.get_text()) for text in left.texts if text.get_text())
     assert shown == sorted(cells["len"])
     for kind in ("closest", "monotone"):
@@ -378,8 +378,10 @@ def test_recovery_maps_the_matches_and_draws_both_paths(inputs: PairContext) -> 
         assert lines(right, kind) == [(rows["target_budget"].to_list(), (rows["value"] * 100).to_list())]
     bars = sorted(float(y[1]) for _, y in (line.get_data() for line in below.get_lines()[1:]) if len(y) == 2)
     paths = table.filter(pl.col("layer").is_in(["closest", "monotone"]))
-    assert np.allclose(bars, sorted(paths["error"] * 100))
-    worst = table.filter(layer="monotone")["error"].abs().max()
+    assert np.allclose(bars, sorted(paths["rl_minus_base"] * 100))
+    assert paths["rl_minus_base"].to_list() == pytest.approx((paths["target"] - paths["value"]).to_list())
+    assert below.get_ylabel() == "RL \N{MINUS SIGN} Base (pp)"
+    worst = table.filter(layer="monotone")["rl_minus_base"].abs().max()
     assert f"stays within {100 * worst:.1f} pp of RL at all 5 budgets" in figure.get_suptitle()  # type: ignore[operator]
 
 

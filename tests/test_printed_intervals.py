@@ -36,7 +36,7 @@ ESTIMATES = {
         "mech_q",
         "mean_signed",
         "difference",
-        "estimate",
+        "rl_minus_best",
         "value",
         "error",
         "gap",

@@ -267,6 +267,24 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_da
     assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
 
 
+def test_summary_says_which_metrics_are_of_the_first_samples(context: StudyContext, cells: list[Cell]) -> None:
+    """Votes of pools of more than 512 samples have no mean over every choice."""
+    first = pl.col("metric").eq("P") | pl.col("readout").eq("prefix")
+    frames = {name: getattr(cells[0], name).filter(first) for name in ("same_policy", "counts", "support")}
+    table = recovery_summary(replace(context, cells=[replace(cells[0], **frames)]))
+    assert table.data.select("metric", "readout").rows() == [("P", "expected"), ("Q", "prefix")]
+    assert table.text["metric"].to_list() == ["pass@k", "self-consistency of the first N"]
+
+
+def test_paths_are_rl_minus_base(every: dict[str, Table]) -> None:
+    """In the file and in print: where RL solves more than the path, the number is above 0."""
+    data, text = every["recovery_paths"].data, every["recovery_paths"].text
+    assert (data["rl_minus_base"] - (data["target"] - data["value"])).abs().max() < 1e-9  # type: ignore[operator]
+    printed = text["RL \u2212 Base"].str.replace("\u2212", "-").cast(float)
+    assert (printed - 100 * data["rl_minus_base"]).abs().max() <= 0.05 + 1e-9  # type: ignore[operator]
+    assert set(data["rl_minus_base"].sign()) >= {-1, 1}
+
+
 def test_summary_without_matches(frames: figure_data.Cell, context: StudyContext) -> None:
     """A cell where Base never comes close has no path; the row says so by being empty there."""
     cell = Cell(
@@ -520,7 +538,7 @@ def test_recovery_objects_count_what_the_frames_say(frames: figure_data.Cell, co
     matches = [frames.near_match.filter(metric="P", target_budget=b).height for b in figure_data.BUDGETS]
     assert rows["near-match set"]["reached"] == 2 * sum(count > 0 for count in matches)
     assert rows["near-match set"]["value"] == sorted(matches)[2]
-    residuals = frames.path.filter(metric="P", kind="monotone")["error"].abs()
+    residuals = frames.path.filter(metric="P", kind="monotone")["rl_minus_base"].abs()
     assert rows["smooth path"]["value"] == pytest.approx(residuals.mean())
     assert rows["frozen rule"]["value"] is None and table.text["in this study"][3] == DASH
     assert f"{100 * rows['smooth path']['value']:.1f} pp" in table.text["in this study"][2]

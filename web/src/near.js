@@ -8,18 +8,18 @@ const ROUNDING = 1e-7;
  * @param {any[]} candidates rows of points: policy, budget, value, and hits where the readout counts questions
  * @param {any} target a row of points
  * @param {number} tolerance as a proportion; both ends belong to the set
- * @returns {any[]} the rows with `error`: value minus target
+ * @returns {any[]} the rows with `rl_minus_base`: target minus value
  */
 export function nearMatches(candidates, target, tolerance) {
-  const size = (/** @type {any} */ row) => Math.round(Math.abs(row.error) * 1e9) / 1e9;
+  const size = (/** @type {any} */ row) => Math.round(Math.abs(row.rl_minus_base) * 1e9) / 1e9;
   return candidates
-    .map((row) => ({ ...row, error: difference(row, target) }))
-    .filter((row) => Math.abs(row.error) <= tolerance + ROUNDING)
+    .map((row) => ({ ...row, rl_minus_base: difference(row, target) }))
+    .filter((row) => Math.abs(row.rl_minus_base) <= tolerance + ROUNDING)
     .sort((a, b) => size(a) - size(b) || a.budget - b.budget || (a.policy < b.policy ? -1 : 1));
 }
 
 /** Counts are subtracted before they are divided, so that equal counts differ by nothing. @param {any} row @param {any} target */
 function difference(row, target) {
   const counted = typeof row.hits === "number" && typeof target.hits === "number" && row.questions === target.questions;
-  return counted ? (row.hits - target.hits) / row.questions : row.value - target.value;
+  return counted ? (target.hits - row.hits) / row.questions : target.value - row.value;
 }

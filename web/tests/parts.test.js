@@ -13,12 +13,12 @@ test("near matches: both ends belong, the nearest first, then fewer samples, the
   const row = (policy, budget, hits) => ({ policy, budget, hits, questions: 100, value: hits / 100 });
   const found = nearMatches([row("b", 4, 53), row("a", 4, 47), row("c", 2, 47), row("d", 1, 46.9), row("e", 8, 50)], row("rl", 1, 50), 0.03);
   assert.deepEqual(found.map((each) => each.policy), ["e", "c", "a", "b"]);
-  assert.equal(found[0].error, 0);
+  assert.deepEqual(found.map((each) => each.rl_minus_base), [0, 0.03, 0.03, -0.03]);
 });
 
 test("equal counts differ by nothing, and values stand in where nothing is counted", () => {
   const target = { hits: 1, questions: 3, value: 1 / 3 };
-  assert.equal(nearMatches([{ policy: "a", budget: 1, hits: 1, questions: 3, value: 0.33 }], target, 0)[0].error, 0);
+  assert.equal(nearMatches([{ policy: "a", budget: 1, hits: 1, questions: 3, value: 0.33 }], target, 0)[0].rl_minus_base, 0);
   assert.equal(nearMatches([{ policy: "a", budget: 1, hits: null, questions: 3, value: 0.5 }], { ...target, hits: null }, 0.2).length, 1);
 });
 

@@ -16,7 +16,7 @@ _NAMES: dict[DataTypeClass | pl.DataType, str] = {
         alpha alpha_lo alpha_hi boundary beta assigned own se delta delta_lo delta_hi
         alpha_min alpha_max beta_min beta_max
         difference p p_holm lo_both hi_both spread p_both p_both_holm null_mean null_lowest mean sd
-        base rl estimate value
+        base rl rl_minus_base rl_minus_best value
         beta_q alpha_q mech_q gap gap_lo gap_hi envelope envelope_lo envelope_hi rl_lo rl_hi
         crossing_share share never tie_share
         mean_abs mean_signed chance largest p_max headroom knee p0 u log2_n_star delta_hat ridge tail largest_z

@@ -43,13 +43,13 @@ at these budgets. ``budgets``: the b that are scored; ``path``: N-hat at these. 
 model's fitted benchmarks with larger budgets."""
 
 LARGE_BUDGET = schema(
-    "model benchmark pool b questions policy n envelope envelope_lo envelope_hi rl rl_lo rl_hi difference lo hi "
+    "model benchmark pool b questions policy n envelope envelope_lo envelope_hi rl rl_lo rl_hi rl_minus_best lo hi "
     "overlap crossing_share tie_share reason",
     n=pl.UInt32,
 )
 """Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
-``rl`` have the intervals of ``points.readout_interval``; ``overlap``: whether these meet. ``difference``: envelope
-minus RL, with a paired bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased
+``rl`` have the intervals of ``points.readout_interval``; ``overlap``: whether these meet. ``rl_minus_best``: RL minus
+envelope, with a paired bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased
 upwards, which no interval here takes into account. ``crossing_share`` and ``tie_share``: share of the bootstrap draws
 whose k* and whose first tie is b, with the envelope of each draw."""
 
@@ -283,7 +283,7 @@ class _Comparison:
         base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
         rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
         ends = readout_interval(boot, np.stack([base, rl]), self.benchmark, confidence)
-        lo, hi = difference_interval((base - rl) / total, total, confidence, limits=(-1.0, 1.0))
+        lo, hi = difference_interval((rl - base) / total, total, confidence, limits=(-1.0, 1.0))
         return {
             "questions": int(total),
             "policy": policy,
@@ -294,7 +294,7 @@ class _Comparison:
             "rl": float(rl[0]) / total,
             "rl_lo": float(ends.lo[1]),
             "rl_hi": float(ends.hi[1]),
-            "difference": float(base[0] - rl[0]) / total,
+            "rl_minus_best": float(rl[0] - base[0]) / total,
             "lo": lo,
             "hi": hi,
             "overlap": bool(ends.lo.max() <= ends.hi.min()),

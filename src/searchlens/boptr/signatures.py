@@ -14,17 +14,17 @@ decides
     T of one sample is P of that sample, since a text that does not finish is not right, so T is read at the largest
     budget from 2 to ``LOW``: the paper names none, and at larger ones some sample nearly always finishes. If one sample
     is all there is, there is no record for T, and the rate alone decides.
-base, rl, estimate, lo, hi
-    Proportions. ``estimate`` is RL minus Base, for ``base_recovery`` Base minus RL. The interval of a readout is a
-    paired bootstrap over questions; that of a rate is square-and-add of the two rates' intervals. Both contain the
-    estimate and have a width (``uncertainty.with_width``).
+base, rl, rl_minus_base, lo, hi
+    Proportions. The interval of a readout is a paired bootstrap over questions; that of a rate is square-and-add of the
+    two rates' intervals. Both contain the difference and have a width (``uncertainty.with_width``).
 decision
-    ``yes``: the interval lies above 0. ``no``: below 0. ``undecided``: it contains 0. Null if undefined.
+    ``yes``: the interval lies above 0, for ``base_recovery`` below 0. ``no``: on the other side. ``undecided``: it
+    contains 0. Null if undefined.
 detail
     For ``base_recovery``: ``ahead``, ``reached`` (the interval contains 0, and RL led at b = 1), ``level`` (it contains
     0, and RL did not lead) or ``behind``. Otherwise null.
 reason
-    Why the estimate is undefined (a code of ``rule.REASONS``), else null.
+    Why the difference is undefined (a code of ``rule.REASONS``), else null.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from searchlens.boptr.view import View
 from searchlens.uncertainty import Interval, Resamples, quantiles, with_width
 
 SCHEMA = schema(
-    "model benchmark questions signature metric budget decides base rl estimate lo hi decision detail reason"
+    "model benchmark questions signature metric budget decides base rl rl_minus_base lo hi decision detail reason"
 )
 PATTERNS = {
     "low_budget_gain": ("Low-budget RL gain", "pass@k, SC", "Sampling efficiency improves."),
@@ -130,13 +130,11 @@ def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[s
         if isinstance(values, Reason):
             yield {**asdict(quantity), "reason": values.code}
             continue
-        if quantity.signature == "base_recovery":
-            turned = {"estimate": 0.0 - values["estimate"], "lo": 0.0 - values["hi"], "hi": 0.0 - values["lo"]}
-            values = {**values, **turned}
-        decision = _decision(values["lo"], values["hi"])
+        recovery = quantity.signature == "base_recovery"
+        decision = _decision(-values["hi"], -values["lo"]) if recovery else _decision(values["lo"], values["hi"])
         if quantity == _FIRST:
             led = decision == "yes"
-        detail = _recovery(decision, led=led) if quantity.signature == "base_recovery" else None
+        detail = _recovery(decision, led=led) if recovery else None
         yield {**asdict(quantity), **values, "decision": decision, "detail": detail}
 
 
@@ -160,7 +158,7 @@ def _recovery(decision: str, *, led: bool) -> str:
 
 
 def _compared(rule: Rule, boot: View, benchmark: str, pair: _Pair, quantity: _Quantity) -> dict[str, float] | Reason:
-    """Columns base, rl, estimate, lo and hi."""
+    """Columns base, rl, rl_minus_base, lo and hi."""
     if quantity.budget is None:
         return _rates(rule.plan.default_policy, pair, quantity.metric)
     if rule.view.total(benchmark) == 1:
@@ -179,10 +177,10 @@ def _readout(
     if np.isnan(base + rl).any():
         return Reason("unknown_tokens")
     resamples = Resamples(boot.weights[benchmark][:, 1:])
-    estimate, confidence = (rl - base).mean(), rule.options.confidence
+    difference, confidence = (rl - base).mean(), rule.options.confidence
     drawn = resamples.interval((rl - base)[:, None], confidence)
-    lo, hi = with_width(estimate, drawn, len(base), confidence)
-    values = {"base": base.mean(), "rl": rl.mean(), "estimate": estimate, "lo": lo[0], "hi": hi[0]}
+    lo, hi = with_width(difference, drawn, len(base), confidence)
+    values = {"base": base.mean(), "rl": rl.mean(), "rl_minus_base": difference, "lo": lo[0], "hi": hi[0]}
     return {key: float(value) for key, value in values.items()}
 
 
@@ -200,7 +198,7 @@ def _ratio(rule: Rule, boot: View, benchmark: str, pair: _Pair, budget: int) -> 
     drawn = Interval(quantiles(lowest, confidence).lo, quantiles(highest, confidence).hi)
     lo, hi = with_width(difference[0], drawn, min(solved), confidence)
     values = (base[0], rl[0], difference[0], lo[0], hi[0])
-    return dict(zip(("base", "rl", "estimate", "lo", "hi"), map(float, values), strict=True))
+    return dict(zip(("base", "rl", "rl_minus_base", "lo", "hi"), map(float, values), strict=True))
 
 
 def _rates(policy: str, pair: _Pair, metric: str) -> dict[str, float] | Reason:
@@ -208,7 +206,7 @@ def _rates(policy: str, pair: _Pair, metric: str) -> dict[str, float] | Reason:
     if base is None or rl is None:
         return Reason("no_rates")
     difference, lo, hi = rate_difference(rl, base)
-    return {"base": base[0], "rl": rl[0], "estimate": difference, "lo": lo, "hi": hi}
+    return {"base": base[0], "rl": rl[0], "rl_minus_base": difference, "lo": lo, "hi": hi}
 
 
 def signature_table(frame: pl.DataFrame) -> pl.DataFrame:

@@ -90,7 +90,8 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
     sub.add_argument("--base-model", default="", metavar="NAME", help="model of Base, if its files have several")
     sub.add_argument("--rl-model", default="", metavar="NAME", help="model of RL, if its files have several")
-    sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
+    text = "what to do with failed requests and missing samples"
+    sub.add_argument("--failed", default="", choices=("drop", "wrong", "unequal"), help=text)
     sub.add_argument("--date", default="", metavar="NAME", help="run of the logs, if they have several (lm-eval)")
     sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
     sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from searchlens import grading
@@ -27,7 +25,6 @@ from searchlens.schemas.columns import GRADED
 
 CHOICE, MATH = "choice", "math"
 
-Bools = npt.NDArray[np.bool_]
 See = Callable[[str, pl.DataFrame], None]
 """Is shown the role of a side and rows with question, sample, text and stopped, as they are read."""
 
@@ -44,27 +41,24 @@ class Judged:
     scores : DataFrame
         ``schemas.columns.GRADED``; ``question`` is the position among the common ones. Of recorded verdicts, columns
         that they do not say are null.
-    samples : int
-        Of each question.
     """
 
     scores: pl.DataFrame
-    samples: int
 
     @property
-    def right(self) -> Bools:
-        """Shape (questions, samples)."""
-        return self._array("correct")
+    def right(self) -> list[list[bool]]:
+        """Whether each sample of each question is right."""
+        return self._by_question("correct")
 
     @property
-    def lucky(self) -> Bools | None:
-        """Shape (questions, samples); None if it was not judged."""
-        return None if self.scores["lucky"].null_count() else self._array("lucky")
+    def lucky(self) -> list[list[bool]] | None:
+        """The same of golds of other questions; None if it was not judged."""
+        return None if self.scores["lucky"].null_count() else self._by_question("lucky")
 
     @property
-    def classes(self) -> npt.NDArray[np.int64] | None:
-        """Classes of answers, shape (questions, samples); None if the verdicts come without answers."""
-        return None if self.scores["answer"].null_count() else self._array("answer").astype(np.int64)
+    def classes(self) -> list[list[int]] | None:
+        """Classes of answers; None if the verdicts come without answers."""
+        return None if self.scores["answer"].null_count() else self._by_question("answer")
 
     @property
     def tokens(self) -> float | None:
@@ -76,9 +70,9 @@ class Judged:
         """``schemas.columns.HEALTH``."""
         return of_graded(self.scores)
 
-    def _array(self, column: str) -> npt.NDArray[Any]:
-        ordered = self.scores.sort("question", "sample")[column]
-        return ordered.to_numpy().reshape(-1, self.samples)
+    def _by_question(self, column: str) -> list[list[Any]]:
+        ordered = self.scores.sort("question", "sample").group_by("question", maintain_order=True)
+        return ordered.agg(column)[column].to_list()
 
 
 # ---- which grader
@@ -177,9 +171,7 @@ def graded(
         luck_policy = next(iter(side.pools))
         rules = Rules(common.of(side.role), grader, verdicts, luck_policy=luck_policy, seed=seed, workers=workers)
         scored = rules.scored(answers[side.role], list(side.pools)).scores
-        found[side.role] = {
-            name: Judged(scores=scored.filter(policy=name), samples=pool.samples) for name, pool in side.pools.items()
-        }
+        found[side.role] = {name: Judged(scores=scored.filter(policy=name)) for name in side.pools}
     return found
 
 
@@ -265,7 +257,7 @@ def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[s
                     f" no verdict of {scorer} that is right (1) or wrong (0)",
                     "grade the texts instead: --grader math or choice",
                 )
-            found[side.role][name] = Judged(scores=scores, samples=pool.samples)
+            found[side.role][name] = Judged(scores=scores)
     return found, list(notes)
 
 

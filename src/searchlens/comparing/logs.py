@@ -44,7 +44,7 @@ class Wishes:
         Models of Base and RL, as the logs name them, where files have several.
     tasks : tuple of str
         Tasks of the logs to read, where they have several.
-    failed : {"", "drop", "wrong"}
+    failed : {"", "drop", "wrong", "unequal"}
         As of ``importing.Choices``.
     log : mapping
         What a format leaves open: ``wishes`` of ``importing.Choices``.
@@ -240,6 +240,8 @@ def _side(side: Side, judged: Mapping[str, Judged]) -> SideFound:
     notes = list(side.reading.notes)
     if pool.failed == "drop":
         notes.append(f"kept the first {pool.samples:,} samples of each question that did not fail")
+    if pool.failed == "unequal":
+        notes.append(f"questions have unequal numbers of samples that did not fail, {pool.samples:,} or more")
     if pool.failed == "wrong":
         notes.append("failed and missing samples count as wrong")
     return SideFound(

@@ -41,16 +41,15 @@ class Section:
 
 def sections(found: LogComparison) -> list[Section]:
     """All tables, in the order in which they are shown."""
-    level = f"{found.comparison.confidence:.0%}"
+    # Of unequal numbers of samples there is no support: that and the like are not identified, as the statements say.
+    is_equal = not found.comparison.support.is_empty()
     return [
         _samples(found),
-        _pass_at_k(found, level),
+        _pass_at_k(found, f"{found.comparison.confidence:.0%}"),
         _equivalents(found),
-        _support(found),
-        _changes(found),
-        _cover(found),
+        *([_support(found), _changes(found), _cover(found)] if is_equal else []),
         _guessing(found),
-        _extrapolated(found),
+        *([_extrapolated(found)] if is_equal else []),
         _graders(found),
     ]
 

@@ -30,7 +30,7 @@ FRAME_COLOUR = "#DDDDDD"
 def numbers(context: PairContext) -> pl.DataFrame:
     """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``."""
     labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
-    columns = ["target_budget", "target", "policy", "budget", "value", "error"]
+    columns = ["target_budget", "target", "policy", "budget", "value", "rl_minus_base"]
     target = pick(context.support, **labels.curve).sort("budget")
     curve = target.select(layer=pl.lit("rl"), target_budget="budget", target="rl", lo="rl_lo", hi="rl_hi")
     near = pick(context.near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
@@ -50,7 +50,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     _candidates(left.subplots(), numbers, labels)
     axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     _path(axes, numbers)
-    _residuals(below, numbers, labels)
+    _differences(below, numbers, labels)
     _legend(figure, numbers, labels)
     return figure
 
@@ -62,7 +62,7 @@ def _budgets(numbers: pl.DataFrame) -> list[int]:
 def _finding(numbers: pl.DataFrame, labels: Labels) -> str:
     """How close the monotone path keeps to RL, and at which budgets nothing is close."""
     budgets, near = _budgets(numbers), set(pick(numbers, layer="near_match")["target_budget"])
-    errors = pick(numbers, layer="monotone")["error"].drop_nulls().abs()
+    errors = pick(numbers, layer="monotone")["rl_minus_base"].drop_nulls().abs()
     missed = [str(budget) for budget in budgets if budget not in near]
     facts = {"tolerance": f"{100 * labels.epsilon:g} pp", "missed": ", ".join(missed), "near": len(near)}
     return say(PATH, {**facts, "kept": f"{100 * max(errors, default=0):.1f}", "budgets": len(budgets)})
@@ -72,7 +72,7 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """For each budget of RL and of Base the least error, as a colour, and the number of policies that match."""
     budgets, near = _budgets(numbers), pick(numbers, layer="near_match")
     rows = sorted({*budgets, *near["budget"].to_list()}, reverse=True)
-    cells = near.group_by("target_budget", "budget").agg(error=pl.col("error").abs().min(), matches=pl.len())
+    cells = near.group_by("target_budget", "budget").agg(error=pl.col("rl_minus_base").abs().min(), matches=pl.len())
     shown = style.to_pandas(cells, percent=["error"])
     error, matches = (
         shown.pivot(index="budget", columns="target_budget", values=name).reindex(index=rows, columns=budgets)
@@ -143,28 +143,33 @@ def _mark(kind: str, marker: str) -> dict[str, Any]:
     }
 
 
-def _residuals(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+def _differences(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     budgets = _budgets(numbers)
     style.zero_line(axes)
     names = {budget: str(budget) for budget in budgets}
     for shift, (kind, marker) in zip((2**-0.14, 2**0.14), PATHS.items(), strict=True):
-        for target, policy, budget, error in _chosen(numbers, kind):
+        for target, policy, budget, difference in _chosen(numbers, kind):
             at = target * shift
             axes.plot(
-                [at, at], [0, 100 * error], color=style.CURVE_COLOUR, linewidth=3.5, solid_capstyle="butt", zorder=1
+                [at, at],
+                [0, 100 * difference],
+                color=style.CURVE_COLOUR,
+                linewidth=3.5,
+                solid_capstyle="butt",
+                zorder=1,
             )
-            axes.plot(at, 100 * error, **_mark(kind, marker))
+            axes.plot(at, 100 * difference, **_mark(kind, marker))
             if kind == "closest":
                 names[target] = f"{target}\n{policy.replace('_', chr(10))}\nN = {budget}"
     style.budget_axis(axes, budgets, "RL budget, and the closest Base point")
     axes.set_xticks(budgets, list(names.values()))
-    axes.set_ylabel("residual (pp)")
-    largest = max([labels.epsilon, *numbers["error"].drop_nulls().abs()])  # the tolerance sets the scale
+    axes.set_ylabel("RL \N{MINUS SIGN} Base (pp)")
+    largest = max([labels.epsilon, *numbers["rl_minus_base"].drop_nulls().abs()])  # the tolerance sets the scale
     axes.set_ylim(-125 * largest, 125 * largest)
 
 
 def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float]]:
-    return list(pick(numbers, layer=kind).select("target_budget", "policy", "budget", "error").iter_rows())
+    return list(pick(numbers, layer=kind).select("target_budget", "policy", "budget", "rl_minus_base").iter_rows())
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -50,11 +50,11 @@ class Pool:
         Its name: what the user says, or the proposal.
     questions : tuple of Question
     samples : int
-        Samples of each question, numbered from 0.
+        Samples of each question, numbered from 0; the smallest number, if they are unequal.
     tally : Tally
         Counts of everything that was read, dropped samples included.
     failed : str
-        ``drop`` or ``wrong`` where requests failed or samples are missing; empty if none do.
+        ``drop``, ``wrong`` or ``unequal`` where requests failed or samples are missing; empty if none do.
     scorer : str
         Scorer of the log whose verdicts count in place of a grader's; empty if a grader judges.
     """
@@ -150,7 +150,9 @@ class Pool:
     def _parts(self) -> Iterator[pl.DataFrame]:
         ids = pl.Series([question.id for question in self.questions])
         for part in self._read():
-            kept = _first(part, self.samples) if self.failed == "drop" else part
+            kept = part
+            if self.failed in ("drop", "unequal"):
+                kept = _first(part, self.samples if self.failed == "drop" else part.height)
             if self.failed == "wrong":
                 kept = _filled(part, self.samples)
             yield kept.with_columns(question=ids.gather(kept["number"]))

@@ -30,7 +30,7 @@ from searchlens.readers.logged import LoggedSample, Notes, Stream
 from searchlens.readers.problems import Problems
 from searchlens.store.hashing import file_sha256
 
-Failed = Literal["", "drop", "wrong"]
+Failed = Literal["", "drop", "wrong", "unequal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,9 @@ class Choices:
         Tasks of the log to read, where it has several.
     ids : {"own", "index"}
         Whether positions in the log's file are positions in the benchmark.
-    failed : {"", "drop", "wrong"}
-        Failed requests: refused, left out with as many samples of every other question, or counted as wrong.
+    failed : {"", "drop", "wrong", "unequal"}
+        Failed requests: refused, left out with as many samples of every other question, counted as wrong, or left out
+        alone, so that questions have unequal numbers of samples, which no study takes.
     is_subset : bool
         The questions of the benchmark that have samples are enough.
     wishes : mapping
@@ -338,7 +339,7 @@ class _Assembly:
             what = f"samples {equal[0]} and {equal[1]} have the same texts in all questions, so they are no two draws"
             self.problems.add(what, self.streams[key].model)
         numbers = list(tally.samples)
-        if self.choices.failed == "drop":
+        if self.choices.failed in ("drop", "unequal"):
             size = min((tally.usable(number) for number in numbers), default=0)
             if not size:
                 self.problems.add("a question has no sample that did not fail", self._name(numbers, tally))

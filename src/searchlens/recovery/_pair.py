@@ -48,16 +48,24 @@ class Curves:
         return {point: i for i, point in enumerate(self.points)}
 
 
-def compared(base: Landscape, rl: Landscape) -> list[tuple[str, str]]:
-    """Metric and readout of every comparison: metrics declared as ``compared``, as far as both landscapes have them."""
-    keys = [set(side.points.select("metric", "readout").unique().iter_rows()) for side in (base, rl)]
+def compared(base: Landscape, rl: Landscape, default_policy: str) -> list[tuple[str, str]]:
+    """Metric and readout of every comparison: metrics declared as ``compared``, as far as both landscapes know them.
+
+    Of the default policy, if a side has it: the expected vote of a pool of more than 512 samples is null.
+    """
+    of_default = pl.col("policy") == default_policy
+    counted = of_default | ~of_default.any()  # ``target`` says where it is missing
+    keys = [
+        set(side.points.filter(counted).drop_nulls("value").select("metric", "readout").iter_rows())
+        for side in (base, rl)
+    ]
     everything = product(declared("metric", compared=True), READOUTS)
     return [key for key in everything if key in keys[0] & keys[1]]
 
 
-def compared_prefixes(base: Landscape, rl: Landscape) -> list[str]:
+def compared_prefixes(base: Landscape, rl: Landscape, default_policy: str) -> list[str]:
     """Metrics of every comparison of prefix readouts."""
-    return [metric for metric, readout in compared(base, rl) if readout == "prefix"]
+    return [metric for metric, readout in compared(base, rl, default_policy) if readout == "prefix"]
 
 
 def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Curves, Curves]:

@@ -31,7 +31,8 @@ def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAU
     InputError
         The two landscapes have different questions.
     """
-    rows = [row for metric, readout in compared(base, rl) for row in _same_policy(base, rl, metric, readout, options)]
+    keys = compared(base, rl, options.default_policy)
+    rows = [row for metric, readout in keys for row in _same_policy(base, rl, metric, readout, options)]
     return pl.DataFrame(rows, SAME_POLICY).with_columns(pl.col("lo", "hi").fill_nan(None))
 
 
@@ -134,7 +135,8 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
     Fang and Santos (2019), Rev. Econ. Stud. 86, 377-412, arXiv:1404.3763 (why draws of a largest mean are biased);
     Efron and Morris (1973), J. Am. Stat. Assoc. 68, 117-130 (shrinkage).
     """
-    rows = [row for metric, readout in compared(base, rl) for row in _support(base, rl, metric, readout, options)]
+    keys = compared(base, rl, options.default_policy)
+    rows = [row for metric, readout in keys for row in _support(base, rl, metric, readout, options)]
     columns = ("low", "rl_minus_best_lo", "rl_minus_best_hi", "rl_lo", "rl_hi")
     return pl.DataFrame(rows, SUPPORT).with_columns(pl.col(columns).fill_nan(None))
 

@@ -37,7 +37,7 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
         The two landscapes have different questions, or RL has no samples of the default policy.
     """
     rows = []
-    for metric in compared_prefixes(base, rl):
+    for metric in compared_prefixes(base, rl, options.default_policy):
         for budget, goal, curves, error in _targets(base, rl, metric, options):
             near = [i for i in _by_error(curves, error) if abs(error[i]) <= options.epsilon + ROUNDING]
             rows += [{"metric": metric, **_match(budget, goal, curves, i, error)} for i in near]
@@ -75,7 +75,7 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     distances = distance(base_points, components, options)
     order = {point: i for i, point in enumerate(base_points.select("policy", "budget").iter_rows())}
     rows = []
-    for metric in compared_prefixes(base, rl):
+    for metric in compared_prefixes(base, rl, options.default_policy):
         targets = list(_targets(base, rl, metric, options))
         curves = targets[0][2]
         at = [order[point] for point in curves.points]
@@ -157,12 +157,12 @@ def _wide(landscape: Landscape) -> pl.DataFrame:
 def _targets(
     base: Landscape, rl: Landscape, metric: str, options: RecoveryOptions
 ) -> Iterator[tuple[int, float, Curves, Floats]]:
-    """For each target budget: the budget, its RL value, the candidates, and their signed errors."""
+    """For each target budget: the budget, its RL value, the candidates, and RL - Base at each of them."""
     curves, rl_curves = read(base, rl, metric, "prefix")
     questions = curves.credit.shape[1]
     solved = curves.credit.sum(axis=1)
     for budget, credit in zip(*target(rl_curves, options.default_policy), strict=True):
-        yield budget, float(credit.sum() / questions), curves, (solved - credit.sum()) / questions
+        yield budget, float(credit.sum() / questions), curves, (credit.sum() - solved) / questions
 
 
 def _by_error(curves: Curves, error: Floats) -> list[int]:
@@ -174,7 +174,7 @@ def _by_error(curves: Curves, error: Floats) -> list[int]:
 def _match(budget: int, goal: float, curves: Curves, i: int, error: Floats) -> dict[str, Any]:
     policy, n = curves.points[i]
     keys = {"target_budget": budget, "target": goal, "policy": policy, "budget": n}
-    return {**keys, "value": curves.values[i], "error": error[i]}
+    return {**keys, "value": curves.values[i], "rl_minus_base": error[i]}
 
 
 def _closest(curves: Curves, errors: Floats, between: Floats) -> list[int]:

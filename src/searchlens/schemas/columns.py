@@ -182,7 +182,7 @@ _MATCH = {
     "policy": pl.String(),
     "budget": pl.UInt32(),
     "value": pl.Float64(),
-    "error": pl.Float64(),
+    "rl_minus_base": pl.Float64(),
 }
 
 NEAR_MATCH = pl.Schema({"metric": pl.String(), **_MATCH})

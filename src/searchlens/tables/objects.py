@@ -69,7 +69,9 @@ def _by_budget(cell: Cell) -> pl.DataFrame:
     """One row per RL budget of a cell: gap to the envelope, number of matches, residual of the monotone path."""
     support = pick(cell.support, metric=METRIC, readout=READOUT).select("budget", "rl_minus_best")
     matches = pick(cell.near_match, metric=METRIC).group_by("target_budget").agg(matches=pl.len())
-    path = pick(cell.path, metric=METRIC, kind="monotone").select("target_budget", residual=pl.col("error").abs())
+    path = pick(cell.path, metric=METRIC, kind="monotone").select(
+        "target_budget", residual=pl.col("rl_minus_base").abs()
+    )
     rows = support
     for frame in (matches, path):
         rows = rows.join(frame, left_on="budget", right_on="target_budget", how="left", maintain_order="left")

@@ -239,7 +239,8 @@ POOLS = {"ar": "AR", "full": "full"}
 GREEDY = tuple(f"greedy_{side}{end}" for side in ("base", "rl") for end in ("", "_lo", "_hi"))
 """Columns of the summary: what one greedy answer of either side solves."""
 SUMMARY_NOTES = (
-    f"All numbers: mean over every choice of N samples ({EXPECTED} readout), but for paths, which read the first N.",
+    f"All numbers: mean over every choice of N samples ({EXPECTED} readout), but for paths, which read the first N, and"
+    " for metrics of the first N, which have no such mean in these pools.",
     "RL − Base at N: under RL's default policy, percentage points (pp); ahead: policies under which Base solves more"
     " questions than RL, of those under which either solves any; inside: RL budgets at which RL lies in Base's support"
     " region, of those at which either solves any.",
@@ -278,11 +279,11 @@ def recovery_summary(context: StudyContext) -> Table:
 
 
 def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
-    has_means = pick(cell.support, metric=metric, readout=EXPECTED).height > 0  # a metric of an extension may have none
+    has_means = pick(cell.support, metric=metric, readout=EXPECTED).height > 0  # votes of large pools have none
     chosen: dict[str, str | int] = {"metric": metric, "readout": EXPECTED if has_means else "prefix"}
     support = pick(cell.support, **chosen).sort("rl_minus_best", descending=True, nulls_last=True, maintain_order=True)
     pool = "full" if cell.searched else "ar"
-    row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": pool, "metric": metric}
+    row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": pool, **chosen}
     row |= {"base_policies": cell.policies, "questions": cell.questions}
     budgets = sorted(support["budget"].to_list())
     for which, budget in (("first", budgets[0]), ("last", budgets[-1])):
@@ -317,7 +318,7 @@ def _summary_line(row: Row) -> Line:
     pool = POOLS[row["pool"]]
     line = {"pair": row["pair"], "benchmark": row["benchmark"]}
     line["pool"] = pool if row["base_policies"] is None else f"{pool}, {row['base_policies']}"
-    line["metric"] = _metrics()[row["metric"]]
+    line["metric"] = _metrics()[row["metric"]] + " of the first N" * (row["readout"] == READOUT)
     for which in ("first", "last"):
         gap, lo, hi = (row[f"rl_minus_base_{which}{end}"] for end in ("", "_lo", "_hi"))
         ahead, policies, nothing = (row[f"{key}_{which}"] for key in ("ahead", "policies", "both_zero"))
@@ -339,8 +340,9 @@ def _summary_line(row: Row) -> Line:
 
 @table("recovery_paths", stage="study")
 def recovery_paths(context: StudyContext) -> Table:
-    """One row per step of each path: the RL budget, the Base operating point chosen for it, and the residual."""
-    columns = ["pair", "benchmark", "metric", "kind", "target_budget", "target", "policy", "budget", "value", "error"]
+    """One row per step of each path: the RL budget, the Base operating point chosen for it, and RL - Base there."""
+    step = ("target_budget", "target", "policy", "budget", "value", "rl_minus_base")
+    columns = ["pair", "benchmark", "metric", "kind", *step]
     data, metrics = pl.concat(_named(cell, cell.path) for cell in context.cells).select(columns), _metrics()
     broken = broken_cells(context)
     lines = [
@@ -354,14 +356,14 @@ def recovery_paths(context: StudyContext) -> Table:
             "policy": row["policy"],
             "N": str(row["budget"]),
             "Base": _percent(row["value"]),
-            "residual": _percent(row["error"], sign="+"),
+            "RL − Base": _percent(row["rl_minus_base"], sign="+"),
         }
         for row in data.iter_rows(named=True)
         if (row["pair"], row["benchmark"]) not in broken
     ]
     notes = [
         f"Questions solved in %, {READOUT} readout. Closest: the Base point that solves nearest as many; monotone: the"
-        " path of least error whose N never falls. Residual: Base − RL, percentage points.",
+        " path of least error whose N never falls. RL − Base: percentage points.",
     ]
     return Table(data, [_part(lines, "pair", "benchmark", "metric", "path")], notes)
 

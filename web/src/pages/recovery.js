@@ -110,7 +110,7 @@ function set(study, { candidates, targets, chosen, matches, tolerance, metric, p
         readout: (/** @type {any} */ mark) => [
           h("b.base", null, `Base, ${study.policyTitle(mark.row.policy)}, ${plural(mark.row.budget, "sample")}: `),
           h("b", null, `${study.metricTitle(metric)} ${percent(mark.row.value)} ${interval(mark.row.lo, mark.row.hi)}`),
-          `, ${pp(mark.row.value - chosen.value)} from RL: ${mark.near ? "a match" : "no match"}.`],
+          `; RL − Base ${pp(chosen.value - mark.row.value)}: ${mark.near ? "a match" : "no match"}.`],
         plot: (width) => ({
           width, height: Math.max(260, Math.min(420, width * 0.6)), marginLeft: 52, marginBottom: 38,
           x: { ...budgetAxis(candidates.map((/** @type {any} */ row) => row.budget), "Base's samples per question"), insetLeft: 10, insetRight: 10 },
@@ -132,7 +132,7 @@ function set(study, { candidates, targets, chosen, matches, tolerance, metric, p
           { name: "policy", cell: (row) => study.policyTitle(row.policy) },
           { name: "budget", title: "samples", number: true },
           { name: "value", title: study.metricTitle(metric), number: true, cell: (row) => `${percent(row.value)} ${interval(row.lo, row.hi)}` },
-          { name: "error", title: "from RL (pp)", number: true, cell: (row) => signed(100 * row.error, 2) },
+          { name: "rl_minus_base", title: "RL − Base (pp)", number: true, cell: (row) => signed(100 * row.rl_minus_base, 2) },
         ], matches, { caption: "Nearest first", limit: 12 }))),
   ];
 }
@@ -148,7 +148,7 @@ function pathTable(study, path, kind) {
       { name: "policy", title: "Base's policy", cell: (row) => study.policyTitle(row.policy) },
       { name: "budget", title: "Base's samples", number: true },
       { name: "value", title: "Base", number: true, cell: (row) => percent(row.value) },
-      { name: "error", title: "Base − RL (pp)", number: true, cell: (row) => signed(100 * row.error, 2) },
+      { name: "rl_minus_base", title: "RL − Base (pp)", number: true, cell: (row) => signed(100 * row.rl_minus_base, 2) },
     ], path));
 }
 

@@ -56,9 +56,9 @@ def signatures(context: TableContext) -> Table:
         cell_lines.append(line | {_signature(row): _decision(row) for row in rows.iter_rows(named=True)})
     notes = [
         f"RL and Base under one policy, {plan.default_policy}. T, the first finish, is read from the first b samples."
-        " Each decision stands before its estimate: RL − Base in percentage points, Base − RL for the recovery; yes:"
-        " the interval lies above 0, no: below, undecided: it contains 0. Recovery: reached, undecided where RL led at"
-        " b = 1; level, undecided where it did not. A termination gain needs both of its columns.",
+        " Each decision stands before its difference, RL − Base in percentage points; yes: the interval lies above 0,"
+        " no: below, undecided: it contains 0. For the recovery yes is below 0; reached: undecided where RL led at"
+        " b = 1; level: undecided where it did not. A termination gain needs both of its columns.",
         f"Brackets: {context.options.confidence:.0%}, paired bootstrap over questions; of the rate of valid answers,"
         " from the two rates' own intervals.",
         *reasons(frame),
@@ -93,7 +93,7 @@ def _decision(row: Row) -> str:
     if row["decision"] is None:
         return DASH
     detail = f", {row['detail']}" if row["detail"] else ""
-    return f"{row['decision']}{detail} {percent(row['estimate'], row['lo'], row['hi'], '+')}"
+    return f"{row['decision']}{detail} {percent(row['rl_minus_base'], row['lo'], row['hi'], '+')}"
 
 
 # ---- protocol

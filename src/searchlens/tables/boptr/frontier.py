@@ -199,7 +199,7 @@ def aime_large_budget(context: TableContext) -> Table:
     differences = []
     for (model, benchmark, pool), rows in read.group_by("model", "benchmark", "pool", maintain_order=True):
         by_budget = {
-            f"b = {row['b']}": percent(row["difference"], row["lo"], row["hi"], "+")
+            f"b = {row['b']}": percent(row["rl_minus_best"], row["lo"], row["hi"], "+")
             for row in rows.iter_rows(named=True)
         }
         differences.append(_cell(str(model), str(benchmark), str(pool), plan) | by_budget)
@@ -219,9 +219,9 @@ def aime_large_budget(context: TableContext) -> Table:
     ]
     notes = [
         "Proportions in %. Envelope: the largest Base pass rate over the pool at any n ≤ b, reached by the policy"
-        f" shown; difference: envelope − RL. {single_readouts(context.options)} Brackets of a difference: paired"
-        " bootstrap over questions at these points. A maximum over a pool is biased upwards, and no interval here"
-        " allows for that.",
+        f" shown; RL − envelope: in percentage points. {single_readouts(context.options)} Brackets of a difference:"
+        " paired bootstrap over questions at these points. A maximum over a pool is biased upwards, and no interval"
+        " here allows for that.",
         "k*: the budget from which on Base is never behind RL, up to the largest one compared. First tie: the smallest"
         " budget at which Base is at or above RL, though it may fall behind again. Shares of bootstrap draws, the"
         " envelope taken again in each; never: draws in which Base is behind at the largest budget.",
@@ -229,7 +229,7 @@ def aime_large_budget(context: TableContext) -> Table:
         *reasons(frame, crossing.filter(pl.col("reason").ne_missing("no_difference"))),
     ]
     parts += [
-        fmt.part(differences, "envelope − RL at equal budgets, percentage points"),
+        fmt.part(differences, "RL − envelope at equal budgets, percentage points"),
         *([fmt.part(crossings, "budget from which on Base is never behind")] if crossings else []),
     ]
     return Table(fmt.stacked(curves=frame, crossing=crossing), parts, notes)
@@ -245,7 +245,7 @@ def _budget_line(row: Row) -> Line:
         "Base envelope": percent(row["envelope"], row["envelope_lo"], row["envelope_hi"]),
         "reached by": f"{row['policy']} at {row['n']}",
         "RL default policy": percent(row["rl"], row["rl_lo"], row["rl_hi"]),
-        "difference": percent(row["difference"], row["lo"], row["hi"], "+"),
+        "RL − envelope": percent(row["rl_minus_best"], row["lo"], row["hi"], "+"),
         "overlap": fmt.tick(row["overlap"]),
         "draws with k* = b": percent(row["crossing_share"]),
         "draws with first tie at b": percent(row["tie_share"]),
