@@ -210,8 +210,9 @@ def validation() -> ModuleType:
 def test_the_best_of_two_samples_is_worth_two(validation: ModuleType, samples: tuple[int, int], questions: int) -> None:
     """N = 2b reaches the end of 32 samples and lies beyond 16: beta = 1 is in the set, and a half is not.
 
-    Of 20 worlds 17 or more, as the truth may be rejected in one of twenty (docs/validation.md has 200). Clipped to 16 samples, the law was
-    missing from the set in nearly all worlds of 200 questions, and in most of them it was said that no law fits.
+    Of 20 worlds 17 or more, as the truth may be rejected in one of twenty (docs/validation.md has 200). Clipped to 16
+    samples, the law was missing from the set in nearly all worlds of 200 questions, and in most of them it was said
+    that no law fits.
     """
     worlds = [validation.best_of_two(questions, samples, seed) for seed in range(20)]
     assert sum(world["beta_in_set"] for world in worlds) >= 17

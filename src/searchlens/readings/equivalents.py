@@ -205,14 +205,15 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     Notes
     -----
     ``lo`` to ``hi``: expanded percentiles (``tails``) of the bootstrap over questions, pointwise. Of several policies
-    the upper end allows for the optimism of the best (``upper_edge``). It is open where the share left unsolved rests on
-    fewer than z^2 questions, 3.8 at 95%: as many hard ones may be absent from a sample (``unseen``), and draws cannot
-    show those. ``band_lo`` to ``band_hi``: a band that contains N*(b) at all budgets within the pool at once with the nominal coverage. It has percentiles of the same draws as
-    ends, at the share at which that proportion of the draws lies within it at all these budgets (``joint_confidence``),
-    expanded in the same way. So it contains the intervals, and like them it reaches 1 or the pool only if draws do;
-    half-widths in standard deviations of the draws would not, since draws outside of the pool inflate these. ``slope``:
-    log2 N*(2b) - log2 N*(b), or the same over log2 of the step between two budgets; a power law has the same slope,
-    beta, everywhere. Coverage: validation/equivalents.py.
+    the upper end allows for the optimism of the best (``upper_edge``). It is open where the share left unsolved rests
+    on fewer than z^2 questions, 3.8 at 95%: as many hard ones may be absent from a sample (``unseen``), and draws
+    cannot show those. ``band_lo`` to ``band_hi``: a band that contains N*(b) at all budgets within the pool at once
+    with the nominal coverage. It has percentiles of the same draws as ends, at the share at which that proportion of
+    the draws lies within it at all these budgets (``joint_confidence``), expanded in the same way. So it contains the
+    intervals, and like them it reaches 1 or the pool only if draws do; half-widths in standard deviations of the draws
+    would not, since draws outside of the pool inflate these. ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2
+    of the step between two budgets; a power law has the same slope, beta, everywhere. Coverage:
+    validation/equivalents.py.
 
     References
     ----------
@@ -321,7 +322,7 @@ def joint_confidence(lower: Floats, upper: Floats, confidence: float) -> float:
 def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | None]:
     """The local exponent from budget i to the next, null unless N* lies within the pool at both.
 
-    Without an interval where draws leave the pool too often, or where too few questions decide or are unsolved (``_few``).
+    Without an interval where draws leave the pool too often, or too few questions decide or are unsolved (``_few``).
     """
     keys = ("slope", "slope_lo", "slope_hi")
     if i + 1 == len(read.budgets):

@@ -153,14 +153,13 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
 
     Notes
     -----
-    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the
-    knots and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that
-    is to F with as many degrees of freedom as moments, rather than to chi square: V is estimated from the questions. The
-    smallest J over alpha has one degree less: exactly so if the moments are linear in alpha and normal, and in the
-    linear model with homoskedastic errors no more often too large where alpha is hardly identified.
-    N beyond the pool or below 1 makes an inequality, which counts only where it is violated (``_binding``). An equality
-    there, with P at the end of the pool, would reject N = 2b where both sides have as many samples.
-    validation/exponents.py measures the size of the test.
+    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the knots
+    and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that is to F with as many
+    degrees of freedom as moments, rather than to chi square: V is estimated from the questions. The smallest J over
+    alpha has one degree less: exactly so if the moments are linear in alpha and normal, and in the linear model with
+    homoskedastic errors no more often too large where alpha is hardly identified. N beyond the pool or below 1 makes an
+    inequality, which counts only where it is violated (``_binding``). An equality there, with P at the end of the pool,
+    would reject N = 2b where both sides have as many samples. validation/exponents.py measures the size of the test.
 
     References
     ----------
