@@ -245,18 +245,46 @@ def test_the_upper_end_allows_for_hard_questions_that_the_sample_lacks(
 
 
 @pytest.mark.parametrize(("questions", "is_open"), [(0.0, True), (3.83, True), (3.85, False)])
-def test_an_interval_on_fewer_than_four_questions_has_no_upper_end(questions: float, is_open: bool) -> None:
-    """z^2 is 3.84 at 95%, and 2.7 at 90%; the band is open where the interval is."""
+def test_an_interval_with_fewer_than_four_unsolved_questions_has_no_upper_end(questions: float, is_open: bool) -> None:
+    """z^2 is 3.84 at 95%, and 2.7 at 90%; the band is open where the interval is.
+
+    A local exponent has no interval either, nor where Base and RL differ on fewer than four questions.
+    """
     rng = np.random.default_rng(0)
     difficulty = rng.beta(4, 6, 40)
     base, rl = (pool(rng.binomial(16, p), 16) for p in (difficulty, 1 - (1 - difficulty) ** 1.3))
-    read = replace(equivalents([base], rl, [1], DRAWS), questions=np.array([questions]))
+    read = replace(equivalents([base], rl, [1], DRAWS), unsolved=np.array([questions]))
     row = summary(read, 0.95).row(0, named=True)
     assert [row["hi_open"], row["hi"] == 16, row["band_hi"] == 16] == [is_open] * 3
     assert summary(read, 0.9)["hi_open"].item() is (questions < 2.7)
     assert row["lo"] > 1, "the lower end is kept"
-    two = replace(equivalents([base], rl, [1, 2], DRAWS), questions=np.array([20.0, questions]))
-    assert (summary(two, 0.95)["slope_lo"][0] is None) is is_open and summary(two, 0.95)["slope"][0] is not None
+    for name in ("questions", "unsolved"):
+        two = replace(equivalents([base], rl, [1, 2], DRAWS), **{name: np.array([20.0, questions])})
+        assert (summary(two, 0.95)["slope_lo"][0] is None) is is_open and summary(two, 0.95)["slope"][0] is not None
+
+
+def test_unsolved_questions_count_by_what_is_left_of_them() -> None:
+    """Three questions that neither side solves are three, and more if the others are not always solved."""
+    base, rl = np.full(60, 64), np.full(60, 64)
+    base[:3] = rl[:3] = 0
+    read = equivalents([pool(base, 64)], pool(rl, 64), [1], Resamples.draw(60, 20, 0))
+    assert read.unsolved == pytest.approx([3])
+    base[3:], rl[3:] = 40, 50
+    assert (equivalents([pool(base, 64)], pool(rl, 64), [1], Resamples.draw(60, 20, 0)).unsolved > 4).all()
+    solved = np.full(60, 64)
+    read = equivalents([pool(solved, 64)], pool(solved, 64), [1], Resamples.draw(60, 20, 0))
+    assert read.unsolved == [0] and summary(read, 0.95)["hi_open"].item()
+
+
+def test_questions_that_nearly_always_are_solved_leave_an_upper_end() -> None:
+    """GPQA at b = 16: no question is unsolved, all are now and then. No hard one is missing, so N* has an upper end."""
+    is_open = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        chance = rng.uniform(0.1, 0.6, 198)
+        base, rl = (pool(rng.binomial(64, chance), 64) for _ in range(2))
+        is_open.append(summary(equivalents([base], rl, [16], Resamples.draw(198, 200, seed)), 0.95)["hi_open"].item())
+    assert sum(is_open) <= 2
 
 
 # ---- N* itself

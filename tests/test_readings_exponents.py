@@ -45,6 +45,9 @@ def test_statistic_is_that_of_the_moments_written_out() -> None:
     assert found.j[0, 0] == pytest.approx(j, rel=1e-6)
     assert found.moments[0, 0] == 5
     assert np.exp(found.log_p[0, 0]) == pytest.approx(stats.f.sf(j * 395 / (5 * 399), 5, 395), rel=1e-6)
+    fitted = stats.f.sf(j * 396 / (4 * 399), 4, 396)
+    assert np.exp(found.log_p_fitted[0, 0]) == pytest.approx(fitted, rel=1e-6)
+    assert profile([found]) == pytest.approx([fitted], rel=1e-6)
 
 
 def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
@@ -165,6 +168,18 @@ def test_the_set_contains_the_law_that_made_rl() -> None:
     assert rejected <= 6
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(2, 1), (2, 0.5), (1.5, 0.8)])
+def test_fitting_alpha_costs_one_degree_of_freedom(alpha: float, beta: float) -> None:
+    """The smallest J over alpha rejects the true beta in about 5% of worlds; at most 4 of 20 here."""
+    grid, rejected = Lattice(GRID.log2_alpha, np.array([beta])), 0
+    for seed in range(20):
+        difficulty, rng = world(3000 + seed, 100)
+        law = power_law(difficulty, alpha, beta, rng.random(100), rng.exponential(size=100))
+        sides = pool(rng.binomial(32, difficulty), 32), pool(rng.binomial(32, law), 32)
+        rejected += int(profile([exponents.test(*sides, BUDGETS, grid=grid)])[0] < 0.05)
+    assert rejected <= 4
+
+
 def test_the_set_is_empty_where_rl_loses_questions() -> None:
     """RL solves 75% of what 3 b^0.8 samples of Base solve: 500 questions are enough to say that no power law fits."""
     for seed in range(5):
@@ -195,13 +210,14 @@ def validation() -> ModuleType:
 def test_the_best_of_two_samples_is_worth_two(validation: ModuleType, samples: tuple[int, int], questions: int) -> None:
     """N = 2b reaches the end of 32 samples and lies beyond 16: beta = 1 is in the set, and a half is not.
 
-    Of 20 worlds 18 or more, as the law itself may be rejected in one of twenty. Clipped to 16 samples, the law was
-    missing from the set in nearly all worlds of 200 questions, and in most of them it was said that no law fits.
+    Of 20 worlds 17 or more, as the truth may be rejected in one of twenty (docs/validation.md has 200). Clipped to 16
+    samples, the law was missing from the set in nearly all worlds of 200 questions, and in most of them it was said
+    that no law fits.
     """
     worlds = [validation.best_of_two(questions, samples, seed) for seed in range(20)]
-    assert sum(world["beta_in_set"] for world in worlds) >= 18
+    assert sum(world["beta_in_set"] for world in worlds) >= 17
     assert sum(world["half_rejected"] for world in worlds) >= 18
-    assert np.median([world["width"] for world in worlds]) <= {40: 0.7, 60: 0.5, 200: 0.25}[questions]
+    assert np.median([world["width"] for world in worlds]) <= {40: 0.56, 60: 0.42, 200: 0.22}[questions]
 
 
 def test_the_law_is_read_to_the_end_of_the_pool() -> None:
@@ -260,7 +276,7 @@ def fake(p: float) -> exponents.Test:
     log_p = np.full(GRID.shape, -50.0)
     log_p[20, 50] = np.log(p)
     flat = np.zeros(GRID.shape)
-    return exponents.Test("default", 16, flat, np.full(GRID.shape, 5), log_p, flat)
+    return exponents.Test("default", 16, flat, np.full(GRID.shape, 5), log_p, log_p, flat)
 
 
 def test_pools_of_policies_are_named_from_the_smallest_to_the_largest() -> None:

@@ -238,8 +238,8 @@ def plain(base: list[Pool], rl: Pool, budgets: list[int], resamples: Resamples) 
     weights = np.concatenate([np.ones((resamples.questions, 1)), resamples.weights], axis=1) / resamples.questions
     curve = np.max([one.solved(ks).T @ weights for one in base], axis=0)
     log2_n = inverse(curve, np.log2(ks), rl.solved(budgets).T @ weights)
-    never = np.zeros(len(budgets), bool)
-    return Equivalents(tuple(budgets), base[0].samples, log2_n, never, log2_n, np.full(len(budgets), 1e9))
+    never, many = np.zeros(len(budgets), bool), np.full(len(budgets), 1e9)
+    return Equivalents(tuple(budgets), base[0].samples, log2_n, never, log2_n, many, many)
 
 
 def best(worlds: int) -> Iterator[Record]:

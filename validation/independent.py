@@ -159,7 +159,8 @@ def _p_value(x: np.ndarray, position: np.ndarray, ours: np.ndarray, theirs: np.n
     if m == 0:
         return 1.0
     j = questions * sum(g.mean() * weight for g, weight in zip(binding, _weights(binding), strict=True))
-    return float(stats.f.sf(j * (questions - m) / (m * (questions - 1)), m, questions - m))
+    df = max(m - 1, 1)  # alpha is fitted
+    return float(stats.f.sf(j * (questions - df) / (df * (questions - 1)), df, questions - df))
 
 
 def _weights(moments: list[np.ndarray]) -> np.ndarray:

@@ -52,6 +52,9 @@ class Equivalents:
         The draws whose percentiles are lower ends; of one policy the same.
     questions : ndarray, shape (budgets,)
         Number of questions on which N*(b) rests: ``effective`` of Base at N* minus RL at b.
+    unsolved : ndarray, shape (budgets,)
+        Number of questions on which the share left unsolved rests: (sum m)^2 / sum m^2, m the mean of Base at N* and RL
+        at b.
     """
 
     budgets: tuple[int, ...]
@@ -60,6 +63,7 @@ class Equivalents:
     level: npt.NDArray[np.bool_]
     lower: Floats
     questions: Floats
+    unsolved: Floats
 
 
 def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resamples: Resamples) -> Equivalents:
@@ -88,7 +92,7 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
     log2_n[:, 0] = [_exact(base, *each) for each in zip(target[:, 0], log2_n[:, 0], strict=True)]
     at = np.minimum(np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest))), largest)  # 2^(log2 20) is above 20
     level = np.abs(target[:, 0] - curves[:, -1, 0].max()) < SAME
-    return Equivalents(tuple(budgets), largest, log2_n, level, lower, _support(base, rl, at, budgets))
+    return Equivalents(tuple(budgets), largest, log2_n, level, lower, *_support(base, rl, at, budgets))
 
 
 def _exact(base: Sequence[Pool], target: float, log2_n: float) -> float:
@@ -104,10 +108,12 @@ def _exact(base: Sequence[Pool], target: float, log2_n: float) -> float:
     return math.log2(optimize.brentq(lacking, ks[right - 1], ks[right], rtol=1e-6))
 
 
-def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int]) -> Floats:
+def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int]) -> tuple[Floats, Floats]:
+    """``questions`` and ``unsolved``."""
     solved = np.stack([pool.solved(at.tolist()) for pool in base])
     best = solved.mean(axis=1).argmax(axis=0)
-    return effective(solved[best, :, np.arange(len(best))].T - rl.solved(budgets))
+    at_n, theirs = solved[best, :, np.arange(len(best))].T, rl.solved(budgets)
+    return effective(at_n - theirs), effective(np.sqrt(2 - at_n - theirs))
 
 
 def upper_edge(curves: Floats, questions: int) -> Floats:
@@ -199,15 +205,15 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     Notes
     -----
     ``lo`` to ``hi``: expanded percentiles (``tails``) of the bootstrap over questions, pointwise. Of several policies
-    the upper end allows for the optimism of the best (``upper_edge``). It is open where fewer than z^2 questions
-    decide, 3.8 at 95%: as many hard ones may be absent from a sample (``unseen``), and draws cannot show those.
-    ``band_lo`` to ``band_hi``: a band that contains
-    N*(b) at all budgets within the pool at once with the nominal coverage. It has percentiles of the same draws as
-    ends, at the share at which that proportion of the draws lies within it at all these budgets (``joint_confidence``),
-    expanded in the same way. So it contains the intervals, and like them it reaches 1 or the pool only if draws do;
-    half-widths in standard deviations of the draws would not, since draws outside of the pool inflate these. ``slope``:
-    log2 N*(2b) - log2 N*(b), or the same over log2 of the step between two budgets; a power law has the same slope,
-    beta, everywhere. Coverage: validation/equivalents.py.
+    the upper end allows for the optimism of the best (``upper_edge``). It is open where the share left unsolved rests
+    on fewer than z^2 questions, 3.8 at 95%: as many hard ones may be absent from a sample (``unseen``), and draws
+    cannot show those. ``band_lo`` to ``band_hi``: a band that contains N*(b) at all budgets within the pool at once
+    with the nominal coverage. It has percentiles of the same draws as ends, at the share at which that proportion of
+    the draws lies within it at all these budgets (``joint_confidence``), expanded in the same way. So it contains the
+    intervals, and like them it reaches 1 or the pool only if draws do; half-widths in standard deviations of the draws
+    would not, since draws outside of the pool inflate these. ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2
+    of the step between two budgets; a power law has the same slope, beta, everywhere. Coverage:
+    validation/equivalents.py.
 
     References
     ----------
@@ -227,7 +233,7 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
 
     low, high = ends(confidence)
     band_low, band_high = ends(joint_confidence(lower[within], resampled[within], confidence))
-    few = _few(read.questions, confidence)
+    few = _few(read.unsolved, confidence)
     high, band_high = np.where(few, end, high), np.where(few, end, band_high)
     records = []
     for i, budget in enumerate(read.budgets):
@@ -251,7 +257,7 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
 
 
 def _few(questions: Floats, confidence: float) -> npt.NDArray[np.bool_]:
-    """Whether fewer than z^2 questions decide: then ``unseen`` of as many is more than a half."""
+    """Whether these are fewer than z^2: then ``unseen`` of as many is more than a half."""
     return np.asarray(unseen(questions, confidence) > 0.5)
 
 
@@ -316,7 +322,7 @@ def joint_confidence(lower: Floats, upper: Floats, confidence: float) -> float:
 def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | None]:
     """The local exponent from budget i to the next, null unless N* lies within the pool at both.
 
-    Without an interval where draws leave the pool too often, or where too few questions decide (``_few``).
+    Without an interval where draws leave the pool too often, or too few questions decide or are unsolved (``_few``).
     """
     keys = ("slope", "slope_lo", "slope_hi")
     if i + 1 == len(read.budgets):
@@ -326,8 +332,10 @@ def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | No
         slopes = (read.log2_n[i + 1] - read.log2_n[i]) / step
     if not np.isfinite(slopes[0]):
         return dict.fromkeys(keys)
-    tail = tails(confidence, read.questions[i : i + 2]).min()
+    pair = slice(i, i + 2)
+    tail = tails(confidence, read.questions[pair]).min()
+    few = _few(np.minimum(read.questions, read.unsolved)[pair], confidence).any()
     known = slopes[1:][np.isfinite(slopes[1:])]
-    enough = len(known) >= confidence * (len(slopes) - 1) and not _few(read.questions[i : i + 2], confidence).any()
+    enough = len(known) >= confidence * (len(slopes) - 1) and not few
     ends = np.quantile(known, [tail, 1 - tail]) if enough else (None, None)
     return dict(zip(keys, (float(slopes[0]), *(None if end is None else float(end) for end in ends)), strict=True))

@@ -8,6 +8,8 @@ where the exponent is hardly identified: there it is wide. It may also be empty:
 A law is tested only if at least ``FEWEST_MOMENTS`` of its moments rest on enough questions. One that is not tested is
 in no set: nothing speaks against it, but nothing for it either.
 
+The set of beta takes the smallest J over alpha, and fitting alpha costs one degree of freedom.
+
 N can be read up to the samples of Base. Where a law has more, it says only that RL solves no less than the whole pool.
 """
 
@@ -113,6 +115,8 @@ class Test:
         Budgets b that rest on enough questions, from 0.
     log_p : ndarray, shape (alphas, betas)
         Logarithm of the p-value; NaN where the law is not tested, because too few moments could be used.
+    log_p_fitted : ndarray, shape (alphas, betas)
+        The same with one degree of freedom less, for the alpha that fits a beta best (``profile``).
     misfit : ndarray, shape (alphas, betas)
         Mean over b of the absolute mean moment: how far the law is off, a proportion.
     """
@@ -122,6 +126,7 @@ class Test:
     j: Floats
     moments: npt.NDArray[np.int64]
     log_p: Floats
+    log_p_fitted: Floats
     misfit: Floats
 
     @property
@@ -131,8 +136,8 @@ class Test:
 
     @property
     def likely(self) -> Floats:
-        """``log_p``, with -inf in place of NaN."""
-        return np.where(self.tested, self.log_p, -np.inf)
+        """``log_p_fitted``, with -inf in place of NaN."""
+        return np.where(self.tested, self.log_p_fitted, -np.inf)
 
 
 def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) -> Test:
@@ -148,17 +153,19 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
 
     Notes
     -----
-    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the
-    knots and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that
-    is to F with as many degrees of freedom as moments, rather than to chi square: V is estimated from the questions.
-    N beyond the pool or below 1 makes an inequality, which counts only where it is violated (``_binding``). An equality
-    there, with P at the end of the pool, would reject N = 2b where both sides have as many samples.
-    validation/exponents.py measures the size of the test.
+    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the knots
+    and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that is to F with as many
+    degrees of freedom as moments, rather than to chi square: V is estimated from the questions. The smallest J over
+    alpha has one degree less: exactly so if the moments are linear in alpha and normal, and in the linear model with
+    homoskedastic errors no more often too large where alpha is hardly identified. N beyond the pool or below 1 makes an
+    inequality, which counts only where it is violated (``_binding``). An equality there, with P at the end of the pool,
+    would reject N = 2b where both sides have as many samples. validation/exponents.py measures the size of the test.
 
     References
     ----------
     Anderson and Rubin (1949), Ann. Math. Stat. 20, 46-63; Stock and Wright (2000), Econometrica 68, 1055-1096;
-    Hotelling (1931), Ann. Math. Stat. 2, 360-378.
+    Hotelling (1931), Ann. Math. Stat. 2, 360-378; Guggenberger, Kleibergen, Mavroeidis and Chen (2012), Econometrica
+    80, 2649-2666 (the smallest J over a parameter that is fitted).
     """
     size = len(budgets)
     ours, theirs = base.solved(knots(base.samples)), rl.solved(budgets)
@@ -172,8 +179,8 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
     usable = _usable(ours, theirs, at_base) & (size < questions)
     used = _binding(moments, variance, usable, outside)
     j = questions * (moments * _scaled(moments, variance, used)).sum(axis=1)
-    count = usable.sum(axis=1)
-    log_p = np.where(count >= FEWEST_MOMENTS, _log_p(j, used.sum(axis=1), questions), np.nan)
+    count, known = usable.sum(axis=1), used.sum(axis=1)
+    log_p, fitted = (np.where(count >= FEWEST_MOMENTS, _log_p(j, n, questions), np.nan) for n in (known, known - 1))
     misfit = np.abs(moments).mean(axis=1)
     shape = grid.shape
     return Test(
@@ -182,6 +189,7 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
         j[law].reshape(shape),
         count[law].reshape(shape),
         log_p[law].reshape(shape),
+        fitted[law].reshape(shape),
         misfit[law].reshape(shape),
     )
 
@@ -332,7 +340,7 @@ def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
         return found | dict.fromkeys(("p", "j", "moments", "best_policy", "log2_alpha", "beta"))
     at = np.unravel_index(best.likely.argmax(), best.likely.shape)
     return found | {
-        "p": float(np.exp(best.log_p[at])),
+        "p": float(np.exp(best.likely[at])),
         "j": float(best.j[at]),
         "moments": int(best.moments[at]),
         "best_policy": best.policy,

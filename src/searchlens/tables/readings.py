@@ -55,8 +55,8 @@ def budget_equivalents(context: StudyContext) -> Table:
         "Best: at each N the policy of Base that solves most, chosen on the same questions, which makes its N* too"
         f" small. {READOUT_NOTE}",
         "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; without"
-        " an upper end where fewer than four do, as so many hard ones may be missing from a sample; or less, or more:"
-        " where an end lies outside of what the pool can show. The CSV also has simultaneous bands,"
+        " an upper end where fewer than four are unsolved, as so many hard ones may be missing from a sample; or less,"
+        " or more: where an end lies outside of what the pool can show. The CSV also has simultaneous bands,"
         " local exponents and ratios of tokens.",
         "Base is level from b: the number of samples of RL from which on RL solves no more questions than Base does"
         " with as many samples, or with as many tokens as RL generates on average, both under the default policy."
