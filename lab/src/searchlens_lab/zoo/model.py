@@ -2,8 +2,8 @@
 
 A layer comes in two halves, so that training and the sampler can each put their own attention between them. Parameter
 names are those of transformers, so weights pass between the two without renaming; ``lab/tests/test_zoo_model.py``
-and ``lab/tests/test_zoo_cohort.py`` check that both compute the same function. docs/zoo.md says why this is not the embedded
-engine.
+and ``lab/tests/test_zoo_cohort.py`` check that both compute the same function. docs/zoo.md says why
+this is not the embedded engine.
 """
 
 from __future__ import annotations
