@@ -65,7 +65,6 @@ LATE_BY_FILE = {
     "search": {"numpy": "the planner reads what a controller is composed of"},
     "uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
     "zoo/pairs.py": {"searchlens.zoo.cohort": "what trained the cohort is not needed to load a pair"},
-    "generate/_job.py": {"searchlens.engines": "an engine's library is an extra"},
 }
 """Imports inside functions, with their reasons."""
 

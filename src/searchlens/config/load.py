@@ -30,9 +30,9 @@ DEFAULT_FILES = (
     "config/boptr.yaml",
 )
 
-_CHECKED = (model, study, checkpoints, pairs, readings, boptr, cost)
-_EXTENDED = (benchmarks, policies, equivalence)
-"""Sections with cross checks; those whose graders, families and controllers may be of an extension are apart."""
+_CHECKED = (model, study, pairs, readings, boptr, cost)
+_EXTENDED = (checkpoints, benchmarks, policies, equivalence)
+"""Sections with cross checks; those that name what an extension may declare are apart."""
 
 _MESSAGES = {
     "missing": "is missing",
