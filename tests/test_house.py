@@ -106,6 +106,29 @@ def test_no_arrow_points_upwards(path: Path) -> None:
     assert not found
 
 
+def test_only_its_own_files_name_an_engine() -> None:
+    """What differs between engines is declared (``schemas/engines.py``); the comparison of engines is of vLLM."""
+    named = {
+        package_of(path)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value == "vllm"
+    }
+    assert named <= {"engines", "equivalence"}
+
+
+def test_requests_are_built_by_name() -> None:
+    """So a field can be added anywhere; the comparison builds its own."""
+    found = [
+        f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
+        for path in FILES
+        if package_of(path) != "equivalence"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Request" and node.args
+    ]
+    assert not found
+
+
 def test_single_modules() -> None:
     """Search and policies know of engines what a request is; boptr, grading and engines know nothing of shards."""
     for path in FILES:
