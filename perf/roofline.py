@@ -21,6 +21,7 @@ from searchlens.grid.pins import shape_of
 from searchlens.grid.roofline import GPUS, Limit, Shape, limit
 from searchlens.policies import from_spec
 from searchlens.policies.texts import Texts
+from searchlens.schemas.engines import engine_kind
 
 ROOT = Path(__file__).parents[1]
 
@@ -119,7 +120,7 @@ def main() -> None:
     parser.add_argument("--pair", help="print the hours of a pair of the configuration")
     parser.add_argument("--configfile", type=Path, default=ROOT / "config/paper.yaml")
     parser.add_argument("--share", type=float, help="of the limit; by default the first of cost.efficiency")
-    parser.add_argument("--rows", type=int, default=cost.DEFAULT_ROWS)
+    parser.add_argument("--rows", type=int, default=engine_kind({"engine": "vllm"}).rows)
     parser.add_argument("--prompt", type=float, default=150)
     parser.add_argument("--tokens", type=float, default=645, help="mean length of a text")
     parser.add_argument("--most", type=int, default=2048, help="longest text")

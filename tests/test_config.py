@@ -163,7 +163,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (
             ("checkpoints", "micro-1m-rl", "vllm"),
             {"max_model_len": 512, "enforce_eager": True},
-            "checkpoints.micro-1m-rl.vllm.enforce_eager: True needs engine: vllm",
+            "checkpoints.micro-1m-rl.vllm.enforce_eager: true needs engine: vllm",
         ),
         (
             ("checkpoints", "micro-1m-rl", "vllm"),

@@ -108,24 +108,29 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     """An engine over several GPUs uses all visible ones, and one on a CPU none."""
     calls: list[str] = []
 
-    def engine(*_: Any, device: str, resident: bool, **__: Any) -> SimpleNamespace:
-        assert resident is (None if device == "cpu" else True), "a CPU keeps its batches"
+    def engine(*_: Any, device: str, resident: bool | None = None, **given: Any) -> SimpleNamespace:
+        own = {"tensor_parallel", "quantization", "kv_cache_dtype"} & set(given)
+        assert own or resident is (None if device == "cpu" else True), "a CPU keeps its batches"
         calls.append("engine")
         return SimpleNamespace()
 
     monkeypatch.setattr("searchlens.engines.transformers.TransformersEngine", engine)
+    monkeypatch.setattr("searchlens.engines.vllm.VllmEngine", engine)
     monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
-    spec = {"device": device, "dtype": "float32", "engine": "transformers", "vllm": {"tensor_parallel": parallel}}
-    spec["resident"] = True
+    spec = {"device": device, "dtype": "float32", "engine": "vllm", "quantization": None, "kv_cache_dtype": "auto"}
+    spec |= {"vllm": {"tensor_parallel": parallel, "processes": 1}, "resident": True}
     _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
     assert calls == (["take", "engine"] if takes else ["engine"])
+    calls.clear()
+    _job.start_engine(Path("somewhere"), {**spec, "engine": "transformers"}, None, 1, None, ())
+    assert calls == (["engine"] if device == "cpu" else ["take", "engine"]), "the options of another engine say nothing"
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_processes_of_vllm_share_what_a_job_has(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
     """Protects rows, threads and memory: they are those of a job, whose engines get a part each and nothing unknown."""
     known = inspect.signature(VllmEngine).parameters
-    monkeypatch.setattr("searchlens.engines.replicas.Replicas", lambda make, count: (make, count))
+    monkeypatch.setattr("searchlens.engines.vllm.Replicas", lambda make, count: (make, count))
     monkeypatch.setattr(VllmEngine, "__init__", lambda engine, *_, **given: vars(engine).update(given))
     vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512).model_dump()
     spec = {"device": "cpu", "dtype": "float32", "engine": "vllm", "vllm": vllm}

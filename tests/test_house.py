@@ -61,7 +61,6 @@ LATE_BY_FILE = {
     "benchmarks/prompts.py": {"searchlens.store": "most commands need no template, and so no reader of YAML"},
     "search": {"numpy": "the planner reads what a controller is composed of"},
     "uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
-    "generate/_job.py": {"searchlens.engines": "an engine's library is an extra"},
 }
 """Imports inside functions, with their reasons."""
 
@@ -100,6 +99,29 @@ def target_of(module: str, name: str) -> str:
 def test_no_arrow_points_upwards(path: Path) -> None:
     forbidden = NEVER.get(package_of(path), set())
     found = {f"{module}.{name}" for module, name in imports(path) if target_of(module, name) in forbidden}
+    assert not found
+
+
+def test_only_its_own_files_name_an_engine() -> None:
+    """What differs between engines is declared (``schemas/engines.py``); the comparison of engines is of vLLM."""
+    named = {
+        package_of(path)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value == "vllm"
+    }
+    assert named <= {"engines", "equivalence"}
+
+
+def test_requests_are_built_by_name() -> None:
+    """So a field can be added anywhere; the comparison builds its own."""
+    found = [
+        f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
+        for path in FILES
+        if package_of(path) != "equivalence"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Request" and node.args
+    ]
     assert not found
 
 

@@ -18,6 +18,7 @@ from searchlens.grid import Grid, cost
 from searchlens.grid.pins import shape_of
 from searchlens.grid.roofline import GPUS, RESERVED, GpuName, Shape, limit
 from searchlens.policies.texts import Texts
+from searchlens.schemas.engines import engine_kind
 
 ROOT = Path(__file__).parents[1]
 QWEN_7B = Shape(28, 3584, 18944, 28, 4, 128, 152064, False)
@@ -240,4 +241,4 @@ def test_one_list_of_gpus_one_shape_one_number_of_rows() -> None:
     assert set(GPUS) == set(get_args(GpuName))
     assert {item.name for item in fields(Shape)} == set(ShapeSpec.model_fields)
     engine = importlib.import_module("searchlens.engines.vllm")
-    assert cost.DEFAULT_ROWS == engine._CUDA_ROWS
+    assert engine_kind({"engine": "vllm"}).rows == engine._CUDA_ROWS

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from searchlens import project
+from searchlens import catalogue, project
 from searchlens.cli import main
 from searchlens.errors import InputError
 from searchlens.project import extras
+from searchlens.schemas.engines import engine_kind
 from searchlens.zoo import load_pair
 
 ROOT = Path(__file__).parents[1]
@@ -198,5 +199,15 @@ def test_every_library_that_is_imported_is_a_dependency_or_an_extra() -> None:
     parts_of_them = {"yaml", "pydantic_core", "sympy", "latex2sympy2_extended", "antlr4"}
     of_torch_for_gpus = {"triton"}  # the engine does without where it is missing
     by_hand = {"lm_eval"}
-    known = base | parts_of_them | of_torch_for_gpus | by_hand | set(extras.EXTRAS) | set(sys.stdlib_module_names)
+    of_engines = {engine_kind({"engine": name}).library for name in catalogue.declared("engine")}
+    assert of_engines <= set(declared["optional-dependencies"]), "its extra has the name of the library"
+    known = (
+        base
+        | of_engines
+        | parts_of_them
+        | of_torch_for_gpus
+        | by_hand
+        | set(extras.EXTRAS)
+        | set(sys.stdlib_module_names)
+    )
     assert set(imported()) - known == {"searchlens"}

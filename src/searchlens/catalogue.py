@@ -1,6 +1,6 @@
-"""The parts of a study by name: metrics, tables, figures, controllers, graders, benchmark families, readers, frames.
+"""The parts of a study by name: metrics, tables, figures, controllers, graders, families, readers, engines, frames.
 
-Each of the first seven is declared where it is written, with a decorator of this module::
+Each of the first eight is declared where it is written, with a decorator of this module::
 
     @table("blocks", stage="boptr")
     def blocks(context: TableContext) -> Table: ...
@@ -43,6 +43,7 @@ HOMES = {
     "grader": "grading",
     "family": "benchmarks",
     "reader": "readers",
+    "engine": "engines",
 }
 """Kind of thing to the package of searchlens whose files declare it."""
 
@@ -102,6 +103,7 @@ controller = _declares("controller")
 grader = _declares("grader")
 family = _declares("family")
 reader = _declares("reader")
+engine = _declares("engine")
 
 
 # ---- declarations

@@ -193,7 +193,7 @@ def get_sampling_gpus(wildcards):
 
 def get_sampling_threads(wildcards):
     """One core, or two for each engine on a GPU, which also schedules, copies and compiles, and two for what drives them."""
-    return 2 * get_sampling_gpus(wildcards) * (GRID.processes(wildcards.checkpoint) + 1) or 1
+    return 2 * get_sampling_gpus(wildcards) * (GRID.engine(wildcards.checkpoint).processes + 1) or 1
 
 
 def get_pair_gpus(wildcards):

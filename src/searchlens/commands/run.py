@@ -53,7 +53,7 @@ def require_installed(grid: Grid, *, here: bool) -> None:
     extras.require("snakemake")
     if here:
         sampled = [cell for cell in grid.cells if any(any(grid.missing(pool)) for pool in grid.pools(*cell))]
-        engines = {grid.config["checkpoints"][checkpoint]["engine"] for checkpoint, _ in sampled}
+        engines = {grid.engine(checkpoint).library for checkpoint, _ in sampled}
         extras.require(*(["matplotlib", "seaborn", "docutils", "jinja2"] if grid.pair_cells else []), *sorted(engines))
 
 

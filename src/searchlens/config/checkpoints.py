@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from searchlens import catalogue
 from searchlens.benchmarks import prompts
 from searchlens.config.base import Repository, Section, Sha256, unknown
+from searchlens.schemas.engines import EngineKind, engine_kind
 from searchlens.schemas.options import Natural, Positive, Seed, Small
 
 if TYPE_CHECKING:
@@ -85,8 +87,9 @@ class CheckpointSpec(Section):
     context: Positive | None = None
     """Largest number of tokens of prompt and completion together that the model was made for; null: what its
     config.json says."""
-    engine: Literal["transformers", "vllm"] = "transformers"
-    """Engine family. transformers: the embedded engine; vllm: see docs/generation.md. Part of the generation id."""
+    engine: str = "transformers"
+    """Engine family. transformers: the embedded engine; vllm: see docs/generation.md; or one of an extension. Part of
+    the generation id."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of weights and activations; float16 needs vllm. Part of the generation id."""
     quantization: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")] | None = None
@@ -130,9 +133,12 @@ def errors(config: Config) -> Iterator[str]:
             yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
         if checkpoint.template not in (known := prompts.families(config.templates)):
             yield unknown(f"{where}.template", checkpoint.template, known)
-        if is_studied(config, name):
-            yield from _engine_errors(where, checkpoint)
-            yield from _length_errors(config, name, checkpoint)
+        if checkpoint.engine not in (engines := catalogue.declared("engine")):
+            yield unknown(f"{where}.engine", checkpoint.engine, engines)
+        elif is_studied(config, name):
+            kind = engine_kind(checkpoint.model_dump())
+            yield from _engine_errors(where, checkpoint, kind)
+            yield from _length_errors(config, name, checkpoint, kind)
     for name, template in config.templates.items():
         yield from _template_errors(f"templates.{name}", template)
 
@@ -153,36 +159,29 @@ def _template_errors(where: str, template: PromptFamily) -> Iterator[str]:
         yield f"{where}.chat: {', '.join(wrong)} is given already; allowed: other arguments of the chat template"
 
 
-def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:
-    parallel = checkpoint.vllm.tensor_parallel
-    if checkpoint.engine == "transformers":
-        for key, value in _needs_vllm(checkpoint):
-            yield f"{where}.{key}: {value} needs engine: vllm"
-    elif checkpoint.resident is not None:
-        yield f"{where}.resident: {str(checkpoint.resident).lower()} needs engine: transformers"
-    elif parallel > 1 and checkpoint.device != "cuda":
-        yield f"{where}.vllm.tensor_parallel: {parallel} needs device: cuda (found {checkpoint.device})"
-    elif parallel > 1 and checkpoint.vllm.processes > 1:
-        yield f"{where}.vllm.processes: {checkpoint.vllm.processes} needs tensor_parallel: 1 (found {parallel})"
+def _engine_errors(where: str, checkpoint: CheckpointSpec, kind: EngineKind) -> Iterator[str]:
+    for key, value, engines in _special(checkpoint):
+        if kind.name not in engines:
+            yield f"{where}.{key}: {str(value).lower()} needs engine: {' or '.join(engines)}"
+    if kind.gpus > 1 and checkpoint.device != "cuda":
+        yield f"{where}.{kind.name}.tensor_parallel: {kind.gpus} needs device: cuda (found {checkpoint.device})"
+    elif kind.gpus > 1 and kind.processes > 1:
+        yield f"{where}.{kind.name}.processes: {kind.processes} needs tensor_parallel: 1 (found {kind.gpus})"
 
 
-def _needs_vllm(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any]]:
-    """Settings that the embedded engine does not have."""
-    if checkpoint.dtype == "float16":
-        yield "dtype", "float16"
-    if checkpoint.quantization:
-        yield "quantization", checkpoint.quantization
-    if checkpoint.kv_cache_dtype != "auto":
-        yield "kv_cache_dtype", checkpoint.kv_cache_dtype
-    default = VllmSpec()
-    for key in VllmSpec.model_fields:
-        if (value := getattr(checkpoint.vllm, key)) != getattr(default, key):
-            yield f"vllm.{key}", value
+def _special(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any, list[str]]]:
+    """What a checkpoint has that not all engines understand: keys, values, and the engines that do."""
+    kinds = {name: engine_kind({"engine": name}) for name in catalogue.declared("engine")}
+    yield "dtype", checkpoint.dtype, [name for name, kind in kinds.items() if checkpoint.dtype in kind.dtypes]
+    for key, value in checkpoint.model_dump(exclude_defaults=True).items():
+        if key in kinds:
+            yield from ((f"{key}.{option}", content, [key]) for option, content in value.items())
+        elif engines := [name for name, kind in kinds.items() if key in kind.reads]:
+            yield key, value, engines
 
 
-def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec) -> Iterator[str]:
-    limits = {"vllm.max_model_len": checkpoint.vllm.max_model_len if checkpoint.engine == "vllm" else None}
-    limits["context"] = checkpoint.context
+def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec, kind: EngineKind) -> Iterator[str]:
+    limits = {f"{kind.name}.max_model_len": kind.max_model_len, "context": checkpoint.context}
     for benchmark in config.study.benchmarks:
         longest = config.benchmarks[benchmark].max_tokens if benchmark in config.benchmarks else 0
         for key, limit in limits.items():

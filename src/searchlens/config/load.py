@@ -33,9 +33,9 @@ DEFAULT_FILES = (
     "config/boptr.yaml",
 )
 
-_CHECKED = (model, study, checkpoints, pairs, readings, boptr, cost)
-_EXTENDED = (benchmarks, policies)
-"""Sections with cross checks; those whose graders, families and controllers may be of an extension are apart."""
+_CHECKED = (model, study, pairs, readings, boptr, cost)
+_EXTENDED = (checkpoints, benchmarks, policies)
+"""Sections with cross checks; those that name what an extension may declare are apart."""
 
 _MESSAGES = {
     "missing": "is missing",

@@ -57,7 +57,7 @@ class Config(Section):
     """Largest share of a chunk's searches that may fail, each recorded with its reason; more end the job."""
     extensions: list[str] = []
     """Python files, relative to the study's folder, or installed modules that declare metrics, tables, figures,
-    controllers, graders or benchmark families of your own (CONTRIBUTING.md)."""
+    controllers, graders, benchmark families or engines of your own (CONTRIBUTING.md)."""
     lock: str = "config/lock.json"
     """File to which ``searchlens pin`` writes the commit and the files of each ``hub`` name."""
     study: StudySpec

@@ -120,7 +120,7 @@ def scoring(text: Given) -> tuple[Request, SamplingParams]:
     the ``given`` token of the only draw, because a prompt must leave room for one token, and the text may fill it.
     vLLM computes such a prompt as a whole: it reads no cached prefix, whose tokens would have no log p.
     """
-    request = Request(text.prompt, Sampling(0.0), 0, 1, (), prefix=text.tokens[:-1])
+    request = Request(prompt=text.prompt, sampling=Sampling(0.0), seed=0, max_tokens=1, prefix=text.tokens[:-1])
     params = sampling_params(0, request)
     params.prompt_logprobs = 0  # of the prompt's own tokens alone
     params.skip_reading_prefix_cache = True

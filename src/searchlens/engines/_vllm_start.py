@@ -40,7 +40,8 @@ def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...])
     count = min(_TOKENS, engine.max_model_len - len(prompt))
     if count < 1:
         return
-    requests = [Request(prompt, sampling, seed, count, (), top=3) for seed, sampling in enumerate(_WAYS)]
+    first = Request(prompt=prompt, sampling=_WAYS[0], seed=0, max_tokens=count, top=3)
+    requests = [first._replace(sampling=sampling, seed=seed) for seed, sampling in enumerate(_WAYS)]
     try:
         drawn = dict(complete(engine, requests))
     except RequestError as error:

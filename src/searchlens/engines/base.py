@@ -129,7 +129,7 @@ class Request(NamedTuple):
     sampling: Sampling
     seed: int
     max_tokens: int
-    stop_ids: tuple[int, ...]
+    stop_ids: tuple[int, ...] = ()
     prefix: tuple[int, ...] = ()
     measures: bool = False
     top: int = 0

@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from searchlens import catalogue
 from searchlens.engines import _llama, _loading, sampler
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
@@ -508,6 +509,13 @@ class TransformersEngine:
         log_p: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
         require_numbers(log_p)
         return log_p
+
+
+@catalogue.engine("transformers", reads=("resident",), embedded=True)
+def start(folder: Path, *, device: str, resident: bool | None, **given: Any) -> TransformersEngine:
+    """Load a checkpoint for a job."""
+    stays = None if device == "cpu" else resident  # on a CPU it would only change batches
+    return TransformersEngine(folder, device=device, resident=stays, **given)
 
 
 def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Sequence
+from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from searchlens import catalogue
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
@@ -38,7 +40,8 @@ from searchlens.engines._vllm_request import (
     worker_row,
 )
 from searchlens.engines._vllm_start import require_right_numbers
-from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError
+from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
+from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
 from searchlens.project import extras
 from searchlens.store.adapters import Adapter
@@ -411,6 +414,22 @@ class VllmEngine:
         self._free_slots += slots
         for slot in slots:
             self._bounded.pop(slot, None)
+
+
+@catalogue.engine(
+    "vllm",
+    library="vllm",
+    dtypes=("float32", "bfloat16", "float16"),
+    reads=("quantization", "kv_cache_dtype"),
+    worker_mb=16000,
+    weights=1.5,
+    rows=1024,
+)
+def start(folder: Path, *, processes: int, **given: Any) -> Engine:
+    """Start vLLM for a job, or several of it that share what is given to them."""
+    if processes == 1:
+        return VllmEngine(folder, **given)
+    return Replicas(partial(VllmEngine, folder, **share(given, processes)), processes)
 
 
 def _prepare(device: str, threads: int | None) -> bool:

@@ -7,17 +7,18 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens import __version__, grading, policies
+from searchlens import __version__, catalogue, grading, policies
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines import devices
 from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import MissingShard
 from searchlens.grid import Generation, Grid, JobPool, Traced
+from searchlens.schemas.engines import engine_kind
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.store import provenance, shards
 from searchlens.store.adapters import Adapter
@@ -134,9 +135,8 @@ class Job:
 
     def check_lengths(self, *limits: int) -> None:
         """Refuse prompts that no model should see, or that do not fit together with answer and evaluator's question."""
-        embedded = self.spec["engine"] == "transformers"
-        asked = None if embedded else self.spec["vllm"]["max_model_len"]
-        known = (*limits, self.spec["context"], asked, context(self.folder, embedded=embedded))
+        kind = engine_kind(self.spec)
+        known = (*limits, self.spec["context"], kind.max_model_len, context(self.folder, embedded=kind.embedded))
         limit = min((limit for limit in known if limit is not None), default=math.inf)
         longest = max(map(len, self.prompts), default=0)
         needed = longest + self.max_tokens + self._evaluator_tokens
@@ -174,7 +174,7 @@ class Job:
         return shards.Provenance(
             0.0,
             device,
-            self.spec["vllm"]["tensor_parallel"],
+            engine_kind(self.spec).gpus,
             f"{self.spec['engine']} {version} torch {torch.__version__}",
             host=provenance.host(),
             version=__version__,
@@ -206,34 +206,12 @@ def start_engine(
     """Load a checkpoint into the engine that its section of the configuration names."""
     import torch  # takes seconds to import
 
-    device = spec["device"]
-    if device != "cpu" and spec["vllm"]["tensor_parallel"] == 1:
+    device, kind = spec["device"], engine_kind(spec)
+    if device != "cpu" and kind.gpus == 1:
         devices.take()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    shared = {
-        "device": device,
-        "dtype": spec["dtype"],
-        "max_rows": max_rows,
-        "threads": threads,
-        "adapter": adapter,
-        "masked": masked,
-    }
-    if spec["engine"] == "vllm":
-        return _start_vllm(folder, spec, shared)
-    from searchlens.engines.transformers import TransformersEngine
-
-    resident = None if device == "cpu" else spec["resident"]  # on a CPU it would only change batches
-    return TransformersEngine(str(folder), **shared, resident=resident)
-
-
-def _start_vllm(folder: Path, spec: Mapping[str, Any], shared: Mapping[str, Any]) -> Engine:
-    """Start vLLM, or several of it that share what is given to them."""
-    from searchlens.engines.replicas import Replicas, share
-    from searchlens.engines.vllm import VllmEngine
-
-    given = {**shared, **spec["vllm"], "quantization": spec["quantization"], "kv_cache_dtype": spec["kv_cache_dtype"]}
-    count = given.pop("processes")
-    if count == 1:
-        return VllmEngine(str(folder), **given)
-    return Replicas(partial(VllmEngine, str(folder), **share(given, count)), count)
+    given = {"device": device, "dtype": spec["dtype"], "max_rows": max_rows, "threads": threads}
+    given |= {"adapter": adapter, "masked": masked, **{key: spec[key] for key in kind.reads}, **kind.options}
+    engine: Engine = catalogue.find("engine", kind.name)(folder, **given)
+    return engine

@@ -27,6 +27,7 @@ from searchlens.generate._record import Record
 from searchlens.generate._sample import sample
 from searchlens.grid import Generation, Grid, JobPool, cost
 from searchlens.progress import Progress
+from searchlens.schemas.engines import engine_kind
 from searchlens.store import files, layout
 from searchlens.store.manifests import vouched
 from searchlens.store.ranges import shards_of
@@ -132,9 +133,9 @@ def _sample_within_memory(sampler: _PoolSampler) -> None:
     try:
         sampler.run()
     except EngineMemoryError as error:
-        key = f"checkpoints.{job.pool.checkpoint}"
-        change = f", or change {key}.vllm.gpu_memory_utilization" if job.spec["engine"] == "vllm" else ""
-        lower = f"{key}.max_rows" + (f" or {key}.vllm.max_model_len" if change else "")
+        kind, where = engine_kind(job.spec), f"checkpoints.{job.pool.checkpoint}."
+        lower = " or ".join(where + key for key in ["max_rows", *kind.keys("max_model_len")])
+        change = "".join(f", or change {where}{key}" for key in kind.keys("gpu_memory_utilization"))
         raise InputError(
             f"the engine ran out of memory with max_rows {rows}, and again with {half}: {error}",
             f"lower {lower}{change}; finished chunks are kept",

@@ -263,10 +263,9 @@ class Inputs(StudyGrid):
             return
         source = self.checkpoint_source(checkpoint)
         folder = self.checkpoint_folder(checkpoint)
-        embedded = self.config["checkpoints"][checkpoint]["engine"] == "transformers"
         try:
             weight_files(folder)
-            checkpoints.require_whole(folder, embedded=embedded, sampled=sampled)
+            checkpoints.require_whole(folder, embedded=self.engine(checkpoint).embedded, sampled=sampled)
         except InputError as error:
             key = "hub" if source else "path"
             raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None

@@ -212,8 +212,8 @@ class Jobs(Inputs):
         _, pace = self._pace(checkpoint, benchmark, of_searches=of_searches)
         if pace is None:
             return None
-        gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
-        return float(self.tokens(checkpoint, benchmark, generation) / (pace.tokens_per_second * gpus) / 60)
+        rate = pace.tokens_per_second * self.engine(checkpoint).gpus
+        return float(self.tokens(checkpoint, benchmark, generation) / rate / 60)
 
     def _pace(self, checkpoint: str, benchmark: str, *, of_searches: bool) -> tuple[Texts, cost.Speed | None]:
         """The texts of a cell and the speed of its checkpoint on them, both assumed."""

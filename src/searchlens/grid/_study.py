@@ -11,6 +11,7 @@ from searchlens import benchmarks, catalogue, project
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
 from searchlens.project import addons
+from searchlens.schemas.engines import EngineKind, engine_kind
 from searchlens.store import failures, layout
 from searchlens.store.layout import Layout
 
@@ -346,11 +347,10 @@ class StudyGrid:
         where = {job: f" of {'/'.join(job[1:])}" * (len(job) > 1) for job in jobs}
         return [f"{what}{where[job]}: {why}; log: {layout.log(*job)}" for job, what, why in found]
 
+    def engine(self, checkpoint: str) -> EngineKind:
+        """What planning knows of the engine of a checkpoint."""
+        return engine_kind(self.config["checkpoints"][checkpoint])
+
     def gpus(self, checkpoint: str) -> int:
         """GPUs that a checkpoint's engine runs on."""
-        spec = self.config["checkpoints"][checkpoint]
-        return int(spec["vllm"]["tensor_parallel"]) if spec["device"] == "cuda" else 0
-
-    def processes(self, checkpoint: str) -> int:
-        """Engines of a checkpoint that share its GPU."""
-        return int(self.config["checkpoints"][checkpoint]["vllm"]["processes"])
+        return self.engine(checkpoint).gpus if self.config["checkpoints"][checkpoint]["device"] == "cuda" else 0

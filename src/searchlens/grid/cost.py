@@ -14,10 +14,7 @@ from typing import Any
 from searchlens.grid.roofline import GPUS, Shape, limit
 from searchlens.policies import Policy
 from searchlens.policies.texts import Texts
-
-DEFAULT_ROWS = 1024
-"""Rows that a process of vLLM decodes together on a GPU where ``max_rows`` is not set (``engines.vllm``)."""
-
+from searchlens.schemas.engines import engine_kind
 
 # ---- tokens
 
@@ -94,9 +91,9 @@ def assumed_speed(
 ) -> Speed | None:
     """The speed of a checkpoint before it was sampled.
 
-    On vLLM and a GPU: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured, or what
-    the hosts of its engines allow if that is less. Otherwise
-    that of the measured model nearest in size, in proportion.
+    On a GPU, of an engine that declares ``rows``: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it
+    that was measured, or what the hosts of its engines allow if that is less. Otherwise that of the measured model
+    nearest in size, in proportion.
 
     Parameters
     ----------
@@ -115,7 +112,7 @@ def assumed_speed(
     """
     spec, gpu = config["checkpoints"][checkpoint], config["cost"]["gpu"]
     size = _parameters(config, checkpoint)
-    if gpu is None or spec["engine"] != "vllm" or spec["device"] != "cuda":
+    if gpu is None or engine_kind(spec).rows is None or spec["device"] != "cuda":
         return _scaled(config, size)
     if shape is None and size is None:
         return None
@@ -126,18 +123,18 @@ def assumed_speed(
 def _share_of_limit(
     config: Mapping[str, Any], spec: Mapping[str, Any], shape: Shape, texts: Texts, *, guessed: bool, of_searches: bool
 ) -> Speed:
-    assumed, gpus, name = config["cost"], int(spec["vllm"]["tensor_parallel"]), config["cost"]["gpu"]
-    processes = int(spec["vllm"]["processes"])
-    context = min(assumed["prompt_tokens"] + texts.running, spec["vllm"]["max_model_len"] or math.inf)
+    assumed, name, engine = config["cost"], config["cost"]["gpu"], engine_kind(spec)
+    gpus, processes = engine.gpus, engine.processes
+    context = min(assumed["prompt_tokens"] + texts.running, engine.max_model_len or math.inf)
     bound = limit(
         shape,
         GPUS[name].times(gpus),
-        spec["max_rows"] or processes * DEFAULT_ROWS,
+        spec["max_rows"] or processes * (engine.rows or 1),
         context,
         dtype=spec["dtype"],
         quantization=spec["quantization"],
         kv_cache_dtype=spec["kv_cache_dtype"],
-        utilization=spec["vllm"]["gpu_memory_utilization"],
+        utilization=engine.options.get("gpu_memory_utilization", 0.9),
         processes=processes,
     )
     measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])

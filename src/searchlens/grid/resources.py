@@ -40,19 +40,8 @@ def weights_bytes(grid: Grid, checkpoint: str) -> int:
 
 
 def memory_mb(grid: Grid, checkpoint: str) -> int:
-    """Main memory of a sampling job.
-
-    Returns
-    -------
-    int
-        Megabytes. Embedded engine: 4 GB and three times the weights, which are read, converted and copied. vLLM: 16 GB
-        for each of its workers and one and a half times the weights, all of which each worker reads, to hold its part.
-    """
-    weights, spec = weights_bytes(grid, checkpoint) / 1e6, grid.config["checkpoints"][checkpoint]
-    if spec["engine"] == "vllm":
-        workers = int(spec["vllm"]["processes"]) * int(spec["vllm"]["tensor_parallel"])
-        return math.ceil(16000 * workers + 1.5 * weights)
-    return math.ceil(4000 + 3 * weights)
+    """Main memory of a sampling job in megabytes, by what its engine declares."""
+    return grid.engine(checkpoint).memory_mb(weights_bytes(grid, checkpoint) / 1e6)
 
 
 def minutes(grid: Grid, pool: JobPool) -> int:

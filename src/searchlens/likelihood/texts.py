@@ -14,6 +14,7 @@ from searchlens.errors import InputError, JobError
 from searchlens.generate import Job
 from searchlens.grid import Grid, JobPool
 from searchlens.schemas.columns import SCORED_TEXTS
+from searchlens.schemas.engines import engine_kind
 from searchlens.store import shards
 
 if TYPE_CHECKING:
@@ -77,12 +78,11 @@ def _scores(job: Job, texts: pl.DataFrame) -> pl.Series:
     try:
         each = job.engine.score([Given(job.prompts[question], tokens) for question, tokens in distinct])
     except EngineMemoryError as error:
-        lower = f"lower checkpoints.{job.pool.checkpoint}.vllm.gpu_memory_utilization"
+        shares = engine_kind(job.spec).keys("gpu_memory_utilization")
+        lower = [f"lower checkpoints.{job.pool.checkpoint}.{key}" for key in shares]
         raise JobError(
             f"{job.pool.checkpoint} ran out of memory while scoring texts of {job.pool.benchmark}: {error}",
-            lower
-            if job.spec["engine"] == "vllm"
-            else "use a device with more memory; nothing that was sampled is lost",
+            *(lower or ["use a device with more memory; nothing that was sampled is lost"]),
         ) from None
     finally:
         job.close()

@@ -22,7 +22,6 @@ EXTRAS = {
     "transformers": "torch",
     "tokenizers": "torch",
     "safetensors": "torch",
-    "vllm": "vllm",
     "nltk": "ifeval",
     "langdetect": "ifeval",
     "immutabledict": "ifeval",
@@ -31,7 +30,8 @@ EXTRAS = {
     "sentencepiece": "gguf",
     "google.protobuf": "gguf",
 }
-"""Module to the extra that installs it; every other module that is used comes with the package itself."""
+"""Module to the extra that installs it. The library of an engine has an extra of its own name, or none; every other
+module that is used comes with the package itself."""
 
 
 SECTIONS = {"equivalence": "searchlens_lab"}
@@ -43,22 +43,22 @@ CLONED = {"zoo": "./resources/zoo", "lab": "./lab"}
 
 
 def missing(module: str) -> InputError:
-    """The error for a module of ``EXTRAS`` that is not installed, with the command that installs it."""
-    return InputError(f"{module} is not installed here", installing(EXTRAS[module]))
+    """The error for an optional module that is not installed, with the command that installs it."""
+    return InputError(f"{module} is not installed here", installing(EXTRAS.get(module, module)))
 
 
 def installing(extra: str) -> str:
-    """The command that installs what an extra brings, by its own names, because this package is in no registry."""
+    """The command that installs what an extra brings, or a library, by names: this package is in no registry."""
     if extra in CLONED:
         return f"pip install {CLONED[extra]} in a clone of the repository"
     listed = (text for found in metadata.distributions(name="searchlens") for text in found.requires or [])
     parts = [text.replace('"', "'").split("; extra == ") for text in listed]
-    names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]]
+    names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]] or [extra] * bool(parts)
     return f"pip install {' '.join(names)}" if names else f"pip install -e '.[{extra}]' in a clone of the repository"
 
 
 def require(*modules: str) -> None:
-    """Check that modules of ``EXTRAS`` can be imported, without importing them.
+    """Check that optional modules can be imported, without importing them.
 
     Raises
     ------

@@ -82,12 +82,13 @@ class TokenBeam(Controller):
         del policy, evaluator
         k = continuations(self.width, task.stop_ids)
         live, hypotheses = [_Beam()], list[_Beam]()
+        ask = Request(prompt=task.prompt, sampling=_RAW, seed=task.seed, max_tokens=1, top=k)
 
         def score(beam: _Beam) -> float:
             return float(beam.total / len(beam.tokens) ** self.length_penalty)
 
         for step in range(task.max_tokens):
-            replies = yield [Request(task.prompt, _RAW, task.seed, 1, (), prefix=beam.tokens, top=k) for beam in live]
+            replies = yield [ask._replace(prefix=beam.tokens) for beam in live]
             best = _continued(live, replies, k)
             finishes = [task.finish(beam.tokens) for beam in best]
             ended = [beam for beam, finish in zip(best[: self.width], finishes, strict=False) if finish]

@@ -288,11 +288,5 @@ class _Driver:
                 self._calls[self._pool.submit(ask.function)] = owner, place
                 continue
             self._requests[self._next_id] = owner, place, ask
-            self._admission.hold(self._next_id, _with_priority(ask, owner.order))
+            self._admission.hold(self._next_id, ask._replace(priority=owner.order))
             self._next_id += 1
-
-
-def _with_priority(request: Request, priority: int) -> Request:
-    """The request with a priority; spelled out, because ``_replace`` takes three times as long."""
-    prompt, sampling, seed, max_tokens, stop_ids, prefix, measures, top, _, floor = request
-    return Request(prompt, sampling, seed, max_tokens, stop_ids, prefix, measures, top, priority, floor)

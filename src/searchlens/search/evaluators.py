@@ -203,11 +203,10 @@ class SelfEvaluation:
         question, right, wrong = self.spelled(task.encode)
         replies = yield [
             Request(
-                task.prompt,
-                _RAW,
-                task.seed_of(*key, "question", i),
-                1,
-                (),
+                prompt=task.prompt,
+                sampling=_RAW,
+                seed=task.seed_of(*key, "question", i),
+                max_tokens=1,
                 prefix=_without_stop(task, trace) + question,
                 top=self.top,
             )

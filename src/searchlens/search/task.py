@@ -163,16 +163,15 @@ class Task(NamedTuple):
         """
         room = self.max_tokens - len(path.tokens)
         return Request(
-            self.prompt,
-            sampling,
-            seed,
-            room if tokens is None else min(tokens, room),
-            step_ids + self.stop_ids,
-            path.prefix,
-            measures,
-            top,
-            0,
-            floor,
+            prompt=self.prompt,
+            sampling=sampling,
+            seed=seed,
+            max_tokens=room if tokens is None else min(tokens, room),
+            stop_ids=step_ids + self.stop_ids,
+            prefix=path.prefix,
+            measures=measures,
+            top=top,
+            floor=floor,
         )
 
 
