@@ -73,7 +73,7 @@ fuzz-containers: $(INSTALLED) ## flip, cut and insert at every 20th byte of gzip
 	.venv/bin/python tests/containers.py
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
-	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py lab/tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py lab/tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py lab/tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm

@@ -39,6 +39,7 @@ from searchlens.engines.transformers import TransformersEngine
 from searchlens.grading import grader
 from searchlens.search.driver import Failure, Usage, run, start
 from searchlens.search.task import Search, Task
+from searchlens_lab.resident.engine import ResidentEngine
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 LINE = {"name": "thought", "delimiter": "\n", "max_tokens": 48}
@@ -150,8 +151,8 @@ def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any
     model = ZOO / "micro-1m-base"
     rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
     questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
-    resident = True if args.dtype == "bfloat16" and args.device == "cuda" else None  # as the cohort's jobs ask for it
-    engine = TransformersEngine(model, device=args.device, dtype=args.dtype, threads=args.threads, resident=resident)
+    kind = ResidentEngine if args.device == "cuda" else TransformersEngine  # as the cohort's jobs ask for it
+    engine = kind(model, device=args.device, dtype=args.dtype, threads=args.threads)
     bench = Bench(engine, Prompter(model, prompts.template("zoo")), questions, process, begin)
     sweep = policies.parse(SWEEP)
     bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use

@@ -28,10 +28,11 @@ from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
 from searchlens import policies
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.engines._device_rows import NUMBERS, RUNNING, STOP, Features
 from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.seeds import sample_seed
+from searchlens_lab.resident._device_rows import NUMBERS, RUNNING, STOP, Features
+from searchlens_lab.resident.engine import ResidentEngine
 
 SAMPLINGS = (
     Sampling(1.0),
@@ -174,13 +175,12 @@ def main() -> None:
     questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
     prompter = Prompter(model, prompts.template("zoo"))
 
-    def engine(rows: int, resident: bool) -> TransformersEngine:
-        sizes = {"max_rows": rows, "threads": 1}
-        return TransformersEngine(model, device=args.device, dtype=args.dtype, resident=resident, **sizes)
+    def engine(kind: type[TransformersEngine], rows: int) -> TransformersEngine:
+        return kind(model, device=args.device, dtype=args.dtype, max_rows=rows, threads=1)
 
-    engines = {"other": engine(args.max_rows, False), "resident": engine(args.max_rows, True)}
+    engines = {"other": engine(TransformersEngine, args.max_rows), "resident": engine(ResidentEngine, args.max_rows)}
     benches = {name: Bench(engine, prompter, questions) for name, engine in engines.items()}
-    compare_all(benches["other"], list(engines.values()), engine(args.max_rows // 2, False), args.compared)
+    compare_all(benches["other"], list(engines.values()), engine(TransformersEngine, args.max_rows // 2), args.compared)
     print_speeds(benches, args.samples, args.turns)
     if args.device != "cpu":
         print_steps(engines["resident"])

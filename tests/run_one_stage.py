@@ -16,7 +16,8 @@ def main() -> None:
         from searchlens.grid import Grid
         from searchlens.project import addons
 
-        module = addons.stages()[stage].module
+        added = addons.stages().get(stage)
+        module = added.module if added else module
 
         arguments = [Grid(setup), *arguments]
     before = set() if not setup else set(sys.modules)

@@ -112,7 +112,7 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
         (
             "config/own.yaml",
             "engine: short",
-            "engine: short, resident: true, vllm: {processes: 2}",
+            "engine: short, vllm: {processes: 2}",
             "config/own.yaml: checkpoints.micro-1m-base.vllm.processes: 2 needs engine: vllm",
         ),
         (

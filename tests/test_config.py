@@ -251,13 +251,6 @@ def test_what_vllm_cannot_do_is_found_at_planning(
     assert says in refusal(raw)
 
 
-def test_rows_that_stay_on_a_device_are_those_of_the_embedded_engine(raw: dict[str, Any]) -> None:
-    raw["checkpoints"]["micro-1m-rl"]["resident"] = True
-    config.validate(raw)
-    raw["checkpoints"]["micro-1m-rl"]["engine"] = "vllm"
-    assert "checkpoints.micro-1m-rl.resident: true needs engine: transformers" in refusal(raw)
-
-
 def test_a_grader_of_an_extension_is_known(
     raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,9 +108,7 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     """An engine over several GPUs uses all visible ones, and one on a CPU none."""
     calls: list[str] = []
 
-    def engine(*_: Any, device: str, resident: bool | None = None, **given: Any) -> SimpleNamespace:
-        own = {"tensor_parallel", "quantization", "kv_cache_dtype"} & set(given)
-        assert own or resident is (None if device == "cpu" else True), "a CPU keeps its batches"
+    def engine(*_: Any, device: str, **given: Any) -> SimpleNamespace:
         calls.append("engine")
         return SimpleNamespace()
 
@@ -118,7 +116,7 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     monkeypatch.setattr("searchlens.engines.vllm.VllmEngine", engine)
     monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
     spec = {"device": device, "dtype": "float32", "engine": "vllm", "quantization": None, "kv_cache_dtype": "auto"}
-    spec |= {"vllm": {"tensor_parallel": parallel, "processes": 1}, "resident": True}
+    spec |= {"vllm": {"tensor_parallel": parallel, "processes": 1}}
     _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
     assert calls == (["take", "engine"] if takes else ["engine"])
     calls.clear()

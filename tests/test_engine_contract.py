@@ -90,9 +90,9 @@ def embedded(folder: Path) -> Engine:
 
 def resident(folder: Path) -> Engine:
     """The embedded engine with rows on the device, as on CUDA."""
-    from searchlens.engines.transformers import TransformersEngine
+    from searchlens_lab.resident.engine import ResidentEngine
 
-    return TransformersEngine(folder, max_rows=ROWS, threads=1, resident=True)
+    return ResidentEngine(folder, max_rows=ROWS, threads=1)
 
 
 def vllm(folder: Path) -> Engine:

@@ -14,7 +14,7 @@ ADDON = Addon(
     commands="searchlens_lab.commands",
     captions=_HERE / "captions",
     sections={"equivalence": f"{_EQUIVALENCE}.section"},
-    declares=(f"{_EQUIVALENCE}.tables",),
+    declares=(f"{_EQUIVALENCE}.tables", "searchlens_lab.resident.engine"),
     stages={
         "equivalence": Stage(
             module=f"{_EQUIVALENCE}.stage",

@@ -113,10 +113,6 @@ class CheckpointSpec(Section):
     """Seed of this checkpoint's sample streams; null: the general ``seed``. Part of the generation id."""
     max_rows: Positive | None = None
     """Largest number of samples decoded at once, by all processes of a job; null: what suits the device."""
-    resident: bool | None = None
-    """Whether the embedded engine keeps the rows of a small model on a CUDA device, where the host looks at them every
-    few steps; null: in float32 alone, where the texts were the same. In bfloat16 3% of them differed from those of the
-    other way; their law does not, and ids do not depend on it."""
     vllm: VllmSpec = VllmSpec()
     shape: ShapeSpec | None = None
     """Shape of the network, by which ``cost`` estimates speed until the checkpoint is pinned or its folder is there;

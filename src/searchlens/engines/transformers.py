@@ -28,7 +28,6 @@ from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
 from searchlens.engines._ragged import Tokens, parts, token_index
-from searchlens.engines._resident import Resident
 from searchlens.engines._row_group import RowGroup, attend, plan_merges
 from searchlens.engines._rows import Rows
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
@@ -41,11 +40,7 @@ DType = Literal["float32", "bfloat16"]
 # Rows that are decoded together. More rows make a step cheaper per token and take more memory.
 _CPU_ROWS = 512
 _CUDA_ROWS = 4096
-_CUDA_MEMORY = 0.35  # fraction of the device for keys and values at full length; a growing cache exists twice
-
-# Rows stay on the device if texts are at most this long: each has memory for a whole one, and a step reads as many
-# columns of every row as the longest one has.
-_RESIDENT_LEN = 1024
+CUDA_MEMORY = 0.35  # fraction of the device for keys and values at full length; a growing cache exists twice
 
 # When rows are removed and admitted.
 _COMPACT = 8  # compact once 1/8 of the rows have finished; it costs about a step, and finished rows slow every step
@@ -98,10 +93,6 @@ class TransformersEngine:
         Token ids that are never drawn; by default those that the folder's own files name (``store.specials``).
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
-    resident : bool, optional
-        Whether rows stay on the device between visits of the host (``_resident.py``). By default they do on CUDA in
-        float32, where the draws are the same; in bfloat16 3% of texts differ. Models that are too large for it do
-        without either way, and so do devices that cannot capture a step or lack the memory, which is logged.
 
     Attributes
     ----------
@@ -133,7 +124,6 @@ class TransformersEngine:
         threads: int | None = None,
         masked: Sequence[int] | None = None,
         adapter: Adapter | None = None,
-        resident: bool | None = None,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -156,11 +146,8 @@ class TransformersEngine:
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
         capacity = min(self.max_rows * self.max_model_len, _cache_tokens(self._model))
         self._cache = PrefixCache(shape, capacity, target, self._model.dtype)
-        kept = _CPU_PREFILLS // _bytes_per_token(self._model) if on_cpu else 0
+        kept = _CPU_PREFILLS // bytes_per_token(self._model) if on_cpu else 0
         self._prefill = Prefills(self._model, kept)
-        by_default = not on_cpu and self._model.dtype == torch.float32
-        stays = by_default if resident is None else resident
-        self._resident = self._start_resident() if stays and self._fits() else None
         self._reset()
 
     def clear(self) -> None:
@@ -178,10 +165,7 @@ class TransformersEngine:
         """Queue a request; ``base.Engine`` says what is refused."""
         self.bounds.check(request_id, request)
         self._caches_rows |= bool(request.prefix)
-        if self._resident:
-            self._resident.add(request_id, request)
-        else:
-            self._queue.add(request_id, request)
+        self._queue.add(request_id, request)
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Completion]]:
@@ -197,21 +181,19 @@ class TransformersEngine:
         finished: list[tuple[int, Completion]] = []
         try:
             while not finished and not self._is_idle:
-                if self._resident:
-                    finished += self._resident.collect()
-                    self._resident.admit()
-                    self.steps += self._resident.launch()
-                requests = self._schedule()
-                self._compact(requests)
-                if requests:
-                    finished += self._admit(requests)
-                if self._rows.alive.any():
-                    finished += self._decode()
+                finished += self._turn()
         except RuntimeError as error:
             if not _says_memory(error):
                 raise
             raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
         return finished
+
+    def _turn(self) -> list[tuple[int, Completion]]:
+        """Admit requests and decode once; return what finished."""
+        requests = self._schedule()
+        self._compact(requests)
+        finished = self._admit(requests) if requests else []
+        return finished + self._decode() if self._rows.alive.any() else finished
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
@@ -238,40 +220,17 @@ class TransformersEngine:
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
         self._reset()
-        del self._model, self._prefill, self._resident
+        del self._model, self._prefill
 
     @property
     def _is_idle(self) -> bool:
-        return not (self._queue or self._rows.alive.any()) and (self._resident is None or self._resident.is_idle)
+        return not (self._queue or self._rows.alive.any())
 
     def _reset(self) -> None:
         self._queue = Queue()
         self._caches_rows = False  # whether finished rows are cached: once a request has continued an earlier text
         self._cache.clear()
-        if self._resident:
-            self._resident.reset()
         self._drop_rows()
-
-    @torch.inference_mode()
-    def _start_resident(self) -> Resident | None:
-        """Allocate rows on the device; return None if it cannot run them."""
-        sizes = self.max_rows, self.max_model_len, self._prefill_tokens
-        try:
-            return Resident(self._model, self._cache, self._logits, *sizes)
-        except RuntimeError as error:
-            reason = str(error).strip().partition("\n")[0]
-            log.warning("rows do not stay on %s, so that sampling is slower (%s)", self.device, reason)
-            return None
-
-    def _fits(self) -> bool:
-        """Whether all rows can stay on the device: on CUDA, if they fit at full length and no filter has to ask."""
-        model = self._model
-        if model.device.type == "cpu":
-            return True
-        memory = torch.cuda.get_device_properties(model.device).total_memory * _CUDA_MEMORY
-        needed = self.max_rows * self.max_model_len * _bytes_per_token(model)
-        narrow = sampler.padded_vocab(self.vocab_size) <= sampler.CUDA_PREFIX
-        return narrow and self.max_model_len <= _RESIDENT_LEN and needed <= memory
 
     def _drop_rows(self) -> None:
         model = self._model
@@ -511,11 +470,10 @@ class TransformersEngine:
         return log_p
 
 
-@catalogue.engine("transformers", reads=("resident",), embedded=True)
-def start(folder: Path, *, device: str, resident: bool | None, **given: Any) -> TransformersEngine:
+@catalogue.engine("transformers", embedded=True)
+def start(folder: Path, **given: Any) -> TransformersEngine:
     """Load a checkpoint for a job."""
-    stays = None if device == "cpu" else resident  # on a CPU it would only change batches
-    return TransformersEngine(folder, device=device, resident=stays, **given)
+    return TransformersEngine(folder, **given)
 
 
 def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int, int]]:
@@ -561,19 +519,19 @@ def _max_rows(value: int | None, model: _llama.Llama, max_model_len: int) -> int
         return value
     if model.device.type == "cpu":
         return _CPU_ROWS
-    memory = torch.cuda.get_device_properties(model.device).total_memory * _CUDA_MEMORY
-    return max(1, min(_CUDA_ROWS, int(memory / (_bytes_per_token(model) * max_model_len))))
+    memory = torch.cuda.get_device_properties(model.device).total_memory * CUDA_MEMORY
+    return max(1, min(_CUDA_ROWS, int(memory / (bytes_per_token(model) * max_model_len))))
 
 
 def _cache_tokens(model: _llama.Llama) -> int:
     """Return how many tokens fit into the memory of the prefix cache."""
     if model.device.type == "cpu":
-        return int(_CPU_CACHE / _bytes_per_token(model))
+        return int(_CPU_CACHE / bytes_per_token(model))
     memory = torch.cuda.get_device_properties(model.device).total_memory * _CUDA_CACHE
-    return int(memory / _bytes_per_token(model))
+    return int(memory / bytes_per_token(model))
 
 
-def _bytes_per_token(model: _llama.Llama) -> int:
+def bytes_per_token(model: _llama.Llama) -> int:
     """Return the size of the keys and values of one token."""
     shape = model.shape
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * model.dtype.itemsize

@@ -126,7 +126,7 @@ class Jobs(Inputs):
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
             "engine": {
-                "family": weights["engine"],
+                "family": self.engine(checkpoint).family or weights["engine"],
                 "dtype": weights["dtype"],
                 "quantization": weights["quantization"],
                 **({} if cache == "auto" else {"kv_cache_dtype": cache}),

@@ -32,7 +32,9 @@ class EngineKind:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     """Types of weights that it can run."""
     reads: tuple[str, ...] = ()
-    """Which of ``quantization``, ``kv_cache_dtype`` and ``resident`` it has; it is started with them."""
+    """Which of ``quantization`` and ``kv_cache_dtype`` it has; it is started with them."""
+    family: str = ""
+    """Engine whose samples count as its own, as generation ids name it; empty: no other."""
     worker_mb: float = 4000
     """Main memory of each of its workers, without weights."""
     weights: float = 3.0

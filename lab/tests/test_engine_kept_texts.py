@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from searchlens.engines._kept_texts import KeptTexts
+from searchlens_lab.resident._kept_texts import KeptTexts
 
 PROMPT, OTHER = (1, 5), (1, 6)
 

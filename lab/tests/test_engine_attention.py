@@ -28,8 +28,8 @@ def test_the_kernel() -> None:
 
 def compare(kv_heads: int, heads: int, head_dim: int, dtype: str) -> None:
     """Rows that end at a block's first and last column, with one token and with all; some in use, one finished."""
-    from searchlens.engines._attention import attend
-    from searchlens.engines._device_rows import _attend
+    from searchlens_lab.resident._attention import attend
+    from searchlens_lab.resident._device_rows import _attend
 
     torch.manual_seed(0)
     columns, number = 130, getattr(torch, dtype)

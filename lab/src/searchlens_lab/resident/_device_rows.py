@@ -329,7 +329,7 @@ class DeviceRows:
         if head_dim & (head_dim - 1):
             return None
         try:
-            from searchlens.engines._attention import attend
+            from searchlens_lab.resident._attention import attend
 
             queries = self._cache.new_zeros(rows, heads, head_dim)
             attend(queries, self._cache[0], *self._numbers[[NUMBERS.index("position"), NUMBERS.index("finish")]])

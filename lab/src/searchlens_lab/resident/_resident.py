@@ -19,14 +19,14 @@ from torch import Tensor
 
 from searchlens.engines import sampler
 from searchlens.engines._checks import require_numbers
-from searchlens.engines._device_rows import COLUMNS, MEASURES, RUNNING, STOP, DeviceRows, Features
-from searchlens.engines._kept_texts import KeptTexts
 from searchlens.engines._llama import Llama
 from searchlens.engines._prefix_cache import PrefixCache
 from searchlens.engines._prompts import prefill
 from searchlens.engines._ragged import Tokens, parts
 from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.seeds import uniform
+from searchlens_lab.resident._device_rows import COLUMNS, MEASURES, RUNNING, STOP, DeviceRows, Features
+from searchlens_lab.resident._kept_texts import KeptTexts
 
 _STEPS = 8  # between two visits: more cost the host less, and leave rows idle longer after they have finished
 _WINDOW = 64  # columns; a graph is captured for every number of windows

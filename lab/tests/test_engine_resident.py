@@ -17,8 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens.engines import _device_rows, _loading, _resident  # noqa: E402
-from searchlens.engines._device_rows import RUNNING, DeviceRows, Features  # noqa: E402
+from searchlens.engines import _loading  # noqa: E402
 from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines._prompts import prefill  # noqa: E402
 from searchlens.engines.base import Completion, EngineMemoryError, Request, Sampling  # noqa: E402
@@ -26,6 +25,9 @@ from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.policies import from_spec  # noqa: E402
 from searchlens.search.driver import Result, run, start  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
+from searchlens_lab.resident import _device_rows, _resident  # noqa: E402
+from searchlens_lab.resident._device_rows import RUNNING, DeviceRows, Features  # noqa: E402
+from searchlens_lab.resident.engine import ResidentEngine  # noqa: E402
 from test_engine_contract import FILTERS, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
 
 SAMPLINGS = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
@@ -40,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engines(folder: Path) -> tuple[TransformersEngine, TransformersEngine]:
     """The other path, and rows on the device; with so few rows that places are used again."""
     plain, resident = (
-        TransformersEngine(folder, max_rows=rows, threads=1, resident=stay) for rows, stay in ((64, False), (24, True))
+        make(folder, max_rows=rows, threads=1) for make, rows in ((TransformersEngine, 64), (ResidentEngine, 24))
     )
     return plain, resident
 
@@ -100,7 +102,7 @@ def test_visits_change_nothing(
     monkeypatch.setattr(_resident, "_STEPS", steps)
     monkeypatch.setattr(_resident, "_WINDOW", 16)
     requests = of_no_search(80)
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
 
 
@@ -116,7 +118,7 @@ def test_prompts_are_computed_ahead(folder: Path, monkeypatch: pytest.MonkeyPatc
     prompts = [(1, 20 + i, 21) for i in range(20)]
     requests = [Request(prompts[i // 3], TEMPERATURE, i, 6, ()) for i in range(60)]
     for room, expected in ((2048, [20]), (27, [9, 9, 2])):
-        engine = TransformersEngine(folder, max_rows=4, threads=1, resident=True)
+        engine = ResidentEngine(folder, max_rows=4, threads=1)
         assert engine._resident is not None
         engine._resident._prefill_tokens = room
         passes.clear()
@@ -144,7 +146,7 @@ def test_continuations_begin_with_what_finished_rows_have(
     engines: tuple[TransformersEngine, TransformersEngine], folder: Path, max_rows: int
 ) -> None:
     """With few rows most texts have lost their places by then; the numbers are the same."""
-    resident = TransformersEngine(folder, max_rows=max_rows, threads=1, resident=True)
+    resident = ResidentEngine(folder, max_rows=max_rows, threads=1)
     begun = [Request((1, 20 + i % 5), TEMPERATURE, i, 9, ()) for i in range(40)]
     results, reused = [], []
     for engine in (engines[0], resident):
@@ -165,7 +167,7 @@ def test_continuations_begin_with_what_finished_rows_have(
 @pytest.mark.parametrize("max_rows", [8, 33, 128])
 def test_a_token_beam_computes_no_text_again(folder: Path, max_rows: int) -> None:
     """However few rows there are: a path goes on in the row of its parent, and its siblings copy from there."""
-    engine = TransformersEngine(folder, max_rows=max_rows, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=max_rows, threads=1)
     tasks = [Task((1, 20 + i), 7 + i, 24, (2,), (10, 11), str, tuple) for i in range(8)]
     policy = from_spec("beam", {"controller": "beam"})
     outcomes = [done for _, done in run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine)]
@@ -229,7 +231,7 @@ def test_likely_tokens(
         for i in range(60)
     ]
     few = [request._replace(max_tokens=2, top=VOCAB - 1) for request in requests[:5]]
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     for part in (requests, few, requests):
         assert_equal(finish(engines[0], part), finish(engine, part))
     assert engine._resident is not None
@@ -248,7 +250,7 @@ def test_rows_without_likely_tokens_take_the_step_that_they_took(folder: Path, m
         step(self, rows, window, features)
 
     monkeypatch.setattr(DeviceRows, "_step", noted)
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     for top, expected in ((0, 0), (5, 8), (0, 0)):
         steps.clear()
         _all(engine, {0: Request((1, 20), TEMPERATURE, 1, 12, ()), 1: Request((1, 21), TEMPERATURE, 2, 3, (), top=top)})
@@ -257,14 +259,14 @@ def test_rows_without_likely_tokens_take_the_step_that_they_took(folder: Path, m
 
 def test_one_token_takes_one_step(folder: Path) -> None:
     """No row waits for steps that no row needs."""
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     _all(engine, {i: Request((1, 20 + i), TEMPERATURE, i, 1, (), top=4) for i in range(8)})
     assert engine.steps == 1
 
 
 def test_no_memory_for_likely_tokens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says so, and with how many rows, as for other memory that runs out in a step."""
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
 
     def fails(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
@@ -332,7 +334,7 @@ def test_captures_change_nothing(
     engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
 ) -> None:
     requests = of_no_search(80)
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
     assert len(graph.steps) > 2
 
@@ -347,7 +349,7 @@ def test_a_device_that_cannot_capture(
     """The other path runs all requests, and one line says so."""
     monkeypatch.setattr(graph, "refuses", True)
     requests = of_no_search(40)
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
     why = "operation not permitted when stream is capturing"
     assert [record.getMessage() for record in caplog.records] == [
@@ -369,7 +371,7 @@ def test_a_kernel_for_attention(
         return out * (finish == RUNNING)[:, None]
 
     requests = of_no_search(80)
-    engine = TransformersEngine(folder, max_rows=8, threads=1, resident=True)
+    engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert engine._resident is not None
     device = engine._resident._device
     device._kernel = kernel
