@@ -398,6 +398,18 @@ def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
 
 @given(SEEDS)
 @MANY
+def test_what_one_sample_is_worth_is_said_wherever_it_lies(seed: int) -> None:
+    row = equivalent(np.random.default_rng(seed), 1, 16)
+    text = sentences._worth(row)
+    assert text == f" One sample of RL is worth {claims.located(claims.EQUIVALENT, row)} of Base under the same policy."
+    assert ("more than 16" in text) == (row["state"] == "above") and ("less than 1 " in text) == (
+        row["state"] == "below"
+    )
+    assert sentences._worth(None) == sentences._worth({**row, "state": None}) == ""
+
+
+@given(SEEDS)
+@MANY
 def test_a_line_of_the_summary_says_what_its_row_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     zero = int(rng.integers(0, 4))

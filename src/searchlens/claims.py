@@ -346,6 +346,10 @@ REACHED = (
     Claim("By the estimates RL lies {places}; whether it is above their best is open {open}.{worth}", _has("open")),
     Claim("RL lies {places}.{worth}"),
 )
+ONE_SAMPLE = (
+    Claim("", _lacks("equivalent")),
+    Claim(" One sample of RL is worth {equivalent} of Base under the same policy."),
+)
 SUMMED = (
     Claim("not interpretable. {warning}", _has("warning")),
     Claim("{policy} was not sampled from both models", _lacks("gaps")),

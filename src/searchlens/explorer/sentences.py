@@ -192,9 +192,8 @@ def _is_undecided(row: Row) -> bool:
 
 
 def _worth(row: Row | None) -> str:
-    if row is None or row["state"] != "within":
-        return ""
-    return f" One sample of RL is worth {claims.located(claims.EQUIVALENT, row)} of Base under the same policy."
+    known = row if row and row["state"] else {}
+    return claims.say(claims.ONE_SAMPLE, {"equivalent": known and claims.located(claims.EQUIVALENT, known)})
 
 
 def _points(proportion: float | None) -> float | None:
