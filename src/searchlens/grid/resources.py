@@ -41,7 +41,8 @@ def weights_bytes(grid: Grid, checkpoint: str) -> int:
 
 def memory_mb(grid: Grid, checkpoint: str) -> int:
     """Main memory of a sampling job in megabytes, by what its engine declares."""
-    return grid.engine(checkpoint).memory_mb(weights_bytes(grid, checkpoint) / 1e6)
+    engine, weights = grid.engine(checkpoint), weights_bytes(grid, checkpoint) / 1e6
+    return math.ceil(engine.worker_mb * engine.processes * engine.gpus + engine.weights * weights)
 
 
 def minutes(grid: Grid, pool: JobPool) -> int:

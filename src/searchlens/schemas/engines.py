@@ -5,7 +5,6 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
@@ -44,10 +43,6 @@ class EngineKind:
     ``cost.gpu``; None: it is that of ``cost.throughput``."""
     embedded: bool = False
     """Whether this package reads the weights, and so refuses what it cannot read."""
-
-    def memory_mb(self, weights_mb: float) -> int:
-        """Main memory of a job whose weights have files of this size."""
-        return math.ceil(self.worker_mb * self.processes * self.gpus + self.weights * weights_mb)
 
     def keys(self, *names: str) -> list[str]:
         """Those of these options that it has, as they are written below a checkpoint."""
