@@ -82,7 +82,7 @@ def test_what_decides_the_tokens_decides_the_id(
         (("benchmarks", "sums", "regime"), "math"),
         (("benchmarks", "sums", "extension"), [8, 16]),
         (("pairs", "toy", "group"), "new"),
-        (("boptr", "tau"), 0.01),
+        (("boptr", "draws"), 200),
     ],
 )
 def test_nothing_else_does(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
