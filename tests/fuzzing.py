@@ -144,8 +144,8 @@ WHOLE, WHOLE0, DRAWS, SHARE, INSIDE, REAL, MEASURE, EXPONENT = (
 KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
-            *("samples", "pool_size", "chunk_samples", "study.trace.questions", "study.trace.runs"),
-            *("study.trace.run_bytes", "study.likelihood.questions", "study.likelihood.samples"),
+            *("samples", "pool_size", "chunk_samples", "study.trace.questions"),
+            *("study.likelihood.questions", "study.likelihood.samples"),
             *("benchmarks.sums.max_tokens", "benchmarks.sums.questions", "benchmarks.sums.samples"),
             "checkpoints.toy-base.max_rows",
             *("boptr.permutations", "equivalence.engine_samples"),

@@ -111,26 +111,17 @@ engine = _declares("engine")
 
 @dataclass(frozen=True)
 class Declaration:
-    """One declaration, as read from the source file, before it is imported.
-
-    Attributes
-    ----------
-    kind : str
-        Key of ``HOMES``.
-    name : str
-    module : str
-        Dotted name, or the path of a file outside of the package.
-    path : Path
-        The file.
-    options : mapping
-        Keyword arguments of the decorator, which are literals.
-    """
+    """One declaration, as read from the source file, before it is imported."""
 
     kind: str
+    """Key of ``HOMES``."""
     name: str
     module: str
+    """Dotted name, or the path of a file outside of the package."""
     path: Path
+    """The file."""
     options: Mapping[str, Any]
+    """Keyword arguments of the decorator, which are literals."""
 
     @property
     def is_extension(self) -> bool:

@@ -113,8 +113,8 @@ def _trace(args: argparse.Namespace) -> None:
     from searchlens.generate import trace
 
     grid = grid_of(args)
-    wanted = _TRACED | (grid.config["study"]["trace"] or {})
-    traced = Traced(args.questions or wanted["questions"], args.runs or wanted["runs"], wanted["run_bytes"])
+    section = grid.config["study"]["trace"] or {"questions": 3}
+    traced = Traced(args.questions or section["questions"], args.runs)
     snapshots.save(grid.config)  # sidecars have its fingerprint
     for path in trace(grid, *cell_of(grid, args), args.policy, traced, threads=args.threads):
         say(path)
@@ -146,9 +146,6 @@ def _prune(args: argparse.Namespace) -> None:
         f" {len(unused.manifests)} manifests and {len(unused.temporary)} temporary files and folders {verb}"
     )
 
-
-_TRACED = {"questions": 3, "runs": 1, "run_bytes": 1_000_000}
-"""How much ``trace`` records where neither the command nor ``study.trace`` says it: that key's defaults."""
 
 _WISHES = (
     *("date", "requests", "right", "partial", "custom_id", "logprobs"),
@@ -182,9 +179,9 @@ def add_to(command: Commands) -> None:
     sub = command("trace", _trace, "record searches whose samples exist: draw the first again")
     cell_options(sub)
     sub.add_argument("--policy", required=True, metavar="NAME", help="a policy that was sampled there")
-    text = "how many {}, counted from the first (default: study.trace, or {})"
-    sub.add_argument("--questions", type=positive, metavar="N", help=text.format("questions", _TRACED["questions"]))
-    sub.add_argument("--runs", type=positive, metavar="N", help=text.format("runs of each", _TRACED["runs"]))
+    text = "how many questions, counted from the first (default: study.trace, or 3)"
+    sub.add_argument("--questions", type=positive, metavar="N", help=text)
+    sub.add_argument("--runs", type=positive, metavar="N", default=1, help="how many runs of each (default: 1)")
     threads_option(sub)
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
     sub.add_argument(

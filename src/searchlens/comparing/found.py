@@ -20,44 +20,30 @@ DOUBTFUL = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class SideFound:
-    """The samples of one side.
-
-    Attributes
-    ----------
-    title : str
-        ``Base`` or ``RL``.
-    model : str
-        As the log names it; empty if it does not.
-    policies : tuple of str
-        As the log says them; the first is compared one to one.
-    unstated : tuple of str
-        Parameters of the first policy that the log does not give.
-    format : str
-        Name of the reader.
-    files, questions, samples : int
-        Files, questions in them, and samples of each question.
-    tokens : float or None
-        Mean of a sample; None if unknown.
-    health : Health
-        Of the samples of the common questions.
-    counts : mapping
-        ``schemas.columns.HEALTH`` of all policies together.
-    notes : tuple of str
-        What was chosen or left out while reading.
-    """
+    """The samples of one side."""
 
     title: str
+    """``Base`` or ``RL``."""
     model: str
+    """As the log names it; empty if it does not."""
     policies: tuple[str, ...]
+    """As the log says them; the first is compared one to one."""
     unstated: tuple[str, ...]
+    """Parameters of the first policy that the log does not give."""
     format: str
+    """Name of the reader."""
     files: int
     questions: int
     samples: int
+    """``files``, ``questions``, ``samples``: files, questions in them, and samples of each question."""
     tokens: float | None
+    """Mean of a sample; None if unknown."""
     health: Health
+    """Of the samples of the common questions."""
     counts: Mapping[str, Any]
+    """``schemas.columns.HEALTH`` of all policies together."""
     notes: tuple[str, ...]
+    """What was chosen or left out while reading."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain types."""
@@ -77,33 +63,22 @@ class SideFound:
 
 @dataclass(frozen=True, kw_only=True)
 class LogComparison:
-    """Everything that was found.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        The readings.
-    sides : (SideFound, SideFound)
-        Base and RL.
-    grader : str
-        Name of the grader, or ``recorded``.
-    common : Common
-        The questions.
-    opinions : Opinions
-        What other graders say.
-    notes : tuple of str
-        What was left out or chosen for both sides.
-    withheld : str
-        Why no text may be quoted; empty if texts may be.
-    """
+    """Everything that was found."""
 
     comparison: Comparison
+    """The readings."""
     sides: tuple[SideFound, ...]
+    """Base and RL."""
     grader: str
+    """Name of the grader, or ``recorded``."""
     common: Common
+    """The questions."""
     opinions: Opinions
+    """What other graders say."""
     notes: tuple[str, ...]
+    """What was left out or chosen for both sides."""
     withheld: str
+    """Why no text may be quoted; empty if texts may be."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:

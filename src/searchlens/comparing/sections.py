@@ -21,22 +21,14 @@ CHANGED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A small table.
-
-    Attributes
-    ----------
-    title : str
-    heads : tuple of str
-    rows : tuple of tuple of str
-        Empty: there is nothing, and ``note`` says why.
-    note : str
-        One sentence on how to read it; may be empty.
-    """
+    """A small table."""
 
     title: str
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    """Empty: there is nothing, and ``note`` says why."""
     note: str = ""
+    """One sentence on how to read it; may be empty."""
 
 
 def sections(found: LogComparison) -> list[Section]:

@@ -24,17 +24,12 @@ class LikelihoodSpec(Section):
 
 
 class TraceSpec(Section):
-    """Which searches are recorded, for people to look at (docs/search.md)."""
+    """Which searches are recorded, for people to look at (docs/search.md): the first run of some questions."""
 
     questions: Positive = 3
     """Of each benchmark, counted from the first; all of them if it has fewer."""
-    runs: Positive = 1
-    """Of each question, counted from the first."""
     policies: list[Name] | Literal["searches", "all"] = "searches"
     """Keys of ``policies``. searches: all whose controller is not ``autoregressive``."""
-    run_bytes: Positive = 1_000_000
-    """Most bytes of the record of one run, before compression: 100 for each row and 12 for each token, and its texts.
-    What comes later is left out, and the record says so."""
 
 
 class StudySpec(Section):

@@ -27,35 +27,24 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Headline:
-    """The main numbers of a pair on a benchmark: pass@k, mean over every choice of samples.
-
-    Attributes
-    ----------
-    gaps : sequence of mapping
-        RL - Base under the default policy at the smallest and the largest budget: budget, rl_minus_base, lo, hi. Empty
-        without Base samples of that policy.
-    support : sequence of mapping
-        One for each budget, of the frame ``support``.
-    equivalent : mapping or None
-        What one sample of RL is worth under the default policy of both (frame ``equivalents``).
-    most : sequence of mapping
-        As ``gaps``, at the largest number of samples of both, if that is beyond the budgets (frame ``measures``).
-    luck : sequence of mapping
-        Of Base and of RL, what golds of other questions solve with as many samples as it was read for (frame
-        ``measures``); empty where that is little or unknown.
-    greedy : mapping of str to str
-        Side to what one greedy answer solves, with its interval; empty if that is not known of Base.
-    policies : int
-        Sampling policies of Base, which are those of ``support``; greedy is none of them.
-    """
+    """The main numbers of a pair on a benchmark: pass@k, mean over every choice of samples."""
 
     gaps: Sequence[Row]
+    """RL - Base under the default policy at the smallest and the largest budget: budget, rl_minus_base, lo, hi. Empty
+    without Base samples of that policy."""
     support: Sequence[Row]
+    """One for each budget, of the frame ``support``."""
     equivalent: Row | None
+    """What one sample of RL is worth under the default policy of both (frame ``equivalents``)."""
     most: Sequence[Row] = ()
+    """As ``gaps``, at the largest number of samples of both, if that is beyond the budgets (frame ``measures``)."""
     luck: Sequence[Row] = ()
+    """Of Base and of RL, what golds of other questions solve with as many samples as it was read for (frame
+    ``measures``); empty where that is little or unknown."""
     greedy: Mapping[str, str] = field(default_factory=dict)
+    """Side to what one greedy answer solves, with its interval; empty if that is not known of Base."""
     policies: int = 0
+    """Sampling policies of Base, which are those of ``support``; greedy is none of them."""
 
     def to_dict(self) -> dict[str, Any]:
         """As the index has it: gaps in percentage points; without a recovery analysis nothing."""

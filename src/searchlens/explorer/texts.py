@@ -68,22 +68,15 @@ def answers(samples: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of each cell an excerpt has.
-
-    Attributes
-    ----------
-    questions, samples : int
-        Of each cell, and of each policy and question.
-    every_policy : bool
-        Otherwise the default policy alone.
-    tokens : bool
-        With the tokens and their log-probabilities.
-    """
+    """How much of each cell an excerpt has."""
 
     questions: int
     samples: int
+    """``questions``, ``samples``: of each cell, and of each policy and question."""
     every_policy: bool
+    """Otherwise the default policy alone."""
     tokens: bool
+    """With the tokens and their log-probabilities."""
 
     def __str__(self) -> str:
         """The extent in words."""

@@ -153,7 +153,7 @@ class Jobs(Inputs):
             is_chosen = generation.spec["policy"]["controller"]["name"] != "autoregressive"
         else:
             is_chosen = section["policies"] == "all" or not set(section["policies"]).isdisjoint(generation.policies)
-        return Traced(section["questions"], section["runs"], section["run_bytes"]) if is_chosen else None
+        return Traced(section["questions"]) if is_chosen else None
 
     # ---- pools
 

@@ -38,10 +38,11 @@ class Traced:
     """What of a stream is recorded while it is sampled."""
 
     questions: int
-    runs: int
+    runs: int = 1
     """``questions``, ``runs``: the first questions of the benchmark, and the first runs of each."""
-    run_bytes: int
-    """Most bytes of one run's record."""
+    run_bytes: int = 1_000_000
+    """Most bytes of one run's record, before compression: 100 for each row and 12 for each token, and its texts. What
+    comes later is left out, and the record says so."""
 
     def holds(self, question: int, run: int) -> bool:
         """Whether a run of a question, by its position, is recorded."""

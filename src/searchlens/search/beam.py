@@ -121,24 +121,16 @@ def continuations(width: int, stop_ids: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Beam:
-    """A text, live or ended.
-
-    Attributes
-    ----------
-    tokens : tuple of int
-    logprobs : tuple of float
-        Of each token, under the raw model.
-    total : float
-        Their sum.
-    name, parent : tuple of int
-        Its length and place among the best of that length; those of the text that it extends.
-    """
+    """A text, live or ended."""
 
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
+    """Of each token, under the raw model."""
     total: float = 0.0
+    """Their sum."""
     name: tuple[int, ...] = ()
     parent: tuple[int, ...] = ()
+    """``name``, ``parent``: its length and place among the best of that length; those of the text that it extends."""
 
     def extend(self, token: int, logprob: float, place: int) -> _Beam:
         tokens = (*self.tokens, token)

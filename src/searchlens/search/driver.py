@@ -31,36 +31,24 @@ def start(task: Task, policy: Policy) -> Search:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one search may ask for; one that exceeds a limit is taken to be endless, and fails.
-
-    Attributes
-    ----------
-    requests : int
-        Requests and calls in all; an empty list of asks counts as one.
-    generated : int
-        Generated tokens in all.
-    """
+    """How much one search may ask for; one that exceeds a limit is taken to be endless, and fails."""
 
     requests: int = 200_000
+    """Requests and calls in all; an empty list of asks counts as one."""
     generated: int = 2_000_000
+    """Generated tokens in all."""
 
 
 class Usage(NamedTuple):
-    """What one search has cost.
-
-    Attributes
-    ----------
-    requests : int
-    generated : int
-        Tokens that the engine drew for it, returned or not.
-    prefilled, reused : int
-        Tokens of prompts and prefixes that were computed for it, and those that did not have to be computed again.
-    """
+    """What one search has cost."""
 
     requests: int = 0
     generated: int = 0
+    """Tokens that the engine drew for it, returned or not."""
     prefilled: int = 0
     reused: int = 0
+    """``prefilled``, ``reused``: tokens of prompts and prefixes that were computed for it, and those that did not have
+    to be computed again."""
 
     def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
         return Usage(
@@ -72,32 +60,20 @@ class Usage(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A search that ended.
-
-    Attributes
-    ----------
-    candidates : list of Candidate
-        The best first.
-    usage : Usage
-    """
+    """A search that ended."""
 
     candidates: list[Candidate]
+    """The best first."""
     usage: Usage
 
 
 class Failure(NamedTuple):
-    """A search that raised an exception or exceeded a limit; the run goes on without its sample.
-
-    Attributes
-    ----------
-    reason : str
-        Type and message of the exception.
-    usage : Usage
-        Until then.
-    """
+    """A search that raised an exception or exceeded a limit; the run goes on without its sample."""
 
     reason: str
+    """Type and message of the exception."""
     usage: Usage = Usage()
+    """Until then."""
 
 
 Outcome = Result | Failure
@@ -106,37 +82,25 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(slots=True)
 class _Live:
-    """A search that waits for replies.
-
-    Attributes
-    ----------
-    key : hashable
-    search : Search
-    order : int
-        Its place among all searches of the run, by start.
-    waiting : int
-        Asks that have no reply yet.
-    replies : list
-        Replies to the present asks, in their order.
-    asks : int
-        Asks so far, for ``Limits``.
-    failed : bool
-        Whether one of the replies is an exception.
-    requests, generated, prefilled, reused : int
-        As in ``Usage``.
-    """
+    """A search that waits for replies."""
 
     key: Hashable
     search: Search
     order: int
+    """Its place among all searches of the run, by start."""
     waiting: int = 0
+    """Asks that have no reply yet."""
     replies: list[Any] | None = None
+    """Replies to the present asks, in their order."""
     asks: int = 0
+    """Asks so far, for ``Limits``."""
     failed: bool = False
+    """Whether one of the replies is an exception."""
     requests: int = 0
     generated: int = 0
     prefilled: int = 0
     reused: int = 0
+    """``requests``, ``generated``, ``prefilled``, ``reused``: as in ``Usage``."""
 
     def pay(self, request: Request, reply: Completion) -> None:
         """Add the cost of a request."""

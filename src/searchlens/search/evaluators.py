@@ -64,16 +64,10 @@ def self_certainty(trace: Trace) -> float:
 
 @dataclass(slots=True)
 class Likelihood:
-    """Scores each path by the probabilities of its tokens.
-
-    Attributes
-    ----------
-    of : callable
-        Path to score.
-    measures, compares : bool
-    """
+    """Scores each path by the probabilities of its tokens."""
 
     of: Callable[[Trace], float]
+    """Path to score."""
     measures: bool = False
     compares: bool = False
 
@@ -92,12 +86,6 @@ class RolloutUtility:
     utility of a text is 0 if it states no answer, else exp(mean log p), the geometric mean of the probabilities of all
     its tokens under the raw model. A product of log-probability and share of answers would reward texts without one.
 
-    Attributes
-    ----------
-    rollouts : int
-        >= 1.
-    measures, compares : bool
-
     Notes
     -----
     Rollouts as the value of a reasoning step: Wang et al. (2024), Math-Shepherd, where the utility is whether the
@@ -105,6 +93,7 @@ class RolloutUtility:
     """
 
     rollouts: int
+    """>= 1."""
     measures: bool = False
     compares: bool = False
 
@@ -127,18 +116,13 @@ class AnswerAgreement:
     of its completions and one of a random path agree. Each path has the same weight, however many completions it has; a
     completion without an answer agrees with none, not even itself.
 
-    Attributes
-    ----------
-    rollouts : int
-        >= 1.
-    measures, compares : bool
-
     Notes
     -----
     Agreement as evidence: Wang et al. (2023), Self-consistency improves chain of thought reasoning in language models.
     """
 
     rollouts: int
+    """>= 1."""
     measures: bool = False
     compares: bool = True
 
@@ -167,16 +151,6 @@ class SelfEvaluation:
     that is not among the ``top`` most likely tokens is taken to be as likely as the last of them, which is an upper
     bound; if neither is among them, the score is 1/2.
 
-    Attributes
-    ----------
-    question : str
-        Comes after prompt and path.
-    right, wrong : str
-        The two answers, each spelled by one token.
-    top : int
-        >= 1 and at most the vocabulary.
-    measures, compares : bool
-
     Notes
     -----
     P(True) of Kadavath et al. (2022), Language models (mostly) know what they know; of unfinished texts, as the
@@ -185,9 +159,12 @@ class SelfEvaluation:
     """
 
     question: str
+    """Comes after prompt and path."""
     right: str
     wrong: str
+    """``right``, ``wrong``: the two answers, each spelled by one token."""
     top: int
+    """>= 1 and at most the vocabulary."""
     measures: bool = False
     compares: bool = False
 
@@ -249,19 +226,12 @@ class SelfEvaluation:
 
 @dataclass(slots=True)
 class Verifier:
-    """Asks an external scorer, which sees unfinished paths as they are, and finished ones up to their stop text.
-
-    Attributes
-    ----------
-    scorer : callable
-        Gets the text of the prompt and the texts of the paths. It runs in a thread, so it may be slow.
-    name : str
-        For messages.
-    measures, compares : bool
-    """
+    """Asks an external scorer, which sees unfinished paths as they are, and finished ones up to their stop text."""
 
     scorer: Scorer
+    """Gets the text of the prompt and the texts of the paths. It runs in a thread, so it may be slow."""
     name: str
+    """For messages."""
     measures: bool = False
     compares: bool = False
 
@@ -296,17 +266,11 @@ class Verifier:
 
 @dataclass(frozen=True, slots=True)
 class HttpScorer:
-    """A scorer over HTTP: POST of ``{"prompt": text, "texts": [text, ...]}`` gives ``{"scores": [number, ...]}``.
-
-    Attributes
-    ----------
-    url : str
-    timeout : float
-        Seconds without a byte until the request counts as failed; it is not repeated.
-    """
+    """A scorer over HTTP: POST of ``{"prompt": text, "texts": [text, ...]}`` gives ``{"scores": [number, ...]}``."""
 
     url: str
     timeout: float = 60.0
+    """Seconds without a byte until the request counts as failed; it is not repeated."""
 
     def __call__(self, prompt: str, texts: Sequence[str]) -> Sequence[float]:
         """Ask for the scores.

@@ -27,46 +27,31 @@ def unrecorded(kind: str, **values: Any) -> None:
 
 
 class Task(NamedTuple):
-    """What a policy may know of one run: the question and limits, never the gold answer.
-
-    Attributes
-    ----------
-    prompt : tuple of int
-        Token ids of the rendered question.
-    seed : int
-        Of the run; the seed of a request is ``seed_of`` its place in the search.
-    max_tokens : int
-        Most tokens of one candidate.
-    stop_ids : tuple of int
-        Tokens that end a candidate.
-    step_ids : tuple of int
-        Tokens that end a thought: those whose text holds the step delimiter.
-    decode : callable
-        Token ids to text.
-    answer : callable
-        Token ids to the final answer that they state, as a class that equal answers share, or None.
-    check_every : int
-        A continuation is searched for a stop text after every ``check_every`` tokens; 0: only at its end.
-    stop_texts : tuple of str
-        Texts that end a candidate which contains one of them.
-    encode : callable
-        Text to the token ids that spell it, with nothing added around them.
-    note : callable
-        Called by controllers and evaluators with what they did, as ``note(kind, **values)``; ``recorder`` says with
-        what. It returns nothing, so that no search depends on whether it is recorded.
-    """
+    """What a policy may know of one run: the question and limits, never the gold answer."""
 
     prompt: tuple[int, ...]
+    """Token ids of the rendered question."""
     seed: int
+    """Of the run; the seed of a request is ``seed_of`` its place in the search."""
     max_tokens: int
+    """Most tokens of one candidate."""
     stop_ids: tuple[int, ...]
+    """Tokens that end a candidate."""
     step_ids: tuple[int, ...]
+    """Tokens that end a thought: those whose text holds the step delimiter."""
     decode: Callable[[Sequence[int]], str]
+    """Token ids to text."""
     answer: Callable[[Sequence[int]], Hashable | None]
+    """Token ids to the final answer that they state, as a class that equal answers share, or None."""
     check_every: int = 0
+    """A continuation is searched for a stop text after every ``check_every`` tokens; 0: only at its end."""
     stop_texts: tuple[str, ...] = ()
+    """Texts that end a candidate which contains one of them."""
     encode: Callable[[str], tuple[int, ...]] = lambda _: ()
+    """Text to the token ids that spell it, with nothing added around them."""
     note: Callable[..., None] = unrecorded
+    """Called by controllers and evaluators with what they did, as ``note(kind, **values)``; ``recorder`` says with
+    what. It returns nothing, so that no search depends on whether it is recorded."""
 
     @property
     def is_recorded(self) -> bool:
@@ -263,39 +248,26 @@ EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.flo
 
 
 class Candidate(NamedTuple):
-    """One complete answer that a search returned.
-
-    Attributes
-    ----------
-    tokens : int32 array, shape (n,)
-    logprobs, sampling_logprobs : float32 array, shape (n,)
-        As in ``Trace``.
-    finish : {"stop", "length"}
-    score : float
-        By the evaluator; higher is better.
-    details : mapping of str to float
-        Figures about the search, such as acceptance; on the first candidate of a run.
-    """
+    """One complete answer that a search returned."""
 
     tokens: npt.NDArray[np.int32]
+    """Shape (n,)."""
     logprobs: npt.NDArray[np.float32]
     sampling_logprobs: npt.NDArray[np.float32]
+    """``logprobs``, ``sampling_logprobs``: as in ``Trace``. Shape (n,), of float32."""
     finish: FinishReason
     score: float
+    """By the evaluator; higher is better."""
     details: Mapping[str, float] = MappingProxyType({})
+    """Figures about the search, such as acceptance; on the first candidate of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A slow function, such as an external verifier, that runs in a thread while the engine goes on.
-
-    Attributes
-    ----------
-    function : callable
-        Takes nothing. Its return value comes in place of a completion; an exception fails the search.
-    """
+    """A slow function, such as an external verifier, that runs in a thread while the engine goes on."""
 
     function: Callable[[], Any]
+    """Takes nothing. Its return value comes in place of a completion; an exception fails the search."""
 
 
 Ask = Request | Call
@@ -306,18 +278,12 @@ Scoring = Generator[list[Ask], list[Any], list[float]]
 
 
 class Evaluator(Protocol):
-    """Scores paths of one task, finished or not.
-
-    Attributes
-    ----------
-    measures : bool
-        Whether the paths must come from requests with ``measures``.
-    compares : bool
-        Whether a score depends on the other paths of the call.
-    """
+    """Scores paths of one task, finished or not."""
 
     measures: bool
+    """Whether the paths must come from requests with ``measures``."""
     compares: bool
+    """Whether a score depends on the other paths of the call."""
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score ``traces``; ``key`` is the place of the call in the search, and seeds what is drawn for it."""

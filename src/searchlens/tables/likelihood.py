@@ -39,18 +39,12 @@ _FITS = {
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """What the table is made from.
-
-    Attributes
-    ----------
-    summaries : mapping of (str, str) to DataFrame or str
-        Pair and benchmark to ``likelihood.summary.SUMMARY``, or why there is none.
-    notes : sequence of str
-        Sentences under the table.
-    """
+    """What the table is made from."""
 
     summaries: Mapping[tuple[str, str], pl.DataFrame | str]
+    """Pair and benchmark to ``likelihood.summary.SUMMARY``, or why there is none."""
     notes: Sequence[str] = ()
+    """Sentences under the table."""
 
 
 @table("cross_likelihood", stage="likelihood")
