@@ -95,13 +95,13 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
             "engine: short",
             "engine: shrt",
             "config/own.yaml: checkpoints.micro-1m-base.engine: 'shrt' is unknown; did you mean 'short'?"
-            " Known: short, transformers, vllm",
+            " Known: resident, short, transformers, vllm",
         ),
         (
             "config/own.yaml",
             "extensions: [short.py]",
             "extensions: []",
-            "config/own.yaml: checkpoints.micro-1m-base.engine: 'short' is unknown. Known: transformers, vllm",
+            "config/own.yaml: checkpoints.micro-1m-base.engine: 'short' is unknown. Known: resident, transformers, vllm",
         ),
         (
             "config/own.yaml",
