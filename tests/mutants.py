@@ -1,6 +1,6 @@
 """Would a test notice? Small changes of the code, one at a time, each against the tests that run the changed line.
 
-    make mutants                                            # the sample of docs/mutants.csv, resumable
+    make mutants                                            # the sample of lab/mutants.csv, resumable
     make mutants-sample                                     # a few, in less than a minute
     python tests/mutants.py seeds uncertainty --sample 40   # some targets, fewer mutants
 

@@ -41,7 +41,7 @@ BASE = "micro-1m-base"
 COLUMNS = ("seed", "number", "kind", "finished", "lost", "double", "recovery_seconds", "seconds", "error")
 FOR_GOOD = ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 LOG = "job.log"
-OUTPUT = Path(__file__).parents[2] / "docs" / "slurm_faults.csv"
+OUTPUT = Path(__file__).parents[2] / "lab" / "slurm_faults.csv"
 
 SCRIPT = """#!/bin/bash
 trap '' TERM USR1 HUP
