@@ -65,7 +65,7 @@ def main() -> int:
     for name, folders in PARTS.items():
         print(report(name, folders))
     words = sum(len(path.read_text(encoding="utf-8").split()) for path in tracked("docs") if path.suffix == ".md")
-    megabytes = sum(path.stat().st_size for path in tracked()) / 1e6
+    megabytes = sum(path.lstat().st_size for path in tracked()) / 1e6
     print(f"docs   {words:,} words")
     print(f"all    {megabytes:.2f} MB of tracked files (at most {MOST})")
     return int(megabytes > MOST)
