@@ -101,7 +101,8 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
             "config/own.yaml",
             "extensions: [short.py]",
             "extensions: []",
-            "config/own.yaml: checkpoints.micro-1m-base.engine: 'short' is unknown. Known: resident, transformers, vllm",
+            "config/own.yaml: checkpoints.micro-1m-base.engine: 'short' is unknown."
+            " Known: resident, transformers, vllm",
         ),
         (
             "config/own.yaml",

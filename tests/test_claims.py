@@ -343,7 +343,7 @@ def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
     text = sentences._recovery(sentences.Headline([], support, None, policies=27))
     estimates, _, undecided = text.partition("; whether")
     said: dict[str, list[int]] = {}
-    places = r"(inside|above|below)[^,]*? 27 sampling policies(?: reach)? with ([\d, and]+) sample"
+    places = r"(inside|above|below)[^,]*? 27 policies(?: reach)? with ([\d, and]+) sample"
     for place in re.findall(places, estimates):
         said[place[0]] = [int(found) for found in re.findall(r"\d+", place[1])]
     for row in support:
@@ -423,7 +423,7 @@ def test_a_line_of_the_summary_says_what_its_row_says(seed: int) -> None:
         row |= {f"greedy_{side}": 0.5, f"greedy_{side}_lo": 0.25, f"greedy_{side}_hi": 0.75}
     text = summary._pair_line(row, "own")
     assert "N=4: \u221212.5 [\u221225.0, +0.0]" in text
-    assert f"27 sampling policies reach at {inside - zero} of 2 budgets" in text
+    assert f"27 policies reach at {inside - zero} of 2 budgets" in text
     assert text.count("50.0% [25.0, 75.0]") == (len(known) if "base" in known else 0)
     nothing = summary._pair_line({**row, "rl_minus_base": []}, "own")
     assert nothing == "  toy/sums: own was not sampled from both models"

@@ -117,11 +117,11 @@ def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
         support = [{"budget": budget, **rows[budget]} for budget in budgets]
         return sentences.cell_sentences(study, sentences.Headline([], support, None, policies=27), {}, "sums")[-1]
 
-    assert said(1) == "RL lies inside what Base's 27 sampling policies reach with 1 sample."
-    assert said(8) == "RL lies above the best of Base's 27 sampling policies with 8 samples."
+    assert said(1) == "RL lies inside what Base's 27 policies reach with 1 sample."
+    assert said(8) == "RL lies above the best of Base's 27 policies with 8 samples."
     assert said(1, 2, 4, 8) == (
-        "By the estimates RL lies inside what Base's 27 sampling policies reach with 1 and 4 samples, and above the"
-        " best of Base's 27 sampling policies with 2 and 8 samples; whether it is above their best is open with 2 and 4"
+        "By the estimates RL lies inside what Base's 27 policies reach with 1 and 4 samples, and above the"
+        " best of Base's 27 policies with 2 and 8 samples; whether it is above their best is open with 2 and 4"
         " samples."
     )
     assert said(2, 4).endswith("with 2 samples; whether it is above their best is open at any of these budgets.")

@@ -299,8 +299,5 @@ def test_a_study_with_answers_is_read(raw: dict[str, Any], make_grid: Make, tmp_
     assert (pair["inside"], pair["budgets"], pair["both_zero"], pair["source"]) == (3, 3, 0, "imported")
     assert [(row["budget"], row["value"]) for row in pair["rl_minus_base"]] == [(1, 0.0), (16, 0.0)]
     said = summary.rendered(found)
-    assert (
-        "(40 questions, imported). By the estimates RL is inside what Base's 1 sampling policies reach at 3 of 3"
-        in said
-    )
+    assert "(40 questions, imported). By the estimates RL is inside what Base's 1 policy reach at 3 of 3" in said
     assert said.endswith("2 of 2 cells are healthy")

@@ -113,6 +113,11 @@ def samples(budgets: Sequence[int]) -> str:
     return f"{listed} {'sample' if names == ['1'] else 'samples'}" if names else ""
 
 
+def policies(count: int) -> str:
+    """How many policies, as in ``1 policy``."""
+    return f"{count} {'policy' if count == 1 else 'policies'}"
+
+
 # ---- where one curve reaches another
 
 
@@ -394,9 +399,7 @@ LEADS = (Claim("RL leads in {rl} of {cells} cells, Base in {base}"),)
 CHANGED_MORE = (Claim("RL loses more questions than it adds in {base} of {cells} cells, adds more in {rl}; {open}"),)
 INSIDE = (
     Claim("Neither model solves any question", _lacks("decided")),
-    Claim(
-        "By the estimates RL is inside what Base's {policies} sampling policies reach at {inside} of {decided} budgets"
-    ),
+    Claim("By the estimates RL is inside what Base's {policies} reach at {inside} of {decided} budgets"),
 )
 COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
 AT_COST = (

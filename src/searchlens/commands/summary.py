@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import titles
-from searchlens.claims import GREEDILY, INSIDE, SUMMED, percent, say, solved
+from searchlens.claims import GREEDILY, INSIDE, SUMMED, percent, policies, say, solved
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.health.examples import examples
@@ -122,7 +122,7 @@ def _gap_text(one: Mapping[str, Any]) -> str:
 def _inside(row: Mapping[str, Any]) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question."""
     inside, decided = (row[name] - row["both_zero"] for name in ("inside", "budgets"))
-    return say(INSIDE, {"inside": inside, "decided": decided, "policies": row["base_policies"]})
+    return say(INSIDE, {"inside": inside, "decided": decided, "policies": policies(row["base_policies"])})
 
 
 def _greedy(row: Mapping[str, Any]) -> str:

@@ -162,7 +162,7 @@ def _lead(row: Row) -> str:
 def _recovery(found: Headline) -> str:
     """Where RL lies by the estimates, and where the intervals leave open whether that is above Base's best."""
     known = [row for row in found.support if row["rl_minus_best"] is not None]
-    pool = f"Base's {found.policies} sampling policies"
+    pool = f"Base's {claims.policies(found.policies)}"
     places: dict[str, list[int]] = {}
     for row in known:
         places.setdefault(claims.say(claims.PLACE, {**row, "pool": pool}), []).append(row["budget"])

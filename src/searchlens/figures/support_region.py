@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
-from searchlens.claims import INSIDE, percent, say
+from searchlens.claims import INSIDE, percent, policies, say
 from searchlens.figures import power, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
@@ -91,7 +91,9 @@ def _finding(region: pl.DataFrame) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
     decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
     inside = decided["inside"].cast(pl.UInt32).sum()
-    return say(INSIDE, {"inside": inside, "decided": decided.height, "policies": region["policies"][0]})
+    return say(
+        INSIDE, policies, {"inside": inside, "decided": decided.height, "policies": policies(region["policies"][0])}
+    )
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:

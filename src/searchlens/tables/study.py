@@ -244,7 +244,7 @@ SUMMARY_NOTES = (
     "RL − Base at N: under RL's default policy, percentage points (pp); ahead: policies under which Base solves more"
     " questions than RL, of those under which either solves any; inside: RL budgets at which RL lies in Base's support"
     " region, of those at which either solves any.",
-    "RL − best: of Base under any sampling policy with at most b samples, pp, at the budget b where it is largest: at"
+    "RL − best: of Base under any policy with at most b samples, pp, at the budget b where it is largest: at"
     " or below 0 Base reaches RL at every b. The interval does not allow for the choice of b. One greedy answer is none"
     " of these policies and stands beside them.",
     "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",

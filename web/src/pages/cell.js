@@ -215,7 +215,7 @@ function reach(study, bands, metric) {
   const sorted = [...bands].sort((a, b) => a.budget - b.budget);
   return details(
     `RL and the best of Base in numbers (${study.metricTitle(metric)})`,
-    h("p.note", null, `RL − best: the best of Base under any of its sampling policies with as many samples or fewer; its upper end allows for the choice of the best among many. ${study.coverage} intervals over questions.`),
+    h("p.note", null, `RL − best: the best of Base under any of its policies with as many samples or fewer; its upper end allows for the choice of the best among many. ${study.coverage} intervals over questions.`),
     table([
       { name: "budget", title: "samples", number: true },
       { name: "rl", title: "RL", number: true, cell: (row) => `${percent(row.rl)} ${interval(row.rl_lo, row.rl_hi)}` },

@@ -76,7 +76,7 @@ function facts(cell) {
     "dl.facts", null,
     gap("rl_minus_base_first", `RL − Base, ${samples(line.first)}`),
     gap("rl_minus_base_last", `RL − Base, ${samples(line.last)}`),
-    gap("rl_minus_best", `RL − best of Base under ${line.policies} sampling policies, largest`),
+    gap("rl_minus_best", `RL − best of Base under ${line.policies} ${line.policies === 1 ? "policy" : "policies"}, largest`),
     Object.entries(line.greedy ?? {}).map(([side, solved]) => [h("dt", null, `One greedy answer of ${side}`), h("dd", null, String(solved))]),
     known(line.inside) && [h("dt", null, "RL inside Base's reach, as estimated"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
   );
