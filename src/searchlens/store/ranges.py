@@ -119,9 +119,9 @@ def _flaw(content: Any) -> str:
     return next((f"its sidecar has {key}: {content[key]!r}" for key in wrong), "")
 
 
-def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:
+def missing_ranges(folder: Path, samples: int) -> list[tuple[int, int]]:
     """``uncovered`` of the shards in the folder of a generation."""
-    return uncovered(shards_of(folder), samples, start)
+    return uncovered(shards_of(folder), samples)
 
 
 def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tuple[int, int]]:
