@@ -13,7 +13,7 @@ import pytest
 from run_stages import score_cell
 from searchlens import generate as stage
 from searchlens.grid import Grid
-from searchlens.store.ranges import missing_ranges
+from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]
@@ -144,6 +144,6 @@ def test_a_gap_begins_where_the_part_begins(grid: Grid, publish: Callable[..., A
     generation = grid.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
     publish(grid, *CELL, generation, 0, 3)
-    assert missing_ranges(folder, 4, 2) == [(3, 4)]
-    assert missing_ranges(folder, 3, 1) == []
-    assert missing_ranges(folder, 8, 5) == [(5, 8)]
+    assert uncovered(shards_of(folder), 4, 2) == [(3, 4)]
+    assert uncovered(shards_of(folder), 3, 1) == []
+    assert uncovered(shards_of(folder), 8, 5) == [(5, 8)]

@@ -18,7 +18,6 @@ from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import __version__
 from searchlens.grid import Grid
 from searchlens.store import provenance
-from searchlens.store.ranges import gpu_seconds
 from searchlens.tables.provenance import provenance as provenance_table
 from searchlens.tables.study import StudyContext
 from searchlens.tables.table import write
@@ -81,20 +80,15 @@ def sidecar(**more: Any) -> dict[str, Any]:
         "tokens": 50,
         "generated": 60,
         "wall_seconds": 3600.0,
+        "gpu_seconds": 7200.0,
         "device": "cuda (X)",
         "device_count": 2,
     }
     return {**sidecar, **more}
 
 
-def test_gpu_time_is_recorded_or_follows_from_an_older_sidecar() -> None:
-    assert gpu_seconds(sidecar()) == 7200
-    assert gpu_seconds(sidecar(device="cpu")) == 0
-    assert gpu_seconds(sidecar(device="cpu; cuda (X)", gpu_seconds=5.0)) == 5, "begun on one, finished on the other"
-
-
 def test_what_several_shards_took_by_hand() -> None:
-    machines = [sidecar(host="a; b", gpu_seconds=7200.0), sidecar(host="b", device="cpu", gpu_seconds=0.0), sidecar()]
+    machines = [sidecar(host="a; b"), sidecar(host="b", device="cpu", gpu_seconds=0.0), sidecar()]
     found = provenance.spent(machines)
     assert (found["shards"], found["samples"], found["generated"]) == (3, 30, 180)
     assert (found["wall_seconds"], found["gpu_seconds"]) == (3 * 3600, 2 * 7200)

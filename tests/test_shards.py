@@ -672,8 +672,8 @@ def test_missing_ranges_by_hand(tmp_path: Path) -> None:
     for start, stop in ((2, 4), (6, 8), (7, 9), (12, 14)):
         put(folder, rows(start, stop), start, stop)
     assert missing_ranges(folder, 16) == [(0, 2), (4, 6), (9, 12), (14, 16)]
-    assert missing_ranges(folder, 13, 3) == [(4, 6), (9, 12)] and missing_ranges(folder, 5, 4) == [(4, 5)]
-    assert missing_ranges(folder, 8, 6) == [] == missing_ranges(folder, 0)
+    assert uncovered(shards_of(folder), 13, 3) == [(4, 6), (9, 12)] and uncovered(shards_of(folder), 5, 4) == [(4, 5)]
+    assert uncovered(shards_of(folder), 8, 6) == [] == missing_ranges(folder, 0)
     assert uncovered([], 3) == [(0, 3)] == missing_ranges(tmp_path / "absent", 3)
 
 

@@ -479,10 +479,10 @@ def searching(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], 
     return grid
 
 
-def change(path: Path, record: dict[str, Any], *without: str) -> None:
+def change(path: Path, record: dict[str, Any]) -> None:
     """Change the sidecar of a shard."""
     sidecar = {**json.loads(path.with_suffix(".json").read_text()), **record}
-    path.with_suffix(".json").write_text(json.dumps({k: v for k, v in sidecar.items() if k not in without}))
+    path.with_suffix(".json").write_text(json.dumps(sidecar))
 
 
 def test_costs_come_from_the_sidecars_of_shards(searching: Grid) -> None:
@@ -494,16 +494,6 @@ def test_costs_come_from_the_sidecars_of_shards(searching: Grid) -> None:
         ("toy-base", "tree", 24, 72, 24, 12)
     ]
     assert set(rows["mean_running"]) == {None, 3.0}, "without a record it is unknown, not zero"
-
-
-def test_costs_of_older_sidecars(searching: Grid) -> None:
-    """Sidecars from before searches: AR samples were one request each, and quantities without a record are null."""
-    for path in searching.layout.results.glob("generations/toy-rl/*/*/*.parquet"):
-        change(path, {}, "generated", "requests", "prefilled", "reused", "mean_running")
-    theirs = costs_of(searching).filter(checkpoint="toy-rl")
-    assert theirs["generated"].equals(theirs["tokens"]) and theirs["requests"].equals(theirs["rows"])
-    assert theirs["prefilled"].null_count() == theirs["reused"].null_count() == 4
-    assert prefill(searching, "toy", "sums")["model"].unique().to_list() == ["Base"]
 
 
 def test_prefill_is_the_prompt_once_and_what_searches_compute_again(searching: Grid) -> None:

@@ -19,7 +19,7 @@ from searchlens import config
 from searchlens.benchmarks import prompts
 from searchlens.commands import pin
 from searchlens.errors import InputError
-from searchlens.grid import Grid, pins
+from searchlens.grid import Grid
 from test_specials import edit
 
 Make = Callable[[dict[str, Any]], Grid]
@@ -160,20 +160,3 @@ def test_a_checkpoint_of_the_hub_has_the_ids_of_its_folder(
     raw["checkpoints"] = {f"toy-{side}": {"path": side, "template": "chat"} for side in ("base", "rl")}
     assert hub == {side: [each.id for each in make_grid(raw).generations(side, "sums")] for side in (BASE, RL)}
     assert hub[BASE] != hub[RL]
-
-
-def test_a_lock_from_before_chat_templates_is_refused_for_them_alone(pinned: Callable[[str], Grid]) -> None:
-    lock = pinned("chat").lock
-    before, wanted = lock.path.read_bytes(), pinned("chat").generations(BASE, "sums")
-    content = json.loads(before)
-    for model in content["models"].values():
-        del model["chat"], model["files"]["chat_template.jinja"]
-    lock.path.write_text(json.dumps(content))
-    assert pinned("zoo").generations(BASE, "sums")
-    with pytest.raises(InputError) as refused:
-        pinned("chat").generations(BASE, "sums")
-    assert refused.value.message == "model org/base@main was pinned without its chat template"
-    assert refused.value.hint == "run `searchlens pin`"
-    old = pins.Lock.read(lock.path)
-    pin.pin(old, pinned("chat").sources(), pin.Cache())
-    assert lock.path.read_bytes() == before and pinned("chat").generations(BASE, "sums") == wanted

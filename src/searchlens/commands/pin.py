@@ -179,14 +179,8 @@ def _describe(pin: Pin) -> str:
     return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
 
 
-def _is_understood(source: Source, pinned: Pin) -> bool:
-    return source.kind == "dataset" or (pinned.specials is not None and pinned.chat is not None)
-
-
 def _understood(source: Source, pinned: Pin, registry: Registry) -> Pin:
     """A pin with what planning needs of the checkpoint's small files."""
-    if _is_understood(source, pinned):
-        return pinned
     folder = registry.folder(source, pinned)
     template = chat.ChatTemplate.read(folder)
     known = Specials.read(folder), template.digest if template else ""
@@ -212,8 +206,8 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
         old = lock.get(source)
         try:
             wanted = replace(source, revision=old.commit) if old and not update else source
-            found = old if old and wanted != source and _is_understood(source, old) else registry.resolve(wanted)
-            known = _understood(source, found, registry)
+            found = old if old and wanted != source else registry.resolve(wanted)
+            known = found if found is old or source.kind == "dataset" else _understood(source, found, registry)
         except InputError as error:
             failed.append(error)
             continue

@@ -16,7 +16,7 @@ from typing import Any
 from searchlens import policies
 from searchlens.grid import Generation, Grid
 from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, is_search, texts, tokens_per_run
-from searchlens.store.ranges import Shard, gpu_seconds, uncovered
+from searchlens.store.ranges import Shard, uncovered
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def read_store(grid: Grid) -> StoredShards:
 
 
 def _total(shards: Iterable[Shard], key: str) -> int:
-    """Sum over shards; older sidecars do not have all keys."""
-    return sum(int(shard.sidecar.get(key, shard.sidecar["tokens"])) for shard in shards)
+    """Sum over shards."""
+    return sum(int(shard.sidecar[key]) for shard in shards)
 
 
 def _length(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Length:
@@ -96,13 +96,11 @@ def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str], *, of_searche
     checkpoint, benchmark = cell
     there = [shard for other in stored if other[0] == checkpoint for s in stored[other].values() for shard in s]
     present = [shard for shard in there if not shard.flaw]
-    seconds = sum(gpu_seconds(shard.sidecar) for shard in present)
+    seconds = sum(shard.sidecar["gpu_seconds"] for shard in present)
     if seconds < ENOUGH_SECONDS:
         expected = texts(grid.config, benchmark, _length(grid, stored, cell))
         return assumed_speed(grid.config, checkpoint, grid.shape(checkpoint), expected, of_searches=of_searches)
-    drawn = sum(
-        shard.sidecar.get("generated", shard.sidecar["tokens"]) for shard in present if gpu_seconds(shard.sidecar)
-    )
+    drawn = sum(shard.sidecar["generated"] for shard in present if shard.sidecar["gpu_seconds"])
     return Speed(drawn / seconds, f"{drawn / seconds:,.0f} tokens/s", f"samples of {checkpoint} that are there")
 
 

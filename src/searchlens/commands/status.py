@@ -19,7 +19,7 @@ from searchlens.grid import Grid, JobPool
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
 from searchlens.store import layout
-from searchlens.store.ranges import Shard, gpu_seconds
+from searchlens.store.ranges import Shard
 
 State = Literal["done", "running", "failed", "missing"]
 
@@ -111,8 +111,8 @@ def _cell(
         tuple(_pool(grid, pool, now) for pool in grid.pools(*cell)),
         wanted - missing + _in_chunks(grid, cell, (line for line in lines if line.missing)),
         wanted,
-        sum(sidecar.get("generated", sidecar["tokens"]) for sidecar in sidecars),
-        sum(gpu_seconds(sidecar) for sidecar in sidecars) / 3600,
+        sum(sidecar["generated"] for sidecar in sidecars),
+        sum(sidecar["gpu_seconds"] for sidecar in sidecars) / 3600,
         sum(sidecar["wall_seconds"] for sidecar in sidecars) / 3600,
         sum(line.tokens for line in lines),
         sum_hours(lines),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,8 @@ class Index:
         """The index as plain JSON types."""
         study = self.study
         cells = self.cells()
-        entries = policies.described(dict.fromkeys(name for cell in cells for name in _names(cell)), self._configured)
+        configured = kinds.from_specs(study.config["policies"])
+        entries = policies.described(dict.fromkeys(name for cell in cells for name in _names(cell)), configured)
         return {
             "version": VERSION,
             "source": "range" if self.by_ranges else "inlined",
@@ -121,10 +121,6 @@ class Index:
         }
 
     # ---- names
-
-    @cached_property
-    def _configured(self) -> dict[str, Any]:
-        return kinds.from_specs(self.study.config["policies"])
 
     def _checkpoints(self) -> Record:
         pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}

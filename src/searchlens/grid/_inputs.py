@@ -293,7 +293,7 @@ class Inputs(StudyGrid):
         Raises
         ------
         InputError
-            A file is damaged, no token ends a text, or the checkpoint was pinned without its special tokens.
+            A file is damaged, or no token ends a text.
         """
         if checkpoint not in self._specials:
             self._specials[checkpoint] = self._read_specials(checkpoint)
@@ -307,8 +307,7 @@ class Inputs(StudyGrid):
             found = self.lock[source].specials if source else Specials.read(self.checkpoint_folder(checkpoint))
         except InputError as error:
             raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
-        if found is None:
-            raise InputError(f"{source} was pinned without its special tokens", "run `searchlens pin`, which adds them")
+        assert found is not None, "of a dataset"
         if not found.ends and not self.config["checkpoints"][checkpoint]["stop_tokens"]:
             raise InputError(
                 f"checkpoints.{checkpoint}: no file names a token that ends a text",
@@ -351,9 +350,7 @@ class Inputs(StudyGrid):
             template = ChatTemplate.read(self.checkpoint_folder(checkpoint))
             found = template.digest if template else ""
         elif pin := self.lock.get(source):
-            if pin.chat is None:
-                raise InputError(f"{source} was pinned without its chat template", "run `searchlens pin`")
-            found = pin.chat
+            found = pin.chat or ""
         else:
             return f"not pinned: {source}"
         if not found:

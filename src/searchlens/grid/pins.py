@@ -117,10 +117,9 @@ class Pin:
     files: Mapping[str, File]
     """By path inside the repository, in alphabetical order."""
     shape: Shape | None = field(default=None, compare=False)
-    """Of a checkpoint, for estimates of its cost; None for an architecture that is not known, a dataset, or a lock file
-    that was written before shapes were kept."""
+    """Of a checkpoint, for estimates of its cost; None for an architecture that is not known, or a dataset."""
     specials: Specials | None = field(default=None, compare=False)
-    """Of a checkpoint: what ends and pads its texts; None for a dataset, or if it was pinned before they were kept."""
+    """Of a checkpoint: what ends and pads its texts; None for a dataset."""
     chat: str | None = field(default=None, compare=False)
     """Digest of a checkpoint's chat template, empty if it has none; None as for ``specials``."""
 
@@ -172,8 +171,8 @@ class Lock:
                     checked_commit(pin["commit"]),
                     {name: File(**file) for name, file in pin["files"].items()},
                     Shape(**pin["shape"]) if pin.get("shape") else None,
-                    Specials.of(pin["specials"]) if pin.get("specials") else None,
-                    pin.get("chat"),
+                    Specials.of(pin["specials"]) if kind == "model" else None,
+                    pin["chat"] if kind == "model" else None,
                 )
                 for kind in ("model", "dataset")
                 for key, pin in content[f"{kind}s"].items()

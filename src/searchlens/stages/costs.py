@@ -71,13 +71,13 @@ def costs(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
     DataFrame
         checkpoint, benchmark, policy, controller, and what ``shards.publish`` and ``shards.Provenance`` record: rows,
         tokens (returned), generated, requests, prefilled, reused, mean_running, wall_seconds, device, device_count.
-        Values that an older sidecar does not have are null. An autoregressive sample is one request and returns what it
-        generates. Imported samples cost nothing here and are left out, as are recorded samples without sidecars.
+        An autoregressive sample is one request and returns what it generates. Imported samples cost nothing here and
+        are left out, as are recorded samples without sidecars.
     """
     rows = []
     for cell in cells:
         for stream, sidecar in sidecars(cell, layout):
-            cost: dict[str, Any] = {key: sidecar.get(key) for key in _COST}
+            cost: dict[str, Any] = {key: sidecar[key] for key in _COST}
             cost["mean_running"] = cost["mean_running"] or None
             if stream.controller == "autoregressive":
                 cost |= {"generated": sidecar["tokens"], "requests": sidecar["rows"]}
@@ -123,7 +123,7 @@ def prefill(cells: Mapping[str, CellSamples], layout: Layout) -> pl.DataFrame:
 
 def _context_tokens(sidecar: Sidecar) -> int:
     """Tokens of the prompts and prefixes that an engine continued; 0 if there is no record."""
-    return int(sidecar.get("prefilled", 0) + sidecar.get("reused", 0))
+    return int(sidecar["prefilled"] + sidecar["reused"])
 
 
 def _prompt_tokens(autoregressive: Iterable[Sidecar]) -> float:

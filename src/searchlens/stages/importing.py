@@ -267,7 +267,7 @@ def _stored(
             made += [] if folder.exists() else [folder]
             published.append(_publish(grid, folder, pool, quotes=not grid.is_gated(request.benchmark)))
             questions = (
-                grid.benchmark(target)["path"] if is_known and not request.subset else str(_relative(grid, path))
+                grid.benchmark(target)["path"] if is_known and not request.subset else str(path.relative_to(grid.root))
             )
             records.append(
                 Import(
@@ -300,10 +300,6 @@ def _stored(
 def _complete(questions: Sequence[Question]) -> list[Question]:
     """Questions as a benchmark has them: one without a gold is judged by what was recorded."""
     return [one if one.gold or one.checks else replace(one, checks={RECORDED_BY: {}}) for one in questions]
-
-
-def _relative(grid: Grid, path: Path) -> Path:
-    return path.relative_to(grid.root)
 
 
 def _publish(grid: Grid, folder: Path, pool: Pool, *, quotes: bool) -> Shard:

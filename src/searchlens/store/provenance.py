@@ -20,7 +20,6 @@ from typing import Any
 from searchlens import __version__
 from searchlens.store import files
 from searchlens.store.hashing import digest
-from searchlens.store.ranges import gpu_seconds
 
 _STARTED = time.monotonic()
 
@@ -137,7 +136,7 @@ def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     -------
     dict
         shards, samples, generated (tokens), wall_seconds, gpu_seconds; devices, engines, hosts, versions, commits and
-        configs, each named once. Older sidecars have fewer of these names.
+        configs, each named once. Recorded sidecars have fewer of these names.
     """
     entries = list(sidecars)
     where = {
@@ -147,9 +146,9 @@ def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "shards": len(entries),
         "samples": sum(entry["rows"] for entry in entries),
-        "generated": sum(entry.get("generated", entry["tokens"]) for entry in entries),
+        "generated": sum(entry["generated"] for entry in entries),
         "wall_seconds": sum(entry["wall_seconds"] for entry in entries),
-        "gpu_seconds": sum(gpu_seconds(entry) for entry in entries),
+        "gpu_seconds": sum(entry["gpu_seconds"] for entry in entries),
         **where,
     }
 

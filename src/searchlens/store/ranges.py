@@ -21,14 +21,12 @@ from searchlens.store.layout import parse_sidecar
 _NUMBER = (int, float)
 _REQUIRED: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("generation", "sha256", "device"), str),
-    **dict.fromkeys(("start", "stop", "rows", "tokens", "bytes", "mtime_ns"), int),
-    **dict.fromkeys(("wall_seconds", "device_count"), _NUMBER),
+    **dict.fromkeys(("start", "stop", "rows", "tokens", "generated", "requests", "bytes", "mtime_ns"), int),
+    **dict.fromkeys(("wall_seconds", "gpu_seconds", "device_count", "prefilled", "reused", "mean_running"), _NUMBER),
 }
 _OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
     "policies": list,
-    **dict.fromkeys(("generated", "requests"), int),
     **dict.fromkeys(("engine", "host", "version", "commit", "config", "slurm_job", "finished"), str),
-    **dict.fromkeys(("prefilled", "reused", "mean_running", "gpu_seconds"), _NUMBER),
 }
 
 
@@ -62,14 +60,6 @@ class Shard:
             return same_time or file_sha256(self.path) == self.sidecar["sha256"]
         except FileNotFoundError:
             return False
-
-
-def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
-    """GPU time of a shard, by its sidecar: seconds of sampling times GPUs held, 0 on a CPU."""
-    if "gpu_seconds" in sidecar:
-        return float(sidecar["gpu_seconds"])
-    on_gpu = str(sidecar["device"]).startswith("cuda")
-    return float(sidecar["wall_seconds"] * sidecar["device_count"]) if on_gpu else 0.0
 
 
 def shards_of(folder: Path) -> list[Shard]:
@@ -119,9 +109,9 @@ def _flaw(content: Any) -> str:
     return next((f"its sidecar has {key}: {content[key]!r}" for key in wrong), "")
 
 
-def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:
+def missing_ranges(folder: Path, samples: int) -> list[tuple[int, int]]:
     """``uncovered`` of the shards in the folder of a generation."""
-    return uncovered(shards_of(folder), samples, start)
+    return uncovered(shards_of(folder), samples)
 
 
 def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tuple[int, int]]:
