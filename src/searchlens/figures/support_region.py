@@ -91,9 +91,8 @@ def _finding(region: pl.DataFrame) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
     decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
     inside = decided["inside"].cast(pl.UInt32).sum()
-    return say(
-        INSIDE, policies, {"inside": inside, "decided": decided.height, "policies": policies(region["policies"][0])}
-    )
+    counted = policies(region["policies"][0])
+    return say(INSIDE, {"inside": inside, "decided": decided.height, "policies": counted})
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:
