@@ -165,8 +165,6 @@ KINDS: dict[str, str] = {
             *("failed_share", "recovery.support_q", "recovery.epsilon"),
             "cost.distinct_thoughts",
             *("health.answered", "health.answered_of_finished", "health.unknown"),
-            *(f"equivalence.{key}" for key in ("identical", "output_match", "answer_agreement", "accuracy_difference")),
-            *("equivalence.total_variation", "equivalence.p_value"),
         ],
         SHARE,
     ),
@@ -174,7 +172,6 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
             *("grace_seconds", "recovery.path_lambda", "recovery.l_comp", "recovery.l_z", "recovery.l_b"),
-            *("equivalence.score_difference", "equivalence.logprob_difference", "equivalence.logprob_mean"),
         ],
         REAL,
     ),

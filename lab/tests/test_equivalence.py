@@ -284,7 +284,7 @@ def test_the_table_says_what_does_not_hold() -> None:
         ({"policies": ["temp_x"]}, "equivalence.policies: policy name 'temp_x' is malformed"),
         ({"policies": []}, "equivalence.policies: List should have at least 1 item"),
         ({"questions": -1}, "equivalence.questions: must be an integer, >= 0"),
-        ({"identical": 1.5}, "equivalence.identical: must be a number, >= 0, <= 1"),
+        ({"draws": 5}, "equivalence.draws: must be an integer, >= 100, <= 100_000"),
     ],
 )
 def test_a_wrong_section_is_refused(changes: dict[str, Any], says: str) -> None:

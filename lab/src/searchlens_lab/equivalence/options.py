@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from annotated_types import Len
 
-from searchlens.schemas.options import STRICT, Draws, Natural, Nonnegative, Positive, Proportion
+from searchlens.schemas.options import STRICT, Draws, Natural, Positive
 
 COMPARED = ("autoregressive", "beam", "power", "smc", "lookahead", "entropy_tree", "mcts", "thought_tree", "step_beam")
 """Controllers with a reference to compare them with."""
@@ -30,19 +30,19 @@ class EquivalenceOptions:
     chains: Draws = 2500
     """The same for power sampling, whose texts cost more; by chance alone its total variation from the target is then
     0.0075."""
-    identical: Proportion = 1.0
+    identical: ClassVar[float] = 1.0
     """Smallest share of equal tokens or texts where both sides see the same numbers."""
-    output_match: Proportion = 0.75
+    output_match: ClassVar[float] = 0.75
     """Smallest share of equal texts of a local policy or a beam where two programs compute the logits."""
-    answer_agreement: Proportion = 0.90
+    answer_agreement: ClassVar[float] = 0.90
     """Smallest share of equal answers of a local policy."""
-    accuracy_difference: Proportion = 0.10
+    accuracy_difference: ClassVar[float] = 0.10
     """Largest absolute difference between the accuracies of a search."""
-    score_difference: Nonnegative = 0.001
+    score_difference: ClassVar[float] = 0.001
     """Largest absolute difference between the scores of equal beams."""
-    total_variation: Proportion = 0.02
+    total_variation: ClassVar[float] = 0.02
     """Largest total variation of power sampling from its target."""
-    p_value: Proportion = 0.001
+    p_value: ClassVar[float] = 0.001
     """Smallest p-value of a chi-square test that still counts as agreement."""
     engine_policies: tuple[str, ...] = ("temp_0.7", "topp0.95_t1.0")
     """Policies with one random candidate per run, whose pass@k is compared between engines if the checkpoint runs on
@@ -50,8 +50,8 @@ class EquivalenceOptions:
     ``landscape.confidence``."""
     engine_samples: Positive = 16
     """Samples per question of these policies; the largest of ``budgets`` if that is more."""
-    logprob_difference: Nonnegative = 0.001
+    logprob_difference: ClassVar[float] = 0.001
     """Largest absolute difference between the log-probabilities of two engines after the same tokens, in float32; other
     types need more."""
-    logprob_mean: Nonnegative = 0.0001
+    logprob_mean: ClassVar[float] = 0.0001
     """Largest mean of these differences."""
