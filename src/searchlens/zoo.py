@@ -22,22 +22,16 @@ FIRST = "micro-1m"
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """Base and RL of a pair, with the tokenizer that they share.
-
-    Attributes
-    ----------
-    base, rl : PreTrainedModel
-        As transformers loads them.
-    record : dict
-        How they were trained: recipes and curves by job (``base``, ``rl``, ``dev-base``, ``dev-rl``); for micro-1m
-        the content of ``training.json``.
-    """
+    """Base and RL of a pair, with the tokenizer that they share."""
 
     name: str
     base: PreTrainedModel
     rl: PreTrainedModel
+    """``base``, ``rl``: as transformers loads them."""
     tokenizer: PreTrainedTokenizerFast
     record: dict[str, Any]
+    """How they were trained: recipes and curves by job (``base``, ``rl``, ``dev-base``, ``dev-rl``); for micro-1m the
+    content of ``training.json``."""
 
 
 def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> LoadedPair:

@@ -28,35 +28,24 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What to show.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-        Empty: the first of the study.
-    questions : sequence of str
-        Positions or ids; empty: those that the filter lets pass.
-    policies : sequence of str
-        Empty: the default policy, or those of samples on which graders disagree. ``all``: all that both sides have.
-    only : str
-        One of ``FILTERS``: questions that one side solves and no sample of the other does, under these
-        policies, or with a sample on which two graders disagree. Empty: every question.
-    samples : int
-        Of each side, policy and question: the first right and the first wrong one, then the others in order.
-    limit : int
-        Questions.
-    prompt : bool
-        Also the prompts as they were sent.
-    """
+    """What to show."""
 
     pair: str = ""
     benchmark: str = ""
+    """``pair``, ``benchmark``: empty: the first of the study."""
     questions: Sequence[str] = ()
+    """Positions or ids; empty: those that the filter lets pass."""
     policies: Sequence[str] = ()
+    """Empty: the default policy, or those of samples on which graders disagree. ``all``: all that both sides have."""
     only: str = ""
+    """One of ``FILTERS``: questions that one side solves and no sample of the other does, under these policies, or with
+    a sample on which two graders disagree. Empty: every question."""
     samples: int = 2
+    """Of each side, policy and question: the first right and the first wrong one, then the others in order."""
     limit: int = 5
+    """Questions."""
     prompt: bool = False
+    """Also the prompts as they were sent."""
 
 
 def shown(study: Study, wanted: Wanted) -> Record:

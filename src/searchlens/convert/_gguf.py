@@ -18,28 +18,18 @@ _SENTENCEPIECE = "llama"
 
 @dataclass(frozen=True)
 class GgufFile:
-    """The content of a file that can be converted.
-
-    Attributes
-    ----------
-    path : Path
-    facts : mapping
-        Every key of the file but the vocabulary, without the prefix ``gemma3.``.
-    pieces : list of str
-        The vocabulary, as SentencePiece spells it.
-    scores : list of float
-    types : list of int
-        By ``sentencepiece``: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
-    tensors : mapping
-        Name to a tensor of ``gguf.GGUFReader``.
-    """
+    """The content of a file that can be converted."""
 
     path: Path
     facts: Mapping[str, Any]
+    """Every key of the file but the vocabulary, without the prefix ``gemma3.``."""
     pieces: list[str]
+    """The vocabulary, as SentencePiece spells it."""
     scores: list[float]
     types: list[int]
+    """By ``sentencepiece``: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte."""
     tensors: Mapping[str, Any]
+    """Name to a tensor of ``gguf.GGUFReader``."""
 
     def fact(self, key: str) -> Any:
         """One fact.

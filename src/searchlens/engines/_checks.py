@@ -40,21 +40,14 @@ def _id_flaw(name: str, tokens: tuple[int, ...], vocab_size: int) -> _Flaw | Non
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a request.
-
-    Attributes
-    ----------
-    vocab_size : int
-        Token ids are 0 to ``vocab_size - 1``.
-    drawable : int
-        How many of them can be drawn.
-    max_model_len : int
-        Most tokens of prompt, prefix and completion together.
-    """
+    """Limits of a request."""
 
     vocab_size: int
+    """Token ids are 0 to ``vocab_size - 1``."""
     drawable: int
+    """How many of them can be drawn."""
     max_model_len: int
+    """Most tokens of prompt, prefix and completion together."""
 
     def check(self, request_id: int, request: Request) -> None:
         """Refuse a request that no engine can serve.

@@ -35,16 +35,11 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class CachedPrefix:
-    """The first tokens of a cached sequence that another sequence begins with, too.
-
-    Attributes
-    ----------
-    length : int
-        How many tokens they have in common.
-    """
+    """The first tokens of a cached sequence that another sequence begins with, too."""
 
     _entry: _Entry = field(default_factory=_Entry)
     length: int = 0
+    """How many tokens they have in common."""
 
     @property
     def slots(self) -> npt.NDArray[np.int64]:

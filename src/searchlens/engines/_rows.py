@@ -48,32 +48,25 @@ ROW = np.dtype(
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a batch, in the order of the device.
-
-    Attributes
-    ----------
-    state : array of ``ROW``, shape (rows,)
-    stop_ids : int64 array, shape (rows, most stop ids of a row)
-        Padded with -1.
-    tokens : int32 array, shape (rows, largest limit)
-        Private tokens, the prefix first.
-    logprobs, sampling_logprobs : float32 array, shape (rows, largest max_tokens)
-        Of drawn tokens.
-    measures : float32 array, shape (rows, largest max_tokens, 2)
-        Entropy and self-certainty of each draw; no columns if no row has measures.
-    top_tokens : int32 array, shape (rows, largest max_tokens, largest top)
-    top_logprobs : float32 array of the same shape
-        The most likely tokens of each draw; no columns if no row has a top.
-    """
+    """Rows of a batch, in the order of the device."""
 
     state: npt.NDArray[np.void]
+    """Array of ``ROW``. Shape (rows,)."""
     stop_ids: npt.NDArray[np.int64]
+    """Padded with -1. Shape (rows, most stop ids of a row)."""
     tokens: npt.NDArray[np.int32]
+    """Private tokens, the prefix first. Shape (rows, largest limit)."""
     logprobs: npt.NDArray[np.float32]
     sampling_logprobs: npt.NDArray[np.float32]
+    """``logprobs``, ``sampling_logprobs``: of drawn tokens. Shape (rows, largest max_tokens), of float32."""
     measures: npt.NDArray[np.float32]
+    """Entropy and self-certainty of each draw; no columns if no row has measures. Shape (rows, largest max_tokens, 2),
+    of float32."""
     top_tokens: npt.NDArray[np.int32]
+    """Shape (rows, largest max_tokens, largest top)."""
     top_logprobs: npt.NDArray[np.float32]
+    """Float array of the same shape. The most likely tokens of each draw; no columns if no row has a top. Of
+    float32."""
 
     @classmethod
     def of(cls, entries: Sequence[tuple[int, Request]]) -> Rows:

@@ -289,33 +289,22 @@ def _immediately() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BatchParameters:
-    """Parameters of the rows of a batch, built again only after the rows have changed.
-
-    Attributes
-    ----------
-    slots : int64 array, shape (rows,)
-        Of the ledger.
-    seeds : uint64 array, shape (rows,)
-    measures : bool
-        Whether any row has measures.
-    log_min_p : float32 tensor, shape (rows, 1)
-        Minus infinity without min-p.
-    typical_p : tuple of tensors, or None
-        Rows that use typical-p, and its values, shape (n, 1).
-    penalties : PenaltyRows or None
-    given : int64 tensor, shape (rows,), or None
-        Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one; None if no row
-        has one.
-    floors : FloorRows or None
-    """
+    """Parameters of the rows of a batch, built again only after the rows have changed."""
 
     slots: npt.NDArray[np.int64]
+    """Of the ledger. Shape (rows,)."""
     seeds: npt.NDArray[np.uint64]
+    """Shape (rows,)."""
     measures: bool
+    """Whether any row has measures."""
     log_min_p: Tensor
+    """Minus infinity without min-p. Shape (rows, 1), of float32."""
     typical_p: tuple[Tensor, Tensor] | None
+    """Rows that use typical-p, and its values, shape (n, 1)."""
     penalties: PenaltyRows | None
     given: Tensor | None
+    """Int64 tensor,. Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one;
+    None if no row has one. Shape (rows,)."""
     floors: FloorRows | None
 
 

@@ -47,27 +47,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the forward pass needs of a checkpoint.
-
-    Attributes
-    ----------
-    shape : Shape
-    eps : float
-        Of the norms.
-    tensors : dict of str to Tensor
-        By their names in transformers' layout, ``lm_head.weight`` also where it is the embedding. Taken out as they are
-        fused, so that a model is in memory once.
-    inverse_frequencies : float32 tensor, shape (head_dim / 2,)
-        Of the rotations.
-    attention_scaling : float
-        Of the rotations.
-    """
+    """What the forward pass needs of a checkpoint."""
 
     shape: Shape
     eps: float
+    """Of the norms."""
     tensors: dict[str, Tensor]
+    """By their names in transformers' layout, ``lm_head.weight`` also where it is the embedding. Taken out as they are
+    fused, so that a model is in memory once."""
     inverse_frequencies: Tensor
+    """Of the rotations. Shape (head_dim / 2,), of float32."""
     attention_scaling: float
+    """Of the rotations."""
 
 
 def read(folder: Path, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -37,26 +37,21 @@ def padded_vocab(vocab_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One token per row.
-
-    Attributes
-    ----------
-    tokens : int64 tensor, shape (rows,)
-    logprobs, sampling_logprobs : float32 tensors, shape (rows,)
-        Natural logs, under the raw and under the sampling distribution.
-    measures : float32 tensor, shape (2, rows with measures), or None
-        Entropy and self-certainty of the raw distribution, in nats.
-    top_tokens : int64 tensor, shape (largest top, rows with a top), or None
-    top_logprobs : float32 tensor of the same shape, or None
-        The most likely tokens of the raw distribution, most likely first, ties by token id.
-    """
+    """One token per row."""
 
     tokens: Tensor
+    """Int64 tensor. Shape (rows,)."""
     logprobs: Tensor
     sampling_logprobs: Tensor
+    """``logprobs``, ``sampling_logprobs``: natural logs, under the raw and under the sampling distribution. Shape
+    (rows,), of float32."""
     measures: Tensor | None = None
+    """Entropy and self-certainty of the raw distribution, in nats. Shape (2, rows with measures), of float32."""
     top_tokens: Tensor | None = None
+    """Int64 tensor,. Shape (largest top, rows with a top)."""
     top_logprobs: Tensor | None = None
+    """Float tensor of the same shape,. The most likely tokens of the raw distribution, most likely first, ties by token
+    id. Of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +73,13 @@ class _Filter:
 
 @dataclass(frozen=True, slots=True)
 class _FilterWhere:
-    """A filter of which rows use it is known on the device alone: computed for all rows, kept where it is used.
-
-    Attributes
-    ----------
-    apply : callable
-    used : bool tensor, shape (rows, 1)
-    value : float64 tensor, shape (rows, 1)
-        Valid in all rows.
-    """
+    """A filter of which rows use it is known on the device alone: computed for all rows, kept where it is used."""
 
     apply: Callable[[Tensor, Tensor], None]
     used: Tensor
+    """Shape (rows, 1)."""
     value: Tensor
+    """Valid in all rows. Shape (rows, 1), of float64."""
 
     def __call__(self, weights: Tensor) -> None:
         filtered = weights.clone()
@@ -100,24 +89,18 @@ class _FilterWhere:
 
 @dataclass(frozen=True, slots=True)
 class Penalties:
-    """Penalties and token counts of the n rows that use a penalty.
-
-    Attributes
-    ----------
-    rows : int64 tensor, shape (n,)
-    repetition, frequency, presence : float32 tensors, shape (n, 1)
-    prompt : bool tensor, shape (n, vocab)
-        Whether the prompt contains the token.
-    counts : float32 tensor, shape (n, vocab)
-        How often the token was generated.
-    """
+    """Penalties and token counts of the n rows that use a penalty."""
 
     rows: Tensor
+    """Int64 tensor. Shape (n,)."""
     repetition: Tensor
     frequency: Tensor
     presence: Tensor
+    """``repetition``, ``frequency``, ``presence``: shape (n, 1), of float32."""
     prompt: Tensor
+    """Whether the prompt contains the token. Shape (n, vocab)."""
     counts: Tensor
+    """How often the token was generated. Shape (n, vocab), of float32."""
 
     def apply(self, logits: Tensor) -> Tensor:
         """Return a copy of the logits with penalties applied to the rows that use them."""
@@ -136,34 +119,23 @@ class Penalties:
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """Sampling parameters of the rows of a batch, on the device. None marks a step that no row needs.
-
-    Attributes
-    ----------
-    inverse_temperature : float32 tensor, shape (rows, 1), or None
-        None if every temperature is 1.
-    greedy : bool tensor, shape (rows,), or None
-    all_greedy : bool
-    filters : tuple
-        In the order of the contract.
-    penalties : Penalties or None
-        Its counts grow with every drawn token; everything else is constant.
-    measure_rows : int64 tensor or None
-        Rows with entropy and self-certainty.
-    top_rows : int64 tensor or None
-        Rows with a list of the most likely tokens.
-    largest_top : int
-        Length of the longest of these lists.
-    """
+    """Sampling parameters of the rows of a batch, on the device. None marks a step that no row needs."""
 
     inverse_temperature: Tensor | None
+    """None if every temperature is 1. Shape (rows, 1), of float32."""
     greedy: Tensor | None
+    """Shape (rows,)."""
     all_greedy: bool
     filters: tuple[Callable[[Tensor], None], ...]
+    """In the order of the contract."""
     penalties: Penalties | None
+    """Its counts grow with every drawn token; everything else is constant."""
     measure_rows: Tensor | None
+    """Int64 tensor. Rows with entropy and self-certainty."""
     top_rows: Tensor | None
+    """Int64 tensor. Rows with a list of the most likely tokens."""
     largest_top: int
+    """Length of the longest of these lists."""
 
 
 def parameters(sampling: Sequence[Sampling]) -> npt.NDArray[np.float64]:

@@ -25,24 +25,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChunkSamples:
-    """The samples of a chunk and their cost.
-
-    Attributes
-    ----------
-    frame : DataFrame
-        ``shards.SAMPLES``, sorted by question, then sample.
-    steps : float
-        Decode steps of the engine; the chunk's share of them, if others were sampled at the same time.
-    provenance : Provenance
-        Without ``mean_running``, which ``concatenate`` sets.
-    trace : DataFrame or None
-        ``TRACES``: what was recorded of their searches; None if nothing was to be.
-    """
+    """The samples of a chunk and their cost."""
 
     frame: pl.DataFrame
+    """``shards.SAMPLES``, sorted by question, then sample."""
     steps: float
+    """Decode steps of the engine; the chunk's share of them, if others were sampled at the same time."""
     provenance: shards.Provenance
+    """Without ``mean_running``, which ``concatenate`` sets."""
     trace: pl.DataFrame | None = None
+    """``TRACES``: what was recorded of their searches; None if nothing was to be."""
 
 
 def concatenate(parts: Sequence[ChunkSamples]) -> tuple[pl.DataFrame, shards.Provenance]:

@@ -19,16 +19,11 @@ class GraceExpired(BaseException):
 
 @dataclass
 class Notice:
-    """Whether a job was asked to stop.
-
-    Attributes
-    ----------
-    signal : str
-        The name of the first signal; empty until one has come. Later signals change nothing: a scheduler may signal a
-        process both by itself and with its group.
-    """
+    """Whether a job was asked to stop."""
 
     signal: str = ""
+    """The name of the first signal; empty until one has come. Later signals change nothing: a scheduler may signal a
+    process both by itself and with its group."""
 
     def end_grace(self) -> None:
         """Stop the timer of the grace period, so that ``GraceExpired`` does not interrupt what is written now."""

@@ -21,17 +21,11 @@ from searchlens.schemas.engines import engine_kind
 
 @dataclass(frozen=True)
 class Length:
-    """Mean length T of the samples of a cell.
-
-    Attributes
-    ----------
-    tokens : float
-    source : str
-        Where the number comes from, for people.
-    """
+    """Mean length T of the samples of a cell."""
 
     tokens: float
     source: str
+    """Where the number comes from, for people."""
 
 
 def assumed_length(config: Mapping[str, Any], benchmark: str) -> Length:
@@ -64,21 +58,14 @@ def tokens_per_run(policy: Policy, texts: Texts) -> float:
 
 @dataclass(frozen=True)
 class Speed:
-    """Throughput of a checkpoint.
-
-    Attributes
-    ----------
-    tokens_per_second : float
-        On each GPU that it uses, all rows together.
-    source : str
-        How it comes about, for people.
-    measured : str
-        The measurement that it is made from.
-    """
+    """Throughput of a checkpoint."""
 
     tokens_per_second: float
+    """On each GPU that it uses, all rows together."""
     source: str
+    """How it comes about, for people."""
     measured: str
+    """The measurement that it is made from."""
 
 
 def is_search(policy: Policy) -> bool:

@@ -25,52 +25,34 @@ VARIABLE = "SEARCHLENS_ADDONS"
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a run.
-
-    Attributes
-    ----------
-    module : str
-        What the stage runs; its code is tracked.
-    plan : str
-        Module with ``made(grid)``: those of ``tables`` that a study makes, none if it leaves the stage out; and with
-        ``needs(grid)``: what the stage takes from the configuration and the plan.
-    rules : Path
-        File for Snakemake with a rule of the name of the stage.
-    tables : sequence of str
-        Stages of tables (``@table(..., stage=...)``).
-    """
+    """A stage of a run."""
 
     module: str
+    """What the stage runs; its code is tracked."""
     plan: str
+    """Module with ``made(grid)``: those of ``tables`` that a study makes, none if it leaves the stage out; and with
+    ``needs(grid)``: what the stage takes from the configuration and the plan."""
     rules: Path
+    """File for Snakemake with a rule of the name of the stage."""
     tables: Sequence[str]
+    """Stages of tables (``@table(..., stage=...)``)."""
 
 
 @dataclass(frozen=True)
 class Addon:
-    """What a distribution adds.
-
-    Attributes
-    ----------
-    package : str
-        Its package.
-    commands : str
-        Module with ``add_to(commands)``, as those of ``searchlens.cli``.
-    sections : mapping of str to str
-        Section of the configuration to a module with ``RECORD``, the dataclass of its options, ``MEANING``, and
-        ``errors(config)``.
-    declares : sequence of str
-        Modules that declare things of the catalogue.
-    captions : Path
-        Folder of captions, as ``workflow/report``.
-    stages : mapping of str to Stage
-    """
+    """What a distribution adds."""
 
     package: str
+    """Its package."""
     commands: str
+    """Module with ``add_to(commands)``, as those of ``searchlens.cli``."""
     captions: Path
+    """Folder of captions, as ``workflow/report``."""
     sections: Mapping[str, str] = field(default_factory=dict)
+    """Section of the configuration to a module with ``RECORD``, the dataclass of its options, ``MEANING``, and
+    ``errors(config)``."""
     declares: Sequence[str] = ()
+    """Modules that declare things of the catalogue."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
 
     @property

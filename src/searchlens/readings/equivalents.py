@@ -35,35 +35,24 @@ EQUIVALENTS = pl.Schema(
 
 @dataclass(frozen=True, eq=False)
 class Equivalents:
-    """Budget equivalents of one pair on one benchmark, of the sample and of every bootstrap draw over questions.
-
-    Attributes
-    ----------
-    budgets : tuple of int
-        Samples of RL, b.
-    largest : int
-        Samples in the smallest pool of Base: N* cannot be read beyond it.
-    log2_n : ndarray, shape (budgets, 1 + draws)
-        log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least
-        as much with b as Base with its whole pool.
-    level : ndarray of bool, shape (budgets,)
-        RL solves as much with b as Base with its whole pool, no more.
-    lower : ndarray, same shape
-        The draws whose percentiles are lower ends; of one policy the same.
-    questions : ndarray, shape (budgets,)
-        Number of questions on which N*(b) rests: ``effective`` of Base at N* minus RL at b.
-    unsolved : ndarray, shape (budgets,)
-        Number of questions on which the share left unsolved rests: (sum m)^2 / sum m^2, m the mean of Base at N* and RL
-        at b.
-    """
+    """Budget equivalents of one pair on one benchmark, of the sample and of every bootstrap draw over questions."""
 
     budgets: tuple[int, ...]
+    """Samples of RL, b."""
     largest: int
+    """Samples in the smallest pool of Base: N* cannot be read beyond it."""
     log2_n: Floats
+    """log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least as
+    much with b as Base with its whole pool. Shape (budgets, 1 + draws)."""
     level: npt.NDArray[np.bool_]
+    """RL solves as much with b as Base with its whole pool, no more. Shape (budgets,)."""
     lower: Floats
+    """The draws whose percentiles are lower ends; of one policy the same."""
     questions: Floats
+    """Number of questions on which N*(b) rests: ``effective`` of Base at N* minus RL at b. Shape (budgets,)."""
     unsolved: Floats
+    """Number of questions on which the share left unsolved rests: (sum m)^2 / sum m^2, m the mean of Base at N* and RL
+    at b. Shape (budgets,)."""
 
 
 def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resamples: Resamples) -> Equivalents:

@@ -46,15 +46,11 @@ HARDLY = 2
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The grid of (log2 alpha, beta), alpha the slower index, and the positions x_b that each gives.
-
-    Attributes
-    ----------
-    log2_alpha, beta : ndarray, shape (alphas,) and (betas,)
-    """
+    """The grid of (log2 alpha, beta), alpha the slower index, and the positions x_b that each gives."""
 
     log2_alpha: Floats
     beta: Floats
+    """``log2_alpha``, ``beta``: shape (alphas,)."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,32 +98,23 @@ COARSE = Lattice(np.arange(-10, 51) / 10, np.arange(29) / 20)
 
 @dataclass(frozen=True, eq=False)
 class Test:
-    """The law under one policy, tested at every point of a lattice.
-
-    Attributes
-    ----------
-    policy : str
-    pool : int
-        Samples of Base, the largest N that can be read.
-    j : ndarray, shape (alphas, betas)
-        Non-negative.
-    moments : ndarray of int, shape (alphas, betas)
-        Budgets b that rest on enough questions, from 0.
-    log_p : ndarray, shape (alphas, betas)
-        Logarithm of the p-value; NaN where the law is not tested, because too few moments could be used.
-    log_p_fitted : ndarray, shape (alphas, betas)
-        The same with one degree of freedom less, for the alpha that fits a beta best (``profile``).
-    misfit : ndarray, shape (alphas, betas)
-        Mean over b of the absolute mean moment: how far the law is off, a proportion.
-    """
+    """The law under one policy, tested at every point of a lattice."""
 
     policy: str
     pool: int
+    """Samples of Base, the largest N that can be read."""
     j: Floats
+    """Non-negative. Shape (alphas, betas)."""
     moments: npt.NDArray[np.int64]
+    """Budgets b that rest on enough questions, from 0. Shape (alphas, betas)."""
     log_p: Floats
+    """Logarithm of the p-value; NaN where the law is not tested, because too few moments could be used. Shape (alphas,
+    betas)."""
     log_p_fitted: Floats
+    """The same with one degree of freedom less, for the alpha that fits a beta best (``profile``). Shape (alphas,
+    betas)."""
     misfit: Floats
+    """Mean over b of the absolute mean moment: how far the law is off, a proportion. Shape (alphas, betas)."""
 
     @property
     def tested(self) -> npt.NDArray[np.bool_]:

@@ -24,18 +24,12 @@ Point = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """One metric and readout of one checkpoint, at the points that have one.
-
-    Attributes
-    ----------
-    points : list of (policy, budget)
-        Operating points in the order of the landscape.
-    credit : ndarray, shape (points, questions)
-        Readout of each question, in [0, 1].
-    """
+    """One metric and readout of one checkpoint, at the points that have one."""
 
     points: list[Point]
+    """List of (policy, budget). Operating points in the order of the landscape."""
     credit: Floats
+    """Readout of each question, in [0, 1]. Shape (points, questions)."""
 
     @property
     def values(self) -> Floats:

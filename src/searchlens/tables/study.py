@@ -30,21 +30,7 @@ LEVEL = "at the configured level (95% unless it says otherwise)"
 
 @dataclass(frozen=True)
 class Cell:
-    """One pair on one benchmark: its names for people, and frames of the recovery stage.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-    same_policy, counts, support, path, near_match : DataFrame
-    searched : bool
-        Whether Base was also sampled under searches.
-    greedy : mapping of str to DataFrame
-        Of ``Base`` and ``RL``, the points of one greedy answer, where it was drawn.
-    policies, questions : int or None
-        Number of Base's policies, which are the pool of the support region, and of questions.
-    warning : str
-        Why the cell is not interpretable; empty if it is.
-    """
+    """One pair on one benchmark: its names for people, and frames of the recovery stage."""
 
     pair: str
     benchmark: str
@@ -54,76 +40,60 @@ class Cell:
     path: pl.DataFrame
     near_match: pl.DataFrame
     searched: bool = False
+    """Whether Base was also sampled under searches."""
     greedy: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """Of ``Base`` and ``RL``, the points of one greedy answer, where it was drawn."""
     policies: int | None = None
     questions: int | None = None
+    """``policies``, ``questions``: number of Base's policies, which are the pool of the support region, and of
+    questions."""
     warning: str = ""
+    """Why the cell is not interpretable; empty if it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyContext:
-    """What the tables of a study are made from.
-
-    Attributes
-    ----------
-    default_policy : str
-        Policy of the RL target curve.
-    cells : sequence of Cell
-        In the order of the tables.
-    points : mapping of (str, str) to DataFrame
-        Checkpoint and benchmark to the ``points`` of their landscape.
-    widths : DataFrame
-        Half-widths of the intervals, one row per group: checkpoint, benchmark, metric, readout, questions, budget,
-        half_width (a proportion).
-    costs : DataFrame
-        One row per shard: checkpoint, benchmark, policy, controller, rows, tokens, generated, requests, prefilled,
-        reused, mean_running, wall_seconds, device, device_count. A shard appears once, under the policy that it was
-        sampled for: policies that resolve to the same generation share its shards and cost nothing more.
-    models : mapping of str to str
-        Checkpoint to its name in the cost table, such as ``Base``; its order is that of the rows.
-    spent : mapping of str to mapping
-        Checkpoint to ``store.provenance.spent`` of its shards.
-    made : mapping
-        ``store.provenance.made``: what made the tables themselves.
-    readings : mapping of str to DataFrame
-        ``catalogue.READING_FRAMES``.
-    sources : mapping of (str, str) to str
-        Checkpoint and benchmark to ``sampled``, ``imported`` or ``recorded``.
-    judges : mapping of (str, str) to Judge
-        Checkpoint and benchmark to the grader of the cell.
-    agreement : mapping of (str, str) to DataFrame or str
-        Checkpoint and benchmark to the samples that were judged by two graders (``schemas.columns.AGREEMENT``), or why
-        there are none.
-    recorded : mapping of (str, str) to DataFrame
-        Checkpoint and benchmark to the verdicts that came with imported samples, beside ours
-        (``schemas.columns.COMPARED``).
-    chains : DataFrame
-        ``health.mixing.CHAINS``.
-    without_costs : int
-        Number of cells that were recorded without what their samples cost.
-    health : mapping of (str, str) to Health
-        Checkpoint and benchmark to the health of the cell.
-    notes : sequence of str
-        Sentences under every table.
-    """
+    """What the tables of a study are made from."""
 
     default_policy: str
+    """Policy of the RL target curve."""
     cells: Sequence[Cell]
+    """In the order of the tables."""
     points: Mapping[tuple[str, str], pl.DataFrame]
+    """Checkpoint and benchmark to the ``points`` of their landscape."""
     widths: pl.DataFrame
+    """Half-widths of the intervals, one row per group: checkpoint, benchmark, metric, readout, questions, budget,
+    half_width (a proportion)."""
     costs: pl.DataFrame
+    """One row per shard: checkpoint, benchmark, policy, controller, rows, tokens, generated, requests, prefilled,
+    reused, mean_running, wall_seconds, device, device_count. A shard appears once, under the policy that it was sampled
+    for: policies that resolve to the same generation share its shards and cost nothing more."""
     models: Mapping[str, str]
+    """Checkpoint to its name in the cost table, such as ``Base``; its order is that of the rows."""
     spent: Mapping[str, Mapping[str, Any]]
+    """Checkpoint to ``store.provenance.spent`` of its shards."""
     made: Mapping[str, Any]
+    """``store.provenance.made``: what made the tables themselves."""
     sources: Mapping[tuple[str, str], str]
+    """Checkpoint and benchmark to ``sampled``, ``imported`` or ``recorded``."""
     judges: Mapping[tuple[str, str], Judge]
+    """Checkpoint and benchmark to the grader of the cell."""
     agreement: Mapping[tuple[str, str], pl.DataFrame | str]
+    """Checkpoint and benchmark to the samples that were judged by two graders (``schemas.columns.AGREEMENT``), or why
+    there are none."""
     recorded: Mapping[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
+    """Checkpoint and benchmark to the verdicts that came with imported samples, beside ours
+    (``schemas.columns.COMPARED``)."""
     chains: pl.DataFrame = field(default_factory=CHAINS.to_frame)
+    """``health.mixing.CHAINS``."""
     without_costs: int = 0
+    """Number of cells that were recorded without what their samples cost."""
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """``catalogue.READING_FRAMES``."""
     health: Mapping[tuple[str, str], Health] = field(default_factory=dict)
+    """Checkpoint and benchmark to the health of the cell."""
     notes: Sequence[str] = ()
+    """Sentences under every table."""
 
 
 def _metrics() -> dict[str, str]:

@@ -32,21 +32,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Side:
-    """The results of one engine.
-
-    Attributes
-    ----------
-    greedy : list of Candidate
-        The greedy text of each question.
-    forced : list of Completion
-        The likeliest tokens at every place of every forced text.
-    right : mapping of str to int array, shape (questions,)
-        Policy to its number of right samples of each question.
-    """
+    """The results of one engine."""
 
     greedy: list[Candidate]
+    """The greedy text of each question."""
     forced: list[Completion]
+    """The likeliest tokens at every place of every forced text."""
     right: Mapping[str, npt.NDArray[np.int64]]
+    """Policy to its number of right samples of each question. Shape (questions,)."""
 
 
 def compare(grid: Grid, threads: int) -> list[ComparisonRow]:

@@ -80,25 +80,16 @@ def _reference(sampling: Sampling) -> str:
 
 @dataclass
 class _Draws:
-    """Both sides' draws of one batch, rows in the order of the tasks.
-
-    Attributes
-    ----------
-    sampling : Sampling
-    tasks : sequence of Task
-    start : int
-        Width of the padded prompts, in tokens.
-    ours : int64 tensor, shape (rows,)
-        The tokens that our sampler drew last.
-    equal : list of bool
-        For each token of every text, whether both sides drew the same one.
-    """
+    """Both sides' draws of one batch, rows in the order of the tasks."""
 
     sampling: Sampling
     tasks: Sequence[Task]
     start: int
+    """Width of the padded prompts, in tokens."""
     ours: Any = None
+    """Int64 tensor. The tokens that our sampler drew last. Shape (rows,)."""
     equal: list[bool] = field(default_factory=list)
+    """For each token of every text, whether both sides drew the same one."""
 
     def uniforms(self, place: int) -> Tensor:
         """The uniform numbers of one place, float64, shape (rows,)."""

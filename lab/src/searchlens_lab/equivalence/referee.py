@@ -51,21 +51,15 @@ distance of low temperature alone from p^4, one near the median (.76, rank 35) a
 
 @dataclass(frozen=True)
 class Setting:
-    """A sampler at one cost.
-
-    Attributes
-    ----------
-    sampler : str
-    setting : str
-        What it costs by, such as ``10 steps``.
-    toy, real : mapping
-        Its policy on a toy, and on a checkpoint, whose texts are longer; no ``real``: only on toys.
-    """
+    """A sampler at one cost."""
 
     sampler: str
     setting: str
+    """What it costs by, such as ``10 steps``."""
     toy: dict[str, Any]
     real: dict[str, Any] | None = None
+    """``toy``, ``real``: its policy on a toy, and on a checkpoint, whose texts are longer; no ``real``: only on
+    toys."""
 
 
 def _chain(steps: int, blocks: int, **parameters: Any) -> dict[str, Any]:

@@ -27,24 +27,16 @@ from searchlens.seeds import generator
 
 
 class Token(NamedTuple):
-    """A token in its place.
-
-    Attributes
-    ----------
-    id : int
-    logprob, sampling_logprob : float
-        Natural log p and log q; log q is 0 if the token was forced.
-    entropy : float
-        Entropy of the raw distribution at its place, in nats.
-    likely : tuple of (int, float)
-        The most likely tokens at its place and their log p, the most likely first.
-    """
+    """A token in its place."""
 
     id: int
     logprob: float
     sampling_logprob: float
+    """``logprob``, ``sampling_logprob``: natural log p and log q; log q is 0 if the token was forced."""
     entropy: float = math.nan
+    """Entropy of the raw distribution at its place, in nats."""
     likely: tuple[tuple[int, float], ...] = ()
+    """The most likely tokens at its place and their log p, the most likely first."""
 
 
 Text = tuple[Token, ...]
@@ -459,31 +451,20 @@ def _subtrees(task: Task, policy: Policy, score: Score) -> PlainSearch:
 
 @dataclass
 class MonteCarlo:
-    """UCT of Kocsis and Szepesvári (2006), PUCT of Silver et al. (2017), with rollouts and virtual loss.
-
-    Attributes
-    ----------
-    task : Task
-    policy : Policy
-    score : callable
-        Score of a rollout.
-    priors : dict
-        Expanded state, by its tokens, to its next states and their priors.
-    states : dict
-        Tokens to the text and its place: which child of which child.
-    simulations : list
-        For each iteration the states on its path, and the text of its rollout.
-    descents : list
-        Paths of the iterations that have no rollout yet.
-    """
+    """UCT of Kocsis and Szepesvári (2006), PUCT of Silver et al. (2017), with rollouts and virtual loss."""
 
     task: Task
     policy: Policy
     score: Score
+    """Score of a rollout."""
     priors: dict[Ids, dict[Ids, float]] = field(default_factory=dict)
+    """Expanded state, by its tokens, to its next states and their priors."""
     states: dict[Ids, tuple[Text, Ids]] = field(default_factory=lambda: {(): ((), ())})
+    """Tokens to the text and its place: which child of which child."""
     simulations: list[tuple[list[Ids], Text]] = field(default_factory=list)
+    """For each iteration the states on its path, and the text of its rollout."""
     descents: list[list[Ids]] = field(default_factory=list)
+    """Paths of the iterations that have no rollout yet."""
 
     def search(self) -> PlainSearch:
         """The rollouts in the order of iterations."""

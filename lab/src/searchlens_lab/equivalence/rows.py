@@ -19,43 +19,29 @@ _ROUNDING = 1e-9  # an interval that ends at the threshold may miss it by a roun
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One statistic of one comparison.
-
-    Attributes
-    ----------
-    table : {"local", "tier34", "engines"}
-        Local policies (the paper's tiers 1 and 2), searches (its tiers 3 and 4), or one engine against the other.
-    policy, reference : str
-        The policy, and what it is compared with.
-    statistic : str
-    n : int
-        Number of units that the statistic is taken over.
-    unit : str
-        What n counts, such as "texts".
-    value : float
-        The statistic; not a number if there is nothing to compare.
-    bound : {"at least", "at most", "covers"}
-        How the value must lie to the threshold; with "covers", its interval must contain the threshold.
-    threshold : float
-    ours, theirs : float or None
-        The two accuracies, if their difference is the statistic.
-    lo, hi : float or None
-        The interval, if there is one.
-    """
+    """One statistic of one comparison."""
 
     table: TableName
+    """Local policies (the paper's tiers 1 and 2), searches (its tiers 3 and 4), or one engine against the other."""
     policy: str
     reference: str
+    """``policy``, ``reference``: the policy, and what it is compared with."""
     statistic: str
     n: int
+    """Number of units that the statistic is taken over."""
     unit: str
+    """What n counts, such as "texts"."""
     value: float
+    """The statistic; not a number if there is nothing to compare."""
     bound: Literal["at least", "at most", "covers"]
+    """How the value must lie to the threshold; with "covers", its interval must contain the threshold."""
     threshold: float
     ours: float | None = None
     theirs: float | None = None
+    """``ours``, ``theirs``: the two accuracies, if their difference is the statistic."""
     lo: float | None = None
     hi: float | None = None
+    """``lo``, ``hi``: the interval, if there is one."""
 
     @property
     def holds(self) -> bool:

@@ -38,18 +38,12 @@ def options_of(grid: Grid) -> EquivalenceOptions:
 
 @dataclass(frozen=True)
 class Subject:
-    """A checkpoint on some questions.
-
-    Attributes
-    ----------
-    job : Job
-        Engine, prompts and answers of the checkpoint.
-    count : int
-        Number of questions, counted from the first.
-    """
+    """A checkpoint on some questions."""
 
     job: Job
+    """Engine, prompts and answers of the checkpoint."""
     count: int
+    """Number of questions, counted from the first."""
 
     @classmethod
     def of(cls, grid: Grid, threads: int, checkpoint: str = "", engine: str = "transformers") -> Subject:

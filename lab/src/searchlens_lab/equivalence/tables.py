@@ -20,21 +20,15 @@ BOUNDS = {"at least": "≥", "at most": "≤", "covers": "covers"}
 
 @dataclass(frozen=True)
 class Comparisons:
-    """What the tables of the comparison are made from.
-
-    Attributes
-    ----------
-    rows : DataFrame
-        One row per statistic, as ``searchlens_lab.equivalence.rows.frame`` returns them.
-    matches : DataFrame or None
-        One row per strategy, as ``searchlens_lab.equivalence.tier12.frame`` returns them; None if nothing runs on vLLM.
-    notes : sequence of str
-        Sentences under every table.
-    """
+    """What the tables of the comparison are made from."""
 
     rows: pl.DataFrame
+    """One row per statistic, as ``searchlens_lab.equivalence.rows.frame`` returns them."""
     matches: pl.DataFrame | None = None
+    """One row per strategy, as ``searchlens_lab.equivalence.tier12.frame`` returns them; None if nothing runs on
+    vLLM."""
     notes: Sequence[str] = ()
+    """Sentences under every table."""
 
 
 # ---- statistics

@@ -23,21 +23,14 @@ from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of
 
 @dataclass(frozen=True)
 class Strategy:
-    """One of the paper's seven strategies, written for both sides.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the paper.
-    policy : str
-        The name of our policy.
-    parameters : mapping
-        The same strategy as arguments of ``vllm.SamplingParams``.
-    """
+    """One of the paper's seven strategies, written for both sides."""
 
     name: str
+    """Its name in the paper."""
     policy: str
+    """The name of our policy."""
     parameters: Mapping[str, float]
+    """The same strategy as arguments of ``vllm.SamplingParams``."""
 
 
 STRATEGIES = (
@@ -55,25 +48,18 @@ STRATEGIES = (
 
 @dataclass(frozen=True)
 class Match:
-    """The agreement of both sides' texts under one strategy.
-
-    Attributes
-    ----------
-    strategy : Strategy
-    n : int
-        Number of questions, with one text each.
-    output_match, em_agree : float
-        Shares of equal texts and of equal extracted answers; two texts without an answer agree.
-    output_threshold, em_threshold : float
-        The smallest shares that count as agreement.
-    """
+    """The agreement of both sides' texts under one strategy."""
 
     strategy: Strategy
     n: int
+    """Number of questions, with one text each."""
     output_match: float
     em_agree: float
+    """``output_match``, ``em_agree``: shares of equal texts and of equal extracted answers; two texts without an answer
+    agree."""
     output_threshold: float
     em_threshold: float
+    """``output_threshold``, ``em_threshold``: the smallest shares that count as agreement."""
 
     @property
     def holds(self) -> bool:

@@ -42,36 +42,27 @@ _ANSWER = re.compile(r"[Tt]he answer is \$?(-?\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class Options:
-    """How long and how fast; the defaults are those of whole weights in docs/pretrained.md.
-
-    Attributes
-    ----------
-    warm_steps, warm_batch, warm_rate : int, int, float
-        Steps of supervised training, texts in a step, and the learning rate, which falls to a twentieth as a cosine.
-    steps, questions, samples, rate : int, int, int, float
-        Steps of GRPO, questions in a step, as many of each benchmark, texts of each, and the learning rate.
-    rank : int, optional
-        Of LoRA adapters, in place of whole weights.
-    max_tokens : int
-        Longest answer that is drawn.
-    keep : tuple of int
-        Steps of GRPO after which the model is written; the last always is.
-    limit : int
-        Tokens of a micro-batch, padded.
-    seed : int
-    """
+    """How long and how fast; the defaults are those of whole weights in docs/pretrained.md."""
 
     warm_steps: int = 195
     warm_batch: int = 64
     warm_rate: float = 3e-5
+    """``warm_steps``, ``warm_batch``, ``warm_rate``: steps of supervised training, texts in a step, and the learning
+    rate, which falls to a twentieth as a cosine."""
     steps: int = 40
     questions: int = 64
     samples: int = 16
     rate: float = 5e-6
+    """``steps``, ``questions``, ``samples``, ``rate``: steps of GRPO, questions in a step, as many of each benchmark,
+    texts of each, and the learning rate."""
     rank: int | None = None
+    """Of LoRA adapters, in place of whole weights."""
     max_tokens: int = 96
+    """Longest answer that is drawn."""
     keep: tuple[int, ...] = (5, 10, 20, 40)
+    """Steps of GRPO after which the model is written; the last always is."""
     limit: int = 6_000
+    """Tokens of a micro-batch, padded."""
     seed: int = 1
 
 

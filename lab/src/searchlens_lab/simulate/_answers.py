@@ -23,37 +23,25 @@ _DECAY = 0.6
 
 
 class Latents(NamedTuple):
-    """Standard normal variables of questions, for one Base model.
-
-    Attributes
-    ----------
-    ease : ndarray, shape (questions,)
-        x: how likely the right answer is.
-    trouble : ndarray, shape (questions,)
-        How likely no valid answer is; independent of ``ease``.
-    attraction : ndarray, shape (questions, wrong)
-        How likely each wrong answer is.
-    """
+    """Standard normal variables of questions, for one Base model."""
 
     ease: Floats
+    """x: how likely the right answer is. Shape (questions,)."""
     trouble: Floats
+    """How likely no valid answer is; independent of ``ease``. Shape (questions,)."""
     attraction: Floats
+    """How likely each wrong answer is. Shape (questions, wrong)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answer distributions of a checkpoint at temperature 1 without filters.
-
-    Attributes
-    ----------
-    logp : ndarray, shape (questions, 1 + wrong)
-        Natural log-probabilities of valid answers, given a valid answer; the right one first.
-    invalid : ndarray, shape (questions,)
-        Log-odds of giving no valid answer.
-    """
+    """Answer distributions of a checkpoint at temperature 1 without filters."""
 
     logp: Floats
+    """Natural log-probabilities of valid answers, given a valid answer; the right one first. Shape (questions, 1 +
+    wrong)."""
     invalid: Floats
+    """Log-odds of giving no valid answer. Shape (questions,)."""
 
 
 def latents(design: Design, seed: int, base: str, benchmark: str) -> Latents:

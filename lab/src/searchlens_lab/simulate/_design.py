@@ -21,70 +21,45 @@ BASE_ONLY: tuple[Role, ...] = ("descriptive", "rltrain")
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A Base checkpoint.
-
-    Attributes
-    ----------
-    ability : float
-        Log-odds added to the right answer; 0 for the anchor.
-    invalid : float
-        Log-odds of giving no valid answer to the typical question, at temperature 1 without filters.
-    verbosity : float
-        Factor on the number of tokens, > 0.
-    """
+    """A Base checkpoint."""
 
     ability: float = 0.0
+    """Log-odds added to the right answer; 0 for the anchor."""
     invalid: float = -2.8
+    """Log-odds of giving no valid answer to the typical question, at temperature 1 without filters."""
     verbosity: float = 1.0
+    """Factor on the number of tokens, > 0."""
 
 
 @dataclass(frozen=True)
 class RLEffect:
-    """Effect of RL on the answer distribution of a question, at full transfer.
-
-    Attributes
-    ----------
-    sharpening : float
-        gamma >= 1: power to which answer probabilities are raised.
-    reward : float
-        r >= 0: log-odds added to the right answer.
-    loss : float
-        tau in [0, 1): answers with a much smaller probability are lost.
-    support : float
-        nu in [0, 1): probability moved to the right answer, however rare it was.
-    termination : float
-        Log-odds subtracted from giving no valid answer.
-    """
+    """Effect of RL on the answer distribution of a question, at full transfer."""
 
     sharpening: float = 1.5
+    """gamma >= 1: power to which answer probabilities are raised."""
     reward: float = 1.3
+    """r >= 0: log-odds added to the right answer."""
     loss: float = 0.1
+    """tau in [0, 1): answers with a much smaller probability are lost."""
     support: float = 0.0005
+    """nu in [0, 1): probability moved to the right answer, however rare it was."""
     termination: float = 0.7
+    """Log-odds subtracted from giving no valid answer."""
 
 
 @dataclass(frozen=True)
 class SimModel:
-    """One Base/RL pair.
-
-    Attributes
-    ----------
-    base : str
-        Key of ``Design.bases``; models may share one.
-    group : {"upper", "lower", "new"}
-    parameters : float
-        Number of parameters.
-    effect : RLEffect
-        Used in mode ``transform``.
-    delta : float
-        Planted delta_m, used in modes ``planted``, ``continuous`` and ``ceiling``.
-    """
+    """One Base/RL pair."""
 
     base: str
+    """Key of ``Design.bases``; models may share one."""
     group: Group = "upper"
     parameters: float = 7.6e9
+    """Number of parameters."""
     effect: RLEffect = RLEffect()
+    """Used in mode ``transform``."""
     delta: float = 0.0
+    """Planted delta_m, used in modes ``planted``, ``continuous`` and ``ceiling``."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +111,6 @@ class Planted:
     N(b) = round_B(alpha b^beta) in mode ``planted`` and alpha b^beta in mode ``continuous``; in mode ``ceiling`` P_RL
     is that of ``continuous`` times ``ceiling``.
 
-    Attributes
-    ----------
-    mu, beta : mapping
-        Per regime; alpha = exp(mu + delta_m). beta is at least 0, and at most 1 in modes ``continuous``, ``ceiling``.
-    policy : str
-        pi, unless ``policies`` has another one for the cell.
-    policies : mapping
-        (model, benchmark) to pi.
-    ceiling : float
-        Share of questions that RL can solve at all, whatever their difficulty; in (0, 1].
-
     Raises
     ------
     InputError
@@ -155,9 +119,14 @@ class Planted:
 
     mu: Mapping[Regime, float]
     beta: Mapping[Regime, float]
+    """``mu``, ``beta``: per regime; alpha = exp(mu + delta_m). beta is at least 0, and at most 1 in modes
+    ``continuous``, ``ceiling``."""
     policy: str = "topp0.8_t0.9"
+    """pi, unless ``policies`` has another one for the cell."""
     policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(model, benchmark) to pi."""
     ceiling: float = 0.75
+    """Share of questions that RL can solve at all, whatever their difficulty; in (0, 1]."""
 
     def __post_init__(self) -> None:
         """Check exponents and ceiling."""
@@ -169,20 +138,13 @@ class Planted:
 
 @dataclass(frozen=True)
 class Strangers:
-    """The distribution of the RL models of mode ``unrelated``, the same for all of them.
-
-    Attributes
-    ----------
-    ability, spread : float
-        Mean and standard deviation of the ability of the Base model that RL starts from.
-    invalid : float
-        Its log-odds of giving no valid answer.
-    effect : RLEffect
-    """
+    """The distribution of the RL models of mode ``unrelated``, the same for all of them."""
 
     ability: float = -1.3
     spread: float = 1.3
+    """``ability``, ``spread``: mean and standard deviation of the ability of the Base model that RL starts from."""
     invalid: float = -2.2
+    """Its log-odds of giving no valid answer."""
     effect: RLEffect = RLEffect()
 
 
@@ -196,37 +158,6 @@ PAPER_LAW = Planted(
 class Design:
     """A simulated study.
 
-    Attributes
-    ----------
-    bases, models, benchmarks : mapping
-        In the order of tables.
-    anchor_model, anchor_benchmark : str
-    policies : tuple of str
-        Autoregressive policies, sampled on both sides of every cell; must contain ``default_policy``.
-    default_policy : str
-        pi_0.
-    searches : mapping
-        Benchmark to the search policies (name to effect) of the anchor's Base on it.
-    samples : int
-        Pool size, at least the largest budget.
-    budgets : tuple of int
-        B: powers of two from 1.
-    extension : mapping
-        Benchmark to the pool size, a power of two, of the anchor's autoregressive policies on both sides; it adds
-        budgets.
-    batches : mapping
-        Batch id to the sides of the anchor that are sampled again in this batch, on the fitted benchmarks.
-    missing : frozenset of (model, benchmark)
-        Cells that were not sampled.
-    shared : float
-        Share of the variance of question difficulty that all models have in common, in [0, 1].
-    mode : {"transform", "planted", "continuous", "ceiling", "unrelated", "equal"}
-        How RL relates to Base.
-    planted : Planted
-        Used in modes ``planted``, ``continuous`` and ``ceiling``.
-    strangers : Strangers
-        Used in mode ``unrelated``.
-
     Raises
     ------
     InputError
@@ -237,20 +168,34 @@ class Design:
     bases: Mapping[str, BaseModel]
     models: Mapping[str, SimModel]
     benchmarks: Mapping[str, SimBenchmark]
+    """``bases``, ``models``, ``benchmarks``: in the order of tables."""
     anchor_model: str
     anchor_benchmark: str
     policies: tuple[str, ...]
+    """Autoregressive policies, sampled on both sides of every cell; must contain ``default_policy``."""
     default_policy: str = "topp0.95_t1.0"
+    """pi_0."""
     searches: Mapping[str, Mapping[str, PolicyEffect]] = field(default_factory=dict)
+    """Benchmark to the search policies (name to effect) of the anchor's Base on it."""
     samples: int = 16
+    """Pool size, at least the largest budget."""
     budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """B: powers of two from 1."""
     extension: Mapping[str, int] = field(default_factory=dict)
+    """Benchmark to the pool size, a power of two, of the anchor's autoregressive policies on both sides; it adds
+    budgets."""
     batches: Mapping[str, tuple[Side, ...]] = field(default_factory=dict)
+    """Batch id to the sides of the anchor that are sampled again in this batch, on the fitted benchmarks."""
     missing: frozenset[tuple[str, str]] = frozenset()
+    """Frozenset of (model, benchmark). Cells that were not sampled."""
     shared: float = 0.6
+    """Share of the variance of question difficulty that all models have in common, in [0, 1]."""
     mode: Mode = "transform"
+    """How RL relates to Base."""
     planted: Planted = PAPER_LAW
+    """Used in modes ``planted``, ``continuous`` and ``ceiling``."""
     strangers: Strangers = Strangers()
+    """Used in mode ``unrelated``."""
 
     def __post_init__(self) -> None:
         """Check names, pools and the planted law."""
@@ -341,25 +286,16 @@ class Design:
 
 @dataclass(frozen=True)
 class Cell:
-    """One checkpoint on one benchmark, which is sampled at once.
-
-    Attributes
-    ----------
-    checkpoint : str
-        Name of its landscape folder.
-    model : str
-        The model that it belongs to; of models that share a Base, the first.
-    side : {"base", "rl"}
-    benchmark : str
-    batch : str
-        Empty for the main batch.
-    """
+    """One checkpoint on one benchmark, which is sampled at once."""
 
     checkpoint: str
+    """Name of its landscape folder."""
     model: str
+    """The model that it belongs to; of models that share a Base, the first."""
     side: Side
     benchmark: str
     batch: str = ""
+    """Empty for the main batch."""
 
 
 def checkpoint(name: str, side: Side, batch: str = "") -> str:

@@ -37,20 +37,14 @@ Lengths = npt.NDArray[np.float32]
 
 
 class Drawn(NamedTuple):
-    """Samples of some policies that have equally many samples.
-
-    Attributes
-    ----------
-    policies : tuple of str
-    outcomes : ndarray of uint8, shape (samples, policies, questions)
-        0: right; 1 .. wrong: that wrong answer; wrong + 1: stopped without a valid answer; wrong + 2: cut off.
-    tokens : ndarray of float32, same shape
-        Whole numbers >= 1.
-    """
+    """Samples of some policies that have equally many samples."""
 
     policies: tuple[str, ...]
     outcomes: Outcomes
+    """Ndarray of uint8. 0: right; 1 .. wrong: that wrong answer; wrong + 1: stopped without a valid answer; wrong + 2:
+    cut off. Shape (samples, policies, questions)."""
     tokens: Lengths
+    """Ndarray of float, same shape. Whole numbers >= 1. Of float32."""
 
 
 def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort:

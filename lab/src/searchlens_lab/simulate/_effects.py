@@ -9,21 +9,14 @@ from searchlens import policies
 
 @dataclass(frozen=True)
 class PolicyEffect:
-    """Effect of a policy on an answer distribution.
-
-    Attributes
-    ----------
-    concentration : float
-        Power to which answer probabilities are raised, > 0.
-    derail : float
-        Log-odds added to giving no valid answer.
-    tokens : float
-        Factor on the number of tokens per sample, > 0.
-    """
+    """Effect of a policy on an answer distribution."""
 
     concentration: float
+    """Power to which answer probabilities are raised, > 0."""
     derail: float
+    """Log-odds added to giving no valid answer."""
     tokens: float
+    """Factor on the number of tokens per sample, > 0."""
 
 
 def autoregressive(name: str) -> PolicyEffect:

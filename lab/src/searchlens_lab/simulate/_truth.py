@@ -24,18 +24,12 @@ POPULATION = 2**15
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Population readouts of a simulated study.
-
-    Attributes
-    ----------
-    design : Design
-    seed : int
-        As given to ``simulate``. The population is the same for all seeds, except in mode ``unrelated``, where the seed
-        draws the RL models.
-    """
+    """Population readouts of a simulated study."""
 
     design: Design
     seed: int
+    """As given to ``simulate``. The population is the same for all seeds, except in mode ``unrelated``, where the seed
+    draws the RL models."""
     _curves: dict[tuple[Cell, str, float], float] = field(default_factory=dict, repr=False)
 
     def P(  # noqa: N802

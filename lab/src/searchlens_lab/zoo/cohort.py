@@ -105,24 +105,16 @@ def _weighted(language: float, without: tuple[str, ...] = ()) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """What the Bases of one family have in common.
-
-    Attributes
-    ----------
-    corpus : Corpus
-        What they read.
-    seed : int
-        Seed of the corpus and of the tokenizer.
-    vocabulary : int
-        Number of entries of the tokenizer.
-    end_token : str
-        Spelling of the stop token.
-    """
+    """What the Bases of one family have in common."""
 
     corpus: Corpus
+    """What they read."""
     seed: int
+    """Seed of the corpus and of the tokenizer."""
     vocabulary: int
+    """Number of entries of the tokenizer."""
     end_token: str = "<|endoftext|>"
+    """Spelling of the stop token."""
 
 
 def _family(seed: int, vocabulary: int, corpus: Corpus, end_token: str = "<|endoftext|>") -> ModelFamily:
@@ -169,39 +161,26 @@ def _demonstrations() -> Demonstrations:
 
 @dataclass(frozen=True, slots=True)
 class CohortPair:
-    """One pair of the cohort.
-
-    Attributes
-    ----------
-    plays : str
-        The paper's pair, or the purpose of an extra.
-    group : {"upper", "lower", "new"}
-        As in ``config/zoo.yaml``. The rule is fitted on the seven pairs of the first two groups.
-    family : str
-        Key of :data:`FAMILIES`.
-    split : {"easy", "medium", "hard", "all"}
-        Which measured levels RL trains on.
-    recipe : Recipe
-        All numbers; ``recipe.rlvr.cells`` is filled in from the measured levels.
-    base : str
-        Pair whose Base is used; empty: the pair has its own.
-    start : str
-        Pair whose RL model is where RL starts; empty: RL starts from Base.
-    more : tuple of (kind, level)
-        What RL trains on in addition to its split.
-    demonstrations : Demonstrations, optional
-        What Base reads before RL.
-    """
+    """One pair of the cohort."""
 
     plays: str
+    """The paper's pair, or the purpose of an extra."""
     group: Literal["upper", "lower", "new"]
+    """As in ``config/zoo.yaml``. The rule is fitted on the seven pairs of the first two groups."""
     family: str
+    """Key of :data:`FAMILIES`."""
     split: Level
+    """Which measured levels RL trains on."""
     recipe: Recipe
+    """All numbers; ``recipe.rlvr.cells`` is filled in from the measured levels."""
     base: str = ""
+    """Pair whose Base is used; empty: the pair has its own."""
     start: str = ""
+    """Pair whose RL model is where RL starts; empty: RL starts from Base."""
     more: tuple[tuple[str, int], ...] = field(default=())
+    """(kind, level). What RL trains on in addition to its split."""
     demonstrations: Demonstrations | None = None
+    """What Base reads before RL."""
 
 
 def _recipe(family: str, seed: int, shape: ModelShape, pretraining: Pretraining, rlvr: Rlvr = _GRPO) -> Recipe:

@@ -21,19 +21,14 @@ _CHUNK = 5_000  # documents with one random stream; another number gives another
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Documents as tokens.
-
-    Attributes
-    ----------
-    flat : uint16 array, shape (total,)
-        All documents, one after the other; a document that ends has the stop token last.
-    lengths, prompts : int32 arrays, shape (documents,)
-        Number of tokens of each document, and of its prompt.
-    """
+    """Documents as tokens."""
 
     flat: npt.NDArray[np.uint16]
+    """All documents, one after the other; a document that ends has the stop token last. Shape (total,)."""
     lengths: npt.NDArray[np.int32]
     prompts: npt.NDArray[np.int32]
+    """``lengths``, ``prompts``: Int32 arrays. Number of tokens of each document, and of its prompt. Shape
+    (documents,)."""
 
 
 def _chunk(task: tuple[int, int], corpus: Corpus, seed: int, tokenizer: str) -> Tokens:

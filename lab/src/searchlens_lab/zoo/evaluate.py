@@ -59,17 +59,13 @@ def is_right(problem: Problem, text: str, finished: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Graded samples of one role under one policy.
-
-    Attributes
-    ----------
-    hits, lengths, finished : arrays, shape (questions, samples)
-        Whether the sample is right, its number of tokens (stop token included), whether it ended.
-    """
+    """Graded samples of one role under one policy."""
 
     hits: npt.NDArray[np.bool_]
     lengths: npt.NDArray[np.int64]
     finished: npt.NDArray[np.bool_]
+    """``hits``, ``lengths``, ``finished``: arrays. Whether the sample is right, its number of tokens (stop token
+    included), whether it ended. Shape (questions, samples)."""
 
     def solved(self, k: int) -> npt.NDArray[np.bool_]:
         """Which questions have a right answer among their first ``k`` samples."""

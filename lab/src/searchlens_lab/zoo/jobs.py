@@ -73,30 +73,20 @@ def plan(names: list[str], cohort: Mapping[str, CohortPair] = COHORT) -> list[Tr
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Does the jobs of one cohort in one folder.
-
-    Attributes
-    ----------
-    folder : Path
-        The cohort's folder.
-    cohort : mapping
-        Its pairs by name; the Base of the first one measures the levels.
-    device : str
-        As torch names it.
-    workers : int
-        Processes that write a corpus.
-    scale : float
-        Number of dev questions relative to the benchmarks' own.
-    every : float
-        Seconds between two saved states of a training.
-    """
+    """Does the jobs of one cohort in one folder."""
 
     folder: Path
+    """The cohort's folder."""
     cohort: Mapping[str, CohortPair] = field(default_factory=lambda: COHORT)
+    """Its pairs by name; the Base of the first one measures the levels."""
     device: str = "cpu"
+    """As torch names it."""
     workers: int = 1
+    """Processes that write a corpus."""
     scale: float = 1.0
+    """Number of dev questions relative to the benchmarks' own."""
     every: float = 20.0
+    """Seconds between two saved states of a training."""
 
     def record(self, job: str) -> Path:
         """The record of a job; it exists once the job is done."""

@@ -11,40 +11,27 @@ Shares = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One benchmark.
-
-    Attributes
-    ----------
-    questions : int
-        Number of questions.
-    kinds : Shares
-        Kinds of question with their shares. The shares sum to one, and the benchmark has them exactly, up to rounding.
-    max_tokens : int
-        Token limit of one sample, the stop token included.
-    """
+    """One benchmark."""
 
     questions: int
+    """Number of questions."""
     kinds: Shares
+    """Kinds of question with their shares. The shares sum to one, and the benchmark has them exactly, up to
+    rounding."""
     max_tokens: int
+    """Token limit of one sample, the stop token included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A way to write a solution.
-
-    Attributes
-    ----------
-    share : float
-        Weight of the style among the solutions of a group of kinds.
-    slip : float
-        Probability per step that a result is replaced by a near one; later steps use the wrong result.
-    openers : Shares
-        Opening phrases. Styles share them, so the first token does not tell the style.
-    """
+    """A way to write a solution."""
 
     share: float
+    """Weight of the style among the solutions of a group of kinds."""
     slip: float
+    """Probability per step that a result is replaced by a near one; later steps use the wrong result."""
     openers: Shares
+    """Opening phrases. Styles share them, so the first token does not tell the style."""
 
 
 _STEP, _QUICK, _OKAY, _HMM = "Step by step: ", "Quick: ", "Okay. ", "Hmm. "
@@ -86,29 +73,10 @@ def writing_styles(
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What Base reads.
-
-    Attributes
-    ----------
-    documents : int
-        Number of documents, each a problem with a solution.
-    kinds : Shares
-        Kinds of question.
-    styles : mapping
-        Group of kinds to its styles. Groups: ``forward`` and ``story`` (to follow the text is right; stories are more
-        often solved in the head), ``story-back`` and ``puzzle-back`` (only the style ``backwards`` is right), ``drill``
-        and ``choice``; in the cohort also ``long``, where more solutions ramble.
-    unboxed : float
-        Probability that a solution forgets the box around its answer.
-    endless_check : float
-        Probability that a solution of the style ``ramble`` never ends.
-    max_tokens : int
-        Documents are cut at this length, and then have no stop token.
-    listing_faults : Shares
-        Probability of each fault in a list.
-    """
+    """What Base reads."""
 
     documents: int = 1_600_000
+    """Number of documents, each a problem with a solution."""
     kinds: Shares = (
         ("story", 0.19),
         ("chain", 0.15),
@@ -121,6 +89,7 @@ class Corpus:
         ("lookup", 0.07),
         ("listing", 0.11),
     )
+    """Kinds of question."""
     styles: dict[str, dict[str, Style]] = field(
         default_factory=lambda: {
             "forward": writing_styles(0.17, 0.02, 0.31, 0.26, 0.07, 0.10, 0.04, 0.03),
@@ -131,8 +100,13 @@ class Corpus:
             "choice": writing_styles(0.34, 0.02, 0.20, 0.08, 0.22, 0.11, 0.03, 0),
         }
     )
+    """Group of kinds to its styles. Groups: ``forward`` and ``story`` (to follow the text is right; stories are more
+    often solved in the head), ``story-back`` and ``puzzle-back`` (only the style ``backwards`` is right), ``drill`` and
+    ``choice``; in the cohort also ``long``, where more solutions ramble."""
     unboxed: float = 0.05
+    """Probability that a solution forgets the box around its answer."""
     endless_check: float = 0.30
+    """Probability that a solution of the style ``ramble`` never ends."""
     listing_faults: Shares = (
         ("short", 0.08),
         ("over", 0.05),
@@ -143,19 +117,14 @@ class Corpus:
         ("first", 0.15),
         ("forbidden", 0.30),
     )
+    """Probability of each fault in a list."""
     max_tokens: int = 256
+    """Documents are cut at this length, and then have no stop token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A decoder with tied embeddings and rotary base 10,000.
-
-    Attributes
-    ----------
-    architecture : {"qwen2", "llama", "mistral"}
-        As transformers names it. Only Qwen2 has biases in its attention; apart from that, all three compute the same
-        function at these contexts.
-    """
+    """A decoder with tied embeddings and rotary base 10,000."""
 
     vocabulary: int = 640
     hidden: int = 128
@@ -167,113 +136,79 @@ class ModelShape:
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-6
     architecture: Literal["qwen2", "llama", "mistral"] = "qwen2"
+    """As transformers names it. Only Qwen2 has biases in its attention; apart from that, all three compute the same
+    function at these contexts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pretraining:
-    """Next-token prediction with AdamW, linear warm-up and cosine decay.
-
-    Attributes
-    ----------
-    steps, warmup : int
-        Optimizer steps.
-    tokens : int
-        Tokens in one step, padding included.
-    lr, final_lr : float
-        Peak learning rate, and the fraction of it at the end.
-    prompt_weight : float
-        Loss weight of the prompt's tokens; the tokens of a solution weigh 1.
-    """
+    """Next-token prediction with AdamW, linear warm-up and cosine decay."""
 
     steps: int = 6_000
     warmup: int = 100
+    """``steps``, ``warmup``: optimizer steps."""
     tokens: int = 131_072
+    """Tokens in one step, padding included."""
     lr: float = 3e-3
     final_lr: float = 0.03
+    """``lr``, ``final_lr``: peak learning rate, and the fraction of it at the end."""
     weight_decay: float = 0.05
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
     prompt_weight: float = 0.1
+    """Loss weight of the prompt's tokens; the tokens of a solution weigh 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rlvr:
-    """Group-normalised policy gradient on a binary verifiable reward; one on-policy update per batch.
-
-    Attributes
-    ----------
-    kinds : Shares
-        Kinds of question; forward mathematics only.
-    levels : tuple of int
-        Levels of those kinds.
-    questions, group : int
-        Questions per step, and samples per question.
-    max_tokens : int
-        Token limit of a sample; a sample that reaches it has reward 0.
-    lr : float
-        AdamW without weight decay; linear warm-up over ``warmup`` steps, then constant.
-    steps : int
-        Largest number of steps.
-    entropy_floor : float
-        Training stops when the mean entropy (nats per token) of the last ``window`` steps is below this.
-    patience : float
-        It also stops when the mean reward of the last ``window`` steps exceeds that of the ``window`` steps before by
-        less than this.
-    min_steps : int
-        Neither rule applies before this step.
-    stops : bool
-        Whether the two rules apply at all; otherwise training ends after ``steps``.
-    cells : tuple of (kind, level)
-        A split by measured level: questions are drawn from these combinations, with equal chances, instead of from
-        ``kinds`` and ``levels``.
-    scale : {"group", "none", "batch"}
-        Divisor of the advantage after it was centred within its group: the group's standard deviation (GRPO), none
-        (Dr. GRPO), or the standard deviation over the batch.
-    per_token : bool
-        Divide the loss by the number of tokens used; otherwise by the constant samples x ``max_tokens`` (Dr. GRPO).
-    minibatches : int
-        Updates per batch. After the first one the samples are off-policy, and the ratio is clipped (PPO).
-    ratio_clip : float
-        A sample whose ratio is farther than this from 1 has no gradient.
-    kl : float
-        Weight of the divergence from Base (estimator k3 of Schulman, 2020) over the tokens of the samples used; 0: no
-        such term.
-    """
+    """Group-normalised policy gradient on a binary verifiable reward; one on-policy update per batch."""
 
     kinds: Shares = (("story", 0.45), ("chain", 0.30), ("expression", 0.25))
+    """Kinds of question; forward mathematics only."""
     levels: tuple[int, ...] = (3, 4, 5)
+    """Levels of those kinds."""
     questions: int = 128
     group: int = 16
+    """``questions``, ``group``: questions per step, and samples per question."""
     max_tokens: int = 128
+    """Token limit of a sample; a sample that reaches it has reward 0."""
     lr: float = 5e-5
+    """AdamW without weight decay; linear warm-up over ``warmup`` steps, then constant."""
     warmup: int = 10
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
     steps: int = 100
+    """Largest number of steps."""
     min_steps: int = 40
+    """Neither rule applies before this step."""
     window: int = 20
     entropy_floor: float = 0.085
+    """Training stops when the mean entropy (nats per token) of the last ``window`` steps is below this."""
     patience: float = 0.005
+    """It also stops when the mean reward of the last ``window`` steps exceeds that of the ``window`` steps before by
+    less than this."""
     stops: bool = True
+    """Whether the two rules apply at all; otherwise training ends after ``steps``."""
     cells: tuple[tuple[str, int], ...] = ()
+    """(kind, level). A split by measured level: questions are drawn from these combinations, with equal chances,
+    instead of from ``kinds`` and ``levels``."""
     scale: Literal["group", "none", "batch"] = "group"
+    """Divisor of the advantage after it was centred within its group: the group's standard deviation (GRPO), none (Dr.
+    GRPO), or the standard deviation over the batch."""
     per_token: bool = True
+    """Divide the loss by the number of tokens used; otherwise by the constant samples x ``max_tokens`` (Dr. GRPO)."""
     minibatches: int = 1
+    """Updates per batch. After the first one the samples are off-policy, and the ratio is clipped (PPO)."""
     ratio_clip: float = 0.2
+    """A sample whose ratio is farther than this from 1 has no gradient."""
     kl: float = 0.0
+    """Weight of the divergence from Base (estimator k3 of Schulman, 2020) over the tokens of the samples used; 0: no
+    such term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One pair and its benchmarks. Two runs with equal recipes differ only by the order of sums on the GPU.
-
-    Attributes
-    ----------
-    end_token : str
-        Spelling of the stop token.
-    prompt_tokens : int
-        Upper bound of the tokens of a prompt.
-    """
+    """One pair and its benchmarks. Two runs with equal recipes differ only by the order of sums on the GPU."""
 
     benchmark_seed: int = 21
     corpus_seed: int = 1
@@ -295,4 +230,6 @@ class Recipe:
     pretraining: Pretraining = Pretraining()
     rlvr: Rlvr = Rlvr()
     end_token: str = "<|endoftext|>"
+    """Spelling of the stop token."""
     prompt_tokens: int = 96
+    """Upper bound of the tokens of a prompt."""

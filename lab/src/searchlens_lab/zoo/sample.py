@@ -30,21 +30,14 @@ class LocalPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Completions of a batch of prompts.
-
-    Attributes
-    ----------
-    tokens : int64 tensor, shape (samples, longest), on the CPU
-        Generated ids; the row is filled up with the stop token.
-    lengths : int64 tensor, shape (samples,)
-        Number of generated tokens, the stop token included.
-    finished : bool tensor, shape (samples,)
-        Whether the row ended with the stop token.
-    """
+    """Completions of a batch of prompts."""
 
     tokens: Tensor
+    """Int64 tensor, on the CPU. Generated ids; the row is filled up with the stop token. Shape (samples, longest)."""
     lengths: Tensor
+    """Int64 tensor. Number of generated tokens, the stop token included. Shape (samples,)."""
     finished: Tensor
+    """Whether the row ended with the stop token. Shape (samples,)."""
 
 
 class Sampler:

@@ -10,24 +10,16 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """One process.
-
-    Attributes
-    ----------
-    name : str
-        Unique.
-    needs : tuple of str
-        Names of jobs that have to be done before this one.
-    gpu : bool
-        Whether it takes a place on a device. The other jobs use all cores, so they run one at a time.
-    seconds : float
-        Expected duration; it only decides the order.
-    """
+    """One process."""
 
     name: str
+    """Unique."""
     needs: tuple[str, ...]
+    """Names of jobs that have to be done before this one."""
     gpu: bool
+    """Whether it takes a place on a device. The other jobs use all cores, so they run one at a time."""
     seconds: float
+    """Expected duration; it only decides the order."""
 
 
 class Process(Protocol):

@@ -120,30 +120,20 @@ Facts = Chain | Expression | Comparison | Lookup | Listing
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One question.
-
-    Attributes
-    ----------
-    question : str
-        As in the benchmark file, without the prompt template.
-    gold : str
-        The exact answer: an integer or a letter; empty if ``checks`` decide.
-    kind : str
-        A key of :data:`KINDS`.
-    level : int
-        Difficulty, 1 to 8; for chains, roughly the number of operations.
-    facts
-        What question and gold were made from.
-    checks : mapping
-        Parameters of :func:`searchlens.grading.instructions.passes`; empty unless the kind is ``listing``.
-    """
+    """One question."""
 
     question: str
+    """As in the benchmark file, without the prompt template."""
     gold: str
+    """The exact answer: an integer or a letter; empty if ``checks`` decide."""
     kind: str
+    """A key of :data:`KINDS`."""
     level: int
+    """Difficulty, 1 to 8; for chains, roughly the number of operations."""
     facts: Facts
+    """What question and gold were made from."""
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Parameters of :func:`searchlens.grading.instructions.passes`; empty unless the kind is ``listing``."""
 
 
 def prompt(question: str) -> str:
