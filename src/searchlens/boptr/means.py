@@ -84,7 +84,6 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
     scores : sequence of Score
         Of one row, one per cell; at least one.
     cells : sequence of (model, benchmark)
-    how : {"micro", "macro"}
 
     Returns
     -------

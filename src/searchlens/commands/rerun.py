@@ -14,7 +14,6 @@ def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | No
 
     Returns
     -------
-    shards : list of Shard
     moved : list of Path
         The new paths of their files.
     """

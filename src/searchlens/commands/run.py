@@ -62,7 +62,6 @@ def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = Fa
 
     Parameters
     ----------
-    command : list of str
     grid : Grid
         Its samples are counted while they are drawn.
     plain : bool

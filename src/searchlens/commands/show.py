@@ -269,8 +269,6 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
 
     Parameters
     ----------
-    record : dict
-    width : int
     most : int, optional
         Lines of one answer; None for all.
     """

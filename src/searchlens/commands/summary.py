@@ -24,7 +24,6 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
 
     Parameters
     ----------
-    grid : Grid
     run : str, optional
         The command that makes the tables of this study; an error names it.
 

@@ -85,7 +85,6 @@ def texts(file: GgufFile, count: int) -> Iterator[str]:
 
     Parameters
     ----------
-    file : GgufFile
     count : int
         Number of texts, >= 1.
     """

@@ -132,7 +132,6 @@ class Prompts:
 
         Parameters
         ----------
-        layer : int
         queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
 
         Returns
@@ -149,7 +148,6 @@ class Prompts:
 
         Parameters
         ----------
-        layer : int
         weights : tensor, shape (rows * kv_heads, repeat, longest prompt)
 
         Returns
@@ -245,7 +243,6 @@ def prefill(model: Llama, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
 
     Parameters
     ----------
-    model : Llama
     prompts : sequence of token ids
 
     Returns

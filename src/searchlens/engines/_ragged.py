@@ -58,8 +58,6 @@ def mask_bias(masked: Tensor, kv_heads: int, dtype: torch.dtype) -> Tensor:
     Parameters
     ----------
     masked : bool tensor, shape (sequences, n)
-    kv_heads : int
-    dtype : torch.dtype
 
     Returns
     -------

@@ -89,7 +89,6 @@ class RowGroup:
 
         Parameters
         ----------
-        layer : int
         queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
         keys_values : tensor, shape (rows, 2, kv_heads, head_dim)
             Of the new column.
@@ -186,8 +185,6 @@ class RowGroup:
 
         Parameters
         ----------
-        model : Llama
-        prompts : Prompts
         prompt_numbers, rows, lengths : int64 arrays, shape (n,)
             The number of the prompt, the row, and how many private tokens of the row are stored already.
         tokens : sequence of token ids

@@ -182,7 +182,6 @@ def drawn(
 
     Parameters
     ----------
-    request : Request
     tokens : int32 array, shape (n,)
     ledger : float32 array, shape (n, LEDGER_COLUMNS)
     finish : str
@@ -207,7 +206,6 @@ def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -
 
     Parameters
     ----------
-    request : Request
     output : vllm.RequestOutput
     ledger : float32 array, shape (tokens, LEDGER_COLUMNS)
     """

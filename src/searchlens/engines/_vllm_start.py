@@ -30,7 +30,6 @@ def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...])
         Idle; its requests may have ``top``.
     version : str
         Of what it runs on, for the message.
-    prompt : tuple of int
 
     Raises
     ------

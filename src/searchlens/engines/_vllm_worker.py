@@ -202,7 +202,6 @@ class Ledger:
         slots, positions : int64 arrays, shape (rows,)
         values : float32 tensor, shape (rows, LEDGER_COLUMNS)
             With one column more, the tokens, if there are ``floors``.
-        floors : FloorRows, optional
         """
         self.steps += 1
         self._enter()

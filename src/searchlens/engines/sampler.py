@@ -166,7 +166,6 @@ def prepare(
         How many tokens each row has generated.
     width : int
         Width of the logits.
-    device : torch.device
     measures : bool array, shape (rows,), optional
         Rows that need entropy and self-certainty; by default no row.
     top : int64 array, shape (rows,), optional
@@ -224,7 +223,6 @@ def prepare_all(
         Width of the logits.
     filters : sequence of bool
         Which of ``FILTERS`` a row may use; the others are left out.
-    penalties : Penalties or None
     measure_rows, top_rows, largest_top
         As in :class:`SamplingBatch`.
     """

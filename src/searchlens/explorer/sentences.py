@@ -120,8 +120,6 @@ def cell_sentences(study: Study, found: Headline, sides: Mapping[str, Health], t
 
     Parameters
     ----------
-    study : Study
-    found : Headline
     sides : mapping of str to Health
         Under ``base`` and ``rl``; empty if it is not known.
     title : str

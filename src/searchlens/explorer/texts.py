@@ -142,7 +142,6 @@ def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl
     ----------
     samples : DataFrame
         Of ``drawn``.
-    extent : Extent
     recorded : DataFrame
         policy, question, sample, recorded: what another tool said of samples.
 

@@ -181,7 +181,6 @@ def lines(axes: Axes, frame: pl.DataFrame, x: str, y: str, **looks: Any) -> None
 
     Parameters
     ----------
-    axes : Axes
     frame : DataFrame
         Rows without ``y`` are not drawn.
     x, y : str

@@ -21,7 +21,6 @@ def checked(outcomes: Sequence[Outcome], policy: Policy, vocab_size: int) -> Seq
     Parameters
     ----------
     outcomes : sequence of Result or Failure
-    policy : Policy
     vocab_size : int
         Token ids go from 0 to ``vocab_size - 1``.
     """

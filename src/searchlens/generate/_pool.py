@@ -48,8 +48,6 @@ def generate(
 
     Parameters
     ----------
-    grid : Grid
-    checkpoint, benchmark : str
     manifest : Path
         ``Grid.current_manifest`` of the pool; its name identifies the pool.
     threads : int

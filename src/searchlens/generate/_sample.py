@@ -70,7 +70,6 @@ def sample(
 
     Parameters
     ----------
-    job : Job
     chunks : iterable of Chunk
         Taken one by one, when the driver can start more searches.
     on_run : callable

@@ -33,8 +33,6 @@ def trace(
 
     Parameters
     ----------
-    grid : Grid
-    checkpoint, benchmark, policy : str
     traced : Traced
         How many questions and runs; fewer if there are fewer.
     threads : int

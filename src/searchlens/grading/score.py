@@ -155,7 +155,6 @@ class Rules:
         -------
         DataFrame
             For ``answer_classes`` and ``graded``; without the answers themselves, which may be whole texts.
-        Summary
 
         Raises
         ------

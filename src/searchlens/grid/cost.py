@@ -84,11 +84,8 @@ def assumed_speed(
 
     Parameters
     ----------
-    config : mapping
-    checkpoint : str
     shape : Shape or None
         None: unknown; it is then guessed from the number of parameters of the pair.
-    texts : Texts
     of_searches : bool
         By what was measured of searches.
 

@@ -33,8 +33,6 @@ def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.Data
 
     Parameters
     ----------
-    grid : Grid
-    cell : needs.Likelihood
     right : mapping of str to DataFrame
         Side to columns ``question`` (position in the benchmark), ``sample`` and ``right`` of the cell's policy.
     threads : int

@@ -180,7 +180,6 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
 
     Parameters
     ----------
-    read : Equivalents
     confidence : float
         Nominal coverage, in (0, 1).
 

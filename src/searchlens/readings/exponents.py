@@ -136,7 +136,6 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
         On the same questions. With as many budgets as questions or more no law is tested.
     budgets : sequence of int
         b, at most RL's pool.
-    grid : Lattice
 
     Notes
     -----
@@ -232,9 +231,6 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
 
     Parameters
     ----------
-    base : sequence of Pool
-    rl : Pool
-    budgets : sequence of int
     weights : ndarray, shape (questions, draws)
         How often each question counts.
 

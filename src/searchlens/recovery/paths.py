@@ -49,10 +49,8 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
 
     Parameters
     ----------
-    base, rl : Landscape
     components : mapping
         Policy name to its five components, for every Base policy.
-    options : RecoveryOptions
 
     Returns
     -------

@@ -21,7 +21,6 @@ def recover(
         The two checkpoints of a pair on one benchmark.
     components : mapping
         Policy name to its five components, any hashable values (``Policy.components``). Needed for Base policies.
-    options : RecoveryOptions
 
     Returns
     -------

@@ -136,9 +136,6 @@ class Task(NamedTuple):
 
         Parameters
         ----------
-        path : Trace
-        sampling : Sampling
-        seed : int
         tokens : int, optional
             Most tokens to draw; never more than a candidate may still have.
         step_ids : tuple of int

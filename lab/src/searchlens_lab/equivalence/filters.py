@@ -31,7 +31,6 @@ def distribution(
     Parameters
     ----------
     logits : float64 array, shape (vocab,)
-    sampling : Sampling
     prompt, generated : sequences of int
         Token ids that count for penalties.
 

@@ -42,7 +42,6 @@ def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
 
     Parameters
     ----------
-    subject : Subject
     name : str
         Name of the policy.
     policy : Policy

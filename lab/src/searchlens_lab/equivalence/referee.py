@@ -130,7 +130,6 @@ def distances(runs: int, settings: Sequence[Setting] = SETTINGS, toys: Sequence[
     ----------
     runs : int
         Texts of each sampler and toy.
-    settings, toys : sequence
 
     Returns
     -------

@@ -43,7 +43,6 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
 
     Parameters
     ----------
-    subject : Subject
     policies : mapping of str to Policy
         By name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
     """
@@ -69,7 +68,6 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Comparison
 
     Parameters
     ----------
-    subject : Subject
     name : str
         Name of the policy.
     policy : Policy

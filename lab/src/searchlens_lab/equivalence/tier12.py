@@ -111,7 +111,6 @@ def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: 
     ----------
     job : Job
         Gives the checkpoint and the settings of vLLM.
-    runs : sequence of (Strategy, Task)
     drawable : sequence of int
         Token ids that a text may hold: without padding and without ids that the tokenizer does not know.
 

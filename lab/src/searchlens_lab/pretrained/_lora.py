@@ -56,7 +56,6 @@ def add(model: Any, rank: int, seed: int) -> dict[str, LowRank]:
     model : transformers.PreTrainedModel
     rank : int
         At least 1.
-    seed : int
 
     Raises
     ------

@@ -24,8 +24,6 @@ def write(design: Design, seed: int, output: Path) -> None:
 
     Parameters
     ----------
-    design : Design
-    seed : int
     output : Path
         Folder; made if it does not exist. Files of other designs in it stay: ``cohort.yaml`` names those of this one.
 

@@ -52,7 +52,6 @@ def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort
 
     Parameters
     ----------
-    design : Design
     seed : int
         Of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
         benchmark, policy), but not on the rest of the design.

@@ -75,9 +75,6 @@ def planted_shares(design: Design, seed: int, cell: Cell, shares: Floats) -> Flo
 
     Parameters
     ----------
-    design : Design
-    seed : int
-    cell : Cell
     shares : ndarray, shape (outcomes, questions)
         Probabilities of Base, the right answer first.
 

@@ -39,10 +39,6 @@ class Truth:
 
         Parameters
         ----------
-        model : str
-        side : {"base", "rl"}
-        benchmark : str
-        policies : sequence of str
         budgets : sequence of float
             n > 0, where it is no whole number by 1 - (1 - p)^n; for RL in mode ``planted`` only budgets of the cell.
 
@@ -77,10 +73,8 @@ class Truth:
 
         Parameters
         ----------
-        model, benchmark : str
         policy : str
             Of Base.
-        budgets : sequence of int
 
         Returns
         -------
@@ -101,7 +95,6 @@ class Truth:
 
         Parameters
         ----------
-        model, benchmark : str
         path : sequence of (policy, budget)
             Base operating points, one for each budget of the design.
         """

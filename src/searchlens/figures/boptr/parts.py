@@ -98,7 +98,6 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
 
     Parameters
     ----------
-    axes : Axes
     rows : DataFrame
         tier, label, kind, ``ERROR_VALUES``, cells, of; all ``defined``.
     heights : sequence of float

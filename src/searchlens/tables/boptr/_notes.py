@@ -130,7 +130,6 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
     ----------
     contrasts : DataFrame
         The frame of that name.
-    scope : {"anchor", "cohort"}
     rule : str
         Key of the row that is one side of each contrast.
     rows : iterable of str
