@@ -1,0 +1,60 @@
+"""What a distribution adds is there with it, and without it a line says what brings it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from searchlens import config
+from searchlens.project import addons
+
+ALONE = """
+import importlib.metadata, sys
+importlib.metadata.entry_points = lambda **_: ()
+from searchlens.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Runs a command as if nothing but the package itself were installed."""
+ROOT = Path(__file__).parents[1]
+
+
+def alone(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", ALONE, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_command_of_the_laboratory_is_refused_with_what_installs_it() -> None:
+    done = alone("simulate", "--seed", "1", "--output", "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "searchlens_lab is not installed here" in done.stderr
+    assert "pip install ./lab in a clone of the repository" in done.stderr
+    assert "simulate" not in alone("--help").stdout
+
+
+def test_a_section_of_the_laboratory_is_left_out_and_said_once() -> None:
+    done = alone("plan", "--config", "config/demo.yaml")
+    assert done.returncode == 0
+    assert done.stderr.count("equivalence is left out: searchlens_lab is not installed here; pip install ./lab") == 1
+
+
+def test_no_stage_of_the_laboratory_is_planned_without_it() -> None:
+    code = ALONE.replace("from searchlens.cli import main", "from snakemake.cli import main")
+    command = [sys.executable, "-c", code, "-n", "--quiet", "rules", "--configfile", "config/demo.yaml", "--nolock"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "equivalence" not in {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+
+
+def test_with_it_the_section_is_part_of_the_schema() -> None:
+    assert "equivalence" in config.schema()["properties"]
+    assert set(addons.stages()) == {"equivalence"}
+
+
+def test_an_entry_point_to_nothing_names_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(addons.VARIABLE, "no_such_addon")
+    with pytest.raises(ModuleNotFoundError, match="no_such_addon"):
+        addons.addons.__wrapped__()
