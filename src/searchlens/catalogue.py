@@ -43,6 +43,7 @@ HOMES = {
     "grader": "grading",
     "family": "benchmarks",
     "reader": "readers",
+    "exporter": "exports",
 }
 """Kind of thing to the package of searchlens whose files declare it."""
 
@@ -102,6 +103,7 @@ controller = _declares("controller")
 grader = _declares("grader")
 family = _declares("family")
 reader = _declares("reader")
+exporter = _declares("exporter")
 
 
 # ---- declarations
