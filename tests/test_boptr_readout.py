@@ -22,7 +22,7 @@ from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscap
 from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.points import readout_interval
 from searchlens.boptr.q_channel import voteless
-from searchlens.boptr.study import UNREAD, study
+from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view
 from searchlens.errors import InputError
@@ -118,9 +118,10 @@ def test_prefix_frames_depend_on_the_order_of_samples(name: str) -> None:
 
 def test_the_readout_of_frames_is_their_last_column() -> None:
     """T is prefix everywhere, and a rate is no readout of n samples."""
+    unread = {*catalogue.BOPTR_WORDS, *catalogue.declared("frame", in_words=True)}
     for readout in BOTH:
         for name, frame in frames(readout).items():
-            if name not in UNREAD and name != "signatures":
+            if name not in unread and name != "signatures":
                 assert frame.columns[-1] == "readout", name
                 assert set(frame["readout"]) <= {readout}, name
         labels = frames(readout)["signatures"].select("metric", "readout").unique()

@@ -14,10 +14,11 @@ import pytest
 
 import searchlens
 from reading import samples
+from searchlens import catalogue
 from searchlens.api import Study
 from searchlens.cli import main
 from searchlens.errors import InputError
-from searchlens.exports import FORMATS, export, pools
+from searchlens.exports import export, lost, pools
 from small_results import finish
 
 POLICY = "topp0.95_t1.0"
@@ -89,7 +90,7 @@ def test_rows_are_those_of_our_own_format(study: Study, tmp_path: Path, to: str)
     assert back == found
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", catalogue.declared("exporter"))
 def test_questions_and_texts_that_are_withheld_stay_at_home(
     study: Study, tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,15 +108,15 @@ def test_the_command_says_what_is_not_in_the_format(
     study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    for to, (_, lost) in FORMATS.items():
+    for to in catalogue.declared("exporter"):
         assert main(["export", "--to", to, "--policy", POLICY, str(study.results), str(out / to)]) == 0
         said = capsys.readouterr().out
         assert said.startswith(f"{len([path for path in (out / to).rglob('*') if path.is_file()])} files under")
-        assert f"not in this format: {lost}" in said
+        assert f"not in this format: {lost(to)}" in said
 
 
 def test_a_folder_with_files_and_unknown_names_are_refused(study: Study, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="format 'xml' is unknown; known: inspect"):
+    with pytest.raises(InputError, match="exporter 'xml' is unknown"):
         export(study, "xml", tmp_path / "out")
     with pytest.raises(InputError, match="no policy nothing; policies with samples: "):
         export(study, "csv", tmp_path / "out", ["nothing"])
@@ -135,7 +136,9 @@ def test_a_failed_search_and_an_unknown_verdict(study: Study, tmp_path: Path) ->
             finish=pl.Series(["failed", None], dtype=pl.String()), correct=pl.Series([False, None], dtype=pl.Boolean())
         )
     )
-    (path,) = FORMATS["inspect"][0](replace(pool, questions=pool.questions[:1], read=lambda _: frame), tmp_path / "out")
+    (path,) = catalogue.find("exporter", "inspect")(
+        replace(pool, questions=pool.questions[:1], read=lambda _: frame), tmp_path / "out"
+    )
     failed, unknown = samples("inspect", path)
     assert (failed.finish, failed.text) == ("failed", None)
     assert unknown.finish == "unknown"

@@ -29,7 +29,8 @@ from searchlens import catalogue, policies
 from searchlens.claims import percent
 from searchlens.figures import style
 from searchlens.figures.context import Curves, Labels, PairContext, Source, StudyContext
-from searchlens.policies import components, kinds
+from searchlens.figures.palette import controller_colours
+from searchlens.policies import kinds
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
 LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
@@ -741,8 +742,7 @@ def test_families_stay_apart(vision: str) -> None:
 @pytest.mark.parametrize("vision", VISION)
 def test_controllers_stay_apart(vision: str) -> None:
     """The colours of controllers differ from one another, from RL's red and from the envelope; new ones are grey."""
-    assert set(style.CONTROLLER_COLOURS) < set(components.names("controller"))
-    colours = [*style.CONTROLLER_COLOURS.values(), style.RL_COLOUR, style.ENVELOPE_COLOUR]
+    colours = [*controller_colours().values(), style.RL_COLOUR, style.ENVELOPE_COLOUR]
     for ours, theirs in itertools.combinations(colours, 2):
         assert np.linalg.norm(seen(ours, vision) - seen(theirs, vision)) > 15
 

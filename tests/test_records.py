@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from searchlens.errors import InputError
-from searchlens.schemas.columns import TRACES
+from searchlens.schemas.columns import PLAIN, TRACES
+from searchlens.schemas.metrics import compact, recorded
 from searchlens.store import frames, inputs, judges, manifests, readouts, traces, yaml_text
 from searchlens.store.hashing import digest
 from searchlens.store.judges import UNSTATED, Judge
@@ -183,23 +184,45 @@ def test_of_a_shard_times_are_kept_to_the_millisecond() -> None:
     assert json.loads(text) == {"wall_seconds": 1.235, "rows": 3, "device": "cpu"}
 
 
-def test_readouts_from_before_luck_was_recorded_are_read(tmp_path: Path) -> None:
-    """In any order of columns; with another set of them they are of another version."""
-    path = tmp_path / "a.arrow.xz"
+def read_again(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Readouts that were written as they are, without a check."""
+    stream = io.BytesIO()
+    frame.write_ipc(stream)
+    path.write_bytes(lzma.compress(stream.getvalue()))
+    return readouts.read(path)
 
-    def write(frame: pl.DataFrame) -> None:
-        stream = io.BytesIO()
-        frame.write_ipc(stream)
-        path.write_bytes(lzma.compress(stream.getvalue()))
 
-    empty = pl.DataFrame(schema=readouts.SCHEMA)
+def naming(*metrics: str) -> pl.DataFrame:
+    """Readouts without rows, whose points may name these metrics."""
+    return pl.DataFrame(schema={**compact(metrics), "shards": readouts.SCHEMA["shards"]})
+
+
+def test_readouts_from_before_luck_or_a_metric_was_recorded_are_read(tmp_path: Path) -> None:
+    """In any order of columns; the columns of a metric that was declared later are not there."""
+    path, empty = tmp_path / "a.arrow.xz", pl.DataFrame(schema=readouts.SCHEMA)
     for frame in (empty, empty.drop("lucky"), empty.select(sorted(readouts.SCHEMA))):
-        write(frame)
-        assert readouts.read(path).schema == readouts.SCHEMA
-    for frame in (empty.drop("classes"), empty.with_columns(more=1), empty.cast({"samples": pl.String})):
-        write(frame)
-        with pytest.raises(InputError, match="written by another version of searchlens"):
-            readouts.read(path)
+        assert read_again(frame, path).schema == readouts.SCHEMA
+    assert set(readouts.SCHEMA) - set(read_again(naming("C", "P", PLAIN), path).columns) == {
+        "Q",
+        "B",
+        "T",
+        "Q_expected",
+    }
+
+
+@pytest.mark.parametrize("change", ["no classes", "a column", "a type", "a metric", "the type of points", "half of P"])
+def test_readouts_with_what_this_version_does_not_know_are_refused(tmp_path: Path, change: str) -> None:
+    empty = pl.DataFrame(schema=readouts.SCHEMA)
+    changed = {
+        "no classes": empty.drop("classes"),
+        "a column": empty.with_columns(more=1),
+        "a type": empty.cast({"samples": pl.String}),
+        "a metric": naming(*recorded(), PLAIN, "unknown"),
+        "the type of points": empty.with_columns(points=1),
+        "half of P": empty.drop("P_expected"),
+    }
+    with pytest.raises(InputError, match="written by another version of searchlens"):
+        read_again(changed[change], tmp_path / "a.arrow.xz")
 
 
 # ---- records of searches

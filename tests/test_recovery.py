@@ -38,7 +38,8 @@ def made(curves, questions=100, cost=100.0):
     hits, points = [], []
     for (policy, budget), solved in curves.items():
         row = [i < solved for i in range(questions)] if isinstance(solved, int) else list(map(bool, solved))
-        hits += [(policy, i, budget, ok, ok, ok, ok, ok, ok, ok, ok) for i, ok in enumerate(row)]
+        width = len(metric_schemas.hits()) - 3
+        hits += [(policy, i, budget, *[ok] * width) for i, ok in enumerate(row)]
         lo, hi = wilson(sum(row), len(row))
         for metric, value in {**dict.fromkeys("PQBT", sum(row) / len(row)), "D": 0.0, "C": cost * budget}.items():
             rest = (None, len(row), value, float(lo), float(hi))

@@ -29,8 +29,8 @@ from searchlens.search.task import Task  # noqa: E402
 from searchlens.tables.table import Table  # noqa: E402
 from searchlens_lab.equivalence import laws, local, plan, searches  # noqa: E402
 from searchlens_lab.equivalence.explicit import ToyEngine, ToyModel  # noqa: E402
-from searchlens_lab.equivalence.options import COMPARED, EquivalenceOptions  # noqa: E402
-from searchlens_lab.equivalence.reference import SEARCHES, ids, mean, search  # noqa: E402
+from searchlens_lab.equivalence.options import EquivalenceOptions  # noqa: E402
+from searchlens_lab.equivalence.reference import ids, mean, search  # noqa: E402
 from searchlens_lab.equivalence.rows import ComparisonRow, chi_square, frame, total_variation  # noqa: E402
 from searchlens_lab.equivalence.subject import Subject  # noqa: E402
 from searchlens_lab.equivalence.tables import Comparisons, udf_tier34  # noqa: E402
@@ -291,11 +291,6 @@ def test_a_wrong_section_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as error:
         grid(**changes)
     assert says in str(error.value)
-
-
-def test_controllers_that_can_be_configured_are_those_with_a_reference() -> None:
-    """Autoregressive policies and token beams are compared with transformers."""
-    assert set(COMPARED) == {"autoregressive", "beam", "smc", "lookahead", *SEARCHES}
 
 
 @pytest.mark.parametrize(

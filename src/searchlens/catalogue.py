@@ -1,6 +1,6 @@
-"""The parts of a study by name: metrics, tables, figures, controllers, graders, families, readers, engines, frames.
+"""The parts of a study by name: the kinds of ``HOMES``, and the Parquet files between stages.
 
-Each of the first eight is declared where it is written, with a decorator of this module::
+Each of a kind is declared where it is written, with a decorator of this module::
 
     @table("blocks", stage="boptr")
     def blocks(context: TableContext) -> Table: ...
@@ -9,7 +9,7 @@ and is listed nowhere else. The names are read from the source code, without imp
 them several times per job; the code itself is imported when it is needed (``find``). A file outside of the package
 declares in the same way, once the configuration names it under ``extensions``.
 
-Frames, the Parquet files between stages, are listed here.
+Frames of other stages than BOPTR are listed here.
 
 Standard library only, because the planner imports it.
 """
@@ -44,6 +44,8 @@ HOMES = {
     "family": "benchmarks",
     "reader": "readers",
     "engine": "engines",
+    "exporter": "exports",
+    "frame": "boptr",
 }
 """Kind of thing to the package of searchlens whose files declare it."""
 
@@ -56,13 +58,8 @@ READING_FRAMES = (
 LIKELIHOOD_FRAMES = ("texts", "summary")
 BOPTR_WORDS = ("blocks", "protocol_flags", "checklist")
 """Those that depend on titles and on the limits of the health check, as tables and figures do."""
-BOPTR_FRAMES = (
-    *("errors", "means", "contrasts", "nulls", "regime_betas", "beta_stability", "beta_sensitivity"),
-    *("percell", "qchannel", "q_summary", "formula_same", "identified_scale", "identified_set", "offsets"),
-    *("v4", "v4_null", "v4_summary", "probe", "aime_large_budget", "crossing", "extension"),
-    *("seed_replication", "seed_summary", "readout_consistency", "descriptive", "signatures", "signature_table"),
-    *("rule_variants", "variant_scales", "variant_heads", "held_out_criterion", *BOPTR_WORDS),
-)
+_BOPTR_MADE = ("errors", "means", "contrasts", "nulls", "v4", "v4_null", "v4_summary")
+"""Frames that ``boptr.study`` makes itself."""
 
 STAGES = {
     "table": ("study", "boptr", "likelihood"),
@@ -104,6 +101,8 @@ grader = _declares("grader")
 family = _declares("family")
 reader = _declares("reader")
 engine = _declares("engine")
+exporter = _declares("exporter")
+frame = _declares("frame")
 
 
 # ---- declarations
@@ -176,6 +175,11 @@ def _require_stage(declaration: Declaration) -> None:
     if stages and stage not in stages:
         what = f"{declaration.kind} {declaration.name!r} in {declaration.path}: stage={stage!r}"
         raise InputError(f"{what}; allowed: {', '.join(stages)}")
+
+
+def boptr_frames() -> tuple[str, ...]:
+    """Every frame of BOPTR: those of the study, those that are declared, and those in words."""
+    return (*_BOPTR_MADE, *declared("frame"), *BOPTR_WORDS)
 
 
 def titles(kind: str, **options: Any) -> dict[str, str]:

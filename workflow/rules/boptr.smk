@@ -11,7 +11,7 @@ rule boptr:
     input:
         [landscape_content(*cell) for cell in GRID.cells],
     output:
-        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES if frame not in BOPTR_WORDS],
+        [OUT.boptr_frame(frame) for frame in boptr_frames() if frame not in BOPTR_WORDS],
         OUT.boptr / SIGNATURE,
     log:
         layout.log("boptr"),
@@ -41,7 +41,7 @@ rule boptr:
 rule transfer:
     """Write the tables and figures of BOPTR, and its frames in words."""
     input:
-        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES if frame not in BOPTR_WORDS],
+        [OUT.boptr_frame(frame) for frame in boptr_frames() if frame not in BOPTR_WORDS],
         # Also an input of every frame. After a checkpoint Snakemake plans anew only what names an output of it.
         [landscape_content(*cell) for cell in GRID.cells],
     output:

@@ -10,13 +10,13 @@ from pathlib import Path
 import yaml
 from searchlens import config as settings
 from searchlens.catalogue import (
-    BOPTR_FRAMES,
     BOPTR_WORDS,
     LANDSCAPE_FRAMES,
     LIKELIHOOD_FRAMES,
     PACKAGE,
     READING_FRAMES,
     RECOVERY_FRAMES,
+    boptr_frames,
 )
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely

@@ -14,7 +14,7 @@ rule explorer:
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [path for path in rules.tables.output if path.endswith((".csv", ".md"))],
-        [] if GRID.without_boptr else [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
+        [] if GRID.without_boptr else [OUT.boptr_frame(frame) for frame in boptr_frames()],
         [] if GRID.without_boptr else [path for path in rules.transfer.output if path.endswith((".csv", ".md"))],
         [path for path in ADDED if path.endswith((".csv", ".md"))],
     output:

@@ -251,8 +251,8 @@ class Study:
         return read_frame(self.layout.readings_frame(frame), "readings")
 
     def boptr(self, frame: str) -> pl.DataFrame:
-        """One of the frames of BOPTR (``catalogue.BOPTR_FRAMES``)."""
-        require_known(frame, catalogue.BOPTR_FRAMES, "frame")
+        """One of the frames of BOPTR (``catalogue.boptr_frames``)."""
+        require_known(frame, catalogue.boptr_frames(), "frame")
         return read_frame(self.layout.boptr_frame(frame), "boptr")
 
     def table(self, name: str) -> pl.DataFrame:

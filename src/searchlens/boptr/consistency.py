@@ -47,6 +47,7 @@ from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import At, boptr
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
+from searchlens.catalogue import frame
 from searchlens.policies.kinds import PolicyByName, is_search, policy_of
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Resamples, with_width
@@ -72,6 +73,7 @@ SUMMARY = schema("reading benchmark batches mean sd reason")
 # ---- two batches of one checkpoint
 
 
+@frame("readout_consistency")
 def readout_consistency(rule: Rule, boot: View) -> pl.DataFrame:
     """Differences of P between each batch and the main one.
 
@@ -166,6 +168,7 @@ class _Batch:
     cell: Readouts
 
 
+@frame("seed_replication")
 def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
     """The anchor rule's error on every batch of the anchor's Base; RL is that of the main batch.
 
@@ -302,6 +305,7 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(records, REPLICATION)
 
 
+@frame("seed_summary", of=("seed_replication",))
 def seed_summary(replication: pl.DataFrame) -> pl.DataFrame:
     """Mean and standard deviation of the error over batches.
 

@@ -16,6 +16,7 @@ from searchlens.boptr.knee import TAU, knee
 from searchlens.boptr.points import point_counts, readout_interval
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
+from searchlens.catalogue import frame
 
 DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headroom knee reason")
 """Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
@@ -23,6 +24,7 @@ DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headr
 ``TAU`` of its value at max(B)."""
 
 
+@frame("descriptive")
 def descriptive(rule: Rule, boot: View) -> pl.DataFrame:
     """Base on the descriptive benchmarks.
 

@@ -33,6 +33,7 @@ from searchlens.boptr.points import (
 from searchlens.boptr.rows import At, Predict, boptr
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, View
+from searchlens.catalogue import frame
 from searchlens.policies.kinds import is_search
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
@@ -70,6 +71,7 @@ b with E(b) >= P_RL(b), after which Base may fall behind again; ``tie_share``: s
 # ---- the frozen rule
 
 
+@frame("extension")
 def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
     """Error of the frozen rule at b > max(B).
 
@@ -164,6 +166,7 @@ def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
 # ---- Base and RL at equal large budgets
 
 
+@frame("aime_large_budget")
 def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
     """Base envelope and RL default curve at equal budgets, on the floor benchmarks (paper, same-budget comparison).
 
@@ -193,6 +196,7 @@ def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
     return pl.DataFrame(records, LARGE_BUDGET)
 
 
+@frame("crossing")
 def crossing(rule: Rule, boot: View) -> pl.DataFrame:
     """k* on every floor benchmark. Parameters as in ``large_budget``; returns ``CROSSING``."""
     records: list[dict[str, Any]] = []

@@ -23,6 +23,7 @@ from searchlens.boptr.knee import TAU
 from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
+from searchlens.catalogue import frame
 from searchlens.uncertainty import Floats
 
 Prior = Literal["u", "N*"]
@@ -118,6 +119,7 @@ SWEEP_ROWS = _sweep_rows()
 _PROBE = schema("n intercept slope slope_lo slope_hi r r_lo r_hi reason")
 
 
+@frame("probe", of=("rule",))
 def probe(rule: Rule) -> pl.DataFrame:
     """Ordinary least squares of ln alpha_math on P_max@16 of base@rltrain over the cohort's models, on the sample.
 

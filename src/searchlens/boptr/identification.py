@@ -20,6 +20,7 @@ from searchlens.boptr.points import budgets_text, operating_points, point_errors
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
+from searchlens.catalogue import frame
 
 IDENTIFIED_SCALE = schema(
     "model benchmark beta alpha alpha_lo alpha_hi boundary delta delta_lo delta_hi policy path error reason"
@@ -41,6 +42,7 @@ FORMULA_SAME = schema("model alpha alpha_lo alpha_hi policy path error reason")
 """Columns as in ``IDENTIFIED_SCALE``: the exponent is the regime's, and one policy serves all budgets."""
 
 
+@frame("identified_scale", of=("rule",))
 def identified_scale(rule: Rule) -> pl.DataFrame:
     """The fitted scale of every model on the anchor benchmark, and the interval that the path identifies.
 
@@ -102,11 +104,13 @@ def _fitted(rule: Rule, model: str, benchmark: str, best: Fit) -> dict[str, Any]
     return {"policy": points[0][0], "path": budgets_text(points), "error": error}
 
 
+@frame("formula_same", of=("rule",))
 def formula_same(rule: Rule) -> pl.DataFrame:
     """Scale and locked policy of every model at the shared exponent; returns ``FORMULA_SAME``."""
     return identified_scale(rule).select(list(FORMULA_SAME))
 
 
+@frame("identified_set")
 def identified_set(rule: Rule, boot: View) -> pl.DataFrame:
     """The set of parameters that the data do not distinguish from the R1 fit of every cell.
 

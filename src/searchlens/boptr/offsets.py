@@ -20,6 +20,7 @@ from searchlens.boptr.fit import Ints
 from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row
 from searchlens.boptr.rule import Reason, Rule
+from searchlens.catalogue import frame
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats
 
@@ -172,6 +173,7 @@ def base_only(rule: Rule, at: At) -> Prediction:
 V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
 
 
+@frame("offsets", of=("rule",))
 def offsets(rule: Rule) -> pl.DataFrame:
     """delta-hat of every model on the sample, with its parts.
 

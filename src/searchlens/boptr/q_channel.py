@@ -56,6 +56,7 @@ from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import PoolName, Reason, Rule
 from searchlens.boptr.selector import COST_WEIGHT, relative_cost
 from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.catalogue import frame
 from searchlens.errors import InputError
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
@@ -108,6 +109,7 @@ def voteless(cohort: Cohort, benchmark: str) -> bool:
     return solved and not any(landscape.votes_fall for landscape in landscapes)
 
 
+@frame("qchannel")
 def q_channel(rule: Rule, boot: View) -> pl.DataFrame:
     """The Q channel of every cell.
 
@@ -148,6 +150,7 @@ def q_channel(rule: Rule, boot: View) -> pl.DataFrame:
     return pl.DataFrame(records, SCHEMA)
 
 
+@frame("q_summary", of=("qchannel",))
 def q_summary(frame: pl.DataFrame) -> pl.DataFrame:
     """Number of recoverable cells, and the mean mech_Q of these.
 

@@ -38,6 +38,7 @@ from searchlens.boptr.points import (
 from searchlens.boptr.rows import At, Prediction, Row, boptr, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View, bootstrap_view
+from searchlens.catalogue import frame
 from searchlens.uncertainty import Floats, Interval
 
 Constraint = Literal["R0", "R1", "R2"]
@@ -66,6 +67,7 @@ overlap at every budget."""
 # ---- the exponents of single cells
 
 
+@frame("regime_betas")
 def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
     """R0, R1 and R2 of every fitted model on every fitted benchmark (paper, table of regime discovery).
 
@@ -195,6 +197,7 @@ def _refitted(rule: Rule, refits: View, constraint: Constraint, benchmark: str) 
 # ---- the cohort's own exponents
 
 
+@frame("beta_stability", of=("rule",))
 def beta_stability(rule: Rule) -> pl.DataFrame:
     """The cohort's own beta of every benchmark, with all models and with each left out.
 
@@ -238,6 +241,7 @@ TWO_REGIMES = Row("H5 two regimes", "H5 two regimes (floor as math)", "rule", "a
 MAPS = {"three regimes": boptr, "two regimes": two_regimes}
 
 
+@frame("beta_sensitivity")
 def beta_sensitivity(rule: Rule, boot: View) -> pl.DataFrame:
     """Three regimes against two on the anchor model (paper, table of the sensitivity of the floor assignment).
 

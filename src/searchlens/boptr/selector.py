@@ -13,22 +13,11 @@ import numpy as np
 from searchlens.boptr.fit import SAME, Array, Ints
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.view import Counts, Readouts
+from searchlens.catalogue import declared
 from searchlens.uncertainty import Floats
 
-CONTROLLER_INDEX = {
-    "autoregressive": 0,
-    "beam": 1,
-    "step_beam": 1,
-    "entropy_tree": 2,
-    "thought_tree": 3,
-    "mcts": 4,
-    "power": 5,
-    "smc": 5,
-    "lookahead": 5,
-}
-"""Index of every controller: both beams are one kind, samplers of p^alpha another. Feature ctrl is the index / 5."""
-OTHER_CONTROLLER = max(CONTROLLER_INDEX.values())
-"""Index of a controller that is not listed, such as that of an extension: the farthest from autoregressive."""
+FARTHEST = 5
+"""Largest index of a controller, and that of one that declares none. Feature ctrl is the index / 5."""
 
 WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
 """W of the paper's rule: rank of P, rank of P - Q, rank of Q, controller, log cost (printed)."""
@@ -67,8 +56,8 @@ def rank(values: Counts, cell: Readouts, options: BoptrOptions) -> Array:
 
 def fixed_coordinates(cell: Readouts, options: BoptrOptions) -> Floats:
     """Controller index in [0, 1] and scaled log cost of every policy, shape (2, policies)."""
-    index = [CONTROLLER_INDEX.get(name, OTHER_CONTROLLER) for name in cell.controllers]
-    controllers = np.array(index) / max(CONTROLLER_INDEX.values())
+    stated = {name: item.options.get("index", FARTHEST) for name, item in declared("controller").items()}
+    controllers = np.array([stated.get(name, FARTHEST) for name in cell.controllers]) / FARTHEST
     return np.stack([controllers, log_cost(cell, ranked_pool(cell, options))])
 
 

@@ -41,6 +41,7 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
+from searchlens.catalogue import frame
 from searchlens.uncertainty import Interval, Resamples, quantiles, with_width
 
 SCHEMA = schema(
@@ -69,6 +70,7 @@ class _Quantity:
     decides: bool
 
 
+@frame("signatures")
 def signatures(rule: Rule, boot: View) -> pl.DataFrame:
     """Which of the four signatures each cell shows.
 
@@ -209,6 +211,7 @@ def _rates(policy: str, pair: _Pair, metric: str) -> dict[str, float] | Reason:
     return {"base": base[0], "rl": rl[0], "rl_minus_base": difference, "lo": lo, "hi": hi}
 
 
+@frame("signature_table", of=("signatures",), in_words=True)
 def signature_table(frame: pl.DataFrame) -> pl.DataFrame:
     """The paper's table of signatures, with the cells that show each one instead of example blocks.
 

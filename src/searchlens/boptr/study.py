@@ -1,4 +1,4 @@
-"""The whole analysis of a cohort: every frame that tables and figures are made from (``catalogue.BOPTR_FRAMES``).
+"""The whole analysis of a cohort: every frame that tables and figures are made from (``catalogue.boptr_frames``).
 
 A frame has one record per number of its table, whether the number is defined or not; ``reason`` says why it is not.
 Errors are in percentage points, readouts are proportions.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,23 +16,19 @@ import polars as pl
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, CohortPlan
 from searchlens.boptr.columns import schema
-from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
-from searchlens.boptr.descriptive import descriptive
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, mismatched
-from searchlens.boptr.extension import crossing, extension, large_budget
-from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS, probe
-from searchlens.boptr.identification import formula_same, identified_scale, identified_set
+from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
-from searchlens.boptr.offsets import V5B_ROWS, offsets, v4
+from searchlens.boptr.offsets import V5B_ROWS, v4
 from searchlens.boptr.options import REGIMES, BoptrOptions, Readout
 from searchlens.boptr.protocol import HELD_OUT_LIMIT, checklist, protocol_flags, require_same_pool
-from searchlens.boptr.q_channel import q_channel, q_summary
-from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
+from searchlens.boptr.regimes import TWO_REGIMES
 from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.rule import Rule
-from searchlens.boptr.signatures import signature_table, signatures
-from searchlens.boptr.variants import VARIANT_ROWS, variant_heads, variant_scales, variant_table
+from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view, sample_view
+from searchlens.catalogue import BOPTR_WORDS, boptr_frames, definition, frame, loaded
+from searchlens.errors import require_known
 from searchlens.health.options import DEFAULTS, HealthOptions
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
@@ -81,7 +78,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     Returns
     -------
     dict of str to polars.DataFrame
-        The frames ``catalogue.BOPTR_FRAMES``, in that order.
+        The frames ``catalogue.boptr_frames``, in that order.
 
     Raises
     ------
@@ -104,10 +101,14 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
         "means": _means(evaluation, plan, options, sets),
         "contrasts": contests,
         "nulls": nulls(cohort, options),
-        **_single_tables(evaluation, boot, errors),
+        **_linear_probes(evaluation),
     }
+    frames |= _declared(frames, evaluation.rules[PAPER], boot)
     frames |= words(cohort, options, frames)
-    return {name: frame if name in UNREAD else _labelled(frame, options.readout) for name, frame in frames.items()}
+    unread = {*BOPTR_WORDS, *loaded("frame", in_words=True)}
+    return {
+        name: frames[name] if name in unread else _labelled(frames[name], options.readout) for name in boptr_frames()
+    }
 
 
 def words(
@@ -119,10 +120,6 @@ def words(
     unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
     checks = checklist(rule, frames["errors"], flags, frames["contrasts"], unvoted)
     return {"blocks": blocks(rule.plan), "protocol_flags": flags, "checklist": checks}
-
-
-UNREAD = ("blocks", "signature_table", "protocol_flags", "checklist", "rule_variants", "variant_scales")
-"""Frames without a label of the readout: words, rates, counts. In ``variant_scales`` the column says P or Q."""
 
 
 def _labelled(frame: pl.DataFrame, readout: Readout) -> pl.DataFrame:
@@ -142,36 +139,21 @@ def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets
     return pl.concat([means, means_frame(evaluation, [ablation], [WITHOUT], options.confidence)])
 
 
-def _single_tables(evaluation: Evaluation, boot: View, errors: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    rule, linear = evaluation.rules[PAPER], _linear_probes(evaluation)
-    batches, patterns, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
-    return {
-        "regime_betas": regime_betas(rule, boot),
-        "beta_stability": beta_stability(rule),
-        "beta_sensitivity": beta_sensitivity(rule, boot),
-        "percell": percell(errors),
-        "qchannel": channel,
-        "q_summary": q_summary(channel),
-        "formula_same": formula_same(rule),
-        "identified_scale": identified_scale(rule),
-        "identified_set": identified_set(rule, boot),
-        "offsets": offsets(rule),
-        **linear,
-        "probe": probe(rule),
-        "aime_large_budget": large_budget(rule, boot),
-        "crossing": crossing(rule, boot),
-        "extension": extension(rule, boot),
-        "seed_replication": batches,
-        "seed_summary": seed_summary(batches),
-        "readout_consistency": readout_consistency(rule, boot),
-        "descriptive": descriptive(rule, boot),
-        "signatures": patterns,
-        "signature_table": signature_table(patterns),
-        "rule_variants": variant_table(),
-        "variant_scales": variant_scales(rule),
-        "variant_heads": variant_heads(rule),
-        "held_out_criterion": held_out_criterion(errors),
-    }
+def _declared(made: Mapping[str, pl.DataFrame], rule: Rule, boot: View) -> dict[str, pl.DataFrame]:
+    """The frames that are declared where they are computed, each from the things that its option ``of`` names.
+
+    These are ``rule``, the paper's rule on the sample, ``boot``, the bootstrap view, and other frames; without the
+    option, the first two. A frame with ``in_words=True`` has no label of the readout.
+    """
+    known, declared = {**made, "rule": rule, "boot": boot}, loaded("frame")
+
+    def value(name: str) -> Any:
+        if name not in known:
+            item = declared[require_known(name, declared, "frame")]
+            known[name] = definition(item)(*map(value, item.options.get("of", ("rule", "boot"))))
+        return known[name]
+
+    return {name: value(name) for name in declared}
 
 
 def _linear_probes(evaluation: Evaluation) -> dict[str, pl.DataFrame]:
@@ -476,6 +458,7 @@ def blocks(plan: CohortPlan) -> pl.DataFrame:
     return pl.DataFrame(rows, ["block", "settings", "role"], orient="row")
 
 
+@frame("percell", of=("errors",))
 def percell(errors: pl.DataFrame) -> pl.DataFrame:
     """The calibrated rule (V3) and the cell's own fit: one record per fitted cell of the cohort and set of constants.
 
@@ -503,6 +486,7 @@ def percell(errors: pl.DataFrame) -> pl.DataFrame:
     return both.select(*keys, *of_rule, "mech_cell", "mech_anchor", *values, gap.alias("gap"), "reason")
 
 
+@frame("held_out_criterion", of=("errors",))
 def held_out_criterion(errors: pl.DataFrame) -> pl.DataFrame:
     """Whether the mean error of each held-out benchmark stays within the limit that was set before sampling.
 

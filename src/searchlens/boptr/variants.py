@@ -23,6 +23,7 @@ from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, curve, path_
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Counts, Readouts
+from searchlens.catalogue import frame
 from searchlens.uncertainty import Floats
 
 SIGNED_WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
@@ -223,6 +224,7 @@ VARIANT_ROWS = (
 """v5 is V3 and MAIN of the other tables; v5-anchor is B0 with ``b0: anchor_alpha``. The oracles are H6 and H7."""
 
 
+@frame("rule_variants", of=(), in_words=True)
 def variant_table() -> pl.DataFrame:
     """What each variant is, in the columns of the paper's table; measured numbers are joined on the row columns.
 
@@ -301,6 +303,7 @@ SCALES = schema("model readout alpha alpha_lo alpha_hi reason")
 HEADS = schema("tier model benchmark head policy alpha beta path reason")
 
 
+@frame("variant_scales", of=("rule",), in_words=True)
 def variant_scales(rule: Rule) -> pl.DataFrame:
     """The fitted alpha of every model on the anchor benchmark: on P (v5, v6, support head of v7) and on Q (v7).
 
@@ -334,6 +337,7 @@ def variant_scales(rule: Rule) -> pl.DataFrame:
     return pl.DataFrame(records, SCALES)
 
 
+@frame("variant_heads", of=("rule",))
 def variant_heads(rule: Rule) -> pl.DataFrame:
     """The two heads of v7 in every cell, one record per head, at both levels of information.
 

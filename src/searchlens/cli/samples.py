@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from searchlens.catalogue import declared
 from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
 from searchlens.cli.options import Commands, cell_options, json_option, positive, put, threads_option
 from searchlens.commands.terminal import say
@@ -74,12 +75,12 @@ def _imports(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    from searchlens.exports import FORMATS, export
+    from searchlens.exports import export, lost
 
     study = opened(args, args.folder)
     written = export(study, args.to, Path(args.output), args.policy)
     say(f"{len(written)} files under {args.output}")
-    say(f"not in this format: {FORMATS[args.to][1]}")
+    say(f"not in this format: {lost(args.to)}")
     withheld = {name: why for name in study.cells["benchmark"].unique() if (why := study.withheld(name))}
     for name, why in withheld.items():
         say(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
@@ -159,8 +160,7 @@ def add_to(command: Commands) -> None:
     command.group("samples")
     _add_imports(command)
     sub = command("export", _export, "write samples and verdicts for another tool (docs/formats.md)")
-    formats = ("inspect", "lm-eval", "every-eval-ever", "jsonl", "parquet", "csv")
-    sub.add_argument("--to", required=True, choices=formats, help="format of the files")
+    sub.add_argument("--to", required=True, choices=tuple(declared("exporter")), help="format of the files")
     sub.add_argument(
         "--policy", action="append", default=[], metavar="NAME", help="a policy; may be repeated; default: all"
     )

@@ -276,7 +276,7 @@ class Index:
     def _studies(self) -> Record:
         layout = self.study.layout
         readings = {frame: layout.readings_frame(frame) for frame in catalogue.READING_FRAMES}
-        boptr = {frame: layout.boptr_frame(frame) for frame in catalogue.BOPTR_FRAMES}
+        boptr = {frame: layout.boptr_frame(frame) for frame in catalogue.boptr_frames()}
         return {**self._existing(readings), "boptr": self._existing(boptr)}
 
     def _tables(self) -> list[Record]:

@@ -136,7 +136,7 @@ class _Builder:
         yield from self._by_cell("points")
         yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
         yield Group("Questions", questions)
-        yield self._group("BOPTR", map(layout.boptr_frame, catalogue.BOPTR_FRAMES))
+        yield self._group("BOPTR", map(layout.boptr_frame, catalogue.boptr_frames()))
         tables = sorted(layout.tables(), key=lambda path: path.stat().st_size)
         small = [path for path in tables if path.stat().st_size < _SMALL]
         yield from map(self._table, small)

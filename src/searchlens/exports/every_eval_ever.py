@@ -10,6 +10,7 @@ from time import time
 from uuid import UUID
 
 from searchlens import __version__
+from searchlens.catalogue import exporter
 from searchlens.exports.pools import Pool, Record
 
 LOST = "log-probabilities and ends (as metadata only); verdicts that are not known (is_correct has no such value)"
@@ -18,6 +19,7 @@ _VERSION = "0.3.0"
 _ARGUMENTS = ("temperature", "top_p", "top_k")
 
 
+@exporter("every-eval-ever")
 def write(pool: Pool, out: Path) -> Iterator[Path]:
     """The aggregate of a pool and the lines of its samples; samples without a verdict are left out."""
     stamp = str(int(time()))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from searchlens.catalogue import exporter
 from searchlens.exports.pools import Pool, Record
 
 LOST = (
@@ -19,6 +20,7 @@ _STOPS = {"stop": "stop", "length": "max_tokens"}
 _KEPT = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
 
 
+@exporter("inspect")
 def write(pool: Pool, out: Path) -> Iterator[Path]:
     """The log of a pool, sample by sample."""
     path = pool.folder(out) / f"{pool.benchmark}.json"

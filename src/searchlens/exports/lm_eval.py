@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+from searchlens.catalogue import exporter
 from searchlens.exports.pools import Pool, Record
 
 LOST = "verdicts of all samples but the first of a question, ends, tokens and log-probabilities"
@@ -15,6 +16,7 @@ LOST = "verdicts of all samples but the first of a question, ends, tokens and lo
 _SCORE = "exact_match"
 
 
+@exporter("lm-eval")
 def write(pool: Pool, out: Path) -> Iterator[Path]:
     """The file of samples of a pool, and the file of results beside it."""
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from searchlens.catalogue import exporter
 from searchlens.exports.pools import ROWS, Pool, Record
 from searchlens.store import frames
 
@@ -34,6 +35,7 @@ _SCHEMA = pl.Schema(
 """``logprob`` is the mean over tokens, as in docs/import.md."""
 
 
+@exporter("jsonl")
 def write_jsonl(pool: Pool, out: Path) -> Iterator[Path]:
     """JSON lines; what is not known is left out."""
     path = pool.folder(out) / "samples.jsonl"
@@ -43,6 +45,7 @@ def write_jsonl(pool: Pool, out: Path) -> Iterator[Path]:
     yield path
 
 
+@exporter("parquet")
 def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
     """Parquet."""
     path, schema = pool.folder(out) / "samples.parquet", _SCHEMA.to_frame().to_arrow().schema
@@ -52,6 +55,7 @@ def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
     yield path
 
 
+@exporter("csv")
 def write_csv(pool: Pool, out: Path) -> Iterator[Path]:
     """Comma-separated values, in which texts that a spreadsheet would run as formulas have a quote before them."""
     path = pool.folder(out) / "samples.csv"

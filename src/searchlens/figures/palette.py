@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from searchlens.catalogue import declared
 from searchlens.policies import kinds
 from searchlens.policies.kinds import NO_POLICIES, PolicyByName
 
@@ -25,16 +26,6 @@ FAMILY_COLOURS = {
     "greedy": "#000000",
 }
 FAMILY_MARKERS = dict(zip(FAMILY_COLOURS, "os^DvPXph", strict=True))
-# The controllers are distinct from one another, from RL's red and from the envelopes in the same way. One that is not
-# listed is drawn in grey, and its policies differ by their markers.
-CONTROLLER_COLOURS = {
-    "power": FAMILY_COLOURS["search"],
-    "mcts": "#332288",
-    "entropy_tree": "#E69F00",
-    "thought_tree": "#56B4E9",
-    "beam": "#A6761D",
-    "step_beam": "#DDCC77",
-}
 SEARCH_MARKERS = "o^sDvPX<>dh*"
 LIGHTEST = 0.3  # white mixed into the coldest shade of a family
 RL_COLOUR, BASE_COLOUR, ENVELOPE_COLOUR = "#B2182B", "#0072B2", "#222222"
@@ -47,9 +38,18 @@ def families(frame: pl.DataFrame) -> list[str]:
     return [family for family in FAMILY_COLOURS if family in present]
 
 
+def controller_colours() -> dict[str, str]:
+    """Colours of the controllers that declare one, distinct from one another, from RL's red and from the envelopes.
+
+    Another one is drawn in grey, and its policies differ by their markers.
+    """
+    return {name: item.options["colour"] for name, item in declared("controller").items() if "colour" in item.options}
+
+
 def search_looks(names: Sequence[str], configured: PolicyByName) -> dict[str, dict[str, Any]]:
     """Colour of the controller, and a marker of its own, for each search policy."""
-    colours = [CONTROLLER_COLOURS.get(kinds.controller(name, configured), MUTED) for name in names]
+    known = controller_colours()
+    colours = [known.get(kinds.controller(name, configured), MUTED) for name in names]
     return {
         name: {"color": colour, "marker": marker}
         for name, colour, marker in zip(names, colours, cycle(SEARCH_MARKERS), strict=False)

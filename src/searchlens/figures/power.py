@@ -13,7 +13,7 @@ from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 
-LINE: dict[str, Any] = {"color": style.CONTROLLER_COLOURS["power"], "linewidth": 1.2, "linestyle": (0, (3, 1))}
+LINE: dict[str, Any] = {"color": style.FAMILY_COLOURS["search"], "linewidth": 1.2, "linestyle": (0, (3, 1))}
 
 
 def policies(names: Iterable[str], configured: PolicyByName) -> list[str]:

@@ -30,7 +30,6 @@ from searchlens.catalogue import FIGURE_FORMATS
 from searchlens.figures.context import Labels, Source
 from searchlens.figures.palette import (
     BASE_COLOUR,
-    CONTROLLER_COLOURS,
     CURVE_COLOUR,
     ENVELOPE_COLOUR,
     FAMILY_COLOURS,
@@ -51,7 +50,6 @@ from searchlens.store.frames import write_csv
 
 __all__ = [  # what others take from here although it stands in palette.py
     "BASE_COLOUR",
-    "CONTROLLER_COLOURS",
     "CURVE_COLOUR",
     "ENVELOPE_COLOUR",
     "FAMILY_COLOURS",

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from searchlens import project
-from searchlens.catalogue import declared
 from searchlens.errors import InputError, require_known
 from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
@@ -244,12 +243,6 @@ class Grid(Jobs):
         if not path.exists() or not sidecar.exists():
             raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
         recorded = read_json(sidecar)
-        for name, metric in declared("metric", drawn=True).items():
-            if metric.is_extension:
-                raise InputError(
-                    f"metric {name!r} is declared with drawn=True, but the compact readouts {path} do not contain it",
-                    f"add {benchmark} to study.sample, so that it is sampled here, or declare the metric without drawn",
-                )
         grader = self.benchmark(benchmark)["grader"]
         if (judge := judges.of(recorded, grader)).name != grader:
             raise InputError(f"compact readouts {path} were judged by the grader {judge.name}, not by {grader}", hint)

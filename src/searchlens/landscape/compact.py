@@ -24,6 +24,9 @@ from searchlens.landscape.readouts import metrics
 from searchlens.schemas.columns import PLAIN
 from searchlens.schemas.metrics import COMPACT, COMPACT_POINT, recorded
 
+OF_CLASSES = ("P", "Q", "distinct")
+"""Metrics whose expectations over independent samples follow from the sizes of the answer classes."""
+
 _MOST_BUDGETS = 16  # bits of the prefix readouts
 
 
@@ -91,7 +94,9 @@ def _compact_pool(
             "classes": classes[i].tolist(),
             "lucky": luck.get(name),
             **{
-                f"{metric}_expected": credit[f"{metric}_expected"][i].ravel().tolist() if pool.width > 1 else None
+                f"{metric}_expected": None
+                if pool.width == 1 and metric in OF_CLASSES
+                else credit[f"{metric}_expected"][i].ravel().tolist()
                 for metric in recorded(compared=True)
             },
             "points": points[(name,)].to_dicts(),
@@ -122,8 +127,16 @@ def _stored_points(pool: SamplePool, points: pl.DataFrame, votes: pl.DataFrame |
 
 
 def _computed(width: int) -> list[tuple[str, str]]:
-    """Metric and readout of what ``expand`` computes: hits, expectations that classes determine, derived metrics."""
+    """Metric and readout of what ``expand`` computes: what is stored by question or follows from it, affine metrics."""
     known = [metric for metric in metrics() if metric.name in recorded()]
-    prefix = [(metric.name, "prefix") for metric in known if metric.hits or metric.of]
-    expected = [(metric.name, "expected") for metric in known if metric.compared or metric.of]
-    return [*prefix, *expected, *([("distinct", "expected")] if width == 1 else [])]
+    compared = {metric.name for metric in known if metric.compared}
+    by_question = {
+        "prefix": {metric.name for metric in known if metric.hits},
+        "expected": compared.union(OF_CLASSES) if width == 1 else compared,
+    }
+    return [
+        (metric.name, readout)
+        for readout, names in by_question.items()
+        for metric in known
+        if metric.name in names or metric.affine or (metric.of and names.issuperset(metric.of))
+    ]

@@ -44,7 +44,8 @@ def expand(
     -------
     landscape : Landscape
         Prefix readouts and counts are the same, all other values equal to single precision. B_expected and T_expected
-        of ``hits`` are null. Metrics that are neither ``recorded`` nor derived from recorded ones are left out.
+        of ``hits`` are null. Metrics that were neither recorded nor derive from recorded ones are left out of
+        ``points``, and null in ``hits``.
     votes : polars.DataFrame
         Result of ``plain_votes`` in single precision; empty if there were no plain strings.
     """
@@ -66,8 +67,9 @@ class _Group:
 
     def values(self) -> Values:
         """Readouts that are stored question by question, and those that follow from them; shape (rows, budgets)."""
-        prefix = {metric: self._from_bits(metric) for metric in recorded(hits=True)}
-        expected = self._from_classes() if self.width == 1 else self._as_stored()
+        held = [metric for metric in recorded(hits=True) if metric in self.readouts.columns]
+        prefix = {metric: self._from_bits(metric) for metric in held}
+        expected = self._as_stored() | (self._from_classes() if self.width == 1 else {})
         return {"prefix": derived(metrics(), prefix), "expected": derived(metrics(), expected)}
 
     def _from_bits(self, metric: str) -> Floats:
@@ -94,10 +96,10 @@ class _Group:
         return {name: values[which] for name, values in by_text.items()}
 
     def _as_stored(self) -> dict[str, Floats]:
-        columns = {
-            name: self.readouts[f"{name}_expected"].explode().cast(pl.Float64) for name in recorded(compared=True)
-        }
-        return {name: values.to_numpy().reshape(-1, len(self.budgets)) for name, values in columns.items()}
+        names = {f"{metric.name}_expected": metric.name for metric in metrics() if metric.has_expectation}
+        columns = [column for column in self.readouts if column.name in names and not column.has_nulls()]
+        values = {names[column.name]: column.explode().cast(pl.Float64).to_numpy() for column in columns}
+        return {name: column.reshape(-1, len(self.budgets)) for name, column in values.items()}
 
     def points(self) -> pl.DataFrame:
         """The stored points, means of counts as precise as they were."""
@@ -109,7 +111,8 @@ class _Group:
         """Undo the rounding to single precision of means of counts: such a mean is a whole number over a known one.
 
         A prefix mean is a count over the questions. The mean over subsets of c out of R runs (without searches:
-        samples) is c / R of the sum over all of them. Shares of samples are over the budget, too.
+        samples) is c / R of the sum over all of them. Shares of samples are over the budget, too. A value that is no
+        such mean, because its metric counts nothing, is not the single that the nearest whole number gives.
         """
         share, runs = pl.col("metric").is_in(recorded(per_sample="mean")), self.samples // self.width
         total = pl.col("metric").is_in(recorded(per_sample="sum"))
@@ -119,7 +122,9 @@ class _Group:
             * pl.when(share).then("budget").otherwise(1)
             * pl.when(readout="prefix").then(1.0).when(share | total).then(subsets)
         )
-        return points.with_columns(value=pl.coalesce((pl.col("value") * denominator).round() / denominator, "value"))
+        count = (pl.col("value") * denominator).round() / denominator
+        is_count = count.cast(pl.Float32) == pl.col("value").cast(pl.Float32)
+        return points.with_columns(value=pl.when(is_count).then(count).otherwise("value"))
 
 
 def _groups(readouts: pl.DataFrame) -> Iterator[_Group]:

@@ -13,6 +13,7 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
@@ -148,7 +149,9 @@ class Controller(Component, ABC):
     """How the requests of a run follow from the replies: the topology of a search.
 
     A subclass adds its parameters as fields, and is declared with ``searchlens.catalogue.controller``, whose options
-    ``evaluators``, ``transitions`` and ``schedulers`` name what it can be composed with, the default first.
+    ``evaluators``, ``transitions`` and ``schedulers`` name what it can be composed with, the default first. ``index``
+    is its kind in BOPTR's selector: 0 autoregressive, 1 beams, 2 to 4 trees, 5 samplers of p^alpha and what declares
+    none. ``colour`` is that of its policies in figures; grey without it.
     """
 
     prefixes: ClassVar[bool] = True
@@ -330,7 +333,9 @@ SCHEDULERS: Mapping[str, type[Component]] = {
 
 _LISTED = {"evaluator": EVALUATORS, "transition": TRANSITIONS, "scheduler": SCHEDULERS}
 _COMPOSITION = {"evaluators": tuple(EVALUATORS), "transitions": ("append",), "schedulers": ("independent",)}
-"""Options of the decorator ``controller``, with their defaults."""
+"""Options of the decorator ``controller`` that say what it can be composed with, with their defaults."""
+_LOOKS = {"index": "[0-5]", "colour": "#[0-9A-Fa-f]{6}"}
+"""Its other options, and the values that they may have."""
 
 
 def names(role: str) -> tuple[str, ...]:
@@ -385,7 +390,12 @@ def composition(controller: str) -> dict[str, tuple[str, ...]]:
     options = catalogue.declared("controller")[controller].options
     allowed = {}
     for option, value in {**_COMPOSITION, **options}.items():
-        role = require_known(option, _COMPOSITION, f"controller {controller!r}: option").removesuffix("s")
+        require_known(option, _COMPOSITION | _LOOKS, f"controller {controller!r}: option")
+        if option in _LOOKS:
+            if not re.fullmatch(_LOOKS[option], str(value)):
+                raise InputError(f"controller {controller!r}: {option} is {value!r}; allowed: {_LOOKS[option]}")
+            continue
+        role = option.removesuffix("s")
         if not isinstance(value, tuple) or not value or not set(value) <= set(names(role)):
             raise InputError(
                 f"controller {controller!r}: {option} is {value!r}; allowed: a tuple of {', '.join(names(role))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -32,7 +33,7 @@ def recorded(**options: Any) -> tuple[str, ...]:
 
 COMPACT_POINT = pl.Schema(
     {
-        "metric": pl.Enum([*recorded(), PLAIN]),
+        "metric": pl.String(),
         "readout": pl.Enum(READOUTS),
         "budget": pl.UInt32(),
         "value": pl.Float32(),
@@ -41,18 +42,24 @@ COMPACT_POINT = pl.Schema(
     }
 )
 
-COMPACT = pl.Schema(
-    {
-        "policy": pl.String(),
-        "samples": pl.UInt32(),
-        "width": pl.UInt32(),
-        "budgets": pl.List(pl.UInt32()),
-        "question": pl.List(pl.UInt32()),
-        **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True)},
-        "classes": pl.List(pl.Categorical()),
-        "lucky": pl.List(pl.UInt32()),
-        **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True)},
-        "points": pl.List(pl.Struct(COMPACT_POINT)),
-    }
-)
-"""Compact readouts: one row per policy."""
+
+def compact(named: Sequence[str]) -> pl.Schema:
+    """Compact readouts, one row per policy, whose points name these metrics: each file says which it holds."""
+    return pl.Schema(
+        {
+            "policy": pl.String(),
+            "samples": pl.UInt32(),
+            "width": pl.UInt32(),
+            "budgets": pl.List(pl.UInt32()),
+            "question": pl.List(pl.UInt32()),
+            **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True) if metric in named},
+            "classes": pl.List(pl.Categorical()),
+            "lucky": pl.List(pl.UInt32()),
+            **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True) if metric in named},
+            "points": pl.List(pl.Struct({**COMPACT_POINT, "metric": pl.Enum(named)})),
+        }
+    )
+
+
+COMPACT = compact([*recorded(), PLAIN])
+"""Compact readouts as they are written today."""

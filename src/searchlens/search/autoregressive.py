@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from searchlens.search.task import Evaluator, Search, Task
 
 
-@controller("autoregressive", transitions=("append",), schedulers=("independent",))
+@controller("autoregressive", transitions=("append",), schedulers=("independent",), index=0)
 @dataclass(frozen=True, slots=True)
 class Autoregressive(Controller):
     """Draw one sample with the seed of the run, and score it."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _RAW = Sampling(temperature=1.0)
 
 
-@controller("beam", evaluators=("sequence_logprob",), transitions=("append",), schedulers=("lockstep",))
+@controller("beam", evaluators=("sequence_logprob",), schedulers=("lockstep",), index=1, colour="#A6761D")
 @dataclass(frozen=True, slots=True)
 class TokenBeam(Controller):
     """One beam, in which nothing is drawn; its hypotheses are the candidates.

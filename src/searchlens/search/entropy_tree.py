@@ -43,6 +43,8 @@ WORDS = ("answer", "conclusion")
     evaluators=("mean_logprob", "sequence_logprob", "self_certainty"),
     transitions=("branch",),
     schedulers=("rounds",),
+    index=2,
+    colour="#E69F00",
 )
 @dataclass(frozen=True, slots=True)
 class EntropyTree(Controller):

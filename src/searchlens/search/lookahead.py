@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 
-@controller("lookahead", evaluators=("sequence_logprob", "mean_logprob"))
+@controller("lookahead", evaluators=("sequence_logprob", "mean_logprob"), index=5)
 @dataclass(frozen=True, slots=True)
 class Lookahead(Controller):
     """The text that is drawn token by token, as the only candidate; the evaluator scores it.

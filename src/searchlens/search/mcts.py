@@ -43,7 +43,7 @@ Descent = list["Node"]
 """Nodes from the root to the one whose rollout ends an iteration."""
 
 
-@controller("mcts", transitions=("thought",), schedulers=("iterations",))
+@controller("mcts", transitions=("thought",), schedulers=("iterations",), index=4, colour="#332288")
 @dataclass(frozen=True, slots=True)
 class MonteCarloTreeSearch(Controller):
     """One tree of ``children`` thoughts per node, searched for ``iterations``, ``parallel`` of them at a time.

@@ -66,6 +66,8 @@ _ROUNDING = 1e-6  # nats by which float32 may lift the weight of a token above 0
     evaluators=("sequence_logprob", "mean_logprob", "self_certainty"),
     transitions=("resample_suffix",),
     schedulers=("blocks",),
+    index=5,
+    colour="#008080",
 )
 @dataclass(frozen=True, slots=True)
 class PowerSampling(Controller):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from searchlens.search.task import Evaluator, Search, Task, Trace
 
 
-@controller("smc", evaluators=("sequence_logprob", "mean_logprob", "self_certainty"))
+@controller("smc", evaluators=("sequence_logprob", "mean_logprob", "self_certainty"), index=5)
 @dataclass(frozen=True, slots=True)
 class SequentialMonteCarlo(Controller):
     """One of the particles, drawn by its weight, as the only candidate.

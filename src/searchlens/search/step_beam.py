@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task
 
 
-@controller("step_beam", transitions=("thought",), schedulers=("breadth_first",))
+@controller("step_beam", transitions=("thought",), schedulers=("breadth_first",), index=1, colour="#DDCC77")
 @dataclass(frozen=True, slots=True)
 class StepBeam(Controller):
     """One beam, or ``width / expand`` subtrees if ``diverse``.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from searchlens.search.task import Evaluator, Search, Task
 
 
-@controller("thought_tree", transitions=("thought",), schedulers=("breadth_first",))
+@controller("thought_tree", transitions=("thought",), schedulers=("breadth_first",), index=3, colour="#56B4E9")
 @dataclass(frozen=True, slots=True)
 class ThoughtTree(Controller):
     """One tree: ``width`` paths go on at each of ``depth`` levels (b and T of the paper).

@@ -7,7 +7,7 @@ from pathlib import Path
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.study import words
-from searchlens.catalogue import BOPTR_FRAMES, BOPTR_WORDS, loaded
+from searchlens.catalogue import BOPTR_WORDS, boptr_frames, loaded
 from searchlens.errors import InputError
 from searchlens.figures import build as figures_of
 from searchlens.figures.boptr.context import FigureContext
@@ -50,7 +50,7 @@ def transfer(
     InputError
         A frame is missing: BOPTR was not fitted here. Or the frames hold another readout than the options name.
     """
-    frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in BOPTR_FRAMES if name not in BOPTR_WORDS}
+    frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in boptr_frames() if name not in BOPTR_WORDS}
     read = frames["errors"].get_column("readout", default=None)
     if read is None or set(read) - {options.readout}:
         found = "no readout" if read is None else f"the readout {read[0]}"

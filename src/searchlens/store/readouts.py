@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from searchlens.errors import InputError
-from searchlens.schemas.metrics import COMPACT
+from searchlens.schemas.metrics import COMPACT, compact
 from searchlens.store import files
 from searchlens.store.frames import DAMAGED
 from searchlens.store.hashing import canonical
@@ -77,12 +77,12 @@ def read(path: Path) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        ``SCHEMA``.
+        ``SCHEMA``, without the columns of metrics that were not recorded.
 
     Raises
     ------
     InputError
-        The file is damaged, or was written by a version with another format.
+        The file is damaged, or holds something that this version does not know.
     """
     content = files.read_bytes(path)
     try:
@@ -96,14 +96,22 @@ def read(path: Path) -> pl.DataFrame:
         raise InputError(f"cannot read the compact readouts {path}: {what}", hint) from None
     if "lucky" not in frame.columns:  # recorded before luck was
         frame = frame.with_columns(lucky=pl.lit(None, SCHEMA["lucky"]))
-    if set(frame.columns) == set(SCHEMA):
-        frame = frame.select(SCHEMA.names())
-    if frame.schema != SCHEMA:
+    named = _named(frame.schema.get("points"))
+    schema = {**compact(named), "shards": SCHEMA["shards"]}
+    if not set(named) <= set(_named(SCHEMA["points"])) or dict(frame.schema) != schema:
         raise InputError(
             f"compact readouts {path} were written by another version of searchlens",
             "record them again with this version: searchlens record",
         )
-    return frame
+    return frame.select(*schema)
+
+
+def _named(points: pl.DataType | None) -> list[str]:
+    """The metrics that the points of a file may name; none if the column has another type."""
+    match points:
+        case pl.List(inner=pl.Struct(fields=[pl.Field(dtype=pl.Enum(categories=names)), *_])):
+            return list(names)
+    return []
 
 
 def sidecars(readouts: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:

@@ -125,10 +125,11 @@ def operating_points(context: StudyContext) -> Table:
     """Pass@k and self-consistency with intervals: a row per policy, a column per budget."""
     columns = ["policy", "budget", "value", "lo", "hi"]
     keys = ["checkpoint", "benchmark", "metric"]
-    parts = []
+    parts, lacking = [], []
     for (checkpoint, benchmark), frame in context.points.items():
         for metric in _metrics():
             rows = by_policy(pick(frame, metric=metric, readout=READOUT)).select(columns)
+            lacking += [f"{metric} of {checkpoint} on {benchmark}"] if rows.is_empty() else []
             constants = zip(keys, (checkpoint, benchmark, metric), strict=True)
             parts.append(rows.select(*(pl.lit(value).alias(key) for key, value in constants), pl.all()))
     data = pl.concat(parts)
@@ -139,6 +140,7 @@ def operating_points(context: StudyContext) -> Table:
     notes = [
         f"Questions solved in %, {READOUT} readout; a column per number of samples N. {_readouts_note()}",
         f"Brackets: interval over questions {LEVEL}, Wilson for counts, else percentile bootstrap.",
+        *([f"Not recorded: {', '.join(lacking)}."] if lacking else []),
     ]
     return Table(data, [_part(lines, *keys)], notes)
 

@@ -9,9 +9,6 @@ from annotated_types import Len
 
 from searchlens.schemas.options import STRICT, Draws, Natural, Positive
 
-COMPARED = ("autoregressive", "beam", "power", "smc", "lookahead", "entropy_tree", "mcts", "thought_tree", "step_beam")
-"""Controllers with a reference to compare them with."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class EquivalenceOptions:

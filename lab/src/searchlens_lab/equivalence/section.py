@@ -8,7 +8,7 @@ from typing import Any
 from searchlens.config.policies import policy
 from searchlens.errors import InputError
 from searchlens.policies import Policy
-from searchlens_lab.equivalence.options import COMPARED, EquivalenceOptions
+from searchlens_lab.equivalence.options import EquivalenceOptions
 
 RECORD = EquivalenceOptions
 MEANING = "Comparison with other implementations"
@@ -33,10 +33,13 @@ def errors(config: Any) -> Iterator[str]:
 
 def _reference_problem(name: str, policy: Policy) -> str:
     """Why a policy has no reference; empty if it has one."""
-    if policy.controller.name in COMPARED and policy.evaluator.name in LIKELIHOODS:
+    from searchlens_lab.equivalence.reference import SEARCHES
+
+    compared = ("autoregressive", "beam", *SEARCHES)  # the first two are compared with transformers
+    if policy.controller.name in compared and policy.evaluator.name in LIKELIHOODS:
         return ""
     return (
-        f"{name!r} has no reference; there is one for controllers {', '.join(COMPARED)} with evaluator"
+        f"{name!r} has no reference; there is one for controllers {', '.join(compared)} with evaluator"
         f" {' or '.join(LIKELIHOODS)}"
     )
 

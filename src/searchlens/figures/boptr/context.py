@@ -22,7 +22,7 @@ class FigureContext:
     """The frames of one analysis, and what the figures say about its cohort."""
 
     frames: Mapping[str, pl.DataFrame]
-    """The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``)."""
+    """The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.boptr_frames``)."""
     plan: CohortPlan
     """Says of the cells of a figure where their samples come from, unless they were drawn in this study."""
     confidence: float = 0.95

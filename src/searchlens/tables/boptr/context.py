@@ -27,7 +27,7 @@ class TableContext:
     """
 
     frames: Mapping[str, pl.DataFrame]
-    """The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``)."""
+    """The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.boptr_frames``)."""
     plan: CohortPlan
     """Gives names, titles and their order."""
     options: BoptrOptions
