@@ -20,7 +20,7 @@ from searchlens.explorer import policies, sentences
 from searchlens.explorer.sentences import SIDES
 from searchlens.figures import palette
 from searchlens.health.judgement import Health
-from searchlens.policies import kinds
+from searchlens.policies import from_spec
 from searchlens.project import captions
 from searchlens.schemas.columns import READOUTS
 from searchlens.store import provenance
@@ -124,7 +124,7 @@ class Index:
 
     @cached_property
     def _configured(self) -> dict[str, Any]:
-        return kinds.from_specs(self.study.config["policies"])
+        return {name: from_spec(name, spec) for name, spec in self.study.config["policies"].items()}
 
     def _checkpoints(self) -> Record:
         pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
