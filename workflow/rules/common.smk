@@ -107,6 +107,12 @@ def require_ready():
 
 # The folder of these rules; the Snakefile may lie elsewhere and include them.
 WORKFLOW = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
+# Captions: no other rules than those of the report and the explorer run again after an edit of one.
+CAPTIONS = [
+    path
+    for folder in (WORKFLOW / "report", *(addon.captions for addon in addons.addons()))
+    for path in sorted(folder.rglob("*.rst"))
+]
 GRID = load_grid()
 OUT = GRID.layout
 ADDED = []
