@@ -1,5 +1,6 @@
 """Policy names are the interface between configuration, files and figures: they must mean one thing only."""
 
+import json
 import subprocess
 import sys
 
@@ -119,12 +120,29 @@ def test_planning_reads_every_controller_without_numpy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_only_stages_that_read_policies_depend_on_controllers() -> None:
-    """An edited controller judges no answer again; what reads policies loads the class of their controller."""
+def test_only_stages_that_search_depend_on_controllers() -> None:
+    """After an edit of a controller nothing is judged or analysed again: stages are given what the planner resolved."""
     searches = {stage: {path.name for path in closure(stage) if path.parts[0] == "search"} for stage in STAGES}
-    assert not searches["score"] and not searches["landscape"]
     controllers = {f"{name}.py" for name in components.names("controller")}
-    assert all(controllers <= searches[stage] for stage in ("recovery", "figures", "tables", "boptr", "equivalence"))
+    assert {stage for stage in STAGES if searches[stage] & controllers} == {"equivalence"}
+    assert controllers <= searches["equivalence"]
+    for stage in ("landscape", "recovery", "boptr", "readings", "tables"):
+        assert not [path for path in closure(stage) if path.parts[0] == "search"], stage
+
+
+def test_stages_read_what_the_planner_resolved_without_the_code_of_a_search() -> None:
+    planned = from_spec("tree", {"controller": {"name": "mcts", "children": 4}, "local": {"temperature": 0.6}})
+    code = (
+        "import json, sys; from searchlens.policies import kinds\n"
+        "read = kinds.from_specs(json.loads(sys.argv[1]))\n"
+        "told = {name: [kinds.family(name, read), kinds.controller(name, read)] for name in ('tree', 'temp_0.7')}\n"
+        "searches = [name for name in sys.modules if name.startswith('searchlens.search')]\n"
+        "print(json.dumps([told, read['tree'].resolved(), searches]))"
+    )
+    command = [sys.executable, "-c", code, json.dumps({"tree": planned.resolved()})]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = {"tree": ["search", "mcts"], "temp_0.7": ["temperature", "autoregressive"]}
+    assert json.loads(done.stdout) == [told, planned.resolved(), []]
 
 
 def test_a_policy_tells_which_component_it_has() -> None:

@@ -56,31 +56,33 @@ STAGES = (
 )
 
 EDIT = """
-import json
-from pathlib import Path
-from searchlens.catalogue import PACKAGE, parse
+import json, re
+from searchlens.catalogue import PACKAGE
 from searchlens.stages import source
 
 stages = {stages!r}
 closures = {{stage: [str(path) for path in source.closure(stage)] for stage in stages}}
 before = {{stage: source.stage_source(stage) for stage in stages}}
-changed = {{}}
-for path in sorted(PACKAGE.rglob("*.py")):
-    text = path.read_text()
-    path.write_text(text + "# edited\\n")
+
+def changed_stages():
     source._hash.cache_clear()
-    source._sha256.cache_clear()
-    changed[str(path.relative_to(PACKAGE))] = [stage for stage in stages if source.stage_source(stage) != before[stage]]
+    source._read.cache_clear()
+    return [stage for stage in stages if source.stage_source(stage) != before[stage]]
+
+texts = {{path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}}
+for path, text in texts.items():
+    said = re.sub(r'^((?:    )*r?\\"{{3}})(?=[A-Z])', r"\\1Edited. ", text, flags=re.MULTILINE)
+    path.write_text("# edited\\n\\n" + said + "\\n\\n'A string that stands alone.'  # edited\\n")
+by_words = changed_stages()
+changed = {{}}
+for path, text in texts.items():
     path.write_text(text)
-print(json.dumps([closures, changed]))
+for path, text in texts.items():
+    path.write_text(text + "EDITED = 1\\n")
+    changed[str(path.relative_to(PACKAGE))] = changed_stages()
+    path.write_text(text)
+print(json.dumps([closures, by_words, changed]))
 """
-
-
-def test_what_a_file_imports_is_read_from_its_lines_as_from_its_syntax_tree() -> None:
-    """The planner reads lines, because it is quick; here every file of the package is read both ways."""
-    for path in PACKAGE.rglob("*.py"):
-        relative = path.relative_to(PACKAGE)
-        assert source._read(relative).imports == source._parsed(relative).imports, relative
 
 
 def test_there_is_a_stage_for_each_of_these() -> None:
@@ -88,12 +90,13 @@ def test_there_is_a_stage_for_each_of_these() -> None:
     assert rules - {"source", "costs", "chains", "record", "importing"} == set(STAGES)
 
 
-def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(tmp_path: Path) -> None:
+def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_words_rerun_none(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "searchlens", ignore=shutil.ignore_patterns("__pycache__"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", EDIT.format(stages=STAGES)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    closures, changed = json.loads(done.stdout)
+    closures, by_words, changed = json.loads(done.stdout)
+    assert by_words == [], "another comment or docstring"
     assert changed == {path: [stage for stage in STAGES if path in closures[stage]] for path in changed}
     assert len(changed) == len(list(PACKAGE.rglob("*.py")))
     assert changed["stages/tables.py"] == ["tables"]
@@ -101,6 +104,65 @@ def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(
     assert changed["boptr/fit.py"][:1] == ["boptr"]
     assert not any(changed[path] for path in changed if path.startswith(("cli/", "commands/", "config/", "zoo.py")))
     assert not any(changed[path] for path in source.EXEMPT)
+    by_searches = {stage for path in changed if path.startswith("search/") for stage in changed[path]}
+    assert by_searches.isdisjoint(
+        {"score", "landscape", "recovery", "recoveries", "boptr", "readouts", "readings", "figures", "tables"}
+    )
+    assert changed["search/mcts.py"] == ["equivalence"]
+
+
+def test_a_file_means_what_python_runs() -> None:
+    told = """
+class Options:
+    depth: int = 1
+    'How deep.'
+
+    def read(self):
+        'Read it.'
+        return self.depth  # now
+"""
+    silent = "class Options:\n    depth: int = (1)\n    def read(self): return self.depth"
+    assert source._parsed(told.encode()).meaning == source._parsed(silent.encode()).meaning
+    others = ("depth: int = 2", "depth: float = 1", "depth: int = 1; 3", "width: int = 1")
+    meanings = {source._parsed(told.replace("depth: int = 1", other).encode()).meaning for other in others}
+    assert len(meanings | {source._parsed(told.encode()).meaning}) == 5
+
+
+def kept_hash(kept: Path) -> str:
+    """The hash of a stage in a planner that starts now."""
+    source._known.clear()
+    source._hash.cache_clear()
+    source._read.cache_clear()
+    return source.stage_source("readings", kept)
+
+
+def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Layout(tmp_path / "results").sources
+    expected = kept_hash(kept)
+    assert not list(tmp_path.iterdir()), "a dry run makes no folder of results"
+    (tmp_path / "results").mkdir()
+    assert kept_hash(kept) == expected
+    content, inode = kept.read_text(), kept.stat().st_ino
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "_parsed", None)  # nothing is parsed again
+        assert kept_hash(kept) == expected
+    assert kept.stat().st_ino == inode, "nor written again"
+    for damaged in ("", content[: len(content) // 2], "[1]", "{}", '{"a": 1}', '{"a": ["b"]}', "null", "\xff"):
+        kept.write_bytes(damaged.encode("latin-1"))
+        assert kept_hash(kept) == expected, damaged
+        assert json.loads(kept.read_text()) == json.loads(content), "it is written anew"
+
+
+def test_a_folder_that_is_read_only_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Layout(tmp_path).sources
+    expected = kept_hash(kept)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    kept.unlink()
+    monkeypatch.setattr(os, "open", refuse)
+    assert kept_hash(kept) == expected and not kept.exists()
 
 
 MINE = """
@@ -120,10 +182,11 @@ def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, mon
     catalogue.use([str(file)])
     added = {stage: source.stage_source(stage) for stage in STAGES}
     assert {stage for stage in STAGES if added[stage] != before[stage]} == {"tables", "explorer", "report"}
-    file.write_text(MINE + "# edited\n")
-    source._hash.cache_clear()
-    source._sha256.cache_clear()
-    assert source.stage_source("tables") != added["tables"]
+    for text, is_same in ((MINE + "# edited\n", True), (MINE + "EDITED = 1\n", False)):
+        file.write_text(text)
+        source._hash.cache_clear()
+        source._read.cache_clear()
+        assert (source.stage_source("tables") == added["tables"]) == is_same
     assert source.stage_source("boptr") == before["boptr"]
 
 

@@ -82,13 +82,13 @@ class Folder:
         return done
 
     def snakemake(
-        self, *arguments: str, check: bool = True, sources: Path | None = None
+        self, *arguments: str, check: bool = True, sources: Path | None = None, root: Path = ROOT
     ) -> subprocess.CompletedProcess[str]:
         profile = str(ROOT / "profiles/default")
         return self.run(
             "snakemake",
             "--snakefile",
-            str(ROOT / "Snakefile"),
+            str(root / "Snakefile"),
             "--workflow-profile",
             profile,
             "--cores",
@@ -101,9 +101,9 @@ class Folder:
     def searchlens(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.run("searchlens", *arguments, check=check)
 
-    def planned(self, sources: Path | None = None) -> dict[str, int]:
-        """Jobs per rule of a dry run, by other sources if they are given."""
-        done = self.snakemake("-n", sources=sources)
+    def planned(self, sources: Path | None = None, root: Path = ROOT) -> dict[str, int]:
+        """Jobs per rule of a dry run, by other sources or another workflow if they are given."""
+        done = self.snakemake("-n", sources=sources, root=root)
         rows = [line.split() for line in (done.stdout + done.stderr).splitlines()]
         counts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0].isidentifier()}
         return {rule: count for rule, count in counts.items() if rule != "total"}
@@ -178,6 +178,7 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
             {"explorer", "report_page"},
         ),  # they open the study as a reader does, by its whole configuration
         ("engines/transformers.py", set()),
+        ("search/mcts.py", set()),
     ],
 )
 def test_editing_a_file_runs_the_stages_that_depend_on_it(
@@ -185,8 +186,24 @@ def test_editing_a_file_runs_the_stages_that_depend_on_it(
 ) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "src/searchlens" / edited).open("a") as stream:
-        stream.write("# edited\n")
+        stream.write("EDITED = 1\n")
     assert set(folder.planned(sources=tmp_path / "src")) - {"all"} == rules
+
+
+def test_words_about_the_code_run_nothing_again(folder: Folder, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path / "src/searchlens").rglob("*.py"):
+        path.write_text(path.read_text().replace('"""', '"""Edited. ', 1) + "# edited\n")
+    assert folder.planned(sources=tmp_path / "src") == {}
+
+
+def test_a_caption_makes_pages_again_and_nothing_else(folder: Folder, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Snakefile", tmp_path)
+    shutil.copytree(ROOT / "workflow", tmp_path / "workflow")
+    assert folder.planned(root=tmp_path) == {}
+    with (tmp_path / "workflow/report/tables/intervals.rst").open("a") as stream:
+        stream.write("\nMore.\n")
+    assert set(folder.planned(root=tmp_path)) - {"all"} == {"explorer", "report_page"}
 
 
 def test_a_study_without_boptr_says_why(folder: Folder) -> None:

@@ -128,11 +128,6 @@ class Declaration:
         return not self.path.is_relative_to(PACKAGE)
 
 
-def parse(path: Path) -> ast.Module:
-    """The syntax tree of a source file: not kept, because those of the whole package take 60 MB."""
-    return ast.parse(path.read_text(), str(path))
-
-
 def declared(kind: str, **options: Any) -> dict[str, Declaration]:
     """All declarations of a kind by name: those of the package in the order of files, then those of extensions in use.
 

@@ -107,6 +107,12 @@ def require_ready():
 
 # The folder of these rules; the Snakefile may lie elsewhere and include them.
 WORKFLOW = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
+# Captions: no other rules than those of the report and the explorer run again after an edit of one.
+CAPTIONS = [
+    path
+    for folder in (WORKFLOW / "report", *(addon.captions for addon in addons.addons()))
+    for path in sorted(folder.rglob("*.rst"))
+]
 GRID = load_grid()
 OUT = GRID.layout
 ADDED = []
@@ -127,7 +133,7 @@ def tracked(stage, get_needs):
 
     def get_hash(wildcards):
         tries = [tried] if (tried := failures.tried(OUT.failures(stage, *wildcards))) else []
-        return digest([stage_source(stage), needs.hash_of(get_needs(wildcards)), *tries], 16)
+        return digest([stage_source(stage, OUT.sources), needs.hash_of(get_needs(wildcards)), *tries], 16)
 
     return get_hash
 

@@ -4,7 +4,7 @@ REQUIRED INPUTS: every figure and table, and the readings that the headline stat
 OUTPUTS: results/report.html
 """
 
-REPORT_WORDS = [*sorted((WORKFLOW / "report").rglob("*.rst")), PACKAGE / "report" / "page.html.j2"]
+REPORT_WORDS = [*CAPTIONS, PACKAGE / "report" / "page.html.j2"]
 
 
 rule report_page:

@@ -25,7 +25,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from searchlens.boptr.options import Group, Readout, Regime, Role
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
-from searchlens.policies import kinds
+from searchlens.policies import from_spec, kinds
 from searchlens.policies.kinds import PolicyByName
 from searchlens.schemas.options import Quantity
 from searchlens.store import files, yaml_text
@@ -102,8 +102,7 @@ class CohortPlan:
     """``source`` by benchmark, where it differs; the least direct one of the models."""
 
     def __post_init__(self) -> None:
-        """Check the names, the budgets and the policies."""
-        _ = self.configured
+        """Check the names and the budgets."""
         _require(self.anchor_model, self.fitted_models, "anchor_model", "the upper and lower models")
         _require(self.anchor_benchmark, self.with_role("fitted"), "anchor_benchmark", "the fitted benchmarks")
         for name, model in self.models.items():
@@ -184,7 +183,10 @@ def read_plan(path: Path) -> CohortPlan:
     """
     try:
         content = yaml_text.read(path)
-        return TypeAdapter(CohortPlan).validate_json(json.dumps(content, default=str))
+        plan = TypeAdapter(CohortPlan).validate_json(json.dumps(content, default=str))
+        for name, spec in plan.policies.items():
+            from_spec(name, spec)
+        return plan
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", _DESCRIBED) from None
     except InputError as error:

@@ -10,7 +10,7 @@ from searchlens.engines.base import Sampling
 from searchlens.figures import palette
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
-from searchlens.policies.policy import FILTERS, PENALTIES, ROLES, Policy
+from searchlens.policies.policy import FILTERS, PENALTIES, ROLES, Stated
 
 _WORDS = {
     "min_p": "min-p",
@@ -63,7 +63,7 @@ def families(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _title(name: str, policy: Policy | None) -> str:
+def _title(name: str, policy: Stated | None) -> str:
     """What an autoregressive policy does, in words; of any other policy its name."""
     if policy is None or policy.controller.name != "autoregressive":
         return name
@@ -73,7 +73,7 @@ def _title(name: str, policy: Policy | None) -> str:
     return ", ".join([*words, f"temperature {local['temperature']:g}" if local["temperature"] else "greedy"])
 
 
-def _parameters(policy: Policy) -> dict[str, Any]:
+def _parameters(policy: Stated) -> dict[str, Any]:
     """What differs from a plain draw from the model: of how a token is drawn, and of each component."""
     resolved = policy.resolved()
     local = {key: value for key, value in resolved["local"].items() if value != _NEUTRAL[key]}

@@ -19,7 +19,6 @@ from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
 from searchlens.grid._records import Generation, JobPool, Traced
-from searchlens.policies import kinds
 from searchlens.policies.texts import Texts
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import parse_manifest
@@ -45,7 +44,10 @@ class Jobs(Inputs):
 
     def policy(self, name: str) -> policies.Policy | None:
         """The policy of a name, configured or spelled out by the name; None for an imported one with another name."""
-        return kinds.policy_of(name, self._policies)
+        try:
+            return self._policies.get(name) or policies.parse(name)
+        except InputError:
+            return None
 
     @cached_property
     def _policy_specs(self) -> dict[str, dict[str, Any]]:

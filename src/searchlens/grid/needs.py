@@ -19,8 +19,8 @@ from searchlens.grid._grid import Grid
 from searchlens.grid._study import ROLES
 from searchlens.store.provenance import config_fingerprint
 
-Specs = Mapping[str, Mapping[str, Any] | None]
-"""Configured policies by name; None for a policy that is spelled out by its name."""
+Specs = Mapping[str, Mapping[str, Any]]
+"""Resolved policies by name, without those that are spelled out by their names."""
 
 
 def hash_of(needs: Any) -> str:
@@ -181,7 +181,8 @@ def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
 
 def _specs(grid: Grid, benchmark: str) -> Specs:
     configured = grid.config["policies"]
-    return {name: configured[name] for name in _policy_names(grid, benchmark) if name in configured}
+    policies = {name: grid.policy(name) for name in _policy_names(grid, benchmark) if configured.get(name)}
+    return {name: policy.resolved() for name, policy in policies.items() if policy}
 
 
 # ---- one pair
@@ -440,12 +441,15 @@ class Explorer:
     """Fingerprint of the whole configuration, which the page shows."""
     questions: Mapping[str, str]
     """Benchmark to the hash of its questions with their golds."""
+    policies: Mapping[str, Specs]
+    """By benchmark; the page states their parameters."""
 
 
 def explorer(grid: Grid) -> Explorer:
     """What the page of a study depends on besides files of results."""
     names = dict.fromkeys(benchmark for _, benchmark in grid.cells)
-    return Explorer(config_fingerprint(grid.config), {name: grid.content_hash(name) for name in names})
+    hashes, policies = {name: grid.content_hash(name) for name in names}, {name: _specs(grid, name) for name in names}
+    return Explorer(config_fingerprint(grid.config), hashes, policies)
 
 
 @dataclass(frozen=True)
@@ -509,12 +513,11 @@ def transfer(grid: Grid) -> dict[str, Any]:
     """The cohort (``cohort``) and options (``options``) of BOPTR, and the limits of the health check (``health``)."""
     cohort = grid.cohort_plan()
     specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
-    policies = {name: spec for name, spec in specs if spec}
     options = grid.config["boptr"]
     q_beta = {name: beta for name, beta in options["q_beta"].items() if name in cohort["benchmarks"]}
     mu_without = [name for name in options["mu_without"] if name in cohort["models"]]
     return {
-        "cohort": cohort | {"policies": policies},
+        "cohort": cohort | {"policies": dict(specs)},
         "options": options | {"q_beta": q_beta, "mu_without": mu_without},
         "health": grid.config["health"],
     }

@@ -111,7 +111,7 @@ class Component:
 
     def resolved(self) -> dict[str, Value]:
         """Name and parameters, as plain JSON types; silent parameters only where they differ from their default."""
-        silent = {item.name for item in _fields(self) if item.metadata["silent"]}
+        silent = {item.name for item in _fields(self) if item.metadata.get("silent")}
         defaults = {item.name: item.default for item in _fields(self)}
         values = {key: v for key, v in sorted(self.parameters.items()) if key not in silent or v != defaults[key]}
         return {"name": self.name, **values}
@@ -142,6 +142,25 @@ class Component:
         """
         del policy, drawable, stop_ids
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Component):
+    """A component as stages are given it: its parameters, without its code."""
+
+    values: tuple[tuple[str, Value], ...]
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """Those that were given."""
+        return dict(self.values)
+
+
+def given(spec: str | Mapping[str, Any]) -> Component:
+    """As ``component``, of a specification that was checked before; no code is loaded."""
+    values = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name = values.pop("name")
+    return Given(name, tuple(values.items())) if values else Component(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +429,8 @@ def _kind(role: str, name: str) -> type[Component]:
 
 def _controller(name: str) -> type[Controller]:
     """The class that is declared under a name, which may be a user's own."""
-    kind = catalogue.find("controller", name)
+    # not `find`: stages are given what this resolves, and depend on no code of a search (stages/source.py)
+    kind = catalogue.definition(catalogue.declaration("controller", name))
     if not (isinstance(kind, type) and issubclass(kind, Controller) and "__dataclass_fields__" in vars(kind)):
         raise InputError(f"controller {name!r} is no dataclass that inherits from searchlens.policies.Controller")
     for item in _fields(kind):

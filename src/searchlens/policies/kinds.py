@@ -8,33 +8,32 @@ of an unknown controller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from searchlens import catalogue
+from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
-from searchlens.policies.policy import FAMILIES, Policy, from_spec, parse
+from searchlens.policies.components import given
+from searchlens.policies.policy import FAMILIES, ROLES, Stated, spelled
 
-PolicyByName = Mapping[str, Policy]
+PolicyByName = Mapping[str, Stated]
 """Policies by their names in the configuration."""
 NO_POLICIES: PolicyByName = MappingProxyType({})
 
 
-def from_specs(specs: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Policy]:
-    """The policies of some entries of the section ``policies``; without a specification, the name says it all."""
-    return {name: from_spec(name, spec) for name, spec in specs.items()}
+def from_specs(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, Stated]:
+    """The policies of some entries of the section ``policies`` that were checked before, without their code."""
+    return {
+        name: Stated(Sampling(**spec.get("local", {})), **{role: given(spec[role]) for role in ROLES if spec.get(role)})
+        for name, spec in specs.items()
+    }
 
 
-def policy_of(name: str, configured: PolicyByName = NO_POLICIES) -> Policy | None:
+def policy_of(name: str, configured: PolicyByName = NO_POLICIES) -> Stated | None:
     """The policy of a name; None if the name is not configured and spells no policy."""
-    return configured[name] if name in configured else _spelled(name)
-
-
-@cache
-def _spelled(name: str) -> Policy | None:
     try:
-        return parse(name)
+        return configured[name] if name in configured else Stated(spelled(name))
     except InputError:
         return None
 

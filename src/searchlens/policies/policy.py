@@ -45,12 +45,12 @@ _EXAMPLES = "greedy, temp_0.7, topp0.9_t0.7, topk20_t0.9, minp0.05_t0.7, typical
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """pi: five components (paper, section "SearchLens")."""
+class Stated:
+    """What a policy consists of, without the code of its search: all that stages know of it."""
 
     local: Sampling
     """Local policy: how one token is drawn."""
-    controller: Controller = field(default_factory=autoregressive)
+    controller: Component = field(default=Component("autoregressive"))
     evaluator: Component = field(default=Component("mean_logprob"))
     transition: Component = field(default=Component("append"))
     scheduler: Component = field(default=Component("independent"))
@@ -58,9 +58,35 @@ class Policy:
     the budget on independent samples. All components: ``searchlens.policies.components``."""
 
     @property
-    def components(self) -> tuple[Sampling, Controller, Component, Component, Component]:
+    def components(self) -> tuple[Sampling, Component, Component, Component, Component]:
         """The five components in the paper's order."""
         return (self.local, self.controller, self.evaluator, self.transition, self.scheduler)
+
+    @property
+    def family(self) -> str:
+        """One of ``FAMILIES``: by the controller, or else the only filter in use, whatever the temperature."""
+        if self.controller.name != "autoregressive":
+            return "search"
+        if self.local.temperature == 0:
+            return "greedy"
+        if any(getattr(self.local, key) != getattr(_NEUTRAL, key) for key in PENALTIES.values()):
+            return "penalty"
+        used = [key for key in FILTERS.values() if getattr(self.local, key) != getattr(_NEUTRAL, key)]
+        if not used:
+            return "temperature"
+        return _FAMILY_OF_FILTER[used[0]] if len(used) == 1 else "mixed"
+
+    def resolved(self) -> dict[str, Any]:
+        """Every parameter explicit, as plain JSON types: what a generation id is made from."""
+        local = {key: value if key == "top_k" else float(value) for key, value in asdict(self.local).items()}
+        return {"local": local, **{role: getattr(self, role).resolved() for role in ROLES}}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Stated):
+    """pi: five components (paper, section "SearchLens")."""
+
+    controller: Controller = field(default_factory=autoregressive)
 
     @property
     def is_plain(self) -> bool:
@@ -103,25 +129,6 @@ class Policy:
     def expected_tokens(self, texts: Texts) -> float | None:
         """Tokens that one run draws on average; None if the controller has no formula for them."""
         return self.controller.expected_tokens(self, texts)
-
-    @property
-    def family(self) -> str:
-        """One of ``FAMILIES``: by the controller, or else the only filter in use, whatever the temperature."""
-        if self.controller.name != "autoregressive":
-            return "search"
-        if self.local.temperature == 0:
-            return "greedy"
-        if any(getattr(self.local, key) != getattr(_NEUTRAL, key) for key in PENALTIES.values()):
-            return "penalty"
-        used = [key for key in FILTERS.values() if getattr(self.local, key) != getattr(_NEUTRAL, key)]
-        if not used:
-            return "temperature"
-        return _FAMILY_OF_FILTER[used[0]] if len(used) == 1 else "mixed"
-
-    def resolved(self) -> dict[str, Any]:
-        """Every parameter explicit, as plain JSON types: what a generation id is made from."""
-        local = {key: value if key == "top_k" else float(value) for key, value in asdict(self.local).items()}
-        return {"local": local, **{role: getattr(self, role).resolved() for role in ROLES}}
 
     @property
     def name(self) -> str:
@@ -187,7 +194,13 @@ def _malformed(name: str, why: str) -> InputError:
 
 
 def parse(name: str) -> Policy:
-    """The autoregressive policy that a name spells.
+    """The autoregressive policy that a name spells; errors as of ``spelled``."""
+    return Policy(spelled(name))
+
+
+@cache
+def spelled(name: str) -> Sampling:
+    """The local policy that a name spells.
 
     Parameters
     ----------
@@ -218,7 +231,7 @@ def parse(name: str) -> Policy:
         values[key] = int(match["value"]) if key == "top_k" else float(match["value"])
     if "temperature" not in values:
         raise _malformed(name, "it has no temperature (t<number>)")
-    return Policy(_check_sampling(Sampling(**values), name))  # type: ignore[arg-type]
+    return _check_sampling(Sampling(**values), name)  # type: ignore[arg-type]
 
 
 def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
@@ -250,10 +263,10 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     except InputError as error:
         raise InputError(f"policy {name!r}: {error.message}", error.hint) from None
     try:
-        spelled = parse(name)
+        meant = parse(name)
     except InputError:
         return policy
-    if spelled != policy:
+    if meant != policy:
         raise InputError(
             f"policy {name!r} is defined as something else than its name says", "rename it, or drop the definition"
         )

@@ -10,6 +10,9 @@ from the source code without running it. What counts as an import:
   declares such a thing, extensions included. ``declared`` and ``titles`` read names and options without running
   anything: of these calls the declarations count, not the code under them.
 
+Of each file its meaning counts: another comment or docstring makes nothing again. What a content says is kept in a
+file, because the planner starts again in every job, and parsing takes it a second.
+
 Sampling has ``GENERATION_VERSION`` instead, because its outputs are too expensive to make again after every edit.
 
 Standard library only, because the planner imports it.
@@ -18,16 +21,21 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from searchlens import catalogue
 from searchlens.catalogue import PACKAGE
+from searchlens.errors import InputError
 from searchlens.project import addons
-from searchlens.store.hashing import digest, file_sha256
+from searchlens.store import files
+from searchlens.store.hashing import digest
 
 EXEMPT: Mapping[str, str] = {
     "errors.py": "messages",
@@ -37,45 +45,52 @@ EXEMPT: Mapping[str, str] = {
 }
 """Files that no output depends on, and why: after an edit of them, nothing is made again. Their imports still count."""
 
-_CODE, _NAMES = ("find", "loaded"), ("declared", "titles")
-"""Functions of the catalogue that run what is declared, and those that only read its names and options."""
+_RUNS = {"find": True, "loaded": True, "declared": False, "titles": False}
+"""Functions of the catalogue; whether they run what is declared, or only read its names and options."""
 _MODULE = re.compile(r"searchlens(_\w+)?\.")
-_MENTIONS = re.compile(rf"[\"']{_MODULE.pattern}|\b(find|loaded|declared|titles)\([\"']")
-"""A name of a module in a string, or a call of the catalogue."""
-
-_SKIPPED = re.compile(
-    r'"""[\s\S]*?"""|^([ \t]*)if (?:typing\.)?TYPE_CHECKING:.*\n(?:\1[ \t]+.*\n|[ \t]*\n)+', re.MULTILINE
-)
-"""Long strings, and blocks for type checkers."""
-_FROM = re.compile(r"^[ \t]*from[ \t]+(searchlens[\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))", re.MULTILINE)
-_IMPORT = re.compile(r"^[ \t]*import[ \t]+(searchlens[\w., \t]*)", re.MULTILINE)
 
 
-def stage_source(stage: str) -> str:
-    """Hash of the code of a stage: 12 hexadecimal digits.
+class _Source(NamedTuple):
+    """What a file says."""
 
-    Parameters
-    ----------
-    stage : str
-        Name of a file of ``stages/``, without its suffix, or of a stage of an add-on.
+    meaning: str
+    """Digest."""
+    modules: list[str]
+    """Names that it imports, and strings that may be names of modules."""
+    calls: list[str]
+    """Calls of the catalogue in JSON: whether they run what is declared, its kind, the constant options."""
+
+
+_known: dict[str, _Source] = {}
+"""By the sha256 of the content."""
+
+
+def stage_source(stage: str, kept: Path | None = None) -> str:
+    """Hash of the code of a stage, of ``stages/`` or of an add-on: 12 hexadecimal digits.
+
+    A file (``layout.sources``) may keep from one process to the next what contents say.
     """
-    return _hash(stage, tuple(path for _, path in catalogue.extensions()))
+    return _hash(stage, tuple(path for _, path in catalogue.extensions()), kept)
 
 
 @cache
-def _hash(stage: str, _extensions: tuple[Path, ...]) -> str:
-    files = sorted(closure(stage))
-    names = {call for path in files for call in _read(path).names}
-    declarations = [
-        (kind, options, [(name, item.options) for name, item in catalogue.declared(kind, **dict(options)).items()])
-        for kind, options in sorted(names, key=str)
-    ]
-    return digest([{str(path): _sha256(path) for path in files}, declarations], 12)
+def _hash(stage: str, _extensions: tuple[Path, ...], kept: Path | None) -> str:
+    before = _recall(kept)
+    paths = sorted(closure(stage))
+    calls = {call: _declared(call) for path in paths for call in _read(path).calls}
+    options = {call: [(name, item.options) for name, item in found.items()] for call, found in calls.items()}
+    if kept and len(_known) > before and kept.parent.parent.is_dir():  # a dry run makes no folder of results
+        with suppress(InputError):  # read only: the next process parses the files, too
+            files.replace_text(kept, json.dumps(_known))
+    return digest([{str(path): _read(path).meaning for path in paths}, options], 12)
 
 
-@cache
-def _sha256(path: Path) -> str:
-    return file_sha256(path if path.is_absolute() else PACKAGE / path)
+def _recall(kept: Path | None) -> int:
+    """Read what earlier processes kept, unless it is damaged; returns how much is known."""
+    with suppress(OSError, TypeError, ValueError, AttributeError, RecursionError):
+        known = json.loads(kept.read_bytes()) if kept and not _known else {}
+        _known.update({content: _Source(*said) for content, said in known.items()})
+    return len(_known)
 
 
 def closure(stage: str) -> set[Path]:
@@ -92,62 +107,50 @@ def closure(stage: str) -> set[Path]:
 
 def _depends_on(path: Path) -> set[Path]:
     source = _read(path)
-    calls = (catalogue.declared(kind, **dict(options)) for kind, options in source.code)
-    declared = (declaration.path for found in calls for declaration in found.values())
+    runs = (_declared(call) for call in source.calls if json.loads(call)[0])
+    declared = (declaration.path for found in runs for declaration in found.values())
     return {
-        *source.imports,
+        *(file for name in source.modules for file in _files_of(name)),
         *(each.relative_to(PACKAGE) if each.is_relative_to(PACKAGE) else each for each in declared),
     }
 
 
-Call = tuple[str, tuple[tuple[str, object], ...]]
-"""Kind and constant options of a call of the catalogue."""
-
-
-class _Source(NamedTuple):
-    """Files that a file imports, and its calls of the catalogue that run what is declared, or read its names."""
-
-    imports: frozenset[Path]
-    code: tuple[Call, ...]
-    names: tuple[Call, ...]
+def _declared(call: str) -> Mapping[str, catalogue.Declaration]:
+    _, kind, options = json.loads(call)
+    return catalogue.declared(kind, **options)
 
 
 @cache
 def _read(path: Path) -> _Source:
-    text = (path if path.is_absolute() else PACKAGE / path).read_text()
-    if path.is_absolute() or _MENTIONS.search(text):
-        return _parsed(path)
-    files = {file for name in _imported(text) for file in _files_of(name)}
-    return _Source(frozenset(files - {path}), (), ())
+    content = files.read_bytes(PACKAGE / path)
+    key = sha256(content).hexdigest()
+    if key not in _known:
+        _known[key] = _parsed(content)
+    return _known[key]
 
 
-def _imported(text: str) -> set[str]:
-    """Names that the import statements of a file of the package bring; a tree of its syntax takes ten times as long."""
-    text = _SKIPPED.sub("", text)
-    names = {name.split(" as ")[0].strip() for line in _IMPORT.findall(text) for name in line.split(",")}
-    for module, inside, plain in _FROM.findall(text):
-        brought = (name.partition("#")[0].split(" as ")[0].strip() for name in re.split(r"[,\n]", inside or plain))
-        names |= {module, *(f"{module}.{name}" for name in brought if name)}
-    return names
-
-
-def _parsed(path: Path) -> _Source:
-    """As ``_read``, from the syntax tree."""
-    names: set[str] = set()
-    code: list[Call] = []
-    declared: list[Call] = []
-    for node in _nodes(catalogue.parse(path if path.is_absolute() else PACKAGE / path)):
+def _parsed(content: bytes) -> _Source:
+    tree = ast.parse(content)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [each for each in body if not _is_text(each)]
+    modules: set[str] = set()
+    calls: list[str] = []
+    for node in _nodes(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE.match(node.value):
-            names.add(node.value)
+            modules.add(node.value)
         elif isinstance(node, ast.Call):
-            code += _catalogue_call(node, _CODE)
-            declared += _catalogue_call(node, _NAMES)
-    files = {file for name in names for file in _files_of(name)}
-    return _Source(frozenset(files - {path}), tuple(code), tuple(declared))
+            calls += _catalogue_call(node)
+    return _Source(digest(ast.dump(tree), 16), sorted(modules), calls)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a string alone: a docstring, or the text below a field."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -161,14 +164,14 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
             waiting.append(node)
 
 
-def _catalogue_call(node: ast.Call, functions: Sequence[str]) -> list[Call]:
-    """The call, if it is one of these functions with a constant kind."""
+def _catalogue_call(node: ast.Call) -> list[str]:
+    """The call, if it is one of the catalogue with a constant kind."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     kind = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-    if name not in functions or kind not in catalogue.HOMES:
+    if name not in _RUNS or kind not in catalogue.HOMES:
         return []
     options = {key.arg: key.value.value for key in node.keywords if key.arg and isinstance(key.value, ast.Constant)}
-    return [(str(kind), tuple(options.items()))]
+    return [json.dumps([_RUNS[name], kind, options])]
 
 
 def _files_of(name: str) -> Iterator[Path]:

@@ -211,6 +211,11 @@ class Layout:
         """Folder with the sha256 of large files, so that each is read once."""
         return self.results / "hashes"
 
+    @property
+    def sources(self) -> Path:
+        """What files of code mean, by the sha256 of their content (``stages/source.py``)."""
+        return self.hashes / "sources.json"
+
     def timing(self, *names: str) -> Path:
         """Wall time and memory of one job, as Snakemake measures them."""
         return self.results.joinpath("benchmarks", *names[:-1], f"{names[-1]}.tsv")
