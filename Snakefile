@@ -5,9 +5,9 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery;
-readouts (with recoveries), which replaces these for recorded cells; likelihood, readings, figures, overview, tables, boptr (with
-transfer), those of add-ons such as equivalence, explorer, report.
+Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery; readouts,
+the latter two for recorded cells; likelihood, readings, figures, overview, tables, boptr (with transfer), those of add-ons
+such as equivalence, explorer, report.
 """
 
 from pathlib import Path

@@ -30,6 +30,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,8 +48,8 @@ from searchlens.config.load import DEFAULT_FILES
 from searchlens.grid import Grid, needs
 from searchlens.stages._cohort import cohort_of, options_of
 from searchlens.stages.boptr import boptr
+from searchlens.stages.landscape import landscape
 from searchlens.stages.readings import readings
-from searchlens.stages.readouts import readouts
 from searchlens.store.layout import Layout
 from searchlens.uncertainty import Floats
 from searchlens_lab.simulate import paper_design, simulate, small_design
@@ -136,8 +137,14 @@ def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[d
 
 def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
     """Landscapes of every recorded cell."""
-    grid = Grid(settings.plain(settings.load(COHORT)))
-    return measured(lambda: readouts(needs.readouts(grid), Layout(folder), fingerprint="", threads=processes))
+    grid, out = Grid(settings.plain(settings.load(COHORT))), Layout(folder)
+    jobs = [(needs.landscape(grid, b), path, out.landscape(c, b), "") for (c, b), path in grid.readouts.items()]
+
+    def job() -> None:
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+            list(pool.map(landscape, *zip(*jobs, strict=True)))
+
+    return measured(job)
 
 
 def recorded_frames(job: str, folder: pathlib.Path) -> Spent:

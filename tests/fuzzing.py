@@ -442,7 +442,6 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (("explore", "results"), "--size", ["0", "-1", "many", "", "15XB", "1e9", "nan", "0MB"]),
     (("view", "results"), "--port", ["-1", "65536", "many", "", "80.5"]),
     (("equivalence", "--output", "out"), "--threads", _NOT_WHOLE),
-    (("analyse",), "--threads", _NOT_WHOLE),
     (("generate", "--checkpoint", "toy-base", "--benchmark", "sums"), "--threads", _NOT_WHOLE),
     (("trace", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "greedy"), "--questions", _NOT_WHOLE),
     (("trace", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "greedy"), "--runs", _NOT_WHOLE),
@@ -470,7 +469,7 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
 ]
 COMMANDS = (
     *("init", "check", "plan", "run", "status", "summary", "show", "explore", "view", "diff", "benchmarks", "generate"),
-    *("score", "agreement", "landscape", "recovery", "analyse", "readings", "likelihood", "recoveries", "figures"),
+    *("score", "agreement", "landscape", "recovery", "readings", "likelihood", "figures"),
     *("overview", "tables", "equivalence", "boptr", "transfer", "compare", "import", "imports", "export", "record"),
     *("rerun", "trace", "verify", "prune", "pin", "fetch", "fingerprint", "convert", "power", "simulate", "completion"),
     *("schema", "snapshot"),

@@ -14,8 +14,6 @@ from searchlens.stages import costs as costs_stage
 from searchlens.stages._cohort import cohort_of
 from searchlens.stages.figures import figures
 from searchlens.stages.landscape import landscape
-from searchlens.stages.readouts import readouts
-from searchlens.stages.recoveries import recoveries
 from searchlens.stages.recovery import recovery
 from searchlens.stages.score import score
 from searchlens.store.provenance import config_fingerprint
@@ -38,8 +36,12 @@ def recovery_cell(grid: Grid, base: Path, rl: Path, output: Path) -> None:
 
 
 def analyse(grid: Grid) -> None:
-    readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
-    recoveries(needs.recoveries(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+    """Landscapes and recovery of the recorded cells."""
+    for cell, path in grid.readouts.items():
+        landscape_cell(grid, cell[1], path, grid.layout.landscape(*cell))
+    for pair, benchmark in grid.readout_pairs:
+        base, rl = (grid.layout.landscape(grid.pairs[pair][role], benchmark) for role in ("base", "rl"))
+        recovery_cell(grid, base, rl, grid.layout.recovery(pair, benchmark))
 
 
 def figures_cell(grid: Grid, pair: str, benchmark: str, output: Path) -> None:

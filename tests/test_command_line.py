@@ -157,7 +157,7 @@ def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.Captu
     pytest.importorskip("shtab")
     assert cli.main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    assert all(name in script for name in ("searchlens", "recoveries", "--checkpoint", "--snapshot"))
+    assert all(name in script for name in ("searchlens", "recovery", "--checkpoint", "--snapshot"))
     assert "--landscape" not in script, "an option that was renamed"
     if program := shutil.which(shell):
         subprocess.run([program, "-n", "-c", script], check=True, capture_output=True)

@@ -238,7 +238,7 @@ grid.check()
 for cell in grid.cells:
     needs.hash_of(needs.score(grid, *cell))
     [resources.minutes(grid, pool) for pool in grid.pools(*cell)]
-for get_needs in (needs.tables, needs.overview, needs.readouts, needs.boptr):
+for get_needs in (needs.tables, needs.overview, needs.boptr):
     needs.hash_of(get_needs(grid))
 addons.made(grid)
 [stage_source(stage) for stage in ("score", "boptr", "transfer", "equivalence")]

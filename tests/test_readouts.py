@@ -31,7 +31,6 @@ from searchlens.landscape.points import operating_points
 from searchlens.recovery.options import RecoverySection
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.stages import record as record_module
-from searchlens.stages.readouts import readouts as readouts_stage
 from searchlens.stages.record import record
 from searchlens.store import layout, readouts
 from test_workflow import ROOT, Folder
@@ -333,26 +332,26 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return folder
 
 
-def run(folder: Folder, changed: dict[str, Any], *arguments: str) -> set[str]:
-    """The rules that run, or with ``-n`` would run, after a change of the configuration."""
+def run(folder: Folder, changed: dict[str, Any], *arguments: str, made: tuple[str, ...] = MADE) -> set[str]:
+    """The jobs that run, or with ``-n`` would run, after a change of the configuration."""
     (folder.path / "overlay.yaml").write_text(json.dumps({**folder.config, **changed}))
-    done = folder.snakemake(*arguments, *MADE, "--configfile", "overlay.yaml")
+    done = folder.snakemake(*arguments, *made, "--configfile", "overlay.yaml")
     return set(_STARTED.findall(done.stdout + done.stderr))
 
 
-_STARTED = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):", re.MULTILINE)
+_STARTED = re.compile(r"^(?:local)?rule ([\w-]+):", re.MULTILINE)
 
 
-def test_the_workflow_reads_all_readouts_in_one_job(recorded: Folder) -> None:
+def test_the_workflow_reads_the_readouts_of_a_checkpoint_in_one_job(recorded: Folder) -> None:
     """Without a job for each landscape and recovery, and a second run does nothing."""
     assert all((recorded.path / path).exists() for path in MADE)
-    assert not list((recorded.path / "logs").glob("landscape/*/*"))
-    assert not list((recorded.path / "logs").glob("recovery/*/*"))
+    logs = {str(path.relative_to(recorded.path / "logs")) for path in recorded.path.glob("logs/[lr]*/**/*.log")}
+    assert logs == {"landscape/micro-1m-base.log", "landscape/micro-1m-rl.log", "recovery/micro-1m.log"}
     assert run(recorded, {}, "-n") == set()
 
 
 def test_a_change_of_how_pairs_are_compared_fits_no_law(recorded: Folder) -> None:
-    assert run(recorded, {"recovery": {"epsilon": 0.05}}, "-n") == {"recoveries"}
+    assert run(recorded, {"recovery": {"epsilon": 0.05}}, "-n") == {"recovery_micro-1m"}
 
 
 @pytest.mark.parametrize("key", [field.name for field in fields(RecoverySection)])
@@ -367,40 +366,18 @@ def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(
         "recovery": {**before.config["recovery"], key: "other" if value is None else [value]},
     }
     assert needs.hash_of(needs.recovery(after, "sums")) != needs.hash_of(needs.recovery(before, "sums"))
-    for stage in (needs.boptr, needs.readouts, lambda grid: needs.landscape(grid, "sums")):
+    for stage in (needs.boptr, lambda grid: needs.landscape(grid, "sums")):
         assert needs.hash_of(stage(after)) == needs.hash_of(stage(before))
 
 
-def test_one_lost_landscape_is_made_again_alone_and_nothing_after_it(recorded: Folder) -> None:
-    """Its bytes come out the same, so neither the comparison of the pair nor BOPTR runs."""
+def test_a_lost_landscape_is_made_again_with_those_of_its_checkpoint_alone(recorded: Folder) -> None:
+    """Its bytes come out the same, so in the next run neither the comparison of the pair nor BOPTR is made again."""
     before = {path: path.read_bytes() for path in recorded.path.glob("results/landscape/*/*/*")}
     (recorded.path / LOST).unlink()
-    assert run(recorded, {}) == {"readouts"}
-    assert "1 of 2 landscapes made" in (recorded.path / "logs/readouts.log").read_text()
+    assert run(recorded, {}, made=(LOST,)) == {"landscape_micro-1m-rl"}
     changed = {path for path, content in before.items() if path.read_bytes() != content}
     assert changed == {(recorded.path / LOST).with_name("provenance.json")}
     assert run(recorded, {}, "-n") == set()
-
-
-def test_a_landscape_of_other_readouts_or_options_is_not_current(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    record(sampled, tmp_path / "kept")
-    grid = elsewhere(raw, make_grid)
-
-    def made(study: needs.Readouts) -> str:
-        with caplog.at_level("INFO", "searchlens.stages.readouts"):
-            readouts_stage(study, grid.layout, fingerprint="0" * 12)
-        return caplog.messages[-1].split(",")[0]
-
-    study = needs.readouts(grid)
-    assert [made(study), made(study)] == ["2 of 2 landscapes made", "0 of 2 landscapes made"]
-    other = {name: replace(cell, seed=cell.seed + 1) for name, cell in study.landscape.items()}
-    assert made(replace(study, landscape=other)) == "2 of 2 landscapes made"
-    (path,) = (Path(path) for checkpoint, _, path in study.cells if checkpoint == "toy-rl")
-    kept = readouts.read(path)
-    readouts.write(kept.drop("shards"), {}, path, {})
-    assert made(replace(study, landscape=other)) == "1 of 2 landscapes made"
 
 
 # ---- the committed pair

@@ -125,8 +125,8 @@ def test_a_new_demo_plans_the_jobs_of_the_demo(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "searchlens.cli", "-C", str(tmp_path / "demo"), "run", "--dry-run", "--cores", "1"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    jobs = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
-    assert jobs["generate"] == "9" and jobs["readouts"] == "1", "math and AIME sampled, the others read"
+    jobs = dict(re.findall(r"^([\w-]+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    assert jobs["generate"] == "9" and jobs["landscape_micro-1m-rl"] == "1", "math and AIME sampled, the others read"
     assert jobs["study"] == "1", "everything that the repository's own Snakefile makes by default"
 
 

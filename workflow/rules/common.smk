@@ -138,6 +138,12 @@ def tracked(stage, get_needs):
     return get_hash
 
 
+def by_name(cells):
+    """The benchmarks of some cells by their checkpoint or pair."""
+    names = dict.fromkeys(name for name, _ in cells)
+    return {name: [benchmark for each, benchmark in cells if each == name] for name in names}
+
+
 def landscape_content(checkpoint, benchmark):
     """What other rules depend on of one landscape: the hashes of its files.
 

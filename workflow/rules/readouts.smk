@@ -1,65 +1,76 @@
-"""Landscapes and recovery of recorded cells, read from compact readouts; each in one job, because a cell takes a moment.
+"""Landscapes and recovery of recorded cells: one job for each checkpoint and each pair, because a cell takes a moment.
 
 REQUIRED INPUTS: the cells' compact readouts (study.readouts).
 OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/<pair>/<benchmark>/*.parquet
 """
 
+# Snakemake prefers these rules to `landscape` and `recovery`, because they have no wildcards. Nothing to wait for: before
+# sampling, so that figures of these cells find a core while it ends.
+for checkpoint, benchmarks in by_name(GRID.readouts).items():
 
-ruleorder: readouts > landscape
-
-
-# A checkpoint, because the rest is planned again when it is done: what depends on landscapes that came out as they were
-# does not run. Outputs are updated in place, so that the landscapes which are current need not be made again.
-checkpoint readouts:
-    """Read every landscape that needs no samples."""
-    input:
-        [file for path in GRID.readouts.values() for file in (path, layout.readouts_sidecar(path))],
-    output:
-        [update(str(path)) for cell in GRID.readouts for path in landscape_files(*cell)],
-    log:
-        layout.log("readouts"),
-    # Seconds, and nothing to wait for: before sampling, so that figures of these cells find a core while it ends.
-    priority: 20
-    conda:
-        "../envs/analysis.yaml"
-    threads: resources.reading_threads(len(GRID.readouts))
-    resources:
-        mem_mb=larger(8000),
-        runtime=longer(60),
-    params:
-        needs=tracked("readouts", lambda wildcards: needs.readouts(GRID)),
-    shell:
-        """
-        OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1 searchlens analyse \
-            --threads {threads} \
-            2>&1 | tee {log:q}
-        """
-
-
-if GRID.readout_pairs:
-
-    ruleorder: recoveries > recovery
-
-    rule recoveries:
-        """Compare every pair of landscapes that needs no samples."""
+    rule:
+        name:
+            f"landscape_{checkpoint}"
         input:
-            [landscape_content(c, b) for p, b in GRID.readout_pairs for c in GRID.pairs[p].values()],
+            readouts=[GRID.readouts[checkpoint, b] for b in benchmarks],
+            sidecars=[layout.readouts_sidecar(GRID.readouts[checkpoint, b]) for b in benchmarks],
         output:
-            [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
+            [path for b in benchmarks for path in landscape_files(checkpoint, b)],
         log:
-            layout.log("recoveries"),
+            layout.log("landscape", checkpoint),
         priority: 20
+        localrule: True
         conda:
             "../envs/analysis.yaml"
-        threads: resources.reading_threads(2 * len(GRID.readout_pairs))
+        threads: 1
         resources:
-            mem_mb=larger(8000),
-            runtime=longer(60),
+            mem_mb=larger(2000),
+            runtime=30,
         params:
-            needs=tracked("recoveries", lambda wildcards: needs.recoveries(GRID)),
+            needs=tracked("landscape", lambda wildcards, names=benchmarks: [needs.landscape(GRID, b) for b in names]),
+            benchmarks=benchmarks,
+            folders=[OUT.landscape(checkpoint, b) for b in benchmarks],
         shell:
             """
-            OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1 searchlens recoveries \
-                --threads {threads} \
+            searchlens landscape \
+                --benchmark {params.benchmarks:q} \
+                --scores {input.readouts:q} \
+                --output {params.folders:q} \
+                2>&1 | tee {log:q}
+            """
+
+
+for pair, benchmarks in by_name(GRID.readout_pairs).items():
+
+    rule:
+        name:
+            f"recovery_{pair}"
+        input:
+            [landscape_content(c, b) for b in benchmarks for c in GRID.pairs[pair].values()],
+        output:
+            [path for b in benchmarks for path in recovery_files(pair, b)],
+        log:
+            layout.log("recovery", pair),
+        priority: 20
+        localrule: True
+        conda:
+            "../envs/analysis.yaml"
+        threads: 1
+        resources:
+            mem_mb=larger(2000),
+            runtime=30,
+        params:
+            needs=tracked("recovery", lambda wildcards, names=benchmarks: [needs.recovery(GRID, b) for b in names]),
+            benchmarks=benchmarks,
+            base=[OUT.landscape(GRID.pairs[pair]["base"], b) for b in benchmarks],
+            rl=[OUT.landscape(GRID.pairs[pair]["rl"], b) for b in benchmarks],
+            folders=[OUT.recovery(pair, b) for b in benchmarks],
+        shell:
+            """
+            searchlens recovery \
+                --benchmark {params.benchmarks:q} \
+                --base {params.base:q} \
+                --rl {params.rl:q} \
+                --output {params.folders:q} \
                 2>&1 | tee {log:q}
             """

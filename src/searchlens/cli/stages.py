@@ -72,23 +72,27 @@ def _landscape(args: argparse.Namespace) -> None:
     from searchlens.stages.landscape import landscape
 
     grid = grid_of(args)
-    cell = needs.landscape(grid, args.benchmark)
-    landscape(cell, Path(args.scores), Path(args.output), fingerprint=config_fingerprint(grid.config))
+    _require_as_many(args, "scores", "output")
+    for benchmark, scores, output in zip(args.benchmark, args.scores, args.output, strict=True):
+        landscape(needs.landscape(grid, benchmark), Path(scores), Path(output), config_fingerprint(grid.config))
 
 
 def _recovery(args: argparse.Namespace) -> None:
     from searchlens.stages.recovery import recovery
 
     grid = grid_of(args)
-    pair = needs.recovery(grid, args.benchmark or Path(args.base).name)
-    recovery(pair, Path(args.base), Path(args.rl), Path(args.output), fingerprint=config_fingerprint(grid.config))
+    args.benchmark = args.benchmark or [Path(base).name for base in args.base]
+    _require_as_many(args, "base", "rl", "output")
+    for benchmark, base, rl, output in zip(args.benchmark, args.base, args.rl, args.output, strict=True):
+        pair, fingerprint = needs.recovery(grid, benchmark), config_fingerprint(grid.config)
+        recovery(pair, Path(base), Path(rl), Path(output), fingerprint)
 
 
-def _analyse(args: argparse.Namespace) -> None:
-    from searchlens.stages.readouts import readouts
-
-    grid = grid_of(args)
-    readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
+def _require_as_many(args: argparse.Namespace, *options: str) -> None:
+    """Several cells in one command have one value each behind every option."""
+    for option in options:
+        if (count := len(getattr(args, option))) != (wanted := len(args.benchmark)):
+            raise InputError(f"--{option}: {count} given; wanted: one for each benchmark, {wanted}")
 
 
 def _readings(args: argparse.Namespace) -> None:
@@ -108,13 +112,6 @@ def _likelihood(args: argparse.Namespace) -> None:
 
     study, fingerprint = needs.likelihood(grid, *cell), config_fingerprint(grid.config)
     likelihood(grid, study, Path(args.output), fingerprint=fingerprint, threads=args.threads)
-
-
-def _recoveries(args: argparse.Namespace) -> None:
-    from searchlens.stages.recoveries import recoveries
-
-    grid = grid_of(args)
-    recoveries(needs.recoveries(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
 
 
 def _figures(args: argparse.Namespace) -> None:
@@ -191,24 +188,23 @@ def _add_cells(command: Commands) -> None:
     threads_option(sub)
     sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
     sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
-    sub = command("landscape", _landscape, "compute the operating points of one cell")
-    benchmark_option(sub)
-    sub.add_argument("--scores", required=True, metavar="FILE", help="graded samples, or compact readouts")
-    folder_option(sub)
+    sub = command("landscape", _landscape, "compute the operating points of one cell, or of several")
+    _each_option(sub, "benchmark", "NAME", "key of benchmarks, of each cell")
+    _each_option(sub, "scores", "FILE", "graded samples, or compact readouts, of each cell")
+    _each_option(sub, "output", "FOLDER", "folder of the output files of each cell")
     sub = command("recovery", _recovery, "compare Base and RL of a pair: RL's curve inside Base's or not")
-    sub.add_argument(
-        "--benchmark", default="", metavar="NAME", help="key of benchmarks; by default the name of the folder of --base"
-    )
-    sub.add_argument("--base", required=True, metavar="FOLDER", help="landscape folder of the Base checkpoint")
-    sub.add_argument("--rl", required=True, metavar="FOLDER", help="landscape folder of the RL checkpoint")
-    folder_option(sub)
+    text = "key of benchmarks, of each comparison; by default the names of the folders of --base"
+    _each_option(sub, "benchmark", "NAME", text, required=False)
+    _each_option(sub, "base", "FOLDER", "landscape folder of the Base checkpoint, of each comparison")
+    _each_option(sub, "rl", "FOLDER", "landscape folder of the RL checkpoint, of each comparison")
+    _each_option(sub, "output", "FOLDER", "folder of the output files of each comparison")
+
+
+def _each_option(sub: argparse.ArgumentParser, name: str, metavar: str, text: str, *, required: bool = True) -> None:
+    sub.add_argument(f"--{name}", nargs="+", required=required, metavar=metavar, help=text)
 
 
 def _add_studies(command: Commands) -> None:
-    sub = command("analyse", _analyse, "compute the landscapes of all recorded cells")
-    threads_option(sub)
-    sub = command("recoveries", _recoveries, "compare the landscapes of all recorded pairs")
-    threads_option(sub)
     command(
         "readings",
         _readings,

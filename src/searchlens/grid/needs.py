@@ -342,42 +342,6 @@ def _model_names(grid: Grid) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Readouts:
-    """Parameters of the landscapes of the recorded cells."""
-
-    cells: tuple[tuple[str, str, str], ...]
-    """(checkpoint, benchmark, path). Compact readouts of each cell."""
-    landscape: Mapping[str, Landscape]
-    """``Landscape`` by benchmark."""
-
-
-def readouts(grid: Grid) -> Readouts:
-    """Parameters of the landscapes of the recorded cells."""
-    return Readouts(
-        tuple((*cell, str(path)) for cell, path in grid.readouts.items()),
-        {benchmark: landscape(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.readouts)},
-    )
-
-
-@dataclass(frozen=True)
-class Recoveries:
-    """Parameters of comparing the recorded pairs."""
-
-    pairs: tuple[tuple[str, str, str, str], ...]
-    """(pair, benchmark, Base checkpoint, RL checkpoint). Both sides of which are recorded."""
-    recovery: Mapping[str, Recovery]
-    """``Recovery`` by benchmark."""
-
-
-def recoveries(grid: Grid) -> Recoveries:
-    """Parameters of comparing the recorded pairs."""
-    return Recoveries(
-        tuple((pair, b, grid.pairs[pair]["base"], grid.pairs[pair]["rl"]) for pair, b in grid.readout_pairs),
-        {benchmark: recovery(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.readout_pairs)},
-    )
-
-
-@dataclass(frozen=True)
 class Readings:
     """Parameters of the readings of all samples."""
 

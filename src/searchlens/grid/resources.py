@@ -17,9 +17,6 @@ STARTUP_MINUTES = 30
 READ_GB_PER_MINUTE = 10.0
 """Speed at which weights are read, once to hash and once to load them, from a busy network file system."""
 
-FEW_CELLS = 8
-"""Fewer recorded cells are read on one core: for two their job would wait until nothing else runs."""
-
 MARGIN = 2.0
 """Requested over expected wall time: more waits longer in queues, less ends jobs with long samples early."""
 
@@ -131,8 +128,3 @@ def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
     is_graded = str(grid.benchmark(benchmark)["grader"]).partition(":")[0] != "recorded"
     held = max(largest, min(sum(rows), PART_ROWS)) if is_graded else sum(rows)
     return math.ceil(BASE_MB + 1e-6 * (800 * held + text * largest))
-
-
-def reading_threads(cells: int) -> int:
-    """Cores of a job that reads some recorded cells, or compares them in pairs."""
-    return 1 if cells < FEW_CELLS else 2

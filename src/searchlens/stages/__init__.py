@@ -4,10 +4,9 @@ A stage reads its inputs, calls the functions of one package, and writes its out
 configuration (``grid.needs``) and never sees the configuration itself.
 
     score.py          samples to verdicts
-    landscape.py      verdicts to operating points
+    landscape.py      verdicts, or compact readouts, to operating points
     recovery.py       two landscapes to gaps, support and paths
     readings.py       answer classes of a study to the readings that use every sample
-    readouts.py       landscapes and recovery of recorded cells, from compact readouts
     boptr.py          landscapes to the frames of BOPTR
     transfer.py       frames of BOPTR to tables and figures
     figures.py        figures of one pair on one benchmark

@@ -54,7 +54,7 @@ class _Part(NamedTuple):
     counts: Counts
 
 
-def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str, made_from: str = "") -> None:
+def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str) -> None:
     """Compute the operating points of one cell.
 
     Parameters
@@ -67,8 +67,6 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
         hashes of all these.
     fingerprint : str
         Of the configuration, for the provenance.
-    made_from : str, optional
-        Hash of everything that decides the landscape, for the provenance.
     """
     computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
     write_frame(computed.landscape.points, output / "points.parquet")
@@ -79,7 +77,7 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     judges.write(computed.judge, output)
     written = [*(f"{frame}.parquet" for frame in LANDSCAPE_FRAMES), GRADER]
     write_content(output, written)
-    provenance.sign(output / SIGNATURE, fingerprint, computed.spent, made_from=made_from)
+    provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
     if computed.votes.height:
         largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
         log.info("votes by class and by plain string differ by at most %.4f", largest)
