@@ -28,7 +28,7 @@ from searchlens.comparing.judging import (
     recorded,
 )
 from searchlens.comparing.opinions import SecondJudge, opinions
-from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl
+from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl, differing
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
 from searchlens.health.counts import of_graded
@@ -199,22 +199,11 @@ def _wrong_sample(side: Side, scores: pl.DataFrame, both: Common) -> str:
 
 def _differences(base: Side, rl: Side) -> Iterator[str]:
     """What was asked otherwise of the two models, so that their difference need not be that of training."""
-    ours, theirs = base.first.asked, rl.first.asked
-    keys = [key for key in {**ours, **theirs} if key not in _OF_RUNS and ours.get(key) != theirs.get(key)]
-    if keys:
-        said = ", ".join(f"{key} {_said(ours.get(key))} and {_said(theirs.get(key))}" for key in keys)
-        yield f"Base and RL were sampled differently: {said}"
     names = [next(iter(side.pools)) for side in (base, rl)]
-    if not keys and names[0] != names[1]:
+    if said := differing(base.first, rl.first):
+        yield f"Base and RL were sampled differently: {said}"
+    elif names[0] != names[1]:
         yield f"Base was sampled under {names[0]}, RL under {names[1]}"
-
-
-def _said(value: object) -> str:
-    return "not stated" if value is None else str(value)
-
-
-_OF_RUNS = ("seed", "n")
-"""Sampling parameters that differ from run to run."""
 
 
 def _side(side: Side, scores: pl.DataFrame) -> SideFound:
