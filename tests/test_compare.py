@@ -309,6 +309,14 @@ def test_one_sample_of_each_question_says_what_it_cannot_say(tmp_path: Path) -> 
     assert "</html>" in page(found)
 
 
+@pytest.mark.usefixtures("no_second_judge")
+def test_a_page_of_a_single_question_has_curves_without_bands(tmp_path: Path) -> None:
+    """Intervals are over questions, so there are none."""
+    made = page(compared(own(tmp_path / "base", (1,)), own(tmp_path / "rl", (3,))))
+    assert made.count("<polyline") == 2
+    assert "<polygon" not in made
+
+
 class Seen(HTMLParser):
     """Tags and attributes that a browser would see."""
 

@@ -11,12 +11,9 @@ from typing import NamedTuple
 
 from searchlens.benchmarks import Question
 from searchlens.cli.chosen import grid_of, is_configured
-from searchlens.cli.options import Commands, json_option, positive, put
+from searchlens.cli.options import Commands, json_option, log_options, log_wishes, positive, put
 from searchlens.errors import InputError, require_known
 from searchlens.store.files import replace_text
-
-_WISHES = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
-"""Options that say what a format leaves open; a reader gets them by these names."""
 
 
 class _Known(NamedTuple):
@@ -34,14 +31,13 @@ def _compare(args: argparse.Namespace) -> None:
     if args.html and not Path(args.html).absolute().parent.is_dir():
         raise InputError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
     known = _known_benchmark(args)
-    log = {name: getattr(args, name) for name in _WISHES if getattr(args, name)}
     wishes = Wishes(
         grader=args.grader or known.grader,
         questions=known.questions,
         models=(args.base_model, args.rl_model),
         tasks=tuple(args.task),
         failed=args.failed,
-        log={name: "yes" if value is True else value for name, value in log.items()},
+        log=log_wishes(args),
         withheld=known.withheld or ("--no-texts" if args.no_texts else ""),
         every_text=args.all_graders,
         seed=args.seed,
@@ -86,18 +82,11 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--grader", default="", metavar="NAME", help=text)
     text = "key of benchmarks of a study (-C DIR), whose golds count"
     sub.add_argument("--benchmark", default="", metavar="NAME", help=text)
-    text = "task of the logs, if they have several; may be repeated"
-    sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
     sub.add_argument("--base-model", default="", metavar="NAME", help="model of Base, if its files have several")
     sub.add_argument("--rl-model", default="", metavar="NAME", help="model of RL, if its files have several")
     text = "what to do with failed requests and missing samples"
     sub.add_argument("--failed", default="", choices=("drop", "wrong", "unequal"), help=text)
-    sub.add_argument("--date", default="", metavar="NAME", help="run of the logs, if they have several (lm-eval)")
-    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
-    sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
-    text = "field of the logs' documents, if it has an unusual name (lm-eval, NeMo-Skills)"
-    for option in ("--id-key", "--question-key", "--gold-key"):
-        sub.add_argument(option, default="", metavar="FIELD", help=text)
+    log_options(sub)
     sub.add_argument("--all-graders", action="store_true", help="let math-verify judge all texts, not 2,000 of them")
     sub.add_argument("--no-texts", action="store_true", help="quote no text on the page")
     sub.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all that is drawn (default: 0)")

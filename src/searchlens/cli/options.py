@@ -189,6 +189,27 @@ def cell_options(sub: argparse.ArgumentParser) -> None:
     benchmark_option(sub)
 
 
+_OPEN = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
+
+
+def log_options(sub: argparse.ArgumentParser) -> None:
+    """What formats of logs leave open; ``log_wishes`` reads it."""
+    text = "task of the logs, if they have several; may be repeated"
+    sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
+    sub.add_argument("--date", default="", metavar="NAME", help="run of the logs, if they have several (lm-eval)")
+    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
+    sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
+    text = "field of the logs' documents, if it has an unusual name (lm-eval, NeMo-Skills)"
+    for option in ("--id-key", "--question-key", "--gold-key"):
+        sub.add_argument(option, default="", metavar="FIELD", help=text)
+
+
+def log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
+    """What was said of it and of more options; a reader gets them by these names."""
+    given = {name: getattr(args, name) for name in (*_OPEN, *more)}
+    return {name: "yes" if value is True else value for name, value in given.items() if value}
+
+
 def pair_option(sub: argparse.ArgumentParser) -> None:
     """A pair of the configuration."""
     sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs")

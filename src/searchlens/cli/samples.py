@@ -8,7 +8,16 @@ from pathlib import Path
 
 from searchlens.catalogue import declared
 from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
-from searchlens.cli.options import Commands, cell_options, json_option, positive, put, threads_option
+from searchlens.cli.options import (
+    Commands,
+    cell_options,
+    json_option,
+    log_options,
+    log_wishes,
+    positive,
+    put,
+    threads_option,
+)
 from searchlens.commands.terminal import say
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Grid, Import, Traced
@@ -20,7 +29,6 @@ def _import(args: argparse.Namespace) -> None:
     from searchlens.importing import Choices
     from searchlens.stages.importing import Request, import_samples
 
-    wishes = {name: getattr(args, name) for name in _WISHES if getattr(args, name)}
     choices = Choices(
         role=args.role,
         base=args.base,
@@ -29,7 +37,7 @@ def _import(args: argparse.Namespace) -> None:
         tasks=tuple(args.task),
         ids=args.ids,
         failed=args.failed,
-        wishes={name: "yes" if value is True else value for name, value in wishes.items()},
+        wishes=log_wishes(args, "requests", "right", "custom_id", "logprobs"),
     )
     request = Request(
         pair=args.pair,
@@ -148,13 +156,6 @@ def _prune(args: argparse.Namespace) -> None:
     )
 
 
-_WISHES = (
-    *("date", "requests", "right", "partial", "custom_id", "logprobs"),
-    *("repeats", "id_key", "question_key", "gold_key"),
-)
-"""Options of ``import`` that say what a format leaves open; a reader gets them by these names."""
-
-
 def add_to(command: Commands) -> None:
     """Add the commands of samples."""
     command.group("samples")
@@ -211,13 +212,6 @@ def _add_imports(command: Commands) -> None:
         help="grader of a new benchmark (docs/grading.md), or recorded[:SCORER]: the log's verdicts (default: math)",
     )
     sub.add_argument(
-        "--task",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="task of the log, if it has several; may be repeated",
-    )
-    sub.add_argument(
         "--ids",
         default="own",
         choices=("own", "index"),
@@ -227,17 +221,12 @@ def _add_imports(command: Commands) -> None:
     sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
     sub.add_argument("--dry-run", action="store_true", help="show what was found and write nothing")
     sub.add_argument("--yes", action="store_true", help="import in spite of what was found")
-    sub.add_argument("--date", default="", metavar="NAME", help="run of the log, if it has several (lm-eval)")
+    log_options(sub)
     sub.add_argument("--requests", default="", metavar="FILE", help="what was asked (batch output)")
     sub.add_argument("--custom-id", default="", metavar="PATTERN", help="such as {question}#{sample} (batch output)")
     sub.add_argument("--right", default="", metavar="CONDITION", help="such as 'acc == 1' (rollouts of training)")
     sub.add_argument(
         "--logprobs", default="", choices=("raw",), help="log-probabilities are those of the raw model (batch output)"
     )
-    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
-    sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
-    text = "field of the log's documents, if it has an unusual name (lm-eval, NeMo-Skills)"
-    for option in ("--id-key", "--question-key", "--gold-key"):
-        sub.add_argument(option, default="", metavar="FIELD", help=text)
     sub = command("imports", _imports, "list imported samples, or take some back")
     sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these samples back")

@@ -63,14 +63,9 @@ Found = dict[int, tuple[int, str, dict[str, str]]]
 
 
 def common(base: Sequence[Question], rl: Sequence[Question], grader: str) -> Common:
-    """The questions that both sides have.
+    """The questions that both sides have, as the logs have them; an empty gold is taken from the other side.
 
-    Parameters
-    ----------
-    base, rl : sequence of Question
-        As the logs have them. An empty gold is taken from the other side.
-    grader : str
-        By which golds are compared; empty: they are not.
+    Golds are compared by the grader, if it has a name.
 
     Raises
     ------
@@ -84,8 +79,9 @@ def common(base: Sequence[Question], rl: Sequence[Question], grader: str) -> Com
             f" {base[0].id!r} and {rl[0].id!r}",
             "are both logs of the same benchmark? --task TASK chooses one where a log has several",
         )
-    wrong = set(differing_golds(base, _golds(rl, found), grader)) if grader else set()
-    differing = {i for i, _ in wrong}
+    # golds of RL in the letters of Base
+    golds = [(i, letters.get(rl[j].gold, rl[j].gold)) for j, (i, _, letters) in found.items() if rl[j].gold]
+    differing = {i for i, _ in differing_golds(base, golds, grader)} if grader else set()
     kept = sorted((i, j) for j, (i, _, _) in found.items() if i not in differing)
     if not kept:
         raise InputError(
@@ -116,13 +112,13 @@ def _pairs(base: Sequence[Question], rl: Sequence[Question]) -> Found:
             taken.add(i)
 
     here, there = Matcher(base), Matcher(rl)
-    for templated in (False, True):
+    for is_templated in (False, True):
         for j, question in enumerate(rl):
-            if j not in found and (match := _matched(here, question, is_templated=templated)):
+            if j not in found and (match := _matched(here, question, is_templated=is_templated)):
                 take(j, match.number, match.how, dict(match.letters))
-        for i, question in enumerate(base if templated else ()):
-            if i not in taken and (match := _matched(there, question, is_templated=True)):
-                take(match.number, i, match.how, {theirs: ours for ours, theirs in match.letters.items()})
+    for i, question in enumerate(base):
+        if i not in taken and (match := _matched(there, question, is_templated=True)):
+            take(match.number, i, match.how, {theirs: ours for ours, theirs in match.letters.items()})
     for j, i in _by_id(base, rl, found, taken):
         take(j, i, "id", {})
     return found
@@ -151,11 +147,6 @@ def _by_id(base: Sequence[Question], rl: Sequence[Question], found: Found, taken
 
 def _has_text(question: Question) -> bool:
     return bool(question.text) and question.text != question.id
-
-
-def _golds(rl: Sequence[Question], found: Found) -> list[tuple[int, str]]:
-    """Golds of RL in the letters of Base."""
-    return [(i, letters.get(rl[j].gold, rl[j].gold)) for j, (i, _, letters) in found.items() if rl[j].gold]
 
 
 def _completed(base: Question, rl: Question, letters: dict[str, str]) -> tuple[Question, Question]:

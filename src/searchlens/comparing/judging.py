@@ -1,9 +1,12 @@
-"""Right and wrong samples of the common questions: by a grader, or as the logs recorded them."""
+"""Right and wrong samples of the common questions: by a grader, or as the logs recorded them.
+
+Both are ``schemas.columns.GRADED`` of all policies of a side; ``question`` is the position among the common questions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +19,32 @@ from searchlens.comparing.common import Common
 from searchlens.comparing.sides import BASE, RL, Side
 from searchlens.errors import InputError
 from searchlens.grading.luck import other_golds
-from searchlens.grading.recorded import RECORDED, answer_classes, is_recorded, judged, scorer_of
-from searchlens.grading.score import Rules, found_answers, positions
+from searchlens.grading.recorded import RECORDED as RECORDED_BY
+from searchlens.grading.recorded import is_recorded, score_recorded, scorer_of
+from searchlens.grading.score import Rules, found_answers, named
 from searchlens.grading.verdicts import VerdictStore
-from searchlens.health.counts import of_graded
-from searchlens.importing import Pool
-from searchlens.schemas.columns import GRADED
+from searchlens.importing import RECORDED, Pool
 
-CHOICE, MATH = "choice", "math"
+MATH = "math"
 
 See = Callable[[str, pl.DataFrame], None]
-"""Is shown the role of a side and rows with question, sample, text and stopped, as they are read."""
+"""Is shown the role of a side and rows with question, sample and text, as they are read."""
 
 _LONGEST_GOLD = 100
 """Characters from which on a gold may be a solution that ends in the answer."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Judged:
-    """The samples of one pool on the common questions.
+def by_question(scores: pl.DataFrame, column: str) -> list[list[Any]] | None:
+    """What each sample of each question has, of one policy; None if that is not known of all."""
+    if scores[column].null_count():
+        return None
+    ordered = scores.sort("question", "sample").group_by("question", maintain_order=True)
+    return ordered.agg(column)[column].to_list()
 
-    Attributes
-    ----------
-    scores : DataFrame
-        ``schemas.columns.GRADED``; ``question`` is the position among the common ones. Of recorded verdicts, columns
-        that they do not say are null.
-    """
 
-    scores: pl.DataFrame
-
-    @property
-    def right(self) -> list[list[bool]]:
-        """Whether each sample of each question is right."""
-        return self._by_question("correct")
-
-    @property
-    def lucky(self) -> list[list[bool]] | None:
-        """The same of golds of other questions; None if it was not judged."""
-        return None if self.scores["lucky"].null_count() else self._by_question("lucky")
-
-    @property
-    def classes(self) -> list[list[int]] | None:
-        """Classes of answers; None if the verdicts come without answers."""
-        return None if self.scores["answer"].null_count() else self._by_question("answer")
-
-    @property
-    def tokens(self) -> float | None:
-        """Mean tokens of a sample; None if unknown or 0."""
-        return self.scores["tokens"].cast(pl.Float64).mean() or None  # type: ignore[return-value]
-
-    @property
-    def health(self) -> pl.DataFrame:
-        """``schemas.columns.HEALTH``."""
-        return of_graded(self.scores)
-
-    def _by_question(self, column: str) -> list[list[Any]]:
-        ordered = self.scores.sort("question", "sample").group_by("question", maintain_order=True)
-        return ordered.agg(column)[column].to_list()
+def mean_tokens(scores: pl.DataFrame) -> float | None:
+    """Mean tokens of a sample; None if unknown or 0."""
+    return scores["tokens"].cast(pl.Float64).mean() or None  # type: ignore[return-value]
 
 
 # ---- which grader
@@ -80,12 +52,6 @@ class Judged:
 
 def chosen_grader(wish: str, base: Side, rl: Side) -> str:
     """The grader of the user's choice, or the one that golds and texts allow.
-
-    Parameters
-    ----------
-    wish : str
-        Name of a grader, ``recorded``, ``recorded:SCORER``, or empty.
-    base, rl : Side
 
     Returns
     -------
@@ -107,25 +73,18 @@ def chosen_grader(wish: str, base: Side, rl: Side) -> str:
         return wish
     known = max(golds.values(), key=len)
     if not wish and known and not textless:
-        return CHOICE if all(letter_of(gold) and not gold.islower() for gold in known) else MATH
+        return "choice" if all(letter_of(gold) and not gold.islower() for gold in known) else MATH
     if any(not pool.tally.scorers for pool in pools):
         missing = "texts" if textless else "golds"
         raise InputError(
             f"the logs have no {missing} to grade with, and no verdicts of their own on both sides",
             "--benchmark NAME takes the golds of a configured benchmark",
         )
-    return wish or RECORDED
+    return wish or RECORDED_BY
 
 
 def plain_golds(questions: Sequence[Question], grader: str) -> tuple[Question, ...]:
-    """The questions with short golds: of a solution that ends in the answer, the answer.
-
-    Parameters
-    ----------
-    questions : sequence of Question
-    grader : str
-        Only golds of a mathematical one are looked at.
-    """
+    """The questions with short golds for a mathematical grader: of a solution that ends in the answer, the answer."""
     if grader != MATH:
         return tuple(questions)
     return tuple(replace(question, gold=_answer_of(question.gold)) for question in questions)
@@ -142,36 +101,25 @@ def _answer_of(gold: str) -> str:
 
 def graded(
     sides: Sequence[Side], common: Common, grader: str, verdicts: Path, *, seed: int, workers: int, see: See
-) -> dict[str, dict[str, Judged]]:
-    """Judge the samples of both sides.
+) -> dict[str, pl.DataFrame]:
+    """Judge the samples of both sides, by role.
 
     Parameters
     ----------
-    sides : sequence of Side
-    common : Common
-    grader : str
     verdicts : Path
         Folder for distinct pairs of gold and answer, which may be new.
     seed : int
         Of the golds of other questions.
-    workers : int
-        Processes, >= 1.
     see : callable
         Is shown the texts of the first pool of each side.
-
-    Returns
-    -------
-    dict
-        Role to policy to its samples.
     """
     answers = {side.role: _answers(side, common.of(side.role), grader, see) for side in sides}
     _judge_all(answers, common, grader, verdicts, seed=seed, workers=workers)
-    found: dict[str, dict[str, Judged]] = {}
+    found = {}
     for side in sides:
-        luck_policy = next(iter(side.pools))
-        rules = Rules(common.of(side.role), grader, verdicts, luck_policy=luck_policy, seed=seed, workers=workers)
-        scored = rules.scored(answers[side.role], list(side.pools)).scores
-        found[side.role] = {name: Judged(scores=scored.filter(policy=name)) for name in side.pools}
+        names = list(side.pools)
+        rules = Rules(common.of(side.role), grader, verdicts, luck_policy=names[0], seed=seed, workers=workers)
+        found[side.role] = rules.scored(answers[side.role], names).scores
     return found
 
 
@@ -199,39 +147,26 @@ def _judge_all(
         distinct = rows.filter(pl.col("answer").is_not_null()).select("question", "answer").unique()
         pairs.append(distinct.join(golds, on="question").select("gold", "answer"))
         if grading.votes(grader) and len(questions) > 1:
-            pairs.append(distinct.join(other_golds(golds, seed), on="question").select("answer", gold="other"))
-    distinct = pl.concat([part.select("gold", "answer") for part in pairs])
-    VerdictStore(verdicts, batch=max(1, distinct.height)).judge(judge, distinct, workers=workers)
+            pairs.append(distinct.join(other_golds(golds, seed), on="question").select("other", "answer"))
+    asked = pl.concat([part.rename({"other": "gold"}, strict=False) for part in pairs])
+    VerdictStore(verdicts, batch=max(1, asked.height)).judge(judge, asked, workers=workers)
 
 
 def _rows(pool: Pool, name: str, questions: Sequence[Question]) -> Iterator[pl.DataFrame]:
     """The samples of some questions as ``grading.score.SAMPLES``."""
     ids = pl.Series([question.id for question in questions])
     for part in pool.frames():
-        yield part.filter(pl.col("question").is_in(ids.implode())).select(
-            pl.lit(name).alias("policy"),
-            "question",
-            "sample",
-            "run",
-            "text",
-            pl.col("n_tokens").alias("tokens"),
-            "generated",
-            (pl.col("finish").fill_null("stop") == "stop").alias("stopped"),
-            "score",
-            "finish",
-        )
+        yield named(part.filter(pl.col("question").is_in(ids.implode())), name)
 
 
 # ---- as recorded
 
 
-def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[str, dict[str, Judged]], list[str]]:
-    """The verdicts of the logs, and which scorer gave them.
+def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """The verdicts of the logs by role, and which scorer gave them; columns that they do not say are null.
 
     Parameters
     ----------
-    sides : sequence of Side
-    common : Common
     grader : str
         ``recorded``, or ``recorded:SCORER``.
 
@@ -240,24 +175,23 @@ def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[s
     InputError
         A sample has no verdict that is right or wrong.
     """
-    found: dict[str, dict[str, Judged]] = {}
-    notes: dict[str, None] = {}
+    found, notes = {}, dict[str, None]()
     for side in sides:
-        questions = common.of(side.role)
-        found[side.role] = {}
+        parts = []
         for name, pool in side.pools.items():
             scorer = _scorer(side, pool, grader)
             others = [each for each in pool.tally.scorers if each != scorer]
             instead = f", not of {', '.join(others)}" if others else ""
             notes.setdefault(f"verdicts of {side.title} are those of {scorer}{instead}")
-            scores = _as_recorded(pool, name, questions, scorer)
-            if missing := scores["correct"].null_count():
+            scores = _as_recorded(pool, name, common.of(side.role), scorer)
+            if missing := int(scores["unknown"].sum()):
                 raise InputError(
                     f"{side.title}: {missing:,} of {scores.height:,} samples have"
                     f" no verdict of {scorer} that is right (1) or wrong (0)",
                     "grade the texts instead: --grader math or choice",
                 )
-            found[side.role][name] = Judged(scores=scores)
+            parts.append(scores.with_columns(unknown=pl.lit(None, pl.Boolean)))
+        found[side.role] = pl.concat(parts)
     return found, list(notes)
 
 
@@ -268,24 +202,15 @@ def _scorer(side: Side, pool: Pool, grader: str) -> str:
         raise InputError(f"{side.title}: {error.message}", error.hint) from None
 
 
-def verdicts_of(pool: Pool, questions: Sequence[Question]) -> pl.DataFrame:
-    """Recorded verdicts on some questions: ``question`` (position), ``sample``, ``scorer``, ``value``, ``answer``."""
-    places = positions(questions)
-    parts = [part.join(places, on="question").drop("question") for part in pool.recorded()]
-    schema = {"position": pl.UInt32(), "sample": pl.UInt32(), "scorer": pl.String(), "value": pl.Float64()}
-    empty = pl.DataFrame(schema={**schema, "answer": pl.String()})
-    return pl.concat([empty, *(part.select(empty.columns) for part in parts)]).rename({"position": "question"})
+def verdicts_of(pool: Pool) -> pl.DataFrame:
+    """What the log says of each sample: ``importing.RECORDED`` with null for a value that is neither 0 nor 1."""
+    said = pl.concat([pl.DataFrame(schema=RECORDED), *pool.recorded()])
+    return said.with_columns(value=pl.when(pl.col("value").is_in([0.0, 1.0])).then("value"))
 
 
 def _as_recorded(pool: Pool, name: str, questions: Sequence[Question], scorer: str) -> pl.DataFrame:
-    said = verdicts_of(pool, questions).filter(scorer=scorer).unique(["question", "sample"], keep="first")
-    kept = ("question", "sample", "run", "tokens", "generated", "stopped", "score", "finish")
-    ends = pl.concat([rows.select(kept) for rows in _rows(pool, name, questions)])
-    rows = ends.join(positions(questions), on="question").drop("question").rename({"position": "question"})
-    is_verdict = pl.when(pl.col("value").is_in([0.0, 1.0])).then("value")
-    rows = rows.join(said, on=["question", "sample"], how="left").with_columns(value=is_verdict)
-    rows = rows.with_columns(correct=judged())
-    has_answers = rows["answer"].null_count() < rows.height
-    answers = rows.with_columns(answer=answer_classes() if has_answers else pl.lit(None, pl.Int32))
-    unknown = {column: pl.lit(None) for column in GRADED.names() if column not in (*rows.columns, "answer", "policy")}
-    return answers.with_columns(policy=pl.lit(name), **unknown).select(GRADED.names()).cast(GRADED)
+    samples = pl.concat([rows.drop("text") for rows in _rows(pool, name, questions)])
+    said = verdicts_of(pool).filter(scorer=scorer).unique(["question", "sample"], keep="first")
+    scores = score_recorded(samples, said.with_columns(policy=pl.lit(name)), questions)
+    has_answers = said.join(samples, on=["question", "sample"], how="semi")["answer"].count()
+    return scores if has_answers else scores.with_columns(answer=pl.lit(None, pl.Int32))

@@ -11,10 +11,11 @@ import polars as pl
 from searchlens import catalogue, seeds
 from searchlens.benchmarks import Question
 from searchlens.comparing.common import Common
-from searchlens.comparing.judging import Judged, verdicts_of
+from searchlens.comparing.judging import verdicts_of
 from searchlens.comparing.sides import Side
 from searchlens.grading import GradedPair, processes
 from searchlens.grading.score import positions
+from searchlens.importing import Pool
 from searchlens.uncertainty import Resamples, with_width
 
 TEXTS = 2000
@@ -60,22 +61,16 @@ class Opinions:
 
 
 class SecondJudge:
-    """Judges texts by math-verify alone while they are read, those of both sides that a seed draws or all of them.
+    """Judges texts by math-verify alone while they are read: those of both sides that a seed draws, or everything.
 
-    Parameters
-    ----------
-    grader : str
-        Nothing is judged if it is no mathematical one.
-    everything : bool
-        Judge all texts.
-    workers : int
-        Processes, >= 1.
+    Nothing is judged beside a grader that is no mathematical one.
     """
 
     def __init__(
         self, sides: Sequence[Side], common: Common, grader: str, *, seed: int, everything: bool, workers: int
     ) -> None:
-        self._wanted = bool(catalogue.declaration("grader", grader).options.get("mathematical"))
+        declared = catalogue.declaration("grader", grader.partition(":")[0])
+        self._wanted = bool(declared.options.get("mathematical"))
         self._golds = {side.role: {q.id: q.gold for q in common.of(side.role)} for side in sides}
         self._drawn = {
             side.role: None if everything else _drawn(side, list(self._golds[side.role]), seed, TEXTS // len(sides))
@@ -83,7 +78,7 @@ class SecondJudge:
         }
         self._workers = workers
         self._held: list[tuple[str, str, int, str]] = []
-        self._judged: list[tuple[str, str, int, str, str]] = []
+        self._judged: list[tuple[str, str, int, bool | None, str]] = []
 
     def see(self, role: str, rows: pl.DataFrame) -> None:
         """Take the drawn ones of some samples."""
@@ -98,17 +93,17 @@ class SecondJudge:
                 self._judge()
 
     def verdicts(self) -> pl.DataFrame:
-        """Of all texts that were taken: ``side``, ``question`` (id), ``sample``, ``verdict``, ``end``."""
+        """Of all texts that were taken: ``side``, ``question``, ``sample``, ``end``; ``theirs``, null if undecided."""
         self._judge()
-        names = {"side": pl.String(), "question": pl.String(), "sample": pl.UInt32()}
-        return pl.DataFrame(self._judged, {**names, "verdict": pl.String(), "end": pl.String()}, orient="row")
+        schema = {name: EXAMPLE[name] for name in ("side", "question", "sample", "theirs", "end")}
+        return pl.DataFrame(self._judged, schema, orient="row")
 
     def _judge(self) -> None:
         order = sorted(self._held, key=lambda one: (self._golds[one[0]][one[1]], one[:3]))
         pairs = [GradedPair(self._golds[role][question], text) for role, question, _, text in order]
         theirs = processes.judge("searchlens.grading.math_verify_alone", pairs, processes.DEFAULT, self._workers)
         self._judged += [
-            (role, question, sample, verdict or "unknown", text[-_TAIL:])
+            (role, question, sample, verdict == "right" if isinstance(verdict, str) else None, text[-_TAIL:])
             for (role, question, sample, text), verdict in zip(order, theirs, strict=True)
         ]
         self._held = []
@@ -127,7 +122,7 @@ def _drawn(side: Side, ids: Sequence[str], seed: int, count: int) -> pl.DataFram
 def opinions(
     sides: Sequence[Side],
     common: Common,
-    judged: Mapping[str, Judged],
+    scores: Mapping[str, pl.DataFrame],
     theirs: pl.DataFrame,
     *,
     is_recorded: bool,
@@ -138,53 +133,35 @@ def opinions(
 
     Parameters
     ----------
-    judged : mapping
-        Role to the samples of its first pool.
+    scores : mapping
+        Role to our verdicts on its first pool.
     theirs : DataFrame
         Of ``SecondJudge.verdicts``.
     is_recorded : bool
         Our verdicts are the recorded ones, so that these are no other opinion.
     seed : int
         Of the draws over questions.
-    confidence : float
-        Nominal coverage, in (0, 1).
     """
     counts, examples = [pl.DataFrame(schema=AGREEING)], [pl.DataFrame(schema=EXAMPLE)]
     for side in sides:
         questions = common.of(side.role)
-        ours = judged[side.role].scores.select("question", "sample", ours="correct")
-        for grader, rows in _others(side, questions, theirs, is_recorded=is_recorded):
-            both = ours.join(rows, on=["question", "sample"], maintain_order="left")
+        ours = scores[side.role].select("sample", position="question", ours="correct")
+        others = {MATH_VERIFY: theirs.filter(side=side.role)}
+        if not is_recorded:
+            others |= _recorded(side.first)
+        for grader, rows in others.items():
+            known = rows.drop_nulls("theirs").join(positions(questions), on="question")
+            both = ours.join(known, on=["position", "sample"], maintain_order="left")
             if both.height:
                 counts.append(_counted(side.title, grader, both, seed, confidence))
                 examples.append(_examples(side.title, grader, both, questions))
     return Opinions(agreeing=pl.concat(counts), examples=pl.concat(examples))
 
 
-def _others(
-    side: Side, questions: Sequence[Question], theirs: pl.DataFrame, *, is_recorded: bool
-) -> list[tuple[str, pl.DataFrame]]:
-    """Name of a grader, and ``question`` (position), ``sample``, ``theirs`` (right or not), ``end``."""
-    known = theirs.filter(pl.col("side") == side.role, pl.col("verdict") != "unknown")
-    alone = known.join(positions(questions), on="question")
-    found = [
-        (MATH_VERIFY, alone.select("sample", "end", question="position", theirs=pl.col("verdict") == "right")),
-    ]
-    if is_recorded:
-        return found
-    said = verdicts_of(side.first, questions).filter(pl.col("value").is_in([0.0, 1.0]))
-    return [
-        *found,
-        *(
-            (
-                f"{name} (recorded)",
-                said.filter(scorer=name).select(
-                    "question", "sample", theirs=pl.col("value") == 1, end=pl.lit(None, pl.String)
-                ),
-            )
-            for name in side.first.tally.scorers
-        ),
-    ]
+def _recorded(pool: Pool) -> dict[str, pl.DataFrame]:
+    """The same of each scorer of the log, which says nothing of a text's end."""
+    said = verdicts_of(pool).with_columns(theirs=pl.col("value") == 1, end=pl.lit(None, pl.String))
+    return {f"{name} (recorded)": said.filter(scorer=name) for name in pool.tally.scorers}
 
 
 def _counted(title: str, grader: str, both: pl.DataFrame, seed: int, confidence: float) -> pl.DataFrame:
@@ -194,7 +171,7 @@ def _counted(title: str, grader: str, both: pl.DataFrame, seed: int, confidence:
         ours_alone=(pl.col("ours") & ~pl.col("theirs")).sum(),
         theirs_alone=(~pl.col("ours") & pl.col("theirs")).sum(),
     ).row(0, named=True)
-    by_question = both.group_by("question").agg(same.sum().alias("same"), pl.len().alias("all")).sort("question")
+    by_question = both.group_by("position").agg(same.sum().alias("same"), pl.len().alias("all")).sort("position")
     shares = (by_question["same"] / by_question["all"]).to_numpy()
     weights = by_question["all"].to_numpy() / by_question["all"].mean()
     share = np.array([total["agree"] / both.height])
@@ -207,16 +184,8 @@ def _counted(title: str, grader: str, both: pl.DataFrame, seed: int, confidence:
 
 
 def _examples(title: str, grader: str, both: pl.DataFrame, questions: Sequence[Question]) -> pl.DataFrame:
-    differing = both.filter(pl.col("ours") != pl.col("theirs")).sort("question", "sample")
-    some = differing.unique("question", keep="first", maintain_order=True).head(EXAMPLES)
-    ids, golds = ([getattr(questions[i], name) for i in some["question"]] for name in ("id", "gold"))
-    return some.select(
-        pl.lit(title).alias("side"),
-        pl.lit(grader).alias("grader"),
-        pl.Series("question", ids, pl.String),
-        "sample",
-        "ours",
-        "theirs",
-        pl.Series("gold", golds, pl.String),
-        "end",
-    ).cast(EXAMPLE)
+    differing = both.filter(pl.col("ours") != pl.col("theirs")).sort("position", "sample")
+    some = differing.unique("position", keep="first", maintain_order=True).head(EXAMPLES)
+    golds = pl.Series([questions[i].gold for i in some["position"]], dtype=pl.String)
+    named = some.with_columns(side=pl.lit(title), grader=pl.lit(grader), gold=golds)
+    return named.select(EXAMPLE.names()).cast(EXAMPLE)

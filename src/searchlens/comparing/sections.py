@@ -73,21 +73,19 @@ def _samples(found: LogComparison) -> Section:
 def _pass_at_k(found: LogComparison, level: str) -> Section:
     lucky = {(row["k"], row["side"]): row for row in _measure(found, LUCK)}
     known = {row["k"]: _percent(row, "+") for row in _measure(found, WITHOUT_LUCK) if row["side"] == DIFFERENCE}
-    sides = _sides(found, "pass@k")
     rows = []
-    for k, by_side in sides.items():
-        line = [str(k), *(_percent(by_side[side]) for side in (BASE, RL)), _percent(by_side[DIFFERENCE], "+")]
+    for k, sides in _sides(found, "pass@k").items():
+        luck = ["", ""] if lucky else []
         if k in known:
             shares = [claims.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
-            line += [", ".join([*shares, claims.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
-        rows.append((*line, *[""] * (6 - len(line))) if lucky else tuple(line))
-    heads: tuple[str, ...] = ("k", "Base", "RL", "RL − Base")
+            luck = [", ".join([*shares, claims.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
+        rows.append((str(k), *_three(sides), *luck))
     note = f"Percent of questions, with {level} intervals over questions."
     if lucky:
-        heads = (*heads, "luck: Base, RL, RL − Base", "without luck")
         note += " Luck: the same samples, with golds of other questions; without it: RL − Base if luck is"
         note += " alike on all questions."
-    return Section(title="pass@k", heads=heads, rows=tuple(rows), note=note)
+    heads = ("luck: Base, RL, RL − Base", "without luck") if lucky else ()
+    return Section(title="pass@k", heads=("k", *_THREE, *heads), rows=tuple(rows), note=note)
 
 
 def _equivalents(found: LogComparison) -> Section:
@@ -156,13 +154,10 @@ def _changes(found: LogComparison) -> Section:
 
 
 def _cover(found: LogComparison) -> Section:
-    rows = [
-        (f"{tau:g}", _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+"))
-        for tau, sides in _sides(found, "Cover@tau", "tau").items()
-    ]
+    rows = [(f"{tau:g}", *_three(sides)) for tau, sides in _sides(found, "Cover@tau", "tau").items()]
     return Section(
         title="Cover@τ",
-        heads=("τ", "Base", "RL", "RL − Base"),
+        heads=("τ", *_THREE),
         rows=tuple(rows),
         note="Percent of questions of which at least a share τ of the samples is right.",
     )
@@ -174,18 +169,10 @@ def _guessing(found: LogComparison) -> Section:
         note = claims.say(claims.OPEN_ANSWERS, {"luck": _measure(found, LUCK)})
         return Section(title="Corrected for guessing", note=note)
     nulls = {row["k"]: row["value"] for row in _measure(found, GUESS_NULL) if row["side"] == BASE}
-    rows = [
-        (
-            str(k),
-            *(_percent(line[side]) for side in (BASE, RL)),
-            _percent(line[DIFFERENCE], "+"),
-            claims.percent(nulls.get(k)),
-        )
-        for k, line in sides.items()
-    ]
+    rows = [(str(k), *_three(line), claims.percent(nulls.get(k))) for k, line in sides.items()]
     return Section(
         title="Corrected for guessing",
-        heads=("k", "Base", "RL", "RL − Base", "guessing alone"),
+        heads=("k", *_THREE, "guessing alone"),
         rows=tuple(rows),
         note="pass@k without what guessing among the lettered options adds, in percent.",
     )
@@ -240,6 +227,13 @@ def _sides(found: LogComparison, name: str, key: str = "k") -> dict[Any, dict[st
     for row in _measure(found, name):
         by_key.setdefault(row[key], {})[row["side"]] = row
     return by_key
+
+
+_THREE = ("Base", "RL", "RL − Base")
+
+
+def _three(sides: dict[str, dict[str, Any]]) -> tuple[str, str, str]:
+    return _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+")
 
 
 def _percent(row: dict[str, Any], sign: str = "") -> str:

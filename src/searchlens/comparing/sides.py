@@ -34,66 +34,60 @@ class Side:
         """The pool that is compared one to one."""
         return next(iter(self.pools.values()))
 
-    @property
-    def model(self) -> str:
-        """As the log names it; empty if it does not."""
-        return self.first.stream.model
-
 
 def base_and_rl(base: Reading, rl: Reading, models: tuple[str, str]) -> tuple[Side, Side]:
-    """The pools of both sides.
-
-    Parameters
-    ----------
-    models : (str, str)
-        Names of the models of Base and RL, where files have several; empty: there is one.
+    """The pools of both sides; of their models the named ones, where files have several.
 
     Raises
     ------
     InputError
         A side has no samples or several models, RL has several policies, or two pools have one name.
     """
-    theirs = _named(RL, _of_model(RL, rl.pools, models[1]))
+    ours, theirs = _by_policy(BASE, base, models[0]), _by_policy(RL, rl, models[1])
     if len(theirs) > 1:
         raise InputError(
             f"RL has samples of {len(theirs)} policies: {', '.join(theirs)}", "name the files of one of them as RL"
         )
-    ours = _named(BASE, _of_model(BASE, base.pools, models[0]))
-    same = [name for name in theirs if name in ours]
-    order = [*same, *(name for name in ours if name not in same)]
-    pools = {name: ours[name] for name in order}
+    pools = {name: ours[name] for name in sorted(ours, key=lambda name: name not in theirs)}
     return Side(role=BASE, reading=base, pools=pools), Side(role=RL, reading=rl, pools=theirs)
 
 
-def _of_model(role: str, pools: Sequence[Pool], model: str) -> list[Pool]:
-    """The pools of one model and, if the log knows sides, of this side."""
-    kept = [pool for pool in pools if pool.role in ("", role) or model]
-    kept = [pool for pool in kept if not model or pool.stream.model == model]
-    found = list(dict.fromkeys(pool.stream.model or "(no name)" for pool in pools))
+def _by_policy(role: str, reading: Reading, model: str) -> dict[str, Pool]:
+    """The pools of one model or, if the log knows sides, of this side."""
+    kept = [pool for pool in reading.pools if (pool.stream.model == model if model else pool.role in ("", role))]
     if not kept:
         what = f"no samples of the model {model!r}" if model else "no samples: the log says that all are of the other"
-        raise InputError(f"{TITLES[role]}: {what}; models of its files: {', '.join(found)}")
-    models = list(dict.fromkeys(pool.stream.model or "(no name)" for pool in kept))
-    if len(models) > 1:
+        raise InputError(f"{TITLES[role]}: {what}; models of its files: {', '.join(_models(reading.pools))}")
+    if len(models := _models(kept)) > 1:
         option = {BASE: "--base-model", RL: "--rl-model"}[role]
         raise InputError(f"{TITLES[role]}: the files have several models: {', '.join(models)}", f"{option} MODEL")
-    return kept
-
-
-def _named(role: str, pools: Sequence[Pool]) -> dict[str, Pool]:
     named: dict[str, Pool] = {}
-    for pool in pools:
+    for pool in kept:
         name = pool.policy or UNNAMED
         if name in named:
             raise InputError(
                 f"{TITLES[role]}: two streams of samples have the policy {name}, but were drawn differently:"
-                f" {_differing(named[name], pool)}",
+                f" {differing(named[name], pool) or '(nothing is said)'}",
                 "name the files of one of them",
             )
         named[name] = pool
     return named
 
 
-def _differing(one: Pool, other: Pool) -> str:
-    keys = [key for key in {**one.asked, **other.asked} if one.asked.get(key) != other.asked.get(key)]
-    return ", ".join(f"{key} {one.asked.get(key)} and {other.asked.get(key)}" for key in keys) or "(nothing is said)"
+def _models(pools: Sequence[Pool]) -> list[str]:
+    return list(dict.fromkeys(pool.stream.model or "(no name)" for pool in pools))
+
+
+def differing(one: Pool, other: Pool) -> str:
+    """What was asked otherwise of two pools, with both values; empty if the log says nothing that differs."""
+    ours, theirs = one.stream.asked, other.stream.asked
+    keys = [key for key in {**ours, **theirs} if key not in _OF_RUNS and ours.get(key) != theirs.get(key)]
+    return ", ".join(f"{key} {_said(ours.get(key))} and {_said(theirs.get(key))}" for key in keys)
+
+
+def _said(value: object) -> str:
+    return "not stated" if value is None else str(value)
+
+
+_OF_RUNS = ("seed", "n")
+"""Sampling parameters that differ from run to run."""

@@ -14,6 +14,7 @@ from searchlens.benchmarks import Question
 from searchlens.catalogue import grader
 from searchlens.errors import InputError
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading.score import positions
 from searchlens.schemas.columns import GRADED
 from searchlens.schemas.options import QInstructions
 
@@ -131,15 +132,11 @@ def score_recorded(
         answer, answers cannot be told apart, and each sample is a class of its own. A sample without a verdict is not
         correct, and ``unknown``. What a log does not say (``extraction``, ``lucky``) is null.
     """
-    places = pl.DataFrame(
-        {"question": [question.id for question in questions], "position": range(len(questions))},
-        schema={"question": pl.String(), "position": pl.UInt32()},
-    )
     order = {name: i for i, name in enumerate(samples["policy"].unique(maintain_order=True))}
     rows = (
         samples.drop("text", strict=False)
         .join(said.select(*_KEY, "value", "answer"), on=_KEY, how="left")
-        .join(places, on="question")
+        .join(positions(questions), on="question")
         .with_columns(correct=judged())
         .with_columns(unknown=pl.col("correct").is_null(), correct=pl.col("correct").fill_null(value=False))
         .with_columns(has_answers=pl.col("answer").is_not_null().any().over("policy"))

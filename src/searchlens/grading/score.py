@@ -83,6 +83,18 @@ class ScoredSamples(NamedTuple):
     summary: Summary
 
 
+def named(samples: pl.DataFrame, policy: str) -> pl.DataFrame:
+    """Rows of ``store.shards.SAMPLES`` under the name of a policy, in the columns that grading takes."""
+    return samples.select(
+        pl.lit(policy).alias("policy"),
+        *("question", "sample", "run", "text"),
+        pl.col("n_tokens").alias("tokens"),
+        "generated",
+        (pl.col("finish") == "stop").alias("stopped"),  # null where it is unknown how the text ended
+        *("score", "finish"),
+    )
+
+
 def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
     """The answers in samples, which take little memory: some samples after others can be read so.
 

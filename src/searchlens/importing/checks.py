@@ -32,32 +32,22 @@ VERDICTS = 0.90
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was found in the texts that were looked at (``tally.EXAMINED`` of each pool).
-
-    Attributes
-    ----------
-    examined, finished, cut : int
-        Texts, those of them that are not known to be cut off or failed, and those cut off.
-    answered : int
-        Finished texts with an answer.
-    agreeing : dict of str to (int, int)
-        Scorer to the number of its verdicts that ours agree with, and of those that were compared.
-    verdicts : tuple of (str, int, int) or None
-        Where the log's verdicts count: their scorer, those that are right, and all that are right or wrong.
-    faults : tuple of str
-        Why the pool should not be stored; empty if nothing speaks against it.
-    examples : tuple of str
-        Some texts, one line each, if there are faults.
-    """
+    """What was found in the texts that were looked at (``tally.EXAMINED`` of each pool)."""
 
     examined: int
     finished: int
     answered: int
     cut: int
+    """``examined``, ``finished``, ``answered``, ``cut``: texts; those of them that are not known to be cut off or
+    failed; finished ones with an answer; and those cut off."""
     agreeing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Scorer to the number of its verdicts that ours agree with, and of those that were compared."""
     verdicts: tuple[str, int, int] | None = None
+    """Where the log's verdicts count: their scorer, those that are right, and all that are right or wrong."""
     faults: tuple[str, ...] = ()
+    """Why the pool should not be stored; empty if nothing speaks against it."""
     examples: tuple[str, ...] = ()
+    """Some texts, one line each, if there are faults."""
 
     def __str__(self) -> str:
         if self.verdicts is not None:

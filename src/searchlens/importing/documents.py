@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,32 +44,6 @@ class Found:
         ways = {"by id": self.id, "by text": self.text, "by containment": self.containment, "by index": self.index}
         parts = [f"{count:,} {name}" for name, count in ways.items() if count] + [f"{self.new:,} new"] * bool(self.new)
         return ", ".join(parts) or "none"
-
-
-class Documents(Protocol):
-    """Questions by number, in the order of their first samples or of the benchmark."""
-
-    notes: list[str]
-
-    @property
-    def found(self) -> Found:
-        """How the documents were matched."""
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """The benchmark, in its order."""
-
-    def locate(self, document: Document, place: str) -> Located | None:
-        """The question of a document; None if it is none."""
-
-    def rank(self, number: int) -> Any:
-        """What the questions are ordered by."""
-
-    def positions(self) -> Positions:
-        """Position in ``questions`` of each question by its number."""
-
-    def check(self, problems: Problems, grader: str, *, is_subset: bool = False) -> None:
-        """Count what is wrong with the documents as a whole."""
 
 
 class KnownDocuments:

@@ -34,41 +34,25 @@ _VERDICTS = pl.List(pl.Struct({"scorer": pl.String(), "value": pl.Float64(), "an
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """The samples of one model under one policy on one benchmark, complete and consistent.
-
-    Attributes
-    ----------
-    stream : Stream
-        Of the log.
-    asked : mapping
-        All sampling parameters found.
-    role : str
-        ``base`` or ``rl``; empty if neither the log nor the user says.
-    proposal : Proposal
-        What the log says of the policy.
-    policy : str
-        Its name: what the user says, or the proposal.
-    questions : tuple of Question
-    samples : int
-        Samples of each question, numbered from 0; the smallest number, if they are unequal.
-    tally : Tally
-        Counts of everything that was read, dropped samples included.
-    failed : str
-        ``drop``, ``wrong`` or ``unequal`` where requests failed or samples are missing; empty if none do.
-    scorer : str
-        Scorer of the log whose verdicts count in place of a grader's; empty if a grader judges.
-    """
+    """The samples of one model under one policy on one benchmark, complete and consistent."""
 
     stream: Stream
-    asked: Mapping[str, Any]
+    """Of the log."""
     role: str
+    """``base`` or ``rl``; empty if neither the log nor the user says."""
     proposal: Proposal
+    """What the log says of the policy."""
     policy: str
+    """Its name: what the user says, or the proposal."""
     questions: tuple[Question, ...]
     samples: int
+    """Samples of each question, numbered from 0; the smallest number, if they are unequal."""
     tally: Tally
+    """Counts of everything that was read, dropped samples included."""
     failed: str = ""
+    """``drop``, ``wrong`` or ``unequal`` where requests failed or samples are missing; empty if none do."""
     scorer: str = ""
+    """Scorer of the log whose verdicts count in place of a grader's; empty if a grader judges."""
     _read: Callable[[], Iterator[pl.DataFrame]] = field(repr=False)
     """The rows (``spill.ROW``), with ``number`` as the position of the question."""
     _places: Sequence[int] = field(repr=False)

@@ -18,7 +18,7 @@ import polars as pl
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError, printable
-from searchlens.importing.documents import Documents, Found, KnownDocuments, OwnDocuments
+from searchlens.importing.documents import Found, KnownDocuments, OwnDocuments
 from searchlens.importing.matching import Ids
 from searchlens.importing.policies import proposed
 from searchlens.importing.pools import Pool, verdicts_text
@@ -30,70 +30,49 @@ from searchlens.readers.logged import LoggedSample, Notes, Stream
 from searchlens.readers.problems import Problems
 from searchlens.store.hashing import file_sha256
 
+Documents = KnownDocuments | OwnDocuments
 Failed = Literal["", "drop", "wrong", "unequal"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What the user decides of an import.
-
-    Attributes
-    ----------
-    role : str
-        Side of the pair that all samples are of: ``base``, ``rl``, or empty.
-    base, rl : str
-        Names of the models of the two sides, as the log spells them.
-    policy : str
-        Name of the policy of all samples; confirms or overrules what the log says.
-    tasks : tuple of str
-        Tasks of the log to read, where it has several.
-    ids : {"own", "index"}
-        Whether positions in the log's file are positions in the benchmark.
-    failed : {"", "drop", "wrong", "unequal"}
-        Failed requests: refused, left out with as many samples of every other question, counted as wrong, or left out
-        alone, so that questions have unequal numbers of samples, which no study takes.
-    is_subset : bool
-        The questions of the benchmark that have samples are enough.
-    wishes : mapping
-        What the user says that a format leaves open (``readers.logged.Reader.read``).
-    """
+    """What the user decides of an import."""
 
     role: str = ""
+    """Side of the pair that all samples are of: ``base``, ``rl``, or empty."""
     base: str = ""
     rl: str = ""
+    """``base``, ``rl``: names of the models of the two sides, as the log spells them."""
     policy: str = ""
+    """Name of the policy of all samples; confirms or overrules what the log says."""
     tasks: tuple[str, ...] = ()
+    """Tasks of the log to read, where it has several."""
     ids: Ids = "own"
+    """Whether positions in the log's file are positions in the benchmark."""
     failed: Failed = ""
+    """Failed requests: refused, left out with as many samples of every other question, counted as wrong, or left out
+    alone, so that questions have unequal numbers of samples, which no study takes."""
     is_subset: bool = False
+    """The questions of the benchmark that have samples are enough."""
     wishes: Mapping[str, str] = field(default_factory=dict)
+    """What the user says that a format leaves open (``readers.logged.Reader.read``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What was read.
-
-    Attributes
-    ----------
-    pools : tuple of Pool
-        One for each model and policy.
-    questions : tuple of Question
-        Those that have samples, in the order of the benchmark.
-    found : Found
-        How the documents of the log were matched.
-    format : str
-        Name of the reader.
-    files : tuple of Path
-    notes : tuple of str
-        What the reader and the matching chose or left out.
-    """
+    """What was read."""
 
     pools: tuple[Pool, ...]
+    """One for each model and policy."""
     questions: tuple[Question, ...]
+    """Those that have samples, in the order of the benchmark."""
     found: Found
+    """How the documents of the log were matched."""
     format: str
+    """Name of the reader."""
     files: tuple[Path, ...]
     notes: tuple[str, ...]
+    """What the reader and the matching chose or left out."""
 
 
 @contextmanager
@@ -390,7 +369,6 @@ class _Assembly:
         proposal = proposed(stream.asked, stream.policy)
         return Pool(
             stream=stream,
-            asked=stream.asked,
             role=_role(stream, self.choices),
             proposal=proposal,
             policy=self.choices.policy or proposal.name,

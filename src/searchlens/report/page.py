@@ -9,7 +9,7 @@ from urllib.parse import quote
 from searchlens import __version__
 from searchlens.api import Study
 from searchlens.explorer.headline import headline_html
-from searchlens.project import captions, extras
+from searchlens.project import captions, extras, pages
 from searchlens.report.contents import Item, contents
 from searchlens.store import provenance
 
@@ -34,16 +34,12 @@ def report_page(study: Study) -> str:
     InputError
         A library of the extra ``plot`` is not installed.
     """
-    extras.require("docutils", "jinja2")
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    extras.require("docutils")
     sections = contents(study)
     items = {item.name: item for item in sections[0].items} if sections else {}
     words = captions.blocks((captions.folder() / "workflow.rst").read_text(encoding="utf-8"))
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return pages.rendered(
+        TEMPLATE,
         title=", ".join(dict.fromkeys(pair for pair, *_ in study.sides)) or study.results.name,
         headline=headline_html(study),
         about=words["about"],

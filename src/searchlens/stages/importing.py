@@ -171,8 +171,8 @@ def _told_apart(pools: Sequence[Pool]) -> list[str]:
     """What differs between streams, in words."""
     shown = []
     for pool in pools:
-        others = [each.asked for each in pools if each is not pool]
-        differing = {key: value for key, value in pool.asked.items() if any(o.get(key) != value for o in others)}
+        others = [each.stream.asked for each in pools if each is not pool]
+        differing = {key: value for key, value in pool.stream.asked.items() if any(o.get(key) != value for o in others)}
         shown.append(f"{pool.stream.model or 'no model'} {differing or ''}".strip())
     return shown
 
@@ -337,7 +337,7 @@ def _log(pool: Pool, reading: Reading) -> dict[str, Any]:
         "model": pool.stream.model,
         "task": pool.stream.task,
         "made_by": pool.stream.made_by,
-        "asked": {key: value for key, value in pool.asked.items() if key != "seed"},
+        "asked": {key: value for key, value in pool.stream.asked.items() if key != "seed"},
         "not_stated": list(pool.proposal.unstated),
         "proposed": pool.proposal.name,
         "failed": pool.failed,

@@ -14,7 +14,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded, score_recorded
-from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_forms, found_answers
+from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_forms, found_answers, named
 from searchlens.grading.score import together as all_counts
 from searchlens.health.counts import Counts, counted, together
 from searchlens.health.examples import examples
@@ -192,7 +192,7 @@ def _read(
     for stream in streams:
         folder = layout.generation(*where, stream.id)
         samples = shards.read_generation(folder, stream.id, stream.samples, _COLUMNS, questions)
-        yield from _named(samples, stream.policies)
+        yield from (named(samples, policy) for policy in stream.policies)
 
 
 def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], wanted: pl.DataFrame) -> pl.DataFrame:
@@ -234,19 +234,3 @@ def _manifest_entries(manifests: Iterable[Path]) -> Iterator[dict[str, Any]]:
         except (KeyError, TypeError):
             raise InputError(f"{path} is no manifest of samples", "delete it; the next run writes it again") from None
     yield from entries.values()
-
-
-def _named(samples: pl.DataFrame, names: Iterable[str]) -> list[pl.DataFrame]:
-    """The samples once for each policy name, in the columns that grading takes."""
-    columns = samples.select(
-        "question",
-        "sample",
-        "run",
-        "text",
-        tokens=pl.col("n_tokens"),
-        generated=pl.col("generated"),
-        stopped=pl.col("finish") == "stop",  # null where it is unknown how the text ended
-        score=pl.col("score"),
-        finish=pl.col("finish"),
-    )
-    return [columns.select(pl.lit(name).alias("policy"), pl.all()) for name in names]
