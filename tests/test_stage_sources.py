@@ -215,7 +215,6 @@ def study(
     recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
     readings(needs.readings(sampled), layout, **signed)
     record(sampled, tmp_path / "kept")
-    recorded = make_grid({**raw, "results": "elsewhere", "study": {**raw["study"], "readouts": "kept"}})
     cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
     manifests = sampled.manifests(*cell)
     pair = needs.figures(sampled, "toy", "sums")

@@ -19,7 +19,7 @@ from searchlens.explorer import policies, sentences
 from searchlens.explorer.sentences import SIDES
 from searchlens.figures import palette
 from searchlens.health.judgement import Health
-from searchlens.policies import from_spec
+from searchlens.policies import kinds
 from searchlens.project import captions
 from searchlens.schemas.columns import READOUTS
 from searchlens.store import provenance
