@@ -549,6 +549,7 @@ def test_a_metric_of_an_extension_is_in_tables_and_figures(
         "these samples have no such metric"
     )
     assert "all: every sample is right" in tables["operating_points"].notes[0]
+    assert tables["operating_points"].notes[-1] == "Not recorded: all of base on sums."
     paths = draw_all("pair", _pair(cell), tmp_path)
     assert {path.stem for path in paths} == set(catalogue.figure_files(catalogue.declared("figure", stage="pair")))
     renamed = {name: _renamed(frame) for name, frame in vars(cell).items()}
