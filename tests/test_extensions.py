@@ -442,6 +442,8 @@ def test_an_edited_controller_is_sampled_again(longest: dict[str, Any], make_gri
             "transition",
             "controller 'longest': option 'transition' is unknown; did you mean 'transitions'",
         ),
+        ("transitions", 'colour="red", transitions', "controller 'longest': colour is 'red'; allowed: #"),
+        ("transitions", "index=6, transitions", r"controller 'longest': index is 6; allowed: \[0-5\]"),
         ('"append"', '"apend"', r"transitions is \('apend',\); allowed: a tuple of append"),
         ('("append",)', '"append"', "transitions is 'append'; allowed: a tuple of append"),
     ],
