@@ -442,6 +442,8 @@ def test_an_edited_controller_is_sampled_again(longest: dict[str, Any], make_gri
             "transition",
             "controller 'longest': option 'transition' is unknown; did you mean 'transitions'",
         ),
+        ("transitions", 'colour="red", transitions', "controller 'longest': colour is 'red'; allowed: #"),
+        ("transitions", "index=6, transitions", r"controller 'longest': index is 6; allowed: \[0-5\]"),
         ('"append"', '"apend"', r"transitions is \('apend',\); allowed: a tuple of append"),
         ('("append",)', '"append"', "transitions is 'append'; allowed: a tuple of append"),
     ],
@@ -549,6 +551,7 @@ def test_a_metric_of_an_extension_is_in_tables_and_figures(
         "these samples have no such metric"
     )
     assert "all: every sample is right" in tables["operating_points"].notes[0]
+    assert tables["operating_points"].notes[-1] == "Not recorded: all of base on sums."
     paths = draw_all("pair", _pair(cell), tmp_path)
     assert {path.stem for path in paths} == set(catalogue.figure_files(catalogue.declared("figure", stage="pair")))
     renamed = {name: _renamed(frame) for name, frame in vars(cell).items()}

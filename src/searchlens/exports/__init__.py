@@ -14,8 +14,7 @@ from searchlens.store.files import move, temporary_folder
 
 def lost(to: str) -> str:
     """What a format cannot hold: ``LOST`` of the file that declares it."""
-    text: str = load(declaration("exporter", to)).LOST
-    return text
+    return str(load(declaration("exporter", to)).LOST)
 
 
 def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> list[Path]:

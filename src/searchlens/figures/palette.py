@@ -39,10 +39,7 @@ def families(frame: pl.DataFrame) -> list[str]:
 
 
 def controller_colours() -> dict[str, str]:
-    """Colours of the controllers that declare one, distinct from one another, from RL's red and from the envelopes.
-
-    Another one is drawn in grey, and its policies differ by their markers.
-    """
+    """Colours of the controllers that declare one, apart from one another, RL's red and envelopes; others are grey."""
     return {name: item.options["colour"] for name, item in declared("controller").items() if "colour" in item.options}
 
 

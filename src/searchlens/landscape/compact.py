@@ -81,7 +81,7 @@ def _compact_pool(
     shape = (len(pool.policies), len(pool.questions), len(budgets))
     by_question = landscape.hits.drop("policy", "question", "budget")
     credit = {column.name: column.cast(pl.Float32).to_numpy().reshape(shape) for column in by_question}
-    classes = to_text(pool).reshape(shape[:2])
+    classes, implied = to_text(pool).reshape(shape[:2]), OF_CLASSES if pool.width == 1 else ()
     points = _stored_points(pool, landscape.points, votes).partition_by("policy", include_key=False, as_dict=True)
     rows = [
         {
@@ -94,9 +94,7 @@ def _compact_pool(
             "classes": classes[i].tolist(),
             "lucky": luck.get(name),
             **{
-                f"{metric}_expected": None
-                if pool.width == 1 and metric in OF_CLASSES
-                else credit[f"{metric}_expected"][i].ravel().tolist()
+                f"{metric}_expected": None if metric in implied else credit[f"{metric}_expected"][i].ravel().tolist()
                 for metric in recorded(compared=True)
             },
             "points": points[(name,)].to_dicts(),
@@ -128,15 +126,11 @@ def _stored_points(pool: SamplePool, points: pl.DataFrame, votes: pl.DataFrame |
 
 def _computed(width: int) -> list[tuple[str, str]]:
     """Metric and readout of what ``expand`` computes: what is stored by question or follows from it, affine metrics."""
-    known = [metric for metric in metrics() if metric.name in recorded()]
-    compared = {metric.name for metric in known if metric.compared}
-    by_question = {
-        "prefix": {metric.name for metric in known if metric.hits},
-        "expected": compared.union(OF_CLASSES) if width == 1 else compared,
-    }
+    of_classes = OF_CLASSES if width == 1 else ()
+    by_question = {"prefix": {*recorded(hits=True)}, "expected": {*recorded(compared=True), *of_classes}}
     return [
         (metric.name, readout)
         for readout, names in by_question.items()
-        for metric in known
+        for metric in metrics()
         if metric.name in names or metric.affine or (metric.of and names.issuperset(metric.of))
     ]

@@ -67,8 +67,7 @@ class _Group:
 
     def values(self) -> Values:
         """Readouts that are stored question by question, and those that follow from them; shape (rows, budgets)."""
-        held = [metric for metric in recorded(hits=True) if metric in self.readouts.columns]
-        prefix = {metric: self._from_bits(metric) for metric in held}
+        prefix = {name: self._from_bits(name) for name in recorded(hits=True) if name in self.readouts.columns}
         expected = self._as_stored() | (self._from_classes() if self.width == 1 else {})
         return {"prefix": derived(metrics(), prefix), "expected": derived(metrics(), expected)}
 

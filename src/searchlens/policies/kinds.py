@@ -22,12 +22,15 @@ PolicyByName = Mapping[str, Stated]
 NO_POLICIES: PolicyByName = MappingProxyType({})
 
 
-def from_specs(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, Stated]:
+def from_specs(specs: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Stated]:
     """The policies of some entries of the section ``policies`` that were checked before, without their code."""
-    return {
-        name: Stated(Sampling(**spec.get("local", {})), **{role: given(spec[role]) for role in ROLES if spec.get(role)})
-        for name, spec in specs.items()
-    }
+    return {name: _stated(name, spec) for name, spec in specs.items()}
+
+
+def _stated(name: str, spec: Mapping[str, Any] | None) -> Stated:
+    if spec is None:  # the name says it all
+        return Stated(spelled(name))
+    return Stated(Sampling(**spec.get("local", {})), **{role: given(spec[role]) for role in ROLES if spec.get(role)})
 
 
 def policy_of(name: str, configured: PolicyByName = NO_POLICIES) -> Stated | None:

@@ -5,7 +5,6 @@ OUTPUTS: results/tables/udf_local, udf_tier34; if that checkpoint runs on vLLM a
 {csv,md,tex,html,json}
 """
 
-
 from searchlens_lab.equivalence import plan as equivalence_plan
 
 
