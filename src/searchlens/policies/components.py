@@ -111,9 +111,8 @@ class Component:
 
     def resolved(self) -> dict[str, Value]:
         """Name and parameters, as plain JSON types; silent parameters only where they differ from their default."""
-        silent = {item.name for item in _fields(self) if item.metadata.get("silent")}
-        defaults = {item.name: item.default for item in _fields(self)}
-        values = {key: v for key, v in sorted(self.parameters.items()) if key not in silent or v != defaults[key]}
+        silent = {item.name: item.default for item in _fields(self) if item.metadata.get("silent")}
+        values = {key: v for key, v in sorted(self.parameters.items()) if key not in silent or v != silent[key]}
         return {"name": self.name, **values}
 
     def check(self, policy: Policy) -> None:
@@ -429,7 +428,6 @@ def _kind(role: str, name: str) -> type[Component]:
 
 def _controller(name: str) -> type[Controller]:
     """The class that is declared under a name, which may be a user's own."""
-    # not `find`: stages are given what this resolves, and depend on no code of a search (stages/source.py)
     kind = catalogue.definition(catalogue.declaration("controller", name))
     if not (isinstance(kind, type) and issubclass(kind, Controller) and "__dataclass_fields__" in vars(kind)):
         raise InputError(f"controller {name!r} is no dataclass that inherits from searchlens.policies.Controller")

@@ -8,10 +8,11 @@ from the source code without running it. What counts as an import:
 - a string that is the name of a module, as for modules that are imported by name in other processes;
 - a call such as ``loaded("table", stage="boptr")`` or ``find("grader", ...)`` of the catalogue: every file that
   declares such a thing, extensions included. ``declared`` and ``titles`` read names and options without running
-  anything: of these calls the declarations count, not the code under them.
+  anything: of these calls the declarations count, not the code under them. Of a controller, stages are given what the
+  planner resolved (``policies.policy.Stated``), so only those that search depend on its code.
 
 Of each file its meaning counts: another comment or docstring makes nothing again. What a content says is kept in a
-file, because the planner starts again in every job, and parsing takes it a second.
+file, because the planner starts again in every job, and parsing takes a second.
 
 Sampling has ``GENERATION_VERSION`` instead, because its outputs are too expensive to make again after every edit.
 
@@ -164,14 +165,13 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
             waiting.append(node)
 
 
-def _catalogue_call(node: ast.Call) -> list[str]:
+def _catalogue_call(node: ast.Call) -> Iterator[str]:
     """The call, if it is one of the catalogue with a constant kind."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     kind = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-    if name not in _RUNS or kind not in catalogue.HOMES:
-        return []
-    options = {key.arg: key.value.value for key in node.keywords if key.arg and isinstance(key.value, ast.Constant)}
-    return [json.dumps([_RUNS[name], kind, options])]
+    if name in _RUNS and kind in catalogue.HOMES:
+        options = {key.arg: key.value.value for key in node.keywords if key.arg and isinstance(key.value, ast.Constant)}
+        yield json.dumps([_RUNS[name], kind, options])
 
 
 def _files_of(name: str) -> Iterator[Path]:
