@@ -151,6 +151,12 @@ def test_a_stage_without_its_input_names_the_stage_before(
     assert said.count("study:") == 1
 
 
+def test_several_cells_have_one_file_and_one_folder_each(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = ["--benchmark", "math", "aime", "--scores", "one.parquet", "--output", "x", "y"]
+    assert cli.main(["landscape", *cells]) == 2
+    assert "--scores: 1 given; wanted: one for each benchmark, 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The shell itself reads what is printed, if it is installed here."""

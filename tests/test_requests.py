@@ -104,7 +104,8 @@ def test_a_failed_job_asks_for_more_memory_next_time() -> None:
 
 def test_the_page_about_clusters_says_where_each_rule_runs() -> None:
     """What may take long is a job, which gets more time at each attempt."""
-    rules = "".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    folders = (ROOT / "workflow/rules", ROOT / "lab/src/searchlens_lab/equivalence")
+    rules = "".join(path.read_text() for folder in folders for path in sorted(folder.glob("*.smk")))
     _, *parts = re.split(r"^ *rule ?(\w*):$", rules, flags=re.MULTILINE)
     local = {name: "localrule: True" in body for name, body in zip(parts[::2], parts[1::2], strict=True)}
     assert local.pop(""), "landscape and recovery of recorded cells, named in a loop"

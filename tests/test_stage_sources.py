@@ -8,7 +8,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +24,6 @@ from searchlens.schemas.columns import AGREEMENT
 from searchlens.stages import source
 from searchlens.stages._frames import write_frame
 from searchlens.stages.readings import readings
-from searchlens.stages.record import record
 from searchlens.store.layout import Layout
 from searchlens_lab.simulate import small_design
 from searchlens_lab.simulate import write as simulate
@@ -36,16 +34,7 @@ from test_likelihood import study as pair_study
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "src/searchlens"
 STAGES = (
-    *(
-        "score",
-        "agreement",
-        "landscape",
-        "recovery",
-        "readings",
-        "figures",
-        "overview",
-        "tables",
-    ),
+    *("score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"),
     *("boptr", "transfer"),
     "equivalence",
     "likelihood",
@@ -202,9 +191,7 @@ Given = tuple[dict[str, Any], list[Any], dict[str, Any]]
 
 
 @pytest.fixture
-def study(
-    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], sampled: Grid, tmp_path: Path
-) -> dict[str, Given]:
+def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
     """Every stage of small studies, everything before it done."""
     layout, signed = sampled.layout, {"fingerprint": "0" * 12}
     for checkpoint, benchmark in sampled.cells:
@@ -214,7 +201,6 @@ def study(
     base, rl = (layout.landscape(checkpoint, "sums") for checkpoint in ("toy-base", "toy-rl"))
     recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
     readings(needs.readings(sampled), layout, **signed)
-    record(sampled, tmp_path / "kept")
     cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
     manifests = sampled.manifests(*cell)
     pair = needs.figures(sampled, "toy", "sums")
