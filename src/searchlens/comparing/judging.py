@@ -5,7 +5,7 @@ Both are ``schemas.columns.GRADED`` of all policies of a side; ``question`` is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from searchlens.benchmarks.letters import letter_of
 from searchlens.comparing.common import Common
 from searchlens.comparing.sides import BASE, RL, Side
 from searchlens.errors import InputError
-from searchlens.grading.luck import other_golds
 from searchlens.grading.recorded import RECORDED as RECORDED_BY
 from searchlens.grading.recorded import is_recorded, score_recorded, scorer_of
 from searchlens.grading.score import Rules, found_answers, named
@@ -114,13 +113,16 @@ def graded(
         Is shown the texts of the first pool of each side.
     """
     answers = {side.role: _answers(side, common.of(side.role), grader, see) for side in sides}
-    _judge_all(answers, common, grader, verdicts, seed=seed, workers=workers)
-    found = {}
-    for side in sides:
-        names = list(side.pools)
-        rules = Rules(common.of(side.role), grader, verdicts, luck_policy=names[0], seed=seed, workers=workers)
-        found[side.role] = rules.scored(answers[side.role], names).scores
-    return found
+    rules = {
+        side.role: Rules(
+            common.of(side.role), grader, verdicts, luck_policy=next(iter(side.pools)), seed=seed, workers=workers
+        )
+        for side in sides
+    }
+    # All pairs of both sides at once, since each batch starts processes.
+    asked = pl.concat([rules[role].asked(rows) for role, rows in answers.items()])
+    VerdictStore(verdicts, batch=max(1, asked.height)).judge(grading.grader(grader), asked, workers=workers)
+    return {side.role: rules[side.role].scored(answers[side.role], list(side.pools)).scores for side in sides}
 
 
 def _answers(side: Side, questions: Sequence[Question], grader: str, see: See) -> pl.DataFrame:
@@ -132,24 +134,6 @@ def _answers(side: Side, questions: Sequence[Question], grader: str, see: See) -
                 see(side.role, rows)
             parts.append(found_answers(rows, grader))
     return pl.concat(parts)
-
-
-def _judge_all(
-    answers: Mapping[str, pl.DataFrame], common: Common, grader: str, verdicts: Path, *, seed: int, workers: int
-) -> None:
-    """Judge every pair of both sides at once, also with golds of other questions: processes start only once."""
-    judge, pairs = grading.grader(grader), []
-    for role, rows in answers.items():
-        questions = common.of(role)
-        golds = pl.DataFrame(
-            {"question": [question.id for question in questions], "gold": [judge.reference(one) for one in questions]}
-        )
-        distinct = rows.filter(pl.col("answer").is_not_null()).select("question", "answer").unique()
-        pairs.append(distinct.join(golds, on="question").select("gold", "answer"))
-        if grading.votes(grader) and len(questions) > 1:
-            pairs.append(distinct.join(other_golds(golds, seed), on="question").select("other", "answer"))
-    asked = pl.concat([part.rename({"other": "gold"}, strict=False) for part in pairs])
-    VerdictStore(verdicts, batch=max(1, asked.height)).judge(judge, asked, workers=workers)
 
 
 def _rows(pool: Pool, name: str, questions: Sequence[Question]) -> Iterator[pl.DataFrame]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from searchlens.errors import InputError
@@ -78,16 +78,12 @@ def _models(pools: Sequence[Pool]) -> list[str]:
     return list(dict.fromkeys(pool.stream.model or "(no name)" for pool in pools))
 
 
-def differing(one: Pool, other: Pool) -> str:
+def differing(one: Pool, other: Pool, apart_from: Collection[str] = ()) -> str:
     """What was asked otherwise of two pools, with both values; empty if the log says nothing that differs."""
     ours, theirs = one.stream.asked, other.stream.asked
-    keys = [key for key in {**ours, **theirs} if key not in _OF_RUNS and ours.get(key) != theirs.get(key)]
+    keys = [key for key in {**ours, **theirs} if key not in apart_from and ours.get(key) != theirs.get(key)]
     return ", ".join(f"{key} {_said(ours.get(key))} and {_said(theirs.get(key))}" for key in keys)
 
 
 def _said(value: object) -> str:
     return "not stated" if value is None else str(value)
-
-
-_OF_RUNS = ("seed", "n")
-"""Sampling parameters that differ from run to run."""

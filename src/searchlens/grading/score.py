@@ -153,6 +153,22 @@ class Rules:
         rows, summary = self.judged(answers, policies)
         return ScoredSamples(self.graded(rows, answer_classes([rows])), summary)
 
+    def asked(self, answers: pl.DataFrame) -> pl.DataFrame:
+        """Every pair of gold and answer whose verdict ``judged`` looks up, some of them several times."""
+        references = self._references()
+        rows = answers.filter(pl.col("answer").is_not_null()).join(references, on="question")
+        own = rows.select("gold", "answer")
+        if not grading.votes(self.kind) or len(self.questions) < 2:
+            return own
+        others = luck.other_golds(references, self.seed)
+        lucky = rows.filter(policy=self.luck_policy).drop("gold").join(others, on="question").rename({"other": "gold"})
+        return pl.concat([own, lucky.select("gold", "answer")])
+
+    def _references(self) -> pl.DataFrame:
+        """``question``, ``position`` and ``gold`` of the benchmark."""
+        golds = [grading.grader(self.kind).reference(question) for question in self.questions]
+        return positions(self.questions).with_columns(gold=pl.Series(golds, dtype=pl.String))
+
     def judged(self, answers: pl.DataFrame, policies: Sequence[str] | None = None) -> tuple[pl.DataFrame, Summary]:
         """The verdicts of whole policies, in the order of the policies, and their counts.
 
@@ -176,8 +192,7 @@ class Rules:
         grader = grading.grader(self.kind)
         order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
         _check(answers, self.questions, order)
-        golds = pl.Series([grader.reference(question) for question in self.questions], dtype=pl.String)
-        references, store = positions(self.questions).with_columns(gold=golds), VerdictStore(self.verdicts)
+        references, store = self._references(), VerdictStore(self.verdicts)
         rows = answers.join(references, on="question")
         judgements = store.judge(
             grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers

@@ -67,7 +67,7 @@ def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
     InputError
         A library of the extra ``plot`` is not installed.
     """
-    extras.require("docutils", "jinja2")
+    extras.require("docutils")
     import jinja2
 
     template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)
@@ -76,7 +76,7 @@ def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
 
 def blocks(text: str) -> dict[str, str]:
     """Each block of the first page as HTML, by its name."""
-    extras.require("docutils", "jinja2")
+    extras.require("docutils")
     import jinja2
 
     template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)

@@ -13,7 +13,6 @@ EXTRAS = {
     "seaborn": "plot",
     "pandas": "plot",
     "docutils": "plot",
-    "jinja2": "plot",
     "huggingface_hub": "hub",
     "shtab": "completion",
     "searchlens_zoo": "zoo",
