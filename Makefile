@@ -163,7 +163,7 @@ perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/spe
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py
 	.venv/bin/python perf/grading.py --scale 0.05 # half an hour without --scale
 
-size: $(INSTALLED) ## print how large the project is; fails above 50.0 MB of tracked files
+size: $(INSTALLED) ## print how large the project is; fails if tracked files grew
 	.venv/bin/python lab/size.py
 
 clean: ## remove results and logs; keep the environment

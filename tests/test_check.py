@@ -234,7 +234,7 @@ def test_sides_that_are_drawn_otherwise_are_said_in_one_line(toy: Path, capsys: 
     ]
 
 
-@pytest.mark.parametrize("module", sorted(set(extras.EXTRAS) - {"searchlens_zoo"}))
+@pytest.mark.parametrize("module", sorted(name for name, extra in extras.EXTRAS.items() if extra not in extras.CLONED))
 def test_a_missing_library_is_answered_with_what_can_be_installed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their names: this package is in no registry."""
     hint = extras.missing(module).hint

@@ -16,7 +16,7 @@ from searchlens.config.schema import keys_at, schema
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = ("src", "tests", "workflow", "validation", "perf", "config", "docs", "profiles", "slurm")
+FOLDERS = ("src", "lab", "tests", "workflow", "validation", "perf", "config", "docs", "profiles", "slurm")
 
 WRITTEN_BY_READERS = {
     *("capitals.py", "last_word.py", "mine.py", "cohort.yaml"),
@@ -111,7 +111,7 @@ def test_dotted_and_private_names_exist() -> None:
 def test_options_of_command_lines_exist() -> None:
     named = [(place, name) for place, name in names() if re.fullmatch(r"--[a-z-]+", name)]
     assert len(named) > 10
-    ours = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+    ours = [path.read_text() for folder in ("src", "lab/src") for path in (ROOT / folder).rglob("*.py")]
     of_others = {  # of snakemake and apptainer
         "--configfile",
         "--config",

@@ -77,11 +77,11 @@ def test_uniform_is_uniform_across_positions_and_adjacent_seeds() -> None:
 
 
 def test_generators_are_made_in_one_place() -> None:
-    """``seeds`` describes all of them, but for the zoo's training and the one population of every simulated study."""
+    """``seeds`` describes all of them."""
     package = Path(searchlens.__file__).parent
     seeding = re.compile(r"\b(Philox|SeedSequence|PCG64|RandomState|default_rng)\(")
     files = sorted(path.relative_to(package) for path in package.rglob("*.py") if seeding.search(path.read_text()))
-    assert [str(path) for path in files if path.parts[0] != "zoo"] == ["seeds.py", "simulate/_truth.py"]
+    assert [str(path) for path in files] == ["seeds.py"]
 
 
 def test_seeds_need_no_torch() -> None:

@@ -50,7 +50,7 @@ class Lattice:
 
     log2_alpha: Floats
     beta: Floats
-    """``log2_alpha``, ``beta``: shape (alphas,)."""
+    """``log2_alpha``, ``beta``: shapes (alphas,) and (betas,)."""
 
     @property
     def shape(self) -> tuple[int, int]:
