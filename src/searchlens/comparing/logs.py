@@ -75,7 +75,6 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
     ----------
     base, rl : sequence of Path
         Files or folders of each side, in any format that is read (docs/import.md); the two formats may differ.
-    wishes : Wishes
 
     Raises
     ------

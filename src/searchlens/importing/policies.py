@@ -46,7 +46,6 @@ def proposed(asked: Mapping[str, Any], name: str = "") -> Proposal:
     >>> print(proposed({"temperature": 0.6, "top_p": 0.95, "top_k": -1}))
     topp0.95_t0.6 (not stated: min_p, repetition_penalty)
     >>> print(proposed({"do_sample": False, "temperature": 1}))
-    greedy
     """
     if name:
         return Proposal(name)

@@ -96,7 +96,6 @@ def read(
         The benchmark that was sampled. Without it, the documents of the log define one.
     grader : str
         Grader of the benchmark, by which golds are compared.
-    choices : Choices
     folder : callable, optional
         Makes the folder of temporary files, which is needed for more than about 100 MB of texts only; by default one of
         the system.

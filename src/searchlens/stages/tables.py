@@ -33,7 +33,6 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
 
     Parameters
     ----------
-    study : needs.Tables
     layout : Layout
         Results folder with landscapes, recovery and shards.
     output : Layout
