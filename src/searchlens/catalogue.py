@@ -103,6 +103,7 @@ reader = _declares("reader")
 engine = _declares("engine")
 exporter = _declares("exporter")
 frame = _declares("frame")
+"""Of BOPTR: a function of the rule on the sample view and, as ``boot``, of the bootstrap view of the same cohort."""
 
 
 # ---- declarations

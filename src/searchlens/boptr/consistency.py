@@ -81,8 +81,6 @@ def readout_consistency(rule: Rule, boot: View) -> pl.DataFrame:
     ----------
     rule : Rule
         On the sample view. Option ``consistency_criterion``.
-    boot : View
-        Bootstrap draws of the same cohort.
 
     Returns
     -------
@@ -174,8 +172,6 @@ def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
 
     Parameters
     ----------
-    rule : Rule
-        On the sample view.
     boot : View
         Bootstrap draws of the same cohort, for the intervals of each batch.
 

@@ -28,13 +28,6 @@ DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headr
 def descriptive(rule: Rule, boot: View) -> pl.DataFrame:
     """Base on the descriptive benchmarks.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample.
-    boot : View
-        Bootstrap draws of the same cohort.
-
     Returns
     -------
     polars.DataFrame

@@ -77,17 +77,10 @@ def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
 
     Parameters
     ----------
-    rule : Rule
-        On the sample.
     boot : View
         Bootstrap view of the same cohort; the paths are those of the sample.
     predict : callable
         Of the row whose policy, alpha and beta are used, H5 by default.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``EXTENSION``.
 
     Notes
     -----
@@ -169,13 +162,6 @@ def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
 @frame("aime_large_budget")
 def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
     """Base envelope and RL default curve at equal budgets, on the floor benchmarks (paper, same-budget comparison).
-
-    Parameters
-    ----------
-    rule : Rule
-        On the sample.
-    boot : View
-        Bootstrap view of the same cohort.
 
     Returns
     -------

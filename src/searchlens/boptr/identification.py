@@ -46,16 +46,6 @@ FORMULA_SAME = schema("model alpha alpha_lo alpha_hi policy path error reason")
 def identified_scale(rule: Rule) -> pl.DataFrame:
     """The fitted scale of every model on the anchor benchmark, and the interval that the path identifies.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``IDENTIFIED_SCALE``.
-
     Notes
     -----
     mu is a mean over M models. If a model is one of these, its offset changes by (1 - 1/M) of the change of its ln
@@ -116,8 +106,6 @@ def identified_set(rule: Rule, boot: View) -> pl.DataFrame:
 
     Parameters
     ----------
-    rule : Rule
-        On the sample.
     boot : View
         Bootstrap view of the same cohort; the fitted path is that of the sample.
 

@@ -113,18 +113,6 @@ def voteless(cohort: Cohort, benchmark: str) -> bool:
 def q_channel(rule: Rule, boot: View) -> pl.DataFrame:
     """The Q channel of every cell.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-    boot : View
-        Bootstrap draws of the same cohort.
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module.
-
     Raises
     ------
     InputError

@@ -69,20 +69,7 @@ overlap at every budget."""
 
 @frame("regime_betas")
 def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
-    """R0, R1 and R2 of every fitted model on every fitted benchmark (paper, table of regime discovery).
-
-    Parameters
-    ----------
-    rule : Rule
-        On the sample.
-    boot : View
-        Bootstrap view of the same cohort.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``REGIME_BETAS``.
-    """
+    """R0, R1 and R2 of every fitted model on every fitted benchmark (paper, table of regime discovery)."""
     own = rule.with_constants("own")
     refits = bootstrap_view(rule.view.cohort, min(REFITS, rule.options.draws), rule.options.seed)
     records = []
@@ -247,15 +234,8 @@ def beta_sensitivity(rule: Rule, boot: View) -> pl.DataFrame:
 
     Parameters
     ----------
-    rule : Rule
-        On the sample.
     boot : View
         Bootstrap view of the same cohort; paths stay those of the sample.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``BETA_SENSITIVITY``.
     """
     model, confidence = rule.plan.anchor_model, rule.options.confidence
     cells = {name: dict(_mapped(rule, boot, model, name)) for name in MAPS}

@@ -74,18 +74,6 @@ class _Quantity:
 def signatures(rule: Rule, boot: View) -> pl.DataFrame:
     """Which of the four signatures each cell shows.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-    boot : View
-        Bootstrap draws of the same cohort.
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module.
-
     Notes
     -----
     Q/P is undefined if no question is solved. A bootstrap draw without a solved question could have any ratio, so it

@@ -462,11 +462,6 @@ def blocks(plan: CohortPlan) -> pl.DataFrame:
 def percell(errors: pl.DataFrame) -> pl.DataFrame:
     """The calibrated rule (V3) and the cell's own fit: one record per fitted cell of the cohort and set of constants.
 
-    Parameters
-    ----------
-    errors : polars.DataFrame
-        ``means.ERRORS``.
-
     Returns
     -------
     polars.DataFrame

@@ -307,11 +307,6 @@ HEADS = schema("tier model benchmark head policy alpha beta path reason")
 def variant_scales(rule: Rule) -> pl.DataFrame:
     """The fitted alpha of every model on the anchor benchmark: on P (v5, v6, support head of v7) and on Q (v7).
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-
     Returns
     -------
     polars.DataFrame
@@ -340,11 +335,6 @@ def variant_scales(rule: Rule) -> pl.DataFrame:
 @frame("variant_heads", of=("rule",))
 def variant_heads(rule: Rule) -> pl.DataFrame:
     """The two heads of v7 in every cell, one record per head, at both levels of information.
-
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
 
     Returns
     -------
