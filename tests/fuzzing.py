@@ -171,7 +171,7 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(["landscape.confidence", "boptr.confidence"], INSIDE),
     **dict.fromkeys(
         [
-            *("grace_seconds", "recovery.path_lambda", "recovery.l_comp", "recovery.l_z", "recovery.l_b"),
+            *("grace_seconds", "recovery.l_comp", "recovery.l_z", "recovery.l_b"),
         ],
         REAL,
     ),
@@ -187,7 +187,7 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
             *("study.imports", "landscape.ties", "landscape.first_finish", "landscape.q_instructions"),
-            *("recovery.envelope_interval", "boptr.readout", "boptr.rounding", "boptr.ties", "boptr.mu_floor"),
+            *("boptr.readout", "boptr.rounding", "boptr.ties", "boptr.mu_floor"),
             *("boptr.h1", "boptr.selector_norm", "boptr.selector_proto", "boptr.selector_rank"),
             *("boptr.selector_rank_pool", "boptr.b0", "boptr.headroom", "boptr.q_sides", "pairs.toy.group"),
             *("pairs.toy.templates", "checkpoints.toy-base.engine", "checkpoints.toy-base.dtype"),

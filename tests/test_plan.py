@@ -19,11 +19,10 @@ import yaml
 
 from searchlens import config, policies
 from searchlens.commands.plan import answer, assumptions, plan, read_store, rendered, speed
-from searchlens.config.cost import CostSpec
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.grid.cost import tokens_per_run
+from searchlens.grid.cost import SPREAD, tokens_per_run
 from searchlens.landscape.expand import expand
 from searchlens.policies import Controller
 from searchlens.policies.texts import Texts
@@ -168,7 +167,7 @@ def test_estimates_agree_with_what_searches_drew(side: str, benchmark: str) -> N
     far = set()
     for name, drew in searches.items():
         plain = "temp_0.7" if name == "mcts16_t0.7" else "temp_1.0"
-        texts = Texts.of_mean(tokens[plain], limit, CostSpec().spread, THOUGHTS[side, benchmark][plain], 0.3)
+        texts = Texts.of_mean(tokens[plain], limit, SPREAD, THOUGHTS[side, benchmark][plain], 0.3)
         ratio = tokens_per_run(policies.from_spec(name, specs[name]), texts) / drew
         assert 0.65 < ratio < 1.3, (name, ratio)
         if abs(ratio - 1) > 0.15:

@@ -53,9 +53,6 @@ class CostSpec(Section):
     """Mean tokens of a sample, by regime; half of ``max_tokens`` for a regime that is not listed."""
     source: str = ""
     """Where ``tokens_per_sample`` comes from; printed with every estimate."""
-    spread: Annotated[float, Field(ge=0, le=3)] = 0.6
-    """Standard deviation of the logarithm of the lengths. Power sampling draws more of long texts, and long texts fill
-    the memory. The default is the mean of the micro zoo, where it is 0.54 to 0.76 at temperature 1."""
     tokens_per_thought: Tokens | None = None
     """Mean tokens of a thought, for searches over thoughts; null: half of the limit that a policy sets for one."""
     distinct_thoughts: Annotated[float, Field(ge=0, le=1)] = 1.0

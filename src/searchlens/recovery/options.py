@@ -20,11 +20,6 @@ class RecoverySection:
     """Lower edge of the support region: this quantile of the Base policies at a budget."""
     epsilon: Proportion = 0.03
     """Tolerance of the near-match set, as a proportion; both ends belong to it."""
-    path_lambda: Nonnegative = 0.01
-    """Weight of the distance between consecutive points on the budget-monotone path."""
-    envelope_interval: EnvelopeInterval = "corrected"
-    """Interval of the recovery gap. corrected: it allows for the optimism of taking the best of many readouts; fixed:
-    the best operating point is kept in every draw; reselected: it is chosen again in every draw."""
     l_comp: Nonnegative = 1.0
     """Weight of the share of components that differ, in the distance d(u, u') of operating points."""
     l_z: Nonnegative = 1.0
@@ -45,6 +40,11 @@ class RecoveryOptions(RecoverySection):
     """The same seed as the landscape's gives the same draws."""
     confidence: float = 0.95
     """Nominal coverage of all intervals, in (0, 1)."""
+    path_lambda: float = 0.01
+    """Weight of the distance between consecutive points on the budget-monotone path."""
+    envelope_interval: EnvelopeInterval = "corrected"
+    """Interval of the recovery gap. corrected: it allows for the optimism of taking the best of many readouts; fixed:
+    the best operating point is kept in every draw; reselected: it is chosen again in every draw."""
 
 
 DEFAULTS = RecoveryOptions()
