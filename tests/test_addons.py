@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from searchlens import config
 from searchlens.project import addons
+from searchlens.store import snapshots
 
 ALONE = """
 import importlib.metadata, sys
@@ -55,6 +57,17 @@ def test_with_it_the_section_is_part_of_the_schema() -> None:
 
 
 def test_an_entry_point_to_nothing_names_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(addons.VARIABLE, "no_such_addon")
+    monkeypatch.setattr(addons, "modules", lambda: ["no_such_addon"])
     with pytest.raises(ModuleNotFoundError, match="no_such_addon"):
         addons.addons.__wrapped__()
+
+
+def test_jobs_are_given_the_modules_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their environments see packages without entry points."""
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv(addons.VARIABLE, "")
+    snapshots.export_code(tmp_path / "bin")
+    assert os.environ[addons.VARIABLE] == "searchlens_lab.addon"
+    monkeypatch.setenv("PATH", os.defpath)
+    assert alone("equivalence", "--help").returncode == 0

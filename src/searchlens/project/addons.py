@@ -62,11 +62,16 @@ class Addon:
 
 
 @cache
-def addons() -> Sequence[Addon]:
-    """All that is installed here."""
+def modules() -> Sequence[str]:
+    """Every module that says what is added here."""
     named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
-    modules = dict.fromkeys([*named, *(found.value for found in metadata.entry_points(group=GROUP))])
-    return [import_module(name).ADDON for name in modules]
+    return list(dict.fromkeys([*named, *(found.value for found in metadata.entry_points(group=GROUP))]))
+
+
+@cache
+def addons() -> Sequence[Addon]:
+    """All that is added here."""
+    return [import_module(name).ADDON for name in modules()]
 
 
 def stages() -> Mapping[str, Stage]:

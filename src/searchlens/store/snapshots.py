@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
-from searchlens.project.addons import VARIABLE as VARIABLE_OF_ADDONS
-from searchlens.project.addons import addons
+from searchlens.project import addons
 from searchlens.store import files
 from searchlens.store.hashing import canonical
 from searchlens.store.layout import Layout
@@ -45,10 +44,10 @@ def export_code(commands: Path) -> None:
     commands : Path
         Folder with the command ``searchlens`` for such environments; one that is installed goes first.
     """
-    packages = (Path(__file__).parents[1], *(addon.folder for addon in addons()))
+    packages = (Path(__file__).parents[1], *(addon.folder for addon in addons.addons()))
     folders = dict.fromkeys(str(_sources(package)) for package in packages)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
-    os.environ[VARIABLE_OF_ADDONS] = os.pathsep.join(f"{addon.package}.addon" for addon in addons())
+    os.environ[addons.VARIABLE] = os.pathsep.join(addons.modules())
     os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(commands)]))
 
 
