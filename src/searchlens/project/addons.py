@@ -30,10 +30,9 @@ class Stage:
     module: str
     """What the stage runs; its code is tracked."""
     plan: str
-    """Module with ``made(grid)``: those of ``tables`` that a study makes, none if it leaves the stage out; and with
-    ``needs(grid)``: what the stage takes from the configuration and the plan."""
+    """Module with ``made(grid)``: those of ``tables`` that a study makes, none if it leaves the stage out."""
     rules: Path
-    """File for Snakemake with a rule of the name of the stage."""
+    """File for Snakemake with a rule of the name of the stage, whose output it appends to ``ADDED``."""
     tables: Sequence[str]
     """Stages of tables (``@table(..., stage=...)``)."""
 
