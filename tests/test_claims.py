@@ -624,9 +624,9 @@ def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -
     first = min(most, key=lambda row: row["corrected"])
     apart = all(row["lo_corrected"] > first["hi_corrected"] for row in most if row is not first)
     assert re.findall(r"\b[A-E]\b", title)[0] == first["label"]
-    assert ("errs least of all" in title) == (apart and len(most) > 1)
+    assert ("errs least over" in title) == (apart and len(most) > 1)
     assert ("leave open" in title) == (not apart)
-    if "errs least of all" in title:
+    if "errs least over" in title:
         assert f"over {first['cells']} cells" in title
 
 

@@ -103,22 +103,21 @@ def test_no_arrow_points_upwards(path: Path) -> None:
 
 
 def test_only_its_own_files_name_an_engine() -> None:
-    """What differs between engines is declared (``schemas/engines.py``); the comparison of engines is of vLLM."""
+    """What differs between engines is declared (``schemas/engines.py``)."""
     named = {
         package_of(path)
         for path in FILES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value == "vllm"
     }
-    assert named <= {"engines", "equivalence"}
+    assert named == {"engines"}
 
 
 def test_requests_are_built_by_name() -> None:
-    """So a field can be added anywhere; the comparison builds its own."""
+    """So a field can be added anywhere."""
     found = [
         f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
         for path in FILES
-        if package_of(path) != "equivalence"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Request" and node.args
     ]

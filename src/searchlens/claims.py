@@ -426,7 +426,7 @@ ERRS_LEAST = (
         "Of the rows that have not seen the curve only {label} is defined: {error} points", lambda row: row["rows"] == 1
     ),
     Claim("Intervals leave open which row errs least without the curve: {label} {error}, {near}", _has("near")),
-    Claim("{label} errs least of all rows over {cells} cells that have not seen the curve: {error} points"),
+    Claim("Of the rows that have not seen the curve {label} errs least over {cells} cells: {error} points"),
 )
 ERRORS = (
     Claim("No error of a rule that has not seen the curve is defined", _lacks("cells")),
