@@ -35,16 +35,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from searchlens import config as settings
 from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Key, Task, evaluate
-from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.rows import Blend
 from searchlens.boptr.rule import Path
 from searchlens.boptr.study import MAIN_ROWS, OWN, PAPER, study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
-from searchlens.config.load import DEFAULT_FILES
+from searchlens.config import check
+from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.config.check.load import DEFAULT_FILES
 from searchlens.grid import Grid, needs
 from searchlens.stages._cohort import cohort_of, options_of
 from searchlens.stages.boptr import boptr
@@ -137,7 +137,7 @@ def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[d
 
 def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
     """Landscapes of every recorded cell."""
-    grid, out = Grid(settings.plain(settings.load(COHORT))), Layout(folder)
+    grid, out = Grid(check.load(COHORT)), Layout(folder)
     jobs = [(needs.landscape(grid, b), path, out.landscape(c, b), "") for (c, b), path in grid.readouts.items()]
 
     def job() -> None:
@@ -149,7 +149,7 @@ def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
 
 def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
     """Frames of ``readings``, or of BOPTR under the readout ``prefix`` or ``expected``."""
-    grid = Grid(settings.plain(settings.load(COHORT)))
+    grid = Grid(check.load(COHORT))
     if job == "readings":
         return measured(lambda: readings(needs.readings(grid), Layout(folder), fingerprint=""))
     return measured(lambda: recorded_boptr(grid, folder, job))  # type: ignore[arg-type]

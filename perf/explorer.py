@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 
 import searchlens
-from searchlens import config
+from searchlens.config import check
 from searchlens.explorer import Files, explorer_page
 from searchlens.explorer.page import PLACE
 from searchlens.grid import Generation, Grid, needs
@@ -111,7 +111,7 @@ def build(folder: Path, policies: int, questions: int, tokens: int) -> Path:
     rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(questions)]
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with chdir(folder):
-        grid = Grid(config.plain(config.validate(study(policies))))
+        grid = Grid(check.validate(study(policies)))
         for seed, cell in enumerate(grid.cells):
             _fill(grid, *cell, np.random.default_rng(seed), tokens)
         for pair, benchmark in grid.pair_cells:

@@ -24,14 +24,13 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.grid import needs
-from searchlens.landscape.options import LandscapeSection
 from searchlens.landscape.points import operating_points
 from searchlens.schemas.columns import GRADED, SCORES
 from searchlens.stages.landscape import landscape
@@ -85,7 +84,7 @@ def graded(questions: int, samples: int) -> pl.DataFrame:
 def measure(rows: int, samples: int) -> None:
     """Memory and CPU time of the stage on one cell."""
     budgets = tuple(2**i for i in range(samples.bit_length()) if 2**i <= samples)
-    cell = needs.Landscape(budgets, budgets[:5], asdict(LandscapeSection()), 0, {}, "math")
+    cell = needs.Landscape(budgets, budgets[:5], LandscapeOptions(), {}, "math")
     questions = max(1, rows // samples // POLICIES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.parquet"

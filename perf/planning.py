@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from searchlens import config
+from searchlens.config import check
 from searchlens.grid import Grid
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def _save(folder: Path, study: dict[str, Any]) -> None:
 
 def _fill(folder: Path, study: dict[str, Any]) -> None:
     """Put a shard of every generation into the store; planning looks at sidecars, sizes and times only."""
-    grid = Grid(config.plain(config.validate(study)), folder)
+    grid = Grid(check.validate(study), folder)
     for cell in grid.cells:
         for generation in grid.generations(*cell):
             path = grid.folder(*cell, generation.id) / f"s00000-{generation.samples:05d}.parquet"

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from searchlens import config
+from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid, cost
 from searchlens.grid.pins import shape_of
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 
 def study(configfile: Path) -> Grid:
     """The grid of the default configuration and one more file."""
-    return Grid(config.plain(config.load([*(ROOT / name for name in config.DEFAULT_FILES), configfile])), ROOT)
+    return Grid(check.load([*(ROOT / name for name in check.DEFAULT_FILES), configfile]), ROOT)
 
 
 def shape_of_model(grid: Grid, model: str) -> Shape:
@@ -39,7 +40,7 @@ def shape_of_model(grid: Grid, model: str) -> Shape:
     InputError
         It is neither, or its architecture is unknown.
     """
-    known = model in grid.config["checkpoints"]
+    known = model in grid.config.checkpoints
     shape = grid.shape(model) if known else shape_of(Path(model)) if Path(model).is_dir() else None
     if shape is None:
         raise InputError(
@@ -58,7 +59,7 @@ def limits(shape: Shape, texts: Texts, args: argparse.Namespace) -> dict[str, Li
 
 def cell_tokens(grid: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[str, bool, float]]:
     """Kind of work, whether searches do it, and tokens to draw of a cell, as ``searchlens plan`` counts them."""
-    usual = grid.config["samples"]
+    usual = grid.config.samples
     texts = cost.texts(grid.config, benchmark, cost.assumed_length(grid.config, benchmark))
     for generation in grid.generations(checkpoint, benchmark):
         policy = from_spec("it", generation.spec["policy"])
@@ -80,7 +81,7 @@ def pair_tokens(grid: Grid, pair: str) -> Iterator[tuple[str, str, bool, float]]
 
 
 def print_limits(grid: Grid, args: argparse.Namespace) -> None:
-    texts = Texts.of_mean(args.tokens, args.most, grid.config["cost"]["spread"])
+    texts = Texts.of_mean(args.tokens, args.most, cost.SPREAD)
     print(
         f"{args.dtype}, quantization {args.quantization}, prompts of {args.prompt:g}, texts of {args.tokens:g} tokens"
     )
@@ -94,8 +95,8 @@ def print_limits(grid: Grid, args: argparse.Namespace) -> None:
 
 def print_pair(grid: Grid, args: argparse.Namespace) -> None:
     """GPU-hours by benchmark and kind of work, at the limit of each GPU and at a share of it."""
-    measured = grid.config["cost"]["efficiency"][0]
-    shares = [args.share or measured[key] or measured["share"] for key in ("share", "searches")]
+    measured = grid.config.cost.efficiency[0]
+    shares = [args.share or getattr(measured, key) or measured.share for key in ("share", "searches")]
     shape = shape_of_model(grid, grid.pairs[args.pair]["base"])
     rows: dict[tuple[str, str], list[float]] = {}
     for benchmark, kind, searches, tokens in pair_tokens(grid, args.pair):
@@ -130,10 +131,10 @@ def main() -> None:
     args = parser.parse_args()
     grid = study(args.configfile)
     if args.pair:
-        names = {**grid.config["study"], "pairs": [args.pair]}
-        print_pair(Grid({**grid.config, "study": names}, ROOT), args)
+        names = replace(grid.config.study, pairs=(args.pair,))
+        print_pair(Grid(replace(grid.config, study=names), ROOT), args)
     else:
-        args.models = args.models or list(grid.config["checkpoints"])
+        args.models = args.models or list(grid.config.checkpoints)
         print_limits(grid, args)
 
 

@@ -20,7 +20,7 @@ import polars as pl
 import store
 import yaml
 
-from searchlens import config
+from searchlens.config import check
 from searchlens.grid import Grid, resources
 from searchlens.store import snapshots
 
@@ -44,7 +44,7 @@ def build(folder: Path, questions: int, policies: int, samples: int) -> Grid:
     (folder / "config/config.yaml").write_text(yaml.safe_dump(settings))
     rng = np.random.default_rng(0)
     with chdir(folder):
-        grid = Grid(config.plain(config.validate(settings)))
+        grid = Grid(check.validate(settings))
         store.fill(grid, *CELL, rng)
         snapshots.save(grid.config)
     return grid

@@ -29,7 +29,7 @@ import polars as pl
 import yaml
 
 import searchlens
-from searchlens import config
+from searchlens.config import check
 from searchlens.explorer import Files
 from searchlens.grid import Generation, Grid
 from searchlens.store import shards, snapshots
@@ -82,7 +82,7 @@ def build(folder: Path, policies: int, parts: int) -> Grid:
         (folder / "config" / f"{file}.yaml").write_text("{}\n")
     (folder / "config/config.yaml").write_text(yaml.safe_dump(settings))
     with chdir(folder):
-        grid = Grid(config.plain(config.validate(settings)))
+        grid = Grid(check.validate(settings))
         for seed, cell in enumerate(grid.cells):
             fill(grid, *cell, np.random.default_rng(seed))
         snapshots.save(grid.config)
@@ -184,7 +184,7 @@ def measure(folder: Path, grid: Grid, graded: int) -> None:
     _row("status, nothing graded", [command(folder, "status")])
     _row("verify", [command(folder, "verify", "results")])
     score, landscapes, recoveries = [], [], []
-    for benchmark in list(grid.config["benchmarks"])[:graded]:
+    for benchmark in list(grid.config.benchmarks)[:graded]:
         output = {model: str(grid.layout.landscape(model, benchmark)) for model in MODELS}
         for model in MODELS:
             with chdir(folder):
@@ -241,7 +241,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "config/config.yaml").exists():
             with chdir(folder):
-                grid = Grid(config.plain(config.load(config.files())))
+                grid = Grid(check.load(check.files()))
         else:
             grid = build(folder, args.policies, args.shards)
         measure(folder, grid, args.graded)

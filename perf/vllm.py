@@ -52,7 +52,8 @@ from typing import Any
 import numpy as np
 
 from searchlens import __version__ as searchlens_version
-from searchlens import config, policies
+from searchlens import policies
+from searchlens.config import check
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
@@ -484,12 +485,12 @@ def most(args: argparse.Namespace) -> Limit:
 def anchor_tokens() -> dict[str, float]:
     """Tokens to draw of the paper's anchor cell on both models, by controller: those of ``searchlens plan``."""
     root = Path(__file__).parents[1]
-    paper = config.plain(config.load([*(root / name for name in config.DEFAULT_FILES), root / "config/paper.yaml"]))
-    grid, anchor = Grid(paper, root), paper["boptr"]["anchor"]
-    benchmark, pair = anchor["benchmark"], paper["pairs"][anchor["pair"]]
+    paper = check.load([*(root / name for name in check.DEFAULT_FILES), root / "config/paper.yaml"])
+    grid, anchor = Grid(paper, root), paper.boptr.anchor
+    benchmark, pair = anchor.benchmark or "", paper.pairs[anchor.pair or ""]
     texts = cost.texts(paper, benchmark, cost.assumed_length(paper, benchmark))
     tokens: dict[str, float] = {}
-    for checkpoint in (pair["base"], pair["rl"]):
+    for checkpoint in (pair.base, pair.rl):
         for generation in grid.generations(checkpoint, benchmark):
             policy = policies.from_spec("it", generation.spec["policy"])
             runs = generation.samples * grid.count(benchmark) / policy.width

@@ -13,7 +13,7 @@ import pytest
 
 import fuzzing
 from run_stages import score_cell
-from searchlens import config
+from searchlens.config import check
 from searchlens.grid import Generation, Grid
 from searchlens.store import shards
 
@@ -95,7 +95,7 @@ def raw(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def make_grid(tmp_path: Path) -> Callable[[dict[str, Any]], Grid]:
     """From a raw configuration to its grid, relative to the test's folder."""
-    return lambda raw: Grid(config.plain(config.validate(raw)), root=tmp_path)
+    return lambda raw: Grid(check.validate(raw), root=tmp_path)
 
 
 @pytest.fixture

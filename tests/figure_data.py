@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from searchlens import catalogue, policies
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.figures import build as figures_of
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import operating_points
 from searchlens.policies import Policy
-from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
 from searchlens.schemas.columns import SCORES
 

@@ -25,8 +25,8 @@ from typing import Any
 import polars as pl
 
 import fuzzing
-from searchlens import config
-from searchlens.config.load import merge
+from searchlens.config import check
+from searchlens.config.check.load import merge
 from searchlens.errors import InputError, printable
 from searchlens.explorer.page import element
 from searchlens.project import captions
@@ -266,9 +266,9 @@ def renamed(value: Any, name: str) -> Any:
 
 def refusal(change: dict[str, Any], name: str) -> str:
     """What the reader of the configuration says of a name; empty if it takes it."""
-    files = config.read(config.files())
+    files = check.read(check.files())
     try:
-        config.validate(merge(files.merged, renamed(change, name)))
+        check.validate(merge(files.merged, renamed(change, name)))
     except InputError as error:
         return str(error)
     return ""

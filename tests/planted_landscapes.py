@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 
 DEFAULT = "topp0.95_t1.0"
 BUDGETS = (1, 2, 4, 8, 16)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from searchlens.readings.options import ReadingsOptions
+from searchlens.config.readings import ReadingsOptions
 from searchlens.readings.pool import Pool
 from searchlens.readings.study import PairPools, read_study
 

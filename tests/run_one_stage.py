@@ -13,13 +13,14 @@ def main() -> None:
     stage, setup, arguments, keywords = pickle.loads(Path(sys.argv[1]).read_bytes())
     module = f"searchlens.stages.{stage}"
     if setup:  # a stage of an add-on, which is given a grid that it does not import
+        from searchlens.config.model import from_plain
         from searchlens.grid import Grid
         from searchlens.project import addons
 
         added = addons.stages().get(stage)
         module = added.module if added else module
 
-        arguments = [Grid(setup), *arguments]
+        arguments = [Grid(from_plain(setup)), *arguments]
     before = set() if not setup else set(sys.modules)
     getattr(import_module(module), stage)(*arguments, **keywords)
     loaded = [

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 
 DEFAULT = "topp0.95_t1.0"
 BUDGETS = (1, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from run_stages import landscape_cell, recovery_cell, score_cell
-from searchlens import config
+from searchlens.config import check
 from searchlens.grid import Grid, needs
 from searchlens.schemas.columns import AGREEMENT
 from searchlens.stages.readings import readings
@@ -81,7 +81,7 @@ def finish(raw: dict[str, Any], root: Path) -> Path:
     """Sample, grade and analyse a study in a folder; returns its results."""
     settings = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
     with chdir(root):
-        grid = Grid(config.plain(config.validate({**raw, **settings})))
+        grid = Grid(check.validate({**raw, **settings}))
         for cell in grid.cells:
             sample(grid, *cell)
         analyse(grid)

@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens import config
 from searchlens.cli import main
 from searchlens.commands.run import require_installed
+from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid, resources
 
@@ -49,7 +49,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def grid_of(study: Path) -> Grid:
-    return Grid(config.plain(config.load([*config.DEFAULT_FILES, study / "config/own.yaml"])), root=study)
+    return Grid(check.load([*check.DEFAULT_FILES, study / "config/own.yaml"]), root=study)
 
 
 def edit(study: Path, file: str, old: str, new: str) -> None:
@@ -147,7 +147,7 @@ def test_a_library_that_is_missing_is_named_before_a_run(study: Path) -> None:
 PLANNED = """
 import json, sys
 from searchlens.grid import Grid, resources
-grid = Grid(json.load(open(sys.argv[1])))
+grid = Grid(from_plain(json.load(open(sys.argv[1]))))
 print(grid.gpus("micro-1m-base"), resources.memory_mb(grid, "micro-1m-base") > 3 * 7000)
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlens import config
+from searchlens.config import check
 from searchlens.project import addons
 from searchlens.store import snapshots
 
@@ -52,7 +52,7 @@ def test_no_stage_of_the_laboratory_is_planned_without_it() -> None:
 
 
 def test_with_it_the_section_is_part_of_the_schema() -> None:
-    assert "equivalence" in config.schema()["properties"]
+    assert "equivalence" in check.schema()["properties"]
     assert set(addons.stages()) == {"equivalence"}
 
 

@@ -289,7 +289,7 @@ def test_a_comparison_gives_the_numbers_of_the_stage(results: Path) -> None:
     study = searchlens.open(results)
     sides = [study.scores(name, "sums").filter(pl.col("policy") == DEFAULT) for name in RIGHT]
     right, classes = ([side[column].to_numpy().reshape(6, 4) for side in sides] for column in ("correct", "answer"))
-    found = searchlens.compare(*right, classes=tuple(classes), tokens=(3, 4), draws=100, seed=study.config["seed"])
+    found = searchlens.compare(*right, classes=tuple(classes), tokens=(3, 4), draws=100, seed=study.config.seed)
     for name in ("measures", "support", "variance", "support_changes"):
         stage = study.readings(name).drop("pair", "benchmark")
         if name == "measures":  # luck is graded against golds of other questions, which arrays do not have

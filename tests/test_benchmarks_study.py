@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from searchlens import config
 from searchlens.cli import main
 from searchlens.commands import pin
+from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 
@@ -35,7 +35,7 @@ def known(raw: dict[str, Any], family: str, **keys: object) -> dict[str, Any]:
 
 def refusal(raw: dict[str, Any]) -> str:
     with pytest.raises(InputError) as error:
-        config.validate(raw)
+        check.validate(raw)
     return str(error.value)
 
 
@@ -48,7 +48,7 @@ def test_own_questions_and_gated_ones_need_a_file(raw: dict[str, Any]) -> None:
     assert "benchmarks.sums.path: needed; only a known benchmark" in refusal(known(raw, "jsonl"))
     assert "benchmarks.sums.path: needed; Idavidrein/gpqa is gated" in refusal(known(raw, "gpqa"))
     assert "benchmarks.sums.path: the list of files is empty" in refusal(known(raw, "math500", path=[]))
-    config.validate(known(raw, "gpqa", path="my/gpqa_diamond.csv"))
+    check.validate(known(raw, "gpqa", path="my/gpqa_diamond.csv"))
 
 
 def test_the_same_questions_in_another_layout_are_the_same_samples(

@@ -26,10 +26,10 @@ from searchlens.boptr.cohort import (
     votes_fall,
     write_plan,
 )
-from searchlens.boptr.options import Readout
 from searchlens.boptr.rows import At, same_policy
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
+from searchlens.config.boptr import Readout
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.policies.kinds import is_search

@@ -16,10 +16,10 @@ from searchlens.boptr.consistency import (
     seed_replication,
     seed_summary,
 )
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import At, boptr
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
 from searchlens.uncertainty import unseen
 from small_cohort import DEFAULT, cohort, dense_landscape, hits, views

@@ -14,11 +14,11 @@ import pytest
 from searchlens.boptr import evaluate as evaluation
 from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool, mismatched
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, paper_design, simulate
 
 ANCHOR, SMALL, LLAMA = "qwen25_7b", "qwen25_1.5b", "llama31_8b"

@@ -20,10 +20,10 @@ from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.frontier import LAMBDAS, TAUS
 from searchlens.boptr.offsets import SHUFFLES
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
 from searchlens.claims import number
+from searchlens.config.boptr import BoptrOptions
 from searchlens.figures import style
 from searchlens.figures.boptr import frontier, parameters, parts, vertical
 from searchlens.figures.boptr.context import FigureContext

@@ -21,10 +21,10 @@ from searchlens.boptr.frontier import (
     one_anchor,
     probe,
 )
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, path_text
 from searchlens.boptr.rule import Path, Reason
 from searchlens.boptr.view import bootstrap_view
+from searchlens.config.boptr import BoptrOptions
 
 FRONTIER = {row.key: row for row in FRONTIER_ROWS}
 B0 = next(row for row in ROWS if row.key == "B0")

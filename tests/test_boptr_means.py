@@ -14,10 +14,10 @@ from searchlens.boptr import study
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate
 from searchlens.boptr.means import Column, Scope, average, errors_frame, grid, means_frame
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, Curve, Row
 from searchlens.boptr.rule import Reason
 from searchlens.boptr.study import contrasts, decided, scopes
+from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
 
 PAPER, OWN = Constants(), Constants("own")

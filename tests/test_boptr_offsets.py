@@ -12,10 +12,10 @@ from fingerprint_data import Pair, Planted, pool, varied
 from searchlens.boptr import offsets as module
 from searchlens.boptr.fingerprint import FEATURES, fingerprint
 from searchlens.boptr.offsets import SCALES, V5B_ROWS, delta_hat, loo_score, offset, offsets, ridge, v4
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import At
 from searchlens.boptr.rule import Path, Reason
 from searchlens.boptr.view import View, bootstrap_view
+from searchlens.config.boptr import BoptrOptions
 
 V5B = V5B_ROWS[0]
 

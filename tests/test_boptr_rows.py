@@ -17,12 +17,12 @@ import small_cohort
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
 from searchlens.boptr.frontier import FRONTIER_ROWS
 from searchlens.boptr.offsets import V5B_ROWS
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.regimes import TWO_REGIMES
 from searchlens.boptr.rows import ROWS, At, Curve, Prediction, Row, curve, mech, path_text, temperatures
 from searchlens.boptr.rule import Exponents, Path, Reason, Rule
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, paper_design, simulate
 
 ROW = {row.key: row for row in ROWS}

@@ -20,10 +20,10 @@ from planted_landscapes import BUDGETS, DEFAULT, along, cohort, dense_landscape,
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.offsets import offset, v4
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, path_text
 from searchlens.boptr.rule import REASONS, Path, Reason, Rule, mean_log_alpha
 from searchlens.boptr.view import bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 
 STUDY = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath"), "aime": Benchmark("floor")}
 OTHER = "topp0.9_t0.7"

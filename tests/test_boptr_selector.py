@@ -17,10 +17,10 @@ from planted_landscapes import BUDGETS, along
 from searchlens import catalogue
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
 

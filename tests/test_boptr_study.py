@@ -18,12 +18,12 @@ from polars.testing import assert_frame_equal
 from searchlens.boptr import study as module
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
 from searchlens.boptr.means import ERRORS
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import blocks, held_out_criterion, percell, study, words
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames
+from searchlens.config.boptr import BoptrOptions
+from searchlens.config.health import HealthOptions
 from searchlens.errors import InputError
-from searchlens.health.options import HealthOptions
 from searchlens.policies import parse
 from searchlens.policies.kinds import is_search
 from searchlens.stages._frames import read_frame, write_frame

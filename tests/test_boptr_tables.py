@@ -13,10 +13,10 @@ import planted_landscapes as planted
 from run_stages import built
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, CohortPlan
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
 from searchlens.claims import interval, number, percent
+from searchlens.config.boptr import BoptrOptions
 from searchlens.tables.boptr import regimes, transfer
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.table import DASH, Part, Table, escape, latex, write

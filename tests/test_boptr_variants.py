@@ -11,11 +11,11 @@ from scipy import stats
 
 from budget_paths import budget_path
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, mech, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.variants import VARIANT_ROWS, ranks, signed_axis, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import bootstrap_view, sample_view
+from searchlens.config.boptr import BoptrOptions
 
 BUDGETS = (1, 2, 4, 8, 16)
 POLICIES = ("topp0.95_t1.0", "temp_0.3", "temp_0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.8_t0.9")

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from conftest import toy_study
-from searchlens import config
 from searchlens.cli import main
+from searchlens.config import check
 from searchlens.project import extras
 
 ROOT = Path(__file__).parents[1]
@@ -178,7 +178,7 @@ def test_a_number_that_yaml_changes_is_refused(toy: Path, written: str, says: st
 def test_a_number_that_means_what_is_written_is_read(toy: Path, written: str) -> None:
     key, value = written.split(": ")
     (toy / "mine.yaml").write_text(f"benchmarks: {{sums: {{{written}}}}}" if key == "title" else written)
-    found = config.load([*config.DEFAULT_FILES, "toy.yaml", "mine.yaml"])
+    found = check.load([*check.DEFAULT_FILES, "toy.yaml", "mine.yaml"])
     expected = {"1_000": 1000, "0x10": 16, "'020'": "020", "010.5": 10.5}[value]
     assert getattr(found.benchmarks["sums"] if key == "title" else found, key) == expected
 

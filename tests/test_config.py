@@ -13,17 +13,16 @@ from typing import Any, get_type_hints
 
 import pytest
 import yaml
-from annotated_types import BaseMetadata, Ge, Gt, Le, Len, Lt
-from pydantic import TypeAdapter
 
-from searchlens import config
 from searchlens.boptr.cohort import read_plan
-from searchlens.boptr.options import Anchor, Beta, BoptrOptions
-from searchlens.config import reference
-from searchlens.config.schema import content, resolve
+from searchlens.config import check
+from searchlens.config.boptr import Anchor, Beta, BoptrOptions
+from searchlens.config.check import reference
+from searchlens.config.check.schema import content, resolve
+from searchlens.config.landscape import LandscapeOptions, LandscapeSection
+from searchlens.config.limits import Bounds, Length, Pattern
+from searchlens.config.recovery import RecoveryOptions, RecoverySection
 from searchlens.errors import InputError
-from searchlens.landscape.options import LandscapeOptions, LandscapeSection
-from searchlens.recovery.options import RecoveryOptions, RecoverySection
 from searchlens_lab.equivalence.options import EquivalenceOptions
 
 ROOT = Path(__file__).parents[1]
@@ -46,24 +45,24 @@ OPTIONS: dict[str, type] = {
 @pytest.fixture
 def raw() -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    for path in config.DEFAULT_FILES:
-        merged = config.merge(merged, yaml.safe_load((ROOT / path).read_text()))
+    for path in check.DEFAULT_FILES:
+        merged = check.merge(merged, yaml.safe_load((ROOT / path).read_text()))
     return merged
 
 
 def refusal(raw: dict[str, Any]) -> str:
     with pytest.raises(InputError) as error:
-        config.validate(raw)
+        check.validate(raw)
     return str(error.value)
 
 
 def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
-    files = [ROOT / path for path in config.DEFAULT_FILES]
+    files = [ROOT / path for path in check.DEFAULT_FILES]
     for overlay in (None, "demo", "ci", "recorded", "paper", "vllm"):
-        loaded = config.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
+        loaded = check.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
         assert loaded.default_policy in loaded.policies
     cohort = [ROOT / f"config/{overlay}.yaml" for overlay in ("zoo", "zoo-power")]
-    assert config.load([*files, *cohort]).study.benchmarks == ["zoo-math"]
+    assert check.load([*files, *cohort]).study.benchmarks == ("zoo-math",)
     for names in (
         "gemma",
         "gemma searches",
@@ -73,12 +72,12 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
         "pair-lora true-equations",
     ):
         overlays = [ROOT / f"examples/pretrained/{name}.yaml" for name in names.split()]
-        assert set(config.load([*files, *overlays]).study.benchmarks) <= {"mawps", "svamp", "gsm8k"}
+        assert set(check.load([*files, *overlays]).study.benchmarks) <= {"mawps", "svamp", "gsm8k"}
 
 
 @pytest.mark.parametrize(
     ("path", "text"),
-    [(reference.SCHEMA, config.schema_text()), (reference.README, reference.readme_text())],
+    [(reference.SCHEMA, check.schema_text()), (reference.README, reference.readme_text())],
     ids=["schema", "page"],
 )
 def test_generated_files_agree_with_the_typed_configuration(path: Path, text: str) -> None:
@@ -246,7 +245,7 @@ def test_what_vllm_cannot_do_is_found_at_planning(
     raw: dict[str, Any], vllm: dict[str, Any], device: str, says: str
 ) -> None:
     raw["checkpoints"]["micro-1m-rl"] |= {"engine": "vllm", "dtype": "float16", "quantization": "fp8"}
-    config.validate(raw)
+    check.validate(raw)
     raw["checkpoints"]["micro-1m-rl"] |= {"device": device, "vllm": vllm}
     assert says in refusal(raw)
 
@@ -259,7 +258,7 @@ def test_a_grader_of_an_extension_is_known(
     (tmp_path / "mine.py").write_text("@grader('length', mathematical=True)\nclass Length: ...\n")
     raw["benchmarks"]["math"] |= {"grader": "length", "recipe_stops": True}
     assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw)
-    config.validate({**raw, "extensions": ["mine.py"]})
+    check.validate({**raw, "extensions": ["mine.py"]})
     assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw), "extensions end with their configuration"
     assert "extensions: yours.py does not exist" in refusal({**raw, "extensions": ["yours.py"]})
 
@@ -290,7 +289,7 @@ def test_every_benchmark_has_a_regime_unless_it_is_left_out(raw: dict[str, Any])
         "hard": plain | {"grader": "math", "regime": "floor"},
         "apart": plain | {"grader": "math", "regime": "none"},
     }
-    found = config.validate(raw | {"benchmarks": raw["benchmarks"] | mine}).benchmarks
+    found = check.validate(raw | {"benchmarks": raw["benchmarks"] | mine}).benchmarks
     assert [found[name].regime for name in mine] == ["math", "nonmath", "floor", "floor", "none"]
 
 
@@ -310,12 +309,12 @@ def test_every_part_of_a_study_can_be_read_at_other_budgets(
 ) -> None:
     """A benchmark has its own samples and budgets; they need not fit the budgets of a study that leaves it out."""
     if overlay:
-        raw = config.merge(raw, yaml.safe_load((ROOT / f"config/{overlay}.yaml").read_text()))
+        raw = check.merge(raw, yaml.safe_load((ROOT / f"config/{overlay}.yaml").read_text()))
     raw |= {"budgets": budgets, "samples": budgets[-1]}
     for count in range(len(BENCHMARKS) + 1):
         for names in combinations(BENCHMARKS, count):
             study = {**raw["study"], "benchmarks": list(names)}
-            assert config.validate({**raw, "study": study}).study.benchmarks == list(names)
+            assert check.validate({**raw, "study": study}).study.benchmarks == names
 
 
 def test_entries_that_a_study_leaves_out_need_not_fit_it_but_are_spelt_right(raw: dict[str, Any]) -> None:
@@ -324,9 +323,9 @@ def test_entries_that_a_study_leaves_out_need_not_fit_it_but_are_spelt_right(raw
     raw["benchmarks"]["aime"] |= {"extension": [64], "deeper": {"greedy": 2}}
     raw["pairs"]["other"] = {"base": "other", "rl": "micro-1m-rl", "batches": {"1": {"base": "micro-1m-rl"}}}
     raw["checkpoints"]["other"] = {"path": "other", "template": "plain", "context": 8}
-    config.validate(raw)
+    check.validate(raw)
     for study in ({"benchmarks": ["aime"]}, {"pairs": ["other"]}):
-        assert " error" in refusal(config.merge(raw, {"study": study}))
+        assert " error" in refusal(check.merge(raw, {"study": study}))
     raw["benchmarks"]["aime"]["deeper"] = {"gredy": 2}
     raw["pairs"]["other"]["batches"]["1"]["base"] = "micro"
     raw["checkpoints"]["other"]["template"] = "plane"
@@ -389,18 +388,15 @@ def test_the_options_of_a_stage_are_a_section_of_the_configuration(path: str) ->
             assert properties[key]["default"] == json.loads(json.dumps(default)), key
 
 
-def outside(limit: BaseMetadata, inside: Any) -> Any:
-    """The value nearest to a limit that it does not allow."""
+def outside(limit: Bounds | Length | Pattern, inside: Any) -> Iterator[Any]:
+    """The values nearest to a limit that it does not allow."""
     match limit:
-        case Ge(least):
-            return least - type(inside)(1)
-        case Le(most):
-            return most + type(inside)(1)
-        case Gt(bound) | Lt(bound):
-            return type(inside)(bound)
-        case Len(least, _):
-            return ["greedy"] * (least - 1)
-    raise AssertionError(limit)
+        case Length(least):
+            yield ["greedy"] * (least - 1)
+        case Bounds():
+            for bound, step in ((limit.ge, -1), (limit.gt, 0), (limit.le, 1), (limit.lt, 0)):
+                if bound is not None:
+                    yield type(inside)(bound) + type(inside)(step)
 
 
 def limits() -> Iterator[tuple[str, str, Any]]:
@@ -408,7 +404,8 @@ def limits() -> Iterator[tuple[str, str, Any]]:
     for path, options in OPTIONS.items():
         for key, hint in get_type_hints(options, include_extras=True).items():
             for limit in getattr(hint, "__metadata__", ()):
-                yield path, key, outside(limit, getattr(options, key, None))
+                for value in outside(limit, getattr(options, key, None)):
+                    yield path, key, value
 
 
 @pytest.mark.parametrize(("path", "key", "value"), list(limits()))
@@ -420,16 +417,16 @@ def test_the_limits_of_options_hold_in_the_configuration(raw: dict[str, Any], pa
 
 def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
     """Whoever calls a stage without a configuration gets what a configuration without options gives."""
-    plain = config.plain(config.validate(SMALLEST))
-    assert LandscapeOptions(**plain["landscape"]) == LandscapeOptions()
-    assert RecoveryOptions(**plain["recovery"]) == RecoveryOptions()
-    assert TypeAdapter(BoptrOptions).validate_json(json.dumps(plain["boptr"])) == BoptrOptions()
+    smallest = check.validate(SMALLEST)
+    assert LandscapeOptions(**vars(smallest.landscape)) == LandscapeOptions()
+    assert RecoveryOptions(**vars(smallest.recovery)) == RecoveryOptions()
+    assert smallest.boptr == BoptrOptions()
 
 
 def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
     """The Snakefile reads it several times per job."""
     heavy = ("numpy", "polars", "scipy", "torch", "sympy", "matplotlib")
-    code = f"import sys, searchlens.config; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, searchlens.config.check; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -440,7 +437,7 @@ def test_exponents_of_the_q_channel_are_those_of_the_cohort() -> None:
 
 
 def test_an_exponent_that_is_not_set_has_its_default() -> None:
-    beta = config.validate({**SMALLEST, "boptr": {"beta": {"math": 0.5}}}).boptr.beta
+    beta = check.validate({**SMALLEST, "boptr": {"beta": {"math": 0.5}}}).boptr.beta
     assert [beta[regime] for regime in ("math", "nonmath", "floor")] == [0.5, 1.0, 0.0]
 
 
@@ -472,17 +469,17 @@ def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [1,")
     with pytest.raises(InputError, match=r"broken\.yaml is not YAML"):
-        config.load([broken])
+        check.load([broken])
 
 
 def test_keys_that_are_there_twice_are_named_with_their_lines(tmp_path: Path) -> None:
     """At every depth and in lists; the same key in two mappings, or in two files, is no repetition."""
     path = tmp_path / "models.yaml"
     path.write_text("a: {x: 1}\nb: {x: 1}\n")
-    config.read([path])
+    check.read([path])
     path.write_text("a:\n  x: 1\n  y: [{z: 1, z: 2}]\n  x: 3\nb: 1\na: 2\n")
     with pytest.raises(InputError) as caught:
-        config.load([path])
+        check.load([path])
     for says in (
         "line 6: a is already in line 1",
         "line 4: a.x is already in line 2",
@@ -492,4 +489,4 @@ def test_keys_that_are_there_twice_are_named_with_their_lines(tmp_path: Path) ->
 
 
 def test_merging_is_by_key_and_lists_are_replaced() -> None:
-    assert config.merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}
+    assert check.merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from searchlens.config.checkpoints import VllmSpec
+from searchlens.config.checkpoints import CheckpointSpec, VllmSpec
 from searchlens.engines import devices
 from searchlens.engines.vllm import VllmEngine
 from searchlens.generate import _job
@@ -130,9 +130,8 @@ def test_processes_of_vllm_share_what_a_job_has(monkeypatch: pytest.MonkeyPatch,
     known = inspect.signature(VllmEngine).parameters
     monkeypatch.setattr("searchlens.engines.vllm.Replicas", lambda make, count: (make, count))
     monkeypatch.setattr(VllmEngine, "__init__", lambda engine, *_, **given: vars(engine).update(given))
-    vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512).model_dump()
-    spec = {"device": "cpu", "dtype": "float32", "engine": "vllm", "vllm": vllm}
-    spec |= {"quantization": "fp8", "kv_cache_dtype": "auto"}
+    vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512)
+    spec = CheckpointSpec(device="cpu", engine="vllm", vllm=vllm, quantization="fp8")
     started: Any = _job.start_engine(Path("somewhere"), spec, 1000, 8, None, ())
     if processes > 1:
         make, count = started

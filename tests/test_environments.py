@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from searchlens.config.model import from_plain
 from searchlens.errors import InputError
 from searchlens.store import snapshots
 
@@ -136,15 +138,18 @@ def test_a_link_to_another_package_is_replaced(tmp_path: Path, monkeypatch: pyte
         assert (folder / "searchlens").resolve() == package
 
 
+SMALLEST: dict[str, Any] = {key: {} for key in ("checkpoints", "pairs", "benchmarks", "policies", "pools")}
+
+
 def test_a_snapshot_is_written_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of a run read what the run was started with; a later edit has another name."""
-    config = {"results": str(tmp_path), "study": {"pairs": ["é"]}}
+    config = from_plain({**SMALLEST, "results": str(tmp_path), "study": {"pairs": ["é"], "benchmarks": []}})
     path = snapshots.save(config)
     assert path.parent == tmp_path / "config" and len(path.stem) == 12
     assert snapshots.read(path) == config
     before = path.stat().st_mtime_ns, path.stat().st_ino
     assert snapshots.save(config) == path and (path.stat().st_mtime_ns, path.stat().st_ino) == before
-    assert snapshots.path_of({**config, "seed": 1}) != path
+    assert snapshots.path_of(replace(config, seed=1)) != path
     monkeypatch.delenv(snapshots.VARIABLE, raising=False)
     snapshots.export(config)
     assert os.environ.pop(snapshots.VARIABLE) == str(path)

@@ -17,11 +17,12 @@ from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
 from conftest import write_checkpoint
-from searchlens import benchmarks, config
+from searchlens import benchmarks
 from searchlens import generate as stage
 from searchlens.benchmarks import Question, dumps, examples, prompts
 from searchlens.benchmarks.examples import Example, WorkedExamples
 from searchlens.benchmarks.prompter import Prompter
+from searchlens.config import check
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.generate import generate
@@ -270,12 +271,12 @@ def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monk
     (tmp_path / "overlay.yaml").write_text(json.dumps(overlay))
     names = [str(EXAMPLE / "gemma.yaml"), str(tmp_path / "overlay.yaml")]
     for more, policies in (([], 25), ([str(EXAMPLE / "searches.yaml")], 10)):
-        grid = Grid(config.plain(config.load([*config.DEFAULT_FILES, *names, *more])))
+        grid = Grid(check.load([*check.DEFAULT_FILES, *names, *more]))
         assert [len(grid.streams("gemma-3-270m", each)) for each in ("gsm8k", "svamp", "mawps")] == [policies] * 3
         asking = Prompter(tmp_path / "model", grid.template("gemma-3-270m", "svamp"))
         text = asking.template.render("?", asking.examples(Question("q", "?", "")))
         assert text.count("Question: ") == 5 and text.count("The answer is ") == 4 and text.endswith("\nAnswer:")
-    config.load([*config.DEFAULT_FILES, str(EXAMPLE / "pair.yaml")])
+    check.load([*check.DEFAULT_FILES, str(EXAMPLE / "pair.yaml")])
 
 
 def test_questions_are_drawn_by_a_seed_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

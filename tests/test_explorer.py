@@ -374,8 +374,8 @@ def test_the_headline_has_the_sentences_of_every_cell(results: Path, template: P
         assert len(cell["sentences"]) in (2, 3)
         for sentence in cell["sentences"]:
             assert f"<li>{escape(sentence)}</li>" in written
-    titled = {name: {**spec, "title": "<b>"} for name, spec in study.config["benchmarks"].items()}
-    hostile = headline_html(replace(study, config={**study.config, "benchmarks": titled}))
+    titled = {name: replace(spec, title="<b>") for name, spec in study.config.benchmarks.items()}
+    hostile = headline_html(replace(study, config=replace(study.config, benchmarks=titled)))
     assert "&lt;b&gt;</strong>" in hostile
     assert "<b>" not in hostile
 

@@ -22,10 +22,10 @@ import pytest
 import searchlens
 import small_results
 from conftest import toy_study, write_checkpoint
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.explorer import Server, explorer_page
 from searchlens.explorer.page import element
 from searchlens.landscape.points import Landscape
-from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.paths import near_match
 from searchlens.report import report_page
 from searchlens.schemas.columns import TRACES

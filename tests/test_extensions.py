@@ -15,9 +15,12 @@ import figure_data
 import landscape_oracle as oracle
 from figure_data import write as draw_all
 from run_stages import built
-from searchlens import benchmarks, catalogue, config, grading
+from searchlens import benchmarks, catalogue, grading
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
+from searchlens.config import check
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.figures.context import Labels, PairContext
 from searchlens.generate import generate
@@ -25,9 +28,7 @@ from searchlens.grading.score import SAMPLES, Rules, ScoredSamples, found_answer
 from searchlens.grid import Grid
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import Landscape, operating_points
-from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
@@ -316,10 +317,10 @@ def test_the_configuration_knows_a_grader_by_its_declaration(declare: Declare, r
     """Unknown without its extension; a mathematical one may have the stop words of a recipe."""
     raw["benchmarks"]["sums"] |= {"grader": "working", "recipe_stops": True}
     with pytest.raises(InputError, match=r"benchmarks\.sums\.grader: .*'working'"):
-        config.validate(raw)
+        check.validate(raw)
     declare(WORKING)
     raw["extensions"] = [path for path, _ in catalogue.extensions()]
-    assert config.validate(raw).benchmarks["sums"].grader == "working"
+    assert check.validate(raw).benchmarks["sums"].grader == "working"
 
 
 # ---- benchmark families
@@ -367,14 +368,14 @@ def test_a_family_of_an_extension_is_read_and_checked(declare: Declare, tmp_path
 def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, raw: dict[str, Any]) -> None:
     raw["benchmarks"]["sums"] |= {"family": "capitals", "path": "capitals.csv"}
     with pytest.raises(InputError, match=r"benchmarks\.sums\.family: .*'capitals'"):
-        config.validate(raw)
+        check.validate(raw)
     declare(CAPITALS)
     raw["extensions"] = [path for path, _ in catalogue.extensions()]
-    assert config.validate(raw).benchmarks["sums"].family == "capitals"
+    assert check.validate(raw).benchmarks["sums"].family == "capitals"
     assert "capitals" in listing.rendered(listing.answer({}, lambda _: []))
     raw["benchmarks"]["sums"]["path"] = None
     with pytest.raises(InputError, match=r"benchmarks\.sums\.path: needed"):
-        config.validate(raw)
+        check.validate(raw)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 import searchlens
 from run_stages import landscape_cell, recovery_cell, score_cell
-from searchlens import cli, config
+from searchlens import cli
+from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.stages._cohort import cohort_of, options_of
@@ -70,7 +71,7 @@ def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
     raw = few(raw, samples, {})
     results = finish(raw, tmp_path)
     with chdir(tmp_path):
-        grid = Grid(config.plain(config.validate(raw)))
+        grid = Grid(check.validate(raw))
         drawn(grid)
         need = needs.boptr(grid)  # by hand, as `searchlens boptr` does it in a folder of landscapes
         plan = cohort_of(need)
@@ -147,7 +148,7 @@ def test_what_fails_is_named_and_costs_nothing_else(
     raw = few(raw, 4, {}) | {"extensions": ["own.py"]}
     results = finish(raw, tmp_path)
     monkeypatch.chdir(tmp_path)
-    grid = Grid(config.plain(config.validate(raw)))
+    grid = Grid(check.validate(raw))
     drawn(grid)
     snapshot = str(snapshots.save(grid.config))
     assert not grid.layout.failures().exists()
@@ -188,7 +189,7 @@ def test_what_must_end_a_stage_ends_it(error: type[BaseException], tmp_path: Pat
 def test_an_unreadable_landscape_ends_the_stage(raw: dict[str, Any], tmp_path: Path) -> None:
     finish(raw, tmp_path)
     with chdir(tmp_path):
-        grid = Grid(config.plain(config.validate(raw)))
+        grid = Grid(check.validate(raw))
         grid.layout.landscape_frame("toy-rl", "sums", "points").write_text("no Parquet")
         with pytest.raises(InputError, match="points"):
             tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)

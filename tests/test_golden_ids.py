@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from searchlens import config
+from searchlens.config import check
 from searchlens.grid import Grid
 
 GOLDEN = {
@@ -31,9 +32,8 @@ OF_THE_COHORT = pytest.mark.cohort
 def test_every_id_and_pool_of_a_shipped_study_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[1]
     monkeypatch.chdir(root)
-    files = [*config.DEFAULT_FILES, f"config/{name}.yaml"]
-    plain = config.plain(config.load(files)) | {"results": "no-results", "lock": "no-lock.json"}
-    grid = Grid(plain)
+    files = [*check.DEFAULT_FILES, f"config/{name}.yaml"]
+    grid = Grid(replace(check.load(files), results="no-results", lock="no-lock.json"))
     ids = {"/".join(cell): [(g.id, g.policies, g.samples) for g in grid.streams(*cell)] for cell in grid.cells}
     pools = {
         "/".join(cell): [pool.name for pool in grid.pools(*cell)]
@@ -55,8 +55,8 @@ def test_committed_readouts_are_those_of_the_shipped_studies(
 ) -> None:
     """A study refuses readouts of other streams than the configured ones; this would be noticed only when it is run."""
     monkeypatch.chdir(Path(__file__).parents[1])
-    files = [*config.DEFAULT_FILES, *(f"config/{name}.yaml" for name in names)]
-    grid = Grid(config.plain(config.load(files)) | {"results": "no-results"})
+    files = [*check.DEFAULT_FILES, *(f"config/{name}.yaml" for name in names)]
+    grid = Grid(replace(check.load(files), results="no-results"))
     assert {grid.source(*cell) for cell in grid.cells} == {"recorded"}
     grid.check()
 
@@ -65,9 +65,9 @@ def test_committed_readouts_are_those_of_the_shipped_studies(
 def test_committed_readouts_of_power_sampling_are_those_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for config/zoo-power.yaml, which samples; with its readouts it samples nothing."""
     monkeypatch.chdir(Path(__file__).parents[1])
-    plain = config.plain(config.load([*config.DEFAULT_FILES, "config/zoo.yaml", "config/zoo-power.yaml"]))
-    plain["study"] |= {"sample": [], "readouts": "resources/zoo/cohort/power"}
-    grid = Grid(plain | {"results": "no-results"})
+    power = check.load([*check.DEFAULT_FILES, "config/zoo.yaml", "config/zoo-power.yaml"])
+    study = replace(power.study, sample=(), readouts="resources/zoo/cohort/power")
+    grid = Grid(replace(power, results="no-results", study=study))
     assert len(grid.cells) == 21 and {grid.source(*cell) for cell in grid.cells} == {"recorded"}
     grid.check()
 

@@ -15,11 +15,11 @@ import pytest
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
 from searchlens.benchmarks import Question
 from searchlens.commands import status, summary
+from searchlens.config.health import DEFAULTS
 from searchlens.grid import Grid, needs
 from searchlens.health.counts import of_classes, of_graded
 from searchlens.health.examples import examples
 from searchlens.health.judgement import Health, judge, of_pair, of_rules
-from searchlens.health.options import DEFAULTS
 from searchlens.importing import Choices
 from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.points import operating_points

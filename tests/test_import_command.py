@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,11 +67,11 @@ def test_the_default_policy_of_an_imported_study_is_one_that_rl_has(grid: Grid, 
     """A study of imports reads its RL curve under a policy that was imported, or says so before anything runs."""
     for role in ("base", "rl"):
         import_samples(grid, [write(tmp_path, rows(), f"{role}.jsonl")], request(choices={"role": role}))
-    study = {**grid.config["study"], "pairs": [], "benchmarks": [], "imports": "all"}
-    config = {**grid.config, "study": study, "default_policy": None}
-    assert Grid(config, grid.root).config["default_policy"] == "mine"
+    study = replace(grid.config.study, pairs=(), benchmarks=(), imports="all")
+    config = replace(grid.config, study=study, default_policy=None)
+    assert Grid(config, grid.root).default_policy == "mine"
     with pytest.raises(InputError, match="the RL side of theirs/own has samples of mine"):
-        Grid({**config, "default_policy": "temp_1.0"}, grid.root).check()
+        Grid(replace(config, default_policy="temp_1.0"), grid.root).check()
 
 
 def rows(**more: Any) -> list[dict[str, Any]]:

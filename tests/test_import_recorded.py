@@ -280,5 +280,5 @@ def test_a_part_of_a_gated_benchmark_is_gated(grid: Grid, tmp_path: Path, monkey
     again = Grid(grid.config, grid.root)
     assert again.is_gated("some") and again.terms("some").startswith("GPQA-Diamond is gated")
     assert not again.is_gated("sums")
-    config = {**grid.config, "study": {**grid.config["study"], "imports": "all"}}
+    config = replace(grid.config, study=replace(grid.config.study, imports="all"))
     assert Grid(config, grid.root).is_gated("some")

@@ -18,7 +18,8 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import config
+from searchlens.config import check
+from searchlens.config.model import from_plain, plain
 from searchlens.errors import JobStoppedError
 from searchlens.generate import GraceExpired, Notice, generate, stop_signals
 from searchlens.grid import Grid
@@ -176,7 +177,7 @@ class Twins:
     def __init__(self, grid: Grid, *, repeatable: bool) -> None:
         self.grid, self.repeatable = grid, repeatable
         self.config = grid.root / "config.json"
-        self.config.write_text(json.dumps(grid.config))
+        self.config.write_text(json.dumps(plain(grid.config)))
         self.jobs: list[subprocess.Popen[str]] = []
 
     def begin(self, pause: int = -1) -> subprocess.Popen[str]:
@@ -415,7 +416,7 @@ class Working:
             "references": ["greedy"],
         }
         (path / "config/config.yaml").write_text(yaml.safe_dump(raw))
-        self.grid = Grid(config.plain(config.validate(raw)), path)
+        self.grid = Grid(check.validate(raw), path)
 
     def start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "searchlens.cli", "generate", "--checkpoint", "base", "--benchmark", "math"]
@@ -455,7 +456,7 @@ def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path
         assert one["version"] == __version__ and torch.__version__ in one["engine"]
         assert one["wall_seconds"] > 0 and one["gpu_seconds"] == 0 and one["finished"].endswith("Z")
         snapshot = working.path / "results/config" / f"{one['config']}.json"
-        assert json.loads(snapshot.read_text()) == working.grid.config
+        assert from_plain(json.loads(snapshot.read_text())) == working.grid.config
 
 
 def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:

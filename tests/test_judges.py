@@ -14,7 +14,7 @@ import pytest
 
 from run_stages import analyse, landscape_cell, recovery_cell
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.options import BoptrOptions
+from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
 from searchlens.grading import grader
 from searchlens.grid import Grid, needs

@@ -14,12 +14,12 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from searchlens.catalogue import declared
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.grid import needs
 from searchlens.health.counts import of_graded
 from searchlens.landscape._vote import expected_vote, vote_of_signatures
 from searchlens.landscape.classes import answer_classes
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
@@ -462,7 +462,7 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
     graded.sample(fraction=1.0, shuffle=True, seed=4).sort("policy", descending=True).write_parquet(
         tmp_path / "s.parquet"
     )
-    cell = needs.Landscape((2, 4), (2, 4), {"ties": "first", "draws": 50}, 0, {}, "math")
+    cell = needs.Landscape((2, 4), (2, 4), LandscapeOptions(draws=50), {}, "math")
     monkeypatch.setattr("searchlens.stages.landscape.in_parts", functools.partial(in_parts, most=most))
     landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
     whole = pl.read_parquet(tmp_path / "s.parquet")
@@ -479,11 +479,11 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
 def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
     graded = oracle.frame(_pools(2, 3)).filter(~((pl.col("policy") == "b") & (pl.col("question") == 5)))
     graded.write_parquet(tmp_path / "s.parquet")
-    cell = needs.Landscape((1,), (1,), {"ties": "first", "draws": 50}, 0, {}, "math")
+    cell = needs.Landscape((1,), (1,), LandscapeOptions(draws=50), {}, "math")
     with pytest.raises(InputError, match="policy 'b', question 5: no samples, though other policies have some"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
     oracle.frame(_pools(2, 3)).write_parquet(tmp_path / "s.parquet")
-    cell = needs.Landscape((4,), (4,), {"ties": "first", "draws": 50}, 0, {}, "math")
+    cell = needs.Landscape((4,), (4,), LandscapeOptions(draws=50), {}, "math")
     with pytest.raises(InputError, match=r"the smallest, 4, exceeds every pool \(at most 3 samples\)"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
 

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from run_stages import score_cell
-from searchlens import catalogue, config
+from searchlens import catalogue
 from searchlens.cli import main
+from searchlens.config import check
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
@@ -166,7 +167,7 @@ def study(results: Path, rl: str = "rl", **changes: Any) -> Grid:
         "pools": {"one": ["topp0.95_t1.0", "plain"]},
         "references": [],
     }
-    return Grid(config.plain(config.validate({**raw, **changes})))
+    return Grid(check.validate({**raw, **changes}))
 
 
 def drawn(grid: Grid) -> Grid:

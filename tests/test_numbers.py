@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from searchlens import config, policies
+from searchlens import policies
 from searchlens.cli import main
-from searchlens.config import reference
-from searchlens.config.load import Files
-from searchlens.config.schema import Node, content, resolve
+from searchlens.config import check
+from searchlens.config.check import reference
+from searchlens.config.check.load import Files
+from searchlens.config.check.schema import Node, content, resolve
 from searchlens.errors import InputError
 from searchlens.policies import components
 from searchlens.policies.policy import ROLES
@@ -70,7 +71,7 @@ def test_a_number_outside_its_limits_is_refused_with_file_key_and_limits(path: s
     for value in (*NONE, *outside(node)):
         mine = overlay(path, wrap(value))
         with pytest.raises(InputError) as error:
-            config.validate(config.merge(SMALLEST, mine), Files({"mine.yaml": mine}))
+            check.validate(check.merge(SMALLEST, mine), Files({"mine.yaml": mine}))
         key = path.replace("<name>", "new").replace("[]", ".0")
         found = f"(found {float(value) if not math.isfinite(value) else value!r})"
         lines = [line for line in str(error.value).splitlines() if f"mine.yaml: {key}" in line and found in line]
@@ -131,7 +132,7 @@ def test_the_file_that_is_merged_last_is_named(tmp_path: Path) -> None:
     first.write_text(yaml.safe_dump({**SMALLEST, "seed": -1, "samples": 0}))
     last.write_text("seed: -2\n")
     with pytest.raises(InputError) as error:
-        config.load([first, last])
+        check.load([first, last])
     assert f"{last}: seed: must be an integer, >= 0" in str(error.value)
     assert f"{first}: samples: must be an integer, >= 1" in str(error.value)
 
@@ -144,6 +145,6 @@ def test_a_power_of_ten_that_yaml_reads_as_a_text_is_answered_with_its_spelling(
     mine = yaml.safe_load(f"target_minutes: {written}")
     assert isinstance(mine["target_minutes"], str)
     with pytest.raises(InputError, match=f"found '{written}', a text in YAML; write {right.replace('+', '[+]')}[)]"):
-        config.validate({**SMALLEST, **mine})
+        check.validate({**SMALLEST, **mine})
     for spelling in right.split(" or "):
         assert yaml.safe_load(f"target_minutes: {spelling}") == {"target_minutes": float(written)}

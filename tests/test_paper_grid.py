@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from searchlens import config, policies
+from searchlens import policies
 from searchlens.benchmarks import known_benchmark
 from searchlens.commands.plan import plan
+from searchlens.config import check
+from searchlens.config.model import from_plain, plain
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 
@@ -42,7 +44,7 @@ HUB = {
 
 
 def load() -> dict[str, Any]:
-    return config.plain(config.load([*(ROOT / path for path in config.DEFAULT_FILES), OVERLAY]))
+    return plain(check.load([*(ROOT / path for path in check.DEFAULT_FILES), OVERLAY]))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def paper() -> dict[str, Any]:
 @pytest.fixture
 def grid(paper: dict[str, Any], tmp_path: Path) -> Grid:
     """Planned where nothing of it is there."""
-    return Grid(paper, root=tmp_path)
+    return Grid(from_plain(paper), root=tmp_path)
 
 
 def test_ten_pairs_in_their_cohorts(paper: dict[str, Any]) -> None:
@@ -152,7 +154,7 @@ def test_pools_are_those_of_the_paper(grid: Grid) -> None:
 
 
 def test_budgets_seeds_and_extensions(paper: dict[str, Any], grid: Grid) -> None:
-    assert paper["budgets"] == [1, 2, 4, 8, 16]
+    assert paper["budgets"] == (1, 2, 4, 8, 16)
     assert paper["seed"] == 42
     assert grid.read_budgets("math500")[-1] == 64
     assert grid.read_budgets("aime")[-1] == 256
@@ -193,7 +195,7 @@ def test_a_limit_that_fills_the_context_is_refused(paper: dict[str, Any]) -> Non
     raw = load()
     raw["benchmarks"]["math500"]["max_tokens"] = 4096
     with pytest.raises(InputError) as error:
-        config.validate(raw)
+        check.validate(raw)
     said = "checkpoints.oat-7b-rl.context: 4096 leaves no room for a prompt: benchmarks.math500.max_tokens is 4096"
     assert said in error.value.message
 
@@ -203,7 +205,7 @@ def test_autoregressive_sampling_of_the_anchor_costs_what_the_paper_says(paper: 
     raw = load()
     raw["benchmarks"]["math500"] |= {"deeper": {}, "searches": None}
     raw["references"] = []
-    grid = Grid(config.plain(config.validate(raw)), root=tmp_path)
+    grid = Grid(check.validate(raw), root=tmp_path)
     drawn = sum(
         line.tokens for line in plan(grid) if (line.checkpoint, line.benchmark) == ("qwen2.5-7b-base", "math500")
     )

@@ -22,13 +22,13 @@ from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, latti
 from searchlens.boptr.inference import common
 from searchlens.boptr.means import Column, How, Scope, cell_weights, grid, means_frame
 from searchlens.boptr.offsets import RIDGE, loo_score
-from searchlens.boptr.options import DEFAULTS, REGIMES, BoptrOptions
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.rows import ROWS, Curve, mech
 from searchlens.boptr.rule import LN2, mean_log_alpha
+from searchlens.config.boptr import DEFAULTS, REGIMES, BoptrOptions
+from searchlens.config.landscape import LandscapeSection
+from searchlens.config.recovery import RecoverySection
 from searchlens.health.mixing import CHAINS
-from searchlens.landscape.options import LandscapeSection
-from searchlens.recovery.options import RecoverySection
 from searchlens.tables.study import udf_cost
 from searchlens.uncertainty import wilson
 

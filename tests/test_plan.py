@@ -17,8 +17,9 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import config, policies
+from searchlens import policies
 from searchlens.commands.plan import answer, assumptions, plan, read_store, rendered, speed
+from searchlens.config import check
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.grid import Grid
@@ -300,8 +301,8 @@ def perf_script(name: str) -> Any:
 
 def test_the_timetable_of_a_pair_adds_up_to_the_plan() -> None:
     perf = perf_script("roofline")
-    paper = config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
-    grid = Grid({**paper, "study": {**paper["study"], "pairs": ["qwen2.5-7b"]}}, ROOT)
+    paper = check.load([*check.DEFAULT_FILES, ROOT / "config/paper.yaml"])
+    grid = Grid(replace(paper, study=replace(paper.study, pairs=("qwen2.5-7b",))), ROOT)
     counted = list(perf.pair_tokens(grid, "qwen2.5-7b"))
     assert sum(tokens for *_, tokens in counted) == pytest.approx(sum(line.tokens for line in plan(grid)))
     assert {"pool, 16 samples", "samples beyond them", "power", "batches with other seeds"} <= {
@@ -378,8 +379,8 @@ def test_the_benchmark_on_gpus_stops_by_the_clock(monkeypatch: pytest.MonkeyPatc
 def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:
     """One formula for the tokens of a search: GPU-hours of perf/vllm.py and of the plan differ by the speed alone."""
     perf = perf_script("vllm")
-    paper = config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
-    paper["study"] = {**paper["study"], "pairs": ["qwen2.5-7b"], "benchmarks": ["math500"]}
+    paper = check.load([*check.DEFAULT_FILES, ROOT / "config/paper.yaml"])
+    paper = replace(paper, study=replace(paper.study, pairs=("qwen2.5-7b",), benchmarks=("math500",)))
     cells = {("qwen2.5-7b-base", "math500"), ("qwen2.5-7b-rl", "math500")}
     lines = [line for line in plan(Grid(paper, ROOT)) if (line.checkpoint, line.benchmark) in cells]
     assert sum(perf.anchor_tokens().values()) == pytest.approx(sum(line.tokens for line in lines))

@@ -14,12 +14,12 @@ import pytest
 
 import searchlens
 from chat_forms import FORMS, with_llamas
-from searchlens import config
 from searchlens.api import InputError
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import main
 from searchlens.commands import check, terminal
+from searchlens.config.check import validate
 from searchlens.explorer.files import Files
 from searchlens.explorer.inlined import explorer_page
 from searchlens.generate import generate
@@ -111,7 +111,7 @@ def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
     assert "prompts" not in cell["base"]["files"] and files.made("prompts/toy-base/sums/2.json") == b"{}"
     caplog.clear()
     with chdir(tmp_path), caplog.at_level(logging.INFO):
-        grid = Grid(config.plain(config.validate({**raw, "results": "others"})))
+        grid = Grid(validate({**raw, "results": "others"}))
         for pool in grid.pools("toy-base", "sums"):
             generate(grid, "toy-base", "sums", grid.current_manifest(pool))
     (said,) = {line.partition("first prompt:")[2] for line in caplog.messages if "first prompt:" in line}
@@ -170,7 +170,7 @@ def test_a_prompt_that_was_not_sent_is_not_shown(raw: dict[str, Any], tmp_path: 
     worked.write_text('{"question": "What is $5+2$?", "answer": "7"}\n')
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 1}
     with chdir(tmp_path):
-        grid = Grid(config.plain(config.validate(raw)))
+        grid = Grid(validate(raw))
         for pool in grid.pools("toy-rl", "sums"):
             generate(grid, "toy-rl", "sums", grid.current_manifest(pool))
         snapshots.save(grid.config)

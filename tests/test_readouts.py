@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
-from searchlens import config
 from searchlens.commands.prune import unused
+from searchlens.config import check
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoverySection
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
-from searchlens.recovery.options import RecoverySection
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.stages import record as record_module
 from searchlens.stages.record import record
@@ -309,7 +309,7 @@ def test_samples_of_readouts_are_not_pruned(
 def test_figures_are_asked_for_by_cells_that_there_are(raw: dict[str, Any]) -> None:
     raw["study"]["figures"] = ["toy/sums", "toy/sum"]
     with pytest.raises(InputError, match=r"study\.figures: 'toy/sum' is unknown; did you mean 'toy/sums'"):
-        config.validate(raw)
+        check.validate(raw)
 
 
 # ---- the workflow
@@ -359,12 +359,9 @@ def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(
     raw: dict[str, Any], make_grid: Make, key: str
 ) -> None:
     before = make_grid(raw)
-    value = before.config["recovery"][key]
     after = make_grid(raw)
-    after.config = {
-        **before.config,
-        "recovery": {**before.config["recovery"], key: "other" if value is None else [value]},
-    }
+    changed = {key: [getattr(before.config.recovery, key)]}
+    after.config = replace(before.config, recovery=replace(before.config.recovery, **changed))
     assert needs.hash_of(needs.recovery(after, "sums")) != needs.hash_of(needs.recovery(before, "sums"))
     for stage in (needs.boptr, lambda grid: needs.landscape(grid, "sums")):
         assert needs.hash_of(stage(after)) == needs.hash_of(stage(before))
@@ -384,8 +381,8 @@ def test_a_lost_landscape_is_made_again_with_those_of_its_checkpoint_alone(recor
 
 
 def overlaid(name: str) -> Grid:
-    files = [ROOT / path for path in (*config.DEFAULT_FILES, f"config/{name}.yaml")]
-    return Grid(config.plain(config.load(files)), root=ROOT)
+    files = [ROOT / path for path in (*check.DEFAULT_FILES, f"config/{name}.yaml")]
+    return Grid(check.load(files), root=ROOT)
 
 
 @pytest.mark.parametrize(("overlay", "sampled"), [("recorded", []), ("ci", ["math"]), ("demo", ["math", "aime"])])
@@ -410,8 +407,8 @@ def test_the_pretrained_pairs_are_read_without_weights_and_benchmarks(
     names: str, pairs: str, benchmarks: list[str]
 ) -> None:
     """The committed readouts have the budgets and options of the shipped configurations."""
-    files = [*config.DEFAULT_FILES, *(f"examples/pretrained/{name}.yaml" for name in names.split())]
-    grid = Grid(config.plain(config.load([ROOT / path for path in files])), root=ROOT)
+    files = [*check.DEFAULT_FILES, *(f"examples/pretrained/{name}.yaml" for name in names.split())]
+    grid = Grid(check.load([ROOT / path for path in files]), root=ROOT)
     grid.check()
     assert grid.readout_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
 

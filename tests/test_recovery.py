@@ -11,11 +11,11 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from searchlens import catalogue
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import Landscape, operating_points
 from searchlens.recovery import gaps, paths
-from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas

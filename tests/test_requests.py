@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from searchlens.config.limits import PART_ROWS
 from searchlens.grid import Grid, cost
 from searchlens.grid import resources as requests
-from searchlens.schemas.options import PART_ROWS
 
 Make = Callable[[dict[str, Any]], Grid]
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
-from searchlens import config
-from searchlens.config.checkpoints import ShapeSpec
+from searchlens.config import check
+from searchlens.config.checkpoints import CheckpointSpec, ShapeSpec
+from searchlens.config.model import from_plain, plain
 from searchlens.errors import InputError
 from searchlens.grid import Grid, cost
 from searchlens.grid.pins import shape_of
@@ -31,7 +32,7 @@ Make = Callable[[dict[str, Any]], Grid]
 
 @pytest.fixture(scope="module")
 def paper() -> dict[str, Any]:
-    return config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
+    return plain(check.load([*check.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
 
 
 def test_smaller_keys_and_values_never_slow_a_gpu() -> None:
@@ -119,16 +120,16 @@ def test_a_price_is_never_above_the_limit(paper: dict[str, Any], checkpoint: str
             texts = Texts.of_mean(mean, 3072, 0.6)
             most = limit(shape, GPUS[gpu].times(gpus), 1024, 150 + texts.running).tokens_per_second
             for known in (shape, None):
-                speed = cost.assumed_speed(paper, checkpoint, known, texts)
+                speed = cost.assumed_speed(from_plain(paper), checkpoint, known, texts)
                 assert speed is not None
                 assert speed.tokens_per_second * gpus <= most
 
 
 def test_the_papers_grid_is_priced_below_what_an_h200_can_do(paper: dict[str, Any]) -> None:
-    grid = Grid(paper)
-    texts = cost.texts(paper, "math500", cost.assumed_length(paper, "math500"))
+    grid = Grid(from_plain(paper))
+    texts = cost.texts(from_plain(paper), "math500", cost.assumed_length(from_plain(paper), "math500"))
     speeds = {
-        name: cost.assumed_speed(paper, name, grid.shape(name), texts)
+        name: cost.assumed_speed(from_plain(paper), name, grid.shape(name), texts)
         for name in paper["checkpoints"]
         if name.startswith(("qwen2.5-7b-base", "ds-math"))
     }
@@ -150,7 +151,7 @@ def test_what_was_measured_is_priced_within_a_tenth(
     """Pool and power sampling while rows were full, in tokens/s, at lengths of mean 645, cut at 2,048, spread .7."""
     paper = _of_engines(paper, processes)
     texts = Texts.of_mean(645, 2048, 0.7)
-    speed = cost.assumed_speed(paper, "qwen2.5-7b-base", QWEN_7B, texts, of_searches=of_searches)
+    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", QWEN_7B, texts, of_searches=of_searches)
     assert speed and speed.tokens_per_second == pytest.approx(measured, rel=0.1)
     assert speed.source.endswith("; searches") == bool(of_searches)
     assert ("one engine" in speed.source) == (processes == 1)
@@ -167,7 +168,9 @@ def test_searches_cost_what_other_samples_do_if_nobody_measured_them(paper: dict
     (measured,) = paper["cost"]["efficiency"]
     special = {"searches": None, "searches_host_us": None}
     priced, texts = {**paper, "cost": {**paper["cost"], "efficiency": [measured | special]}}, Texts.of([645], 3072)
-    speeds = [cost.assumed_speed(priced, "qwen2.5-7b-base", QWEN_7B, texts, of_searches=kind) for kind in (0, 1)]
+    speeds = [
+        cost.assumed_speed(from_plain(priced), "qwen2.5-7b-base", QWEN_7B, texts, of_searches=kind) for kind in (0, 1)
+    ]
     assert speeds[0] == speeds[1]
 
 
@@ -189,7 +192,7 @@ def test_a_shape_is_read_from_config_json(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_says_so(paper: dict[str, Any]) -> None:
-    speed = cost.assumed_speed(paper, "qwen2.5-7b-base", None, Texts.of([645], 3072))
+    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", None, Texts.of([645], 3072))
     assert speed is not None
     assert "architecture unknown" in speed.source
     assert Shape.guess(7.62e9).stored == pytest.approx(7.62e9, rel=0.15)
@@ -208,7 +211,7 @@ def test_the_folder_of_a_checkpoint_gives_its_shape(raw: dict[str, Any], make_gr
 
 def test_a_gpu_needs_a_measured_share(raw: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"cost\.gpu: H100 needs a measured share"):
-        config.validate(raw | {"cost": {"gpu": "H100"}})
+        check.validate(raw | {"cost": {"gpu": "H100"}})
 
 
 def test_no_engine_is_faster_than_its_host(paper: dict[str, Any]) -> None:
@@ -216,29 +219,29 @@ def test_no_engine_is_faster_than_its_host(paper: dict[str, Any]) -> None:
     (measured,) = paper["cost"]["efficiency"]
     texts, name = Texts.of([645], 3072), "qwen2.5-0.5b-base"
     few, many = (
-        cost.assumed_speed(_of_engines(paper, count, name), name, QWEN_HALF, texts, of_searches=kind)
+        cost.assumed_speed(from_plain(_of_engines(paper, count, name)), name, QWEN_HALF, texts, of_searches=kind)
         for count, kind in ((1, False), (3, True))
     )
     assert few and few.tokens_per_second == pytest.approx(1e6 / measured["host_us"])
     assert few.source.endswith("one engine with 44.9 us of its host for a token") and measured["source"] in few.measured
     assert many and many.tokens_per_second == pytest.approx(3e6 / measured["searches_host_us"])
     assert many.source.endswith("3 engines, each with 53.1 us of its host for a token; searches")
-    most = cost.assumed_speed(_of_engines(paper, 40, name), name, QWEN_HALF, texts)
+    most = cost.assumed_speed(from_plain(_of_engines(paper, 40, name)), name, QWEN_HALF, texts)
     assert most and "0.61 of the limit" in most.source
     unknown = {**paper, "cost": {**paper["cost"], "efficiency": [{**measured, "host_us": None}]}}
-    alone = cost.assumed_speed(_of_engines(unknown, 1), "qwen2.5-7b-base", QWEN_7B, texts)
+    alone = cost.assumed_speed(from_plain(_of_engines(unknown, 1)), "qwen2.5-7b-base", QWEN_7B, texts)
     assert alone and "0.61 of the limit" in alone.source
 
 
 def test_other_gpus_say_where_the_share_was_measured(paper: dict[str, Any]) -> None:
     paper = {**paper, "cost": {**paper["cost"], "gpu": "H100"}}
-    speed = cost.assumed_speed(paper, "qwen2.5-7b-base", QWEN_7B, Texts.of([645], 3072))
+    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", QWEN_7B, Texts.of([645], 3072))
     assert speed is not None
     assert "assumed to be the same on H100" in speed.measured
 
 
 def test_one_list_of_gpus_one_shape_one_number_of_rows() -> None:
     assert set(GPUS) == set(get_args(GpuName))
-    assert {item.name for item in fields(Shape)} == set(ShapeSpec.model_fields)
+    assert {item.name for item in fields(Shape)} == {item.name for item in fields(ShapeSpec)}
     engine = importlib.import_module("searchlens.engines.vllm")
-    assert engine_kind({"engine": "vllm"}).rows == engine._CUDA_ROWS
+    assert engine_kind(CheckpointSpec(engine="vllm")).rows == engine._CUDA_ROWS

@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.rows import ROWS, At, Curve, mech
 from searchlens.boptr.rule import Path as TierPath
 from searchlens.boptr.rule import Rule
@@ -30,6 +29,7 @@ from searchlens.commands.sample_size import (
     required,
     row_contributions,
 )
+from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens.errors import InputError
 from searchlens_lab.simulate import simulate, small_design, write
 

@@ -14,7 +14,7 @@ import yaml
 
 import fuzzing
 from searchlens.cli import main
-from searchlens.config.load import load
+from searchlens.config.check.load import load
 from searchlens.errors import InputError
 from searchlens.project import captions
 from searchlens.store.frames import write_csv

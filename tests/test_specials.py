@@ -19,11 +19,11 @@ import pytest
 import torch
 
 from conftest import word_tokenizer
-from searchlens import config
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.commands import check, pin, plan
 from searchlens.commands.verify import verify
+from searchlens.config.check import validate
 from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import InputError
@@ -222,7 +222,7 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
 def test_a_wrong_stop_token_of_the_configuration_is_named(study: dict[str, Any], value: list[Any]) -> None:
     study["checkpoints"]["toy-rl"]["stop_tokens"] = value
     with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.stop_tokens"):
-        config.validate(study)
+        validate(study)
 
 
 # ---- the id
@@ -298,13 +298,13 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
             shutil.copytree(tmp_path / side, repository / "snapshots" / commit)
             (repository / "refs").mkdir(exist_ok=True)
             (repository / "refs/main").write_text(commit)
-        grid = Grid(config.plain(config.validate(study)), root=tmp_path)
+        grid = Grid(validate(study), root=tmp_path)
         pin.pin(grid.lock, grid.sources(), pin.Cache(), update=True)
-        return Grid(config.plain(config.validate(study)), root=tmp_path)
+        return Grid(validate(study), root=tmp_path)
 
     for checkpoint in ("toy-base", "toy-rl"):
         sample(
-            pinned("a" * 40) if checkpoint == "toy-base" else Grid(config.plain(config.validate(study)), root=tmp_path),
+            pinned("a" * 40) if checkpoint == "toy-base" else Grid(validate(study), root=tmp_path),
             checkpoint,
         )
     edit(tmp_path / "rl/generation_config.json", eos_token_id=[END, IM_END])

@@ -17,7 +17,7 @@ import pytest
 
 from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
-from searchlens.boptr.options import BoptrOptions
+from searchlens.config.boptr import BoptrOptions
 from searchlens.grid import Grid, needs
 from searchlens.project import addons
 from searchlens.schemas.columns import AGREEMENT
@@ -179,7 +179,7 @@ def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, mon
 
 def plain(value: Any) -> Any:
     """What a stage is given, in classes that load no module of searchlens."""
-    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens.grid"):
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens."):
         return SimpleNamespace(**{field.name: plain(getattr(value, field.name)) for field in fields(value)})
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}

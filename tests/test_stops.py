@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 from tokenizers import Tokenizer
 
-from searchlens import catalogue, config, policies
+from searchlens import catalogue, policies
 from searchlens.benchmarks import prompts
+from searchlens.config import check
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.generate import generate
 from searchlens.generate._stops import cut
@@ -312,7 +313,7 @@ def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...
         # One stream of draws whatever the template, which is part of the id and so of the seeds.
         patch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
         other = {**prompts.families()["zoo"], "stop_texts": list(stops), "check_every": check_every}
-        grid = Grid(config.plain(config.validate({**study(), "templates": {"zoo": other}})), root=folder)
+        grid = Grid(check.validate({**study(), "templates": {"zoo": other}}), root=folder)
         (pool,) = grid.pools("base", "math")
         generate(grid, "base", "math", grid.current_manifest(pool))
         (shard,) = shards_of(grid.folder("base", "math", pool.generations[0].id))

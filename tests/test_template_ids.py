@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("tokenizers")
 
 from chat_forms import FORMS, write_form
-from searchlens import config
 from searchlens.benchmarks import prompts
 from searchlens.commands import pin
+from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from test_specials import edit
@@ -57,7 +57,7 @@ def raw(raw: dict[str, Any]) -> dict[str, Any]:
 def test_a_wrong_template_is_named_by_its_key(raw: dict[str, Any], mine: dict[str, Any], says: str) -> None:
     raw["templates"] = {"mine": mine}
     with pytest.raises(InputError) as refused:
-        config.validate(raw)
+        check.validate(raw)
     assert re.search(rf"^ *(the configuration has 1 error: *)?{says}$", refused.value.message, re.MULTILINE)
 
 
@@ -65,7 +65,7 @@ def test_an_unknown_template_is_named_with_the_nearest(raw: dict[str, Any]) -> N
     raw["templates"] = {"mine": {"chat": {}}}
     raw["checkpoints"][BASE]["template"] = "mein"
     with pytest.raises(InputError, match=rf"checkpoints\.{BASE}\.template: 'mein' is unknown; did you mean 'mine'\?"):
-        config.validate(raw)
+        check.validate(raw)
 
 
 # ---- ids

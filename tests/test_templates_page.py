@@ -11,10 +11,10 @@ import yaml
 
 from chat_forms import FORMS, write_llama
 from conftest import toy_study
-from searchlens import config
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import main
+from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 
@@ -47,7 +47,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prompter(name: str) -> tuple[Prompter, Grid]:
-    grid = Grid(config.plain(config.load(config.files(["config/mine.yaml", name]))))
+    grid = Grid(check.load(check.files(["config/mine.yaml", name])))
     return Prompter(grid.checkpoint_folder("mine-base"), grid.template("mine-base", "sums")), grid
 
 

@@ -18,6 +18,7 @@ from searchlens.api import open_study
 from searchlens.commands import prune
 from searchlens.commands.rerun import set_cell_aside
 from searchlens.commands.verify import verify
+from searchlens.config.model import plain
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate, trace
 from searchlens.generate._recorded import trace_rows
@@ -634,7 +635,7 @@ def test_the_command_takes_its_numbers_from_the_study(
     start(Scripted(), Scripted())
     sampled(grid)
     snapshot = tmp_path / "snapshot.json"
-    snapshot.write_text(json.dumps(make_grid(with_trace(searched)).config))
+    snapshot.write_text(json.dumps(plain(make_grid(with_trace(searched)).config)))
     cell = ["--checkpoint", CELL[0], "--benchmark", CELL[1]]
     assert cli.main(["trace", "--snapshot", str(snapshot), *cell, "--policy", "chain", "--runs", "2"]) == 0
     assert capsys.readouterr().out.strip().endswith("s00000-00004.parquet")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import generate as stage
+from searchlens.config.model import from_plain
 from searchlens.grid import Grid
 from searchlens.store import shards
 from test_generate import CELL, Scripted
@@ -37,7 +38,7 @@ stage._job.start_engine = start_engine
 stage.Job.hardware = shards.Provenance(0.0, "cpu", 1, "scripted")  # without torch, which takes seconds to import
 
 if __name__ == "__main__":
-    grid = Grid(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]))
+    grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))
     (pool,) = grid.pools(*CELL)
     stage.generate(grid, *CELL, grid.current_manifest(pool))
     print(len(ENGINE.asked))

@@ -23,11 +23,11 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import At, Prediction, calibrated, smooth
 from searchlens.boptr.rule import Exponents, Reason, Rule
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.view import sample_view
+from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import PAPER24, Design, Truth, fitted_design, simulate
 
 QUESTIONS = {"paper24": (50, 200, 800, 3200), "three": (50, 200, 800, 3200, 12800)}

@@ -38,9 +38,9 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from searchlens.config.readings import ANY
 from searchlens.landscape.classes import recorded_classes
 from searchlens.readings.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
-from searchlens.readings.options import ANY
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.store import readouts
 from searchlens.uncertainty import Floats

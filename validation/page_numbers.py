@@ -17,10 +17,10 @@ import polars as pl
 import yaml
 
 from searchlens.claims import EQUIVALENT, MEETING, located
+from searchlens.config.readings import ReadingsOptions
 from searchlens.landscape.classes import recorded_classes
 from searchlens.readings.crossings import crossing
 from searchlens.readings.equivalents import equivalents, summary
-from searchlens.readings.options import ReadingsOptions
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.study import PairPools
 from searchlens.readings.study import exponents as study_exponents

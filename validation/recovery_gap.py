@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from searchlens.config.recovery import EnvelopeInterval, RecoveryOptions
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.gaps import support
-from searchlens.recovery.options import EnvelopeInterval, RecoveryOptions
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.uncertainty import Floats

@@ -31,7 +31,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from searchlens import cli, config
+from searchlens import cli
+from searchlens.config import check
+from searchlens.config.model import from_plain, plain
 from searchlens.grid import Grid
 
 ZOO = Path(__file__).parents[1] / "resources/zoo"
@@ -152,12 +154,12 @@ def play(folder: Path, minutes: float, every: int, output: Path) -> list[dict[st
     scratch.mkdir()
     study.mkdir()
     tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
-    (study / "study.json").write_text(json.dumps(config.plain(config.validate(configuration()))))
+    (study / "study.json").write_text(json.dumps(plain(check.validate(configuration()))))
     lines, first, end = list[dict[str, Any]](), "", time.monotonic() + 60 * minutes
     with output.open("w") as stream, chdir(study):
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        grid = Grid(json.loads(Path("study.json").read_text()), study)
+        grid = Grid(from_plain(json.loads(Path("study.json").read_text())), study)
         while time.monotonic() < end:
             started, spent, alone = time.monotonic(), processor_time(), bool(every) and len(lines) % every == every - 1
             largest = by_jobs(grid) if alone else in_this_process(grid)

@@ -18,9 +18,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from plain_draws import one_by_one, plain_draw  # noqa: E402
-from searchlens import catalogue, config  # noqa: E402
+from searchlens import catalogue  # noqa: E402
 from searchlens.benchmarks import prompts  # noqa: E402
 from searchlens.cli import main  # noqa: E402
+from searchlens.config import check  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.grid import Grid  # noqa: E402
@@ -92,7 +93,7 @@ def written(**changes: Any) -> dict[str, Any]:
 
 
 def grid(**changes: Any) -> Grid:
-    return Grid(config.plain(config.validate(written(**changes))))
+    return Grid(check.validate(written(**changes)))
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,7 @@ def stopping() -> Subject:
     """The same comparison under a template with stop texts that the micro model often writes."""
     stops = {**prompts.families()["zoo"], "stop_texts": ["=", "so"], "check_every": 5}
     raw = written() | {"templates": {"zoo": stops}}
-    return Subject.of(Grid(config.plain(config.validate(raw))), 1)
+    return Subject.of(Grid(check.validate(raw)), 1)
 
 
 def test_comparisons_hold_with_stop_texts(stopping: Subject) -> None:
@@ -304,22 +305,22 @@ def test_a_policy_without_a_reference_is_refused(spec: dict[str, Any]) -> None:
     raw = written(policies=["mine"])
     raw["policies"] = {**POLICIES, "mine": spec}
     with pytest.raises(InputError, match=r"equivalence\.policies: 'mine' has no reference"):
-        config.validate(raw)
+        check.validate(raw)
 
 
 def test_without_questions_nothing_is_compared() -> None:
     assert plan.compared(grid()) == ("base", "math")
     assert plan.compared(grid(questions=0)) is None
     raw = written()
-    assert plan.compared(Grid(config.plain(config.validate({**raw, "equivalence": None})))) is None
+    assert plan.compared(Grid(check.validate({**raw, "equivalence": None}))) is None
     without = {**raw, "study": {"pairs": [], "benchmarks": []}}
-    assert plan.compared(Grid(config.plain(config.validate(without)))) is None
+    assert plan.compared(Grid(check.validate(without))) is None
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "config").mkdir()
-    for path in config.DEFAULT_FILES:
+    for path in check.DEFAULT_FILES:
         (tmp_path / path).write_text("{}")
     (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(written(policies=["temp_0.7", "tree"], questions=2)))
     monkeypatch.chdir(tmp_path)

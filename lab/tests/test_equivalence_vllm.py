@@ -15,7 +15,7 @@ import yaml
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens import config  # noqa: E402
+from searchlens.config import check  # noqa: E402
 from searchlens.engines import replicas  # noqa: E402
 from searchlens.engines.base import Completion, Sampling  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -41,7 +41,7 @@ def study_of(base: str = "vllm", rl: str = "vllm", **changes: Any) -> dict[str, 
 
 
 def grid(**changes: Any) -> Grid:
-    return Grid(config.plain(config.validate(study_of(**changes))))
+    return Grid(check.validate(study_of(**changes)))
 
 
 # What is written by hand.
@@ -234,7 +234,7 @@ def test_strategies_are_those_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "Replicas", None)
     raw = study_of(questions=4)
     raw["checkpoints"]["base"]["vllm"] = {"processes": 2}
-    *found, other = tier12.compare(Grid(config.plain(config.validate(raw))), 1)
+    *found, other = tier12.compare(Grid(check.validate(raw)), 1)
     assert [one.strategy for one in found] == list(STRATEGIES)
     assert all(one.n == 4 and one.output_match == one.em_agree == 1.0 for one in found)
     assert other.output_match < 1.0

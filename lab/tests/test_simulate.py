@@ -13,7 +13,8 @@ import pytest
 from budget_paths import budget_path
 from searchlens import cli, policies
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
-from searchlens.config import DEFAULT_FILES, load, plain
+from searchlens.config.check import DEFAULT_FILES, load
+from searchlens.config.model import plain
 from searchlens.errors import InputError
 from searchlens.policies.kinds import is_search
 from searchlens_lab.simulate import (

@@ -29,6 +29,7 @@ from injected import DIED, FAULTS, Injected
 from points import in_fork
 
 from searchlens.commands.verify import verify
+from searchlens.config.model import from_plain
 from searchlens.grid import Grid
 from searchlens.store import shards
 
@@ -263,7 +264,7 @@ class Store(RuleBasedStateMachine):
         assert len(found["rows"]) == found["due"]
 
     def _found(self) -> dict[str, Any]:
-        grid = Grid(json.loads(Path("study.json").read_text()), self.folder)
+        grid = Grid(from_plain(json.loads(Path("study.json").read_text())), self.folder)
         rows, due = [], 0
         for generation in grid.generations(*study.CELLS[0]):
             folder = grid.folder(*study.CELLS[0], generation.id)

@@ -22,8 +22,10 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 import searchlens.generate as stage
-from searchlens import cli, config
+from searchlens import cli
 from searchlens.commands import imports, prune, rerun, verify
+from searchlens.config import check
+from searchlens.config.model import from_plain, plain
 from searchlens.engines.base import Completion, Request
 from searchlens.grid import Grid
 from searchlens.stages import importing, landscape, record, recovery, score
@@ -135,11 +137,11 @@ def found(folder: Path) -> None:
 
 def configure(folder: Path, content: dict[str, Any]) -> None:
     """Write the configuration, as a snapshot, which a command reads fastest."""
-    (folder / "study.json").write_text(json.dumps(config.plain(config.validate(content))))
+    (folder / "study.json").write_text(json.dumps(plain(check.validate(content))))
 
 
 def grid_at(folder: Path) -> Grid:
-    return Grid(json.loads((folder / "study.json").read_text()), folder)
+    return Grid(from_plain(json.loads((folder / "study.json").read_text())), folder)
 
 
 def run(command: str, *arguments: str) -> int:

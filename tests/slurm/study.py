@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import yaml
 
-from searchlens import config
+from searchlens.config import check
 from searchlens.grid import Grid
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ class Study:
     def manifests(self, checkpoint: str) -> list[str]:
         """The targets that sample a checkpoint, one for each job."""
         text = (self.path / "config/config.yaml").read_text()
-        grid = Grid(config.plain(config.validate(yaml.safe_load(text))), self.path)
+        grid = Grid(check.validate(yaml.safe_load(text)), self.path)
         return [str(path.relative_to(self.path)) for path in grid.manifests(checkpoint, "math")]
 
     def manifest(self, checkpoint: str) -> str:

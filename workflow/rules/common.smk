@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import yaml
-from searchlens import config as settings
+from searchlens.config import check
 from searchlens.catalogue import (
     BOPTR_WORDS,
     LANDSCAPE_FRAMES,
@@ -88,9 +88,9 @@ def load_grid():
     try:
         overlays = [str(path) for path in workflow.overwrite_configfiles]  # merged last, although listed first
         ours = [str(path) for path in workflow.configfiles if str(path) not in overlays]
-        files = settings.read([*ours, *overlays])
+        files = check.read([*ours, *overlays])
         files.contents.update(GIVEN)
-        grid = Grid(settings.plain(settings.validate(config, files)))
+        grid = Grid(check.validate(config, files))
         grid.check(sampled=False)
         return grid
     except InputError as error:

@@ -13,10 +13,10 @@ import polars as pl
 
 from searchlens.api import faces, given
 from searchlens.api.statements import Statement, statements, told
+from searchlens.config.readings import ANY, BEST, ReadingsOptions
 from searchlens.errors import InputError
 from searchlens.landscape.classes import answer_classes
 from searchlens.readings.extrapolation import judged
-from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.study import READINGS, PairPools
 from searchlens.schemas.columns import SCORES

@@ -323,8 +323,8 @@ def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float)
     values = (hits[f"{column}_b"].cast(pl.Float64) - hits[column].cast(pl.Float64)).to_numpy()
     if difference is None or not np.isfinite(values).all():
         return {}
-    confidence = study.config["landscape"]["confidence"]
-    draws = Resamples.draw(len(values), DRAWS, study.config["seed"])
+    confidence = study.config.landscape.confidence
+    draws = Resamples.draw(len(values), DRAWS, study.config.seed)
     ends = draws.interval(values[:, None], confidence)
     lo, hi = with_width([difference], ends, len(values), confidence)
     return {"lo": float(lo[0]), "hi": float(hi[0]), "interval": PAIRED}

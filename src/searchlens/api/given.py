@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.config.readings import ANY, BEST
 from searchlens.errors import InputError
-from searchlens.readings.options import ANY, BEST
 from searchlens.readings.pool import Ints
 
 Samples = np.ma.MaskedArray[Any, Any]

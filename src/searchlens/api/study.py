@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from searchlens import catalogue
 from searchlens.api import faces
 from searchlens.api import samples as stored
 from searchlens.benchmarks.prompter import Prompt, Prompter
+from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Inputs
 from searchlens.health.cells import cell_health
@@ -67,8 +69,8 @@ class Study:
         The folder.
     root : Path
         Where relative paths of the configuration start: files of questions, compact readouts.
-    config : mapping
-        The configuration of the newest run (config/README.md), as plain types.
+    config : Config
+        The configuration of the newest run (config/README.md), such as ``config.study.pairs``.
     fingerprint : str
         Of the configuration, 12 hexadecimal digits.
 
@@ -81,7 +83,7 @@ class Study:
 
     results: Path
     root: Path
-    config: Mapping[str, Any]
+    config: Config
     fingerprint: str
 
     # ---- what there is
@@ -93,19 +95,17 @@ class Study:
 
     @cached_property
     def _inputs(self) -> Inputs:
-        present = [
-            name for name in self.config["extensions"] if not name.endswith(".py") or (self.root / name).exists()
-        ]
-        here = {"results": str(self.results.absolute()), "extensions": present}
-        return _MovedInputs({**self.config, **here}, self.root)
+        present = [name for name in self.config.extensions if not name.endswith(".py") or (self.root / name).exists()]
+        here = replace(self.config, results=str(self.results.absolute()), extensions=tuple(present))
+        return _MovedInputs(here, self.root)
 
     @property
     def default_policy(self) -> str:
         """pi_0, under which RL is read."""
-        return str(self._inputs.config["default_policy"])
+        return self._inputs.default_policy
 
     @property
-    def benchmarks(self) -> dict[str, Mapping[str, Any]]:
+    def benchmarks(self) -> dict[str, BenchmarkSpec]:
         """The benchmarks of the study with their configuration (config/README.md), imported ones last."""
         names = dict.fromkeys(name for _, name in self._inputs.cells)
         return {name: self._inputs.benchmark(name) for name in names}
@@ -124,15 +124,15 @@ class Study:
     def source(self, checkpoint: str, benchmark: str) -> str:
         """Where the samples of a cell come from: ``sampled``, ``imported``, or ``recorded`` (counts alone)."""
         named = self._inputs.source(*self._cell(checkpoint, benchmark))
-        study = self.config["study"]
-        may_be_recorded = study["readouts"] and (study["sample"] == "all" or benchmark not in study["sample"])
+        study = self.config.study
+        may_be_recorded = study.readouts and (study.sample == "all" or benchmark not in study.sample)
         sampled = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
         return "recorded" if named == "sampled" and may_be_recorded and not sampled else named
 
     def health(self, checkpoint: str, benchmark: str) -> Health:
         """Whether a cell is interpretable, and why not (docs/troubleshooting.md)."""
         folder = self.layout.landscape(*self._cell(checkpoint, benchmark))
-        return cell_health(folder, self.default_policy, self.config["health"])
+        return cell_health(folder, self.default_policy, self.config.health)
 
     @property
     def cells(self) -> pl.DataFrame:
@@ -191,7 +191,7 @@ class Study:
         """
         if not isinstance(budgets, Sequence) or not all(isinstance(each, int) and each > 0 for each in budgets):
             raise InputError(f"budgets: {budgets!r}; allowed: a list of whole numbers, 1 or more")
-        largest = max(self.config["budgets"])
+        largest = max(self.config.budgets)
         wanted = list(dict.fromkeys(min(budget, largest) for budget in budgets))
         rows = self._stacked(
             lambda pair, name: self.layout.recovery_frame(pair, name, "same_policy"),
@@ -381,10 +381,10 @@ class Study:
         if not isinstance(questions, Sequence):
             raise InputError(f"questions: {questions!r}; allowed: a list of positions or ids")
         asked = [inputs.questions(benchmark)[self.question(benchmark, each).index] for each in questions]
-        spec, folder = self.config["checkpoints"][checkpoint], inputs.checkpoint_folder(checkpoint)
+        spec, folder = self.config.checkpoints[checkpoint], inputs.checkpoint_folder(checkpoint)
         if not (folder / "tokenizer.json").exists():
             raise InputError(f"its tokenizer is not on this machine: {folder} has no tokenizer.json", _ROOT)
-        prompter = Prompter(folder, inputs.template(*cell), spec["stop_tokens"], inputs.specials(checkpoint))
+        prompter = Prompter(folder, inputs.template(*cell), spec.stop_tokens, inputs.specials(checkpoint))
         first = next((found[0] for found in self.shards(*cell).values() if found), None)
         drawn = json.loads(first.sidecar.get("specials") or "{}") if first else {}
         known = {key: value for key, value in prompter.record.items() if key in {"prompt", "made"} & drawn.keys()}
@@ -476,7 +476,7 @@ class Study:
         InputError
             The checkpoint is not one of the configuration, or not pinned.
         """
-        require_known(checkpoint, self.config["checkpoints"], "checkpoint")
+        require_known(checkpoint, self.config.checkpoints, "checkpoint")
         return self._inputs.checkpoint_folder(checkpoint) / "tokenizer.json"
 
     def asked(self, checkpoint: str, benchmark: str) -> str:
@@ -491,7 +491,7 @@ class Study:
     def _place(self, checkpoint: str, benchmark: str) -> tuple[stored.Place, list[tuple[str, str, int]]]:
         cell = self._cell(checkpoint, benchmark)
         imports = [(item.policy, item.id, item.samples) for item in self._inputs.imported(*cell)]
-        grader = self._inputs.benchmark(benchmark)["grader"]
+        grader = self._inputs.benchmark(benchmark).grader
         return stored.Place(self.layout, *cell, self.source(*cell), grader), imports
 
     # ---- faces
@@ -521,7 +521,7 @@ class _MovedInputs(Inputs):
 
     def question_files(self, name: str) -> list[Path]:
         here = self.layout.imported_questions(name)
-        return [here] if name not in self.config["benchmarks"] and here.exists() else super().question_files(name)
+        return [here] if name not in self.config.benchmarks and here.exists() else super().question_files(name)
 
 
 def _literal(value: str, name: str) -> pl.Expr:
@@ -568,16 +568,8 @@ def open_study(
         require_known(config, {path.stem for path in written}, "configuration")
     chosen = layout.snapshot(config) if config else max(written, key=lambda path: (path.stat().st_mtime_ns, path.name))
     content = snapshots.read(chosen)
-    if missing := [key for key in _NEEDED if key not in content]:
-        raise InputError(
-            f"{chosen} has no {', '.join(missing)}: another version of searchlens wrote it",
-            "run `searchlens snapshot` with the configuration of the study",
-        )
-    start = Path(root) if root is not None else _start(layout.results, Path(content["results"]))
+    start = Path(root) if root is not None else _start(layout.results, Path(content.results))
     return Study(layout.results, start, content, chosen.stem)
-
-
-_NEEDED = ("budgets", "default_policy", "extensions", "health", "pairs", "study")
 
 
 def _start(results: Path, named: Path) -> Path:

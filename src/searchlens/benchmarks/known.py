@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from searchlens import catalogue
+from searchlens.config.boptr import Regime
 from searchlens.errors import InputError, unknown
 
 OWN = "jsonl"
@@ -39,7 +41,7 @@ class KnownBenchmark:
     """Name of the grader that is meant for it."""
     licence: str
     """As the source states it; it does not settle the rights in contest problems."""
-    regime: str = ""
+    regime: Regime | Literal[""] = ""
     """g(d) of BOPTR, as the paper assigns it; empty if it has none."""
     hub: str = ""
     split: str = "test"

@@ -9,11 +9,12 @@ from typing import Any
 from searchlens.benchmarks.known import OWN, known_benchmarks
 from searchlens.benchmarks.loading import LoadedBenchmark, files_at, read
 from searchlens.benchmarks.questions import content_hash
+from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.errors import InputError
 
 HEAD = ("family", "title", "questions", "regime", "grader", "licence")
 
-Configured = Mapping[str, Mapping[str, Any]]
+Configured = Mapping[str, BenchmarkSpec]
 PathsOf = Callable[[str], Sequence[Path]]
 
 
@@ -81,14 +82,14 @@ def _on_hub(splits: Sequence[Mapping[str, Any]]) -> str:
 
 def _files(family: str, configured: Configured, paths_of: PathsOf) -> dict[str, str]:
     """What is there of each configured benchmark of a family."""
-    return {name: _state(name, spec, paths_of) for name, spec in configured.items() if spec["family"] == family}
+    return {name: _state(name, spec, paths_of) for name, spec in configured.items() if spec.family == family}
 
 
 def _file_lines(states: Mapping[str, str]) -> list[str]:
     return [f"    {name}: {state}" for name, state in states.items()]
 
 
-def _state(name: str, spec: Mapping[str, Any], paths_of: PathsOf) -> str:
+def _state(name: str, spec: BenchmarkSpec, paths_of: PathsOf) -> str:
     try:
         paths = paths_of(name)
     except InputError as error:
@@ -97,8 +98,8 @@ def _state(name: str, spec: Mapping[str, Any], paths_of: PathsOf) -> str:
     if not all(path.exists() for path in paths):
         return f"not here: {where}"
     try:
-        benchmark = read(paths, spec["family"], expected_sha256=spec["sha256"], check=spec["check"])
-        count = sum(len(files_at(path, spec["family"])) for path in paths)
+        benchmark = read(paths, spec.family, expected_sha256=spec.sha256, check=spec.check)
+        count = sum(len(files_at(path, spec.family)) for path in paths)
     except InputError as error:
         return f"REFUSED: {' '.join(error.message.split())}"
     return f"{where}, {count} file{'s' * (count > 1)}: {_description(benchmark)}"

@@ -21,43 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.benchmarks.examples import Example, WorkedExamples
+from searchlens.config.model import record
+from searchlens.config.templates import PromptFamily
 from searchlens.errors import InputError, require_known
-from searchlens.schemas.options import STRICT, Natural
-
-
-@dataclass(frozen=True, kw_only=True)
-class PromptFamily:
-    """The prompts of a family of models (docs/templates.md). What a benchmark uses is part of the generation id."""
-
-    __pydantic_config__ = STRICT
-
-    text: str = "{question}"
-    """The prompt around ``{question}``, which is there once; nothing else in it is special. With ``chat``: the user's
-    turn."""
-    math: str | None = None
-    """The same on a benchmark without a ``wording``, with instructions for mathematics; null: ``text``."""
-    system: str = ""
-    """What stands before the turns, once, such as a system turn. With ``chat``: the text of the system turn; empty:
-    none is sent, and the chat template may have its own."""
-    math_system: str | None = None
-    """The same on a benchmark without a ``wording``; null: ``system``."""
-    chat: dict[str, str | bool | int | float] | None = None
-    """Arguments of the tokenizer's own chat template, such as ``enable_thinking: false``, or ``{}``: it writes all
-    turns, and the token that it puts behind an answer ends answers. null: ``text`` is the whole prompt."""
-    stop_tokens: tuple[str, ...] = ()
-    """Tokens, as spelled in the vocabulary, that end an answer in addition to the checkpoint's own. Those that a
-    vocabulary does not have end nothing."""
-    stop_texts: tuple[str, ...] = ()
-    """Texts that end an answer which contains one of them, whatever its tokens; the text is no part of the answer."""
-    check_every: Natural = 0
-    """An answer is searched for stop texts after every so many tokens; 0: only when it has ended. It matters for models
-    that seldom end by a token, whose tokens after a stop text are most of the tokens drawn."""
-    recipe_stops: tuple[str, ...] = ()
-    """Words at which the published recipe also ends an answer (``benchmarks.<name>.recipe_stops``)."""
-    before_answer: str = ""
-    """What stands between a worked example and its answer. Not with ``chat``, where examples are earlier turns."""
-    after_answer: str = "\n\n"
-    """What stands between the answer of a worked example and the next turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +118,10 @@ def _shipped() -> Mapping[str, Any]:
     return content
 
 
-def families(own: Mapping[str, Any] | None = None) -> dict[str, Mapping[str, Any]]:
+def families(own: Mapping[str, PromptFamily] | None = None) -> dict[str, PromptFamily]:
     """Templates by name: those that are shipped, and a study's own (section ``templates``), which come first."""
-    return {**_shipped()["templates"], **(own or {})}
+    shipped = {name: record(PromptFamily, content) for name, content in _shipped()["templates"].items()}
+    return {**shipped, **(own or {})}
 
 
 def wordings() -> Mapping[str, str]:
@@ -164,7 +131,7 @@ def wordings() -> Mapping[str, str]:
 
 
 def template(
-    name: str, wording: str | None = None, *, recipe_stops: bool = False, own: Mapping[str, Any] | None = None
+    name: str, wording: str | None = None, *, recipe_stops: bool = False, own: Mapping[str, PromptFamily] | None = None
 ) -> Template:
     """The prompt of a family, with a wording inside its turn.
 
@@ -190,17 +157,17 @@ def template(
         Unknown name; the message lists the known ones.
     """
     known = families(own)
-    family = PromptFamily(**known[require_known(name, known, "prompt template")])
+    family = known[require_known(name, known, "prompt template")]
     text, system = family.text, family.system
     if wording is not None:
         text = text.replace("{question}", wordings()[require_known(wording, wordings(), "wording")])
     else:
         text = text if family.math is None else family.math
         system = system if family.math_system is None else family.math_system
-    stops, check_every = tuple(family.stop_texts), family.check_every
+    stops, check_every = family.stop_texts, family.check_every
     if recipe_stops:
         stops, check_every = (*stops, *family.recipe_stops), _OFTEN
     chat = None if family.chat is None else Chat("", family.chat)
     whole = text if chat else system + text
     between = family.before_answer, family.after_answer
-    return Template(whole, tuple(family.stop_tokens), stops, check_every, None, system, *between, chat)
+    return Template(whole, family.stop_tokens, stops, check_every, None, system, *between, chat)

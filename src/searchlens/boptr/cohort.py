@@ -22,12 +22,12 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from searchlens.boptr.options import Group, Readout, Regime, Role
+from searchlens.config.boptr import Group, Readout, Regime, Role
+from searchlens.config.limits import Quantity
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.policies import from_spec, kinds
 from searchlens.policies.kinds import PolicyByName
-from searchlens.schemas.options import Quantity
 from searchlens.store import files, yaml_text
 from searchlens.store.frames import read_frame
 from searchlens.uncertainty import Floats

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.boptr.options import Ties
+from searchlens.config.boptr import Ties
 from searchlens.uncertainty import Floats
 
 Array = npt.NDArray[np.floating]

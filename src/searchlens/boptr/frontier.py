@@ -20,10 +20,10 @@ from scipy import stats
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import fingerprint
 from searchlens.boptr.knee import TAU
-from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
 from searchlens.catalogue import frame
+from searchlens.config.boptr import LN2
 from searchlens.uncertainty import Floats
 
 Prior = Literal["u", "N*"]

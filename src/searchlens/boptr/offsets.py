@@ -17,10 +17,10 @@ import polars as pl
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
 from searchlens.boptr.fit import Ints
-from searchlens.boptr.options import LN2
 from searchlens.boptr.rows import At, Prediction, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.catalogue import frame
+from searchlens.config.boptr import LN2
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats
 

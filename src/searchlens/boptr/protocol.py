@@ -37,9 +37,9 @@ from searchlens.boptr.cohort import CohortPlan, DenseLandscape
 from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Key, has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
+from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import InputError
 from searchlens.health.judgement import TRUNCATED, judge, of_pair
-from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.uncertainty import Interval, with_width
 
 FEW_QUESTIONS = 30

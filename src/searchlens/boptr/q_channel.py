@@ -50,13 +50,13 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.options import REGIMES
 from searchlens.boptr.points import difference_interval
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import PoolName, Reason, Rule
 from searchlens.boptr.selector import COST_WEIGHT, relative_cost
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.catalogue import frame
+from searchlens.config.boptr import REGIMES
 from searchlens.errors import InputError
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")

@@ -17,8 +17,8 @@ import numpy as np
 from searchlens.boptr import fit, selector
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
-from searchlens.boptr.options import DEFAULTS, LN2, BoptrOptions, Regime
 from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.config.boptr import DEFAULTS, LN2, BoptrOptions, Regime
 from searchlens.uncertainty import Floats
 
 T = TypeVar("T")

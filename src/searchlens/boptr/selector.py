@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlens.boptr.fit import SAME, Array, Ints
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.catalogue import declared
+from searchlens.config.boptr import BoptrOptions
 from searchlens.uncertainty import Floats
 
 FARTHEST = 5

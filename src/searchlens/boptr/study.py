@@ -20,7 +20,6 @@ from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, e
 from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
 from searchlens.boptr.offsets import V5B_ROWS, v4
-from searchlens.boptr.options import REGIMES, BoptrOptions, Readout
 from searchlens.boptr.protocol import HELD_OUT_LIMIT, checklist, protocol_flags, require_same_pool
 from searchlens.boptr.regimes import TWO_REGIMES
 from searchlens.boptr.rows import ROWS, Row
@@ -28,8 +27,9 @@ from searchlens.boptr.rule import Rule
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view, sample_view
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames, definition, frame, loaded
+from searchlens.config.boptr import REGIMES, BoptrOptions, Readout
+from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import require_known
-from searchlens.health.options import DEFAULTS, HealthOptions
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
 MAIN_ROWS = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES)

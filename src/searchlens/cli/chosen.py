@@ -19,20 +19,20 @@ from searchlens.store.provenance import config_fingerprint
 if TYPE_CHECKING:
     from searchlens.api import Study
     from searchlens.boptr.cohort import CohortPlan
-    from searchlens.boptr.options import BoptrOptions
-    from searchlens.health.options import HealthOptions
+    from searchlens.config.boptr import BoptrOptions
+    from searchlens.config.health import HealthOptions
 
 
 def grid_of(args: argparse.Namespace) -> Grid:
     """The study that the arguments choose: by files merged over each other, or by the snapshot of a run."""
     if args.snapshot:
         return Grid(snapshots.read(Path(args.snapshot)))
-    from searchlens import config  # the workflow's jobs have a snapshot, and need no reader of YAML files
+    from searchlens.config import check  # the workflow's jobs have a snapshot, and need no reader of YAML files
 
-    files = config.read(config.files(args.config))
+    files = check.read(check.files(args.config))
     args.named = files.named
-    grid = Grid(config.plain(config.validate(files.merged, files)))
-    overlays = config.overlays(args.config)
+    grid = Grid(check.validate(files.merged, files))
+    overlays = check.overlays(args.config)
     if overlays and args.level < logging.WARNING and not args.is_named:
         args.is_named = True  # once for each command
         say(f"study: {', '.join(overlays)}; results: {grid.layout.results}", sys.stderr)
@@ -61,11 +61,11 @@ def is_configured(args: argparse.Namespace) -> bool:
 
 def limits_of(args: argparse.Namespace) -> HealthOptions:
     """Limits of the health check: the configured ones, or the defaults where there is no configuration."""
-    from searchlens.health.options import DEFAULTS, HealthOptions
+    from searchlens.config.health import DEFAULTS
 
     if not is_configured(args):
         return DEFAULTS
-    return HealthOptions(**grid_of(args).config["health"])
+    return grid_of(args).config.health
 
 
 def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, BoptrOptions, str]:
@@ -74,8 +74,8 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
     A ``cohort.yaml`` in the folder describes the landscapes; without it, the configuration does.
     """
     from searchlens.boptr.cohort import PLAN_FILE, read_plan
-    from searchlens.boptr.options import DEFAULTS
-    from searchlens.stages._cohort import cohort_of, options_of
+    from searchlens.config.boptr import DEFAULTS
+    from searchlens.stages._cohort import cohort_of
 
     if not landscapes.is_dir():
         found = "a file" if landscapes.exists() else "nothing"
@@ -87,9 +87,9 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
     grid = grid_of(args)
     if plan is None and grid.without_boptr:
         raise InputError(f"BOPTR is left out: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
-    study = {"options": grid.config["boptr"]} if plan else needs.transfer(grid)  # of a study, what its cohort has
+    study = {"options": grid.config.boptr} if plan else needs.transfer(grid)  # of a study, what its cohort has
     plan = plan or cohort_of(study)
-    return plan, options_of(study, plan), config_fingerprint(grid.config)
+    return plan, study["options"].on(plan.benchmarks), config_fingerprint(grid.config)
 
 
 def opened(args: argparse.Namespace, folder: str) -> Study:

@@ -59,9 +59,9 @@ def _known_benchmark(args: argparse.Namespace) -> _Known:
             "name the folder of a study that has the benchmark: -C DIR; or leave --benchmark out: the logs have golds",
         )
     grid = grid_of(args)
-    name = require_known(args.benchmark, grid.config["benchmarks"], "benchmark")
+    name = require_known(args.benchmark, grid.config.benchmarks, "benchmark")
     benchmark = grid.benchmark(name)
-    return _Known(grid.questions(name), benchmark["grader"], grid.terms(name))
+    return _Known(grid.questions(name), benchmark.grader, grid.terms(name))
 
 
 def _seed(text: str) -> int:

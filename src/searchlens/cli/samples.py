@@ -19,6 +19,7 @@ from searchlens.cli.options import (
     threads_option,
 )
 from searchlens.commands.terminal import say
+from searchlens.config.study import TraceSpec
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Grid, Import, Traced
 from searchlens.project import IMPORTS_FILE
@@ -65,7 +66,7 @@ def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import])
     if not {record.name for record in records} <= belonging:
         yield f"next: {run_command(args, IMPORTS_FILE)}"
         return
-    if (default := grid.config["default_policy"]) not in policies:
+    if (default := grid.default_policy) not in policies:
         others = ", ".join(sorted(policies))
         yield f"RL is read under the study's default policy, {default}; to read another, set default_policy: {others}"
     yield f"next: {run_command(args)}"
@@ -122,8 +123,8 @@ def _trace(args: argparse.Namespace) -> None:
     from searchlens.generate import trace
 
     grid = grid_of(args)
-    section = grid.config["study"]["trace"] or {"questions": 3}
-    traced = Traced(args.questions or section["questions"], args.runs)
+    section = grid.config.study.trace or TraceSpec()
+    traced = Traced(args.questions or section.questions, args.runs)
     snapshots.save(grid.config)  # sidecars have its fingerprint
     for path in trace(grid, *cell_of(grid, args), args.policy, traced, threads=args.threads):
         say(path)

@@ -32,7 +32,7 @@ def _generate(args: argparse.Namespace) -> None:
     checkpoint, benchmark = cell_of(grid, args)
     manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
     snapshots.save(grid.config)  # sidecars of shards have its fingerprint
-    with stop_signals(grid.config["grace_seconds"]) as notice:
+    with stop_signals(grid.config.grace_seconds) as notice:
         for manifest in manifests:
             generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
 

@@ -63,9 +63,9 @@ def _convert(args: argparse.Namespace) -> None:
 
 
 def _schema(_: argparse.Namespace) -> None:
-    from searchlens import config
+    from searchlens.config import check
 
-    print(config.schema_text(), end="")
+    print(check.schema_text(), end="")
 
 
 def _snapshot(args: argparse.Namespace) -> None:

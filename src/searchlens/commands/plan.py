@@ -136,7 +136,7 @@ def assumptions(grid: Grid, stored: StoredShards | None = None) -> list[str]:
     stored = read_store(grid) if stored is None else stored
     checkpoints, benchmarks = dict.fromkeys(c for c, _ in stored), dict.fromkeys(b for _, b in stored)
     sources = dict.fromkeys(_length(grid, stored, cell).source for cell in stored)
-    if source := grid.config["cost"]["source"]:
+    if source := grid.config.cost.source:
         sources[source] = None
     speeds = _speeds(grid, stored)
     sources.update(dict.fromkeys(f"{', '.join(names)}: {pace.source}" for pace, names in speeds.items()))

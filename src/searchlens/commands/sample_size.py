@@ -20,10 +20,10 @@ import polars as pl
 from scipy.stats import nct, norm, t
 
 from searchlens.boptr.cohort import CohortPlan, read_cohort
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, Curve, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
+from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError, require_known
 from searchlens.store import files
 from searchlens.store.frames import DAMAGED

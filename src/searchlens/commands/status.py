@@ -93,7 +93,7 @@ def health(grid: Grid) -> dict[tuple[str, str], Health]:
     """The health of every cell that has a landscape, sampled or not."""
     folders = {cell: grid.layout.landscape(*cell) for cell in grid.cells}
     return {
-        cell: cell_health(folder, grid.config["default_policy"], grid.config["health"])
+        cell: cell_health(folder, grid.default_policy, grid.config.health)
         for cell, folder in folders.items()
         if grid.layout.landscape_frame(*cell, "health").exists()
     }

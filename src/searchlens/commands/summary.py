@@ -44,7 +44,7 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
     cells = _table(grid, "health", run)
     unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4])
     return {
-        "policy": grid.config["default_policy"],
+        "policy": grid.default_policy,
         "pairs": [_pair(grid, row) for row in rows.iter_rows(named=True)],
         "half_widths": dict(by_benchmark.iter_rows()),
         "cells": cells.height,

@@ -1,37 +1,132 @@
-"""Cross checks of section ``boptr``, which is ``boptr.options.BoptrOptions``."""
+"""Options of the BOPTR stage: choices that the paper leaves open. Its printed numbers support each default best."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
 
-from searchlens.config.base import unknown
+from searchlens.config.limits import (
+    STRICT,
+    Bounds,
+    Confidence,
+    Draws,
+    Exponent,
+    Seed,
+    Small,
+)
 
-if TYPE_CHECKING:
-    from searchlens.config.model import Config
+Regime = Literal["math", "nonmath", "floor"]
+REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
+Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
+Group = Literal["upper", "lower", "new"]
+Ties = Literal["interpolated", "first", "last", "median"]
+Readout = Literal["expected", "prefix"]
+
+LN2 = math.log(2)
 
 
-def errors(config: Config) -> Iterator[str]:
-    """Names in this section that are not in the configuration, and an anchor that cannot be used."""
-    section = config.boptr
-    if section.anchor.pair is not None and section.anchor.pair not in config.pairs:
-        yield unknown("boptr.anchor.pair", section.anchor.pair, config.pairs)
-    if section.anchor.pair in config.pairs and config.pairs[section.anchor.pair].group == "new":
-        yield f"boptr.anchor.pair: {section.anchor.pair!r} has group new; the anchor needs group upper or lower"
-    yield from _anchor_errors(config)
-    for name in section.q_beta:
-        if name not in config.benchmarks:
-            yield unknown("boptr.q_beta", name, config.benchmarks)
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """The cell on which the rule is found and from which every transfer starts."""
+
+    __pydantic_config__ = STRICT
+
+    pair: str | None = None
+    """Key of ``pairs``, of group upper or lower; null: the first such pair of the study."""
+    benchmark: str | None = None
+    """Key of ``benchmarks``, of role fitted and not of regime none; null: the first such benchmark of the study."""
 
 
-def _anchor_errors(config: Config) -> Iterator[str]:
-    name = config.boptr.anchor.benchmark
-    if name is None:
-        return
-    if name not in config.benchmarks:
-        yield unknown("boptr.anchor.benchmark", name, config.benchmarks)
-    elif name not in config.study.benchmarks:
-        return
-    elif (benchmark := config.benchmarks[name]).regime == "none" or benchmark.role != "fitted":
-        part = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
-        yield f"boptr.anchor.benchmark: {name!r} has {part}; the anchor needs a regime and role fitted"
+@dataclass(frozen=True, kw_only=True)
+class Beta:
+    """Frozen exponent beta_g of each regime (paper, section "BOPTR-P1")."""
+
+    __pydantic_config__ = STRICT
+
+    math: Exponent = 0.6
+    """On mathematical benchmarks."""
+    nonmath: Exponent = 1.0
+    """On others, such as multiple choice and instruction following."""
+    floor: Exponent = 0.0
+    """On benchmarks where RL gains little from more samples, such as AIME."""
+
+    def __getitem__(self, regime: Regime) -> float:
+        """The exponent of a regime."""
+        exponent: float = getattr(self, regime)
+        return exponent
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoptrOptions:
+    """Choices about BOPTR that the paper leaves open (docs/reading-the-paper.md: the evidence for each default)."""
+
+    __pydantic_config__ = STRICT
+
+    anchor: Anchor = Anchor()
+    """The anchor of the study; a ``cohort.yaml`` names its own."""
+    readout: Readout = "expected"
+    """How P and Q are read at n samples a question. expected: the exact mean over all subsets of n samples of the pool,
+    whatever their order; prefix: the first n samples, as in the paper. A path is chosen and its error measured by the
+    same one. First finish (T) always is prefix: compact readouts hold no other."""
+    beta: Beta = Beta()
+    """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
+    alpha_low: ClassVar = -10
+    """Lower end of the grid of alpha: 2^(k/5) for whole k from ``alpha_low`` to ``alpha_high``."""
+    alpha_high: ClassVar = 20
+    """Upper end of the grid of alpha."""
+    beta_top: ClassVar = 1.2
+    """Upper end of the grid of beta: 0, 0.1, ..., ``beta_top``."""
+    rounding: Literal["log2", "linear"] = "log2"
+    """Scale on which a budget is rounded to the nearest allowed one."""
+    ties: Ties = "interpolated"
+    """Which fit is taken of several with the same error. interpolated: the one with the smallest error when P is
+    interpolated at the unrounded budget; first, last, median: by their order in the grid."""
+    mu_without: tuple[str, ...] = ()
+    """Pairs to leave out of the cohort mean mu, in additional rows of the tables percell, ablation and v4, which leave
+    out the cells of these pairs, too; empty: no such rows."""
+    mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
+    """mu of the floor regime. ln2: the paper's constant; cohort_mean: the mean over the fits of its cells. With the
+    cohort's own exponents it always is that mean."""
+    h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"
+    """Row H1. low_temp_nb: the policy with the lowest pure temperature, at N = b; literal_greedy: greedy decoding, the
+    same value at every b; argmax_same_b: the most accurate autoregressive policy at each b, at N = b."""
+    selector_norm: Literal["l2", "l1"] = "l2"
+    """Norm of the selector's loss."""
+    selector_proto: Literal["mean_over_b", "per_b"] = "mean_over_b"
+    """Prototype of the anchor. mean_over_b: its features averaged over budgets; per_b: one vector for each budget."""
+    selector_rank: Literal["percentile", "integer", "zscore"] = "percentile"
+    """Scale of the selector's rank features."""
+    selector_rank_pool: Literal["ar", "all"] = "ar"
+    """Policies among which ranks are taken: the autoregressive ones or all. Only autoregressive ones are candidates."""
+    exclude_default_on_anchor: bool = False
+    """Whether the RL default policy is removed from the selector's candidates on the anchor benchmark."""
+    b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
+    """Scale of row B0 in the anchor's regime; in the others it is exp(mu). anchor_alpha: the anchor's alpha; cohort_mu:
+    exp(mu) of the cohort."""
+    headroom: Literal["pmax_minus_p0", "one_minus_p0"] = "pmax_minus_p0"
+    """Headroom in the prior u. pmax_minus_p0: best P of Base at the largest budget minus P0; one_minus_p0: 1 - P0."""
+    q_beta: Mapping[str, Exponent] = field(default_factory=dict)
+    """Benchmark to beta^Q, the exponent of the Q channel; 0 for benchmarks that are not listed. The paper has 0.6 on
+    GPQA."""
+    q_sides: Literal["one", "two"] = "one"
+    """one: Base's best Q may exceed RL's by any amount; two: by at most ``q_channel.TOLERANCE``."""
+    permutations: Small = 1000
+    """Number of Base/RL pairings in the null of mismatched pairs, the true one included."""
+    draws: Draws = 10_000
+    """Bootstrap draws over questions."""
+    seed: Seed = 42
+    """Seed of everything random in BOPTR."""
+    confidence: Confidence = 0.95
+    """Nominal coverage of all intervals. A difference is shown over models if p is at most 1 minus this."""
+    reselect: Annotated[int, Bounds(ge=0, le=100_000)] = 10_000
+    """Number of the draws in which every path is also chosen again, for intervals that include this choice and for
+    errors corrected for it; 0: none."""
+
+    def on(self, benchmarks: Collection[str]) -> BoptrOptions:
+        """These options for a cohort of some benchmarks: ``q_beta`` names no others."""
+        return replace(self, q_beta={name: beta for name, beta in self.q_beta.items() if name in benchmarks})
+
+
+DEFAULTS = BoptrOptions()

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from searchlens.boptr.options import Group
-from searchlens.config.base import Name, Section, unknown
-from searchlens.schemas.options import Quantity
-
-if TYPE_CHECKING:
-    from searchlens.config.model import Config
+from searchlens.config.boptr import Group
+from searchlens.config.limits import (
+    STRICT,
+    Name,
+    Quantity,
+)
 
 ROLES: tuple[Literal["base", "rl"], ...] = ("base", "rl")
 
 
-class BatchSpec(Section):
+@dataclass(frozen=True, kw_only=True)
+class BatchSpec:
     """The weights of a pair sampled again: checkpoints with the same ``path`` or ``hub`` and another ``seed``."""
+
+    __pydantic_config__ = STRICT
 
     base: Name | None = None
     """Checkpoint that repeats Base; null: Base is not repeated."""
     rl: Name | None = None
     """Checkpoint that repeats RL; null: RL is not repeated."""
 
+    @property
+    def sides(self) -> dict[str, str]:
+        """Checkpoint by role, of the sides that are repeated."""
+        return {role: name for role in ROLES if (name := getattr(self, role))}
 
-class PairSpec(Section):
+
+@dataclass(frozen=True, kw_only=True)
+class PairSpec:
     """A Base checkpoint and the checkpoint that RL made from it."""
+
+    __pydantic_config__ = STRICT
 
     base: Name
     """Key of ``checkpoints``."""
@@ -44,61 +56,5 @@ class PairSpec(Section):
     own, so that the difference between them includes that of the prompts."""
     searches: bool = True
     """Whether this pair's Base is also sampled under the searches of a benchmark."""
-    batches: dict[Name, BatchSpec] = {}
+    batches: Mapping[Name, BatchSpec] = field(default_factory=dict)
     """Repeated samples of the same weights on the fitted benchmarks, by a name such as their seed."""
-
-
-def errors(config: Config) -> Iterator[str]:
-    """Mistakes in this section."""
-    for name, pair in config.pairs.items():
-        where = f"pairs.{name}"
-        for role in ROLES:
-            if getattr(pair, role) not in config.checkpoints:
-                yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
-        studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
-        if studied and pair.base == pair.rl:
-            yield (
-                f"{where}: base and rl are both {pair.base!r}, whose samples would be compared with themselves; name"
-                " the checkpoint that RL made, or a second entry of the same weights with a seed of its own"
-            )
-        yield from _rltrain_errors(config, where, pair)
-        if studied:
-            yield from _template_errors(config, where, pair)
-        for key, batch in pair.batches.items():
-            for role in ROLES:
-                if (repeat := getattr(batch, role)) is None:
-                    continue
-                place = f"{where}.batches.{key}.{role}"
-                if repeat not in config.checkpoints:
-                    yield unknown(place, repeat, config.checkpoints)
-                elif studied:
-                    yield from _batch_errors(config, place, repeat, getattr(pair, role))
-
-
-def _rltrain_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
-    if pair.rltrain is None:
-        return
-    if pair.rltrain not in config.benchmarks:
-        yield unknown(f"{where}.rltrain", pair.rltrain, config.benchmarks)
-    elif (role := config.benchmarks[pair.rltrain].role) != "rltrain":
-        yield f"{where}.rltrain: {pair.rltrain!r} has role {role}; a benchmark with role rltrain is needed"
-
-
-def _template_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
-    sides = [config.checkpoints[side] for side in (pair.base, pair.rl) if side in config.checkpoints]
-    for key in ("template", "examples") if pair.templates == "shared" else ():
-        values = [str(getattr(side, key)).lower() for side in sides]
-        if len(set(values)) > 1:
-            base, rl = values
-            yield f"{where}: Base has {key} {base}, RL {rl}; give both the same, or set templates: own"
-
-
-def _batch_errors(config: Config, where: str, name: str, original: str) -> Iterator[str]:
-    repeat, repeated = config.checkpoints[name], config.checkpoints.get(original)
-    if repeat.seed is None:
-        yield f"{where}: {name!r} has no seed of its own; set checkpoints.{name}.seed"
-    if repeated is None:
-        return
-    for key in ("path", "hub", "revision", "template", "examples"):
-        if (ours := getattr(repeat, key)) != (theirs := getattr(repeated, key)):
-            yield f"{where}: {name!r} has {key} {ours}, {original!r} {theirs}; a batch repeats the same weights"

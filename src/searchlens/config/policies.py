@@ -2,64 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from searchlens import policies
-from searchlens.config.base import Section, unknown
-from searchlens.engines.base import Sampling
-from searchlens.errors import InputError
-
-if TYPE_CHECKING:
-    from searchlens.config.model import Config
+from searchlens.config.limits import (
+    STRICT,
+    Bounds,
+    Natural,
+)
 
 
-class PolicySpec(Section):
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used."""
+
+    __pydantic_config__ = STRICT
+
+    temperature: Annotated[float, Bounds(ge=0, le=100)] = 1.0
+    """0 is greedy. Otherwise at least 0.01, because vLLM raises a lower one to that."""
+    top_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
+    """1 keeps everything."""
+    top_k: Natural = 0
+    """0 keeps everything."""
+    min_p: Annotated[float, Bounds(ge=0, lt=1)] = 0.0
+    """0 keeps everything."""
+    typical_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
+    """1 keeps everything."""
+    repetition_penalty: Annotated[float, Bounds(ge=0.01, le=100)] = 1.0
+    """1 is none. Positive logits of seen tokens are divided by it, negative ones multiplied."""
+    frequency_penalty: Annotated[float, Bounds(ge=-2, le=2)] = 0.0
+    """0 is none. Subtracted for each occurrence of a generated token."""
+    presence_penalty: Annotated[float, Bounds(ge=-2, le=2)] = 0.0
+    """0 is none. Subtracted once for a generated token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySpec:
     """A policy by its five components. A component is the name of its kind, or a mapping with ``name`` and parameters;
     docs/search.md describes them.
     """
 
+    __pydantic_config__ = STRICT
+
     local: Sampling = Sampling()
     """Local policy: how one token is drawn."""
-    controller: str | dict[str, Any] = "autoregressive"
+    controller: str | Mapping[str, Any] = "autoregressive"
     """How a search spends its requests."""
-    evaluator: str | dict[str, Any] | None = None
+    evaluator: str | Mapping[str, Any] | None = None
     """How candidates are scored; null: the controller's default."""
-    transition: str | dict[str, Any] | None = None
+    transition: str | Mapping[str, Any] | None = None
     """What one step of a search is; null: the controller's default."""
-    scheduler: str | dict[str, Any] | None = None
+    scheduler: str | Mapping[str, Any] | None = None
     """How many steps, levels or iterations a search makes; null: the controller's default."""
-
-
-def policy(config: Config, name: str) -> policies.Policy:
-    """The policy of a name: as the configuration defines it, or else as the name says.
-
-    Raises
-    ------
-    InputError
-        The definition or the name is malformed.
-    """
-    spec = config.policies.get(name)
-    return policies.from_spec(name, spec.model_dump() if spec else None)
-
-
-def errors(config: Config) -> Iterator[str]:
-    """Mistakes in these sections."""
-    for name in config.policies:
-        try:
-            policy(config, name)
-        except InputError as error:
-            yield f"policies.{name}: {error.message}"
-    used = {config.benchmarks[name].pool for name in config.study.benchmarks if name in config.benchmarks}
-    for pool in sorted(used & config.pools.keys()):
-        if not config.pools[pool]:
-            yield f"pools.{pool}: must have at least one policy, since study.benchmarks uses it"
-    lists = {f"pools.{pool}": names for pool, names in config.pools.items()}
-    lists |= {
-        "references": config.references,
-        "default_policy": [] if config.default_policy is None else [config.default_policy],
-    }
-    for where, names in lists.items():
-        for name in names:
-            if name not in config.policies:
-                yield unknown(where, name, config.policies)

@@ -1,18 +1,40 @@
-"""Cross checks of section ``readings``, which is ``readings.options.ReadingsSection``."""
+"""Options of the readings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from searchlens.config.base import unknown
+from searchlens.config.limits import STRICT, Draws, Positive
 
-if TYPE_CHECKING:
-    from searchlens.config.model import Config
+BEST, ANY = "best", "any"
+"""In place of a policy in frames: the one of Base that solves most at each number of samples; whichever fits."""
 
 
-def errors(config: Config) -> Iterator[str]:
-    """Names in this section that are not in the configuration."""
-    for name in config.readings.joint_pairs:
-        if name not in config.pairs:
-            yield unknown("readings.joint_pairs", name, config.pairs)
+@dataclass(frozen=True, kw_only=True)
+class ReadingsSection:
+    """Choices about the readings of all samples."""
+
+    __pydantic_config__ = STRICT
+
+    draws: Draws = 2000
+    """Bootstrap draws over questions."""
+    joint_pairs: tuple[str, ...] = ()
+    """Pairs of which table `joint_exponents` asks for one exponent, if they are studied; empty: those of groups upper
+    and lower, to which BOPTR is fitted, or every pair if there is none."""
+    null_k: tuple[Positive, ...] = (1, 4, 16)
+    """Numbers of samples k at which pass@k of guessing alone is read, and on open answers luck."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingsOptions(ReadingsSection):
+    """Section ``readings``, and what the stage takes from the rest of the configuration."""
+
+    default_policy: str = "topp0.95_t1.0"
+    """pi_0, whose RL curve is the target."""
+    seed: int = 0
+    """The same seed as the landscape's gives the same draws."""
+    confidence: float = 0.95
+    """Nominal coverage of all intervals, in (0, 1)."""
+
+
+DEFAULTS = ReadingsOptions()

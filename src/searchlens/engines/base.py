@@ -25,42 +25,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from annotated_types import Ge, Gt, Le, Lt
+from searchlens.config.policies import Sampling as Sampling  # noqa: PLC0414 - a part of the contract  # noqa: PLC0414 - a part of the contract
 
-from searchlens.schemas.options import STRICT, Natural
-
-if TYPE_CHECKING:  # the planner imports this module for ``Sampling``, and must not import numpy
+if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 FinishReason = Literal["stop", "length"]
 """How a text has ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used."""
-
-    __pydantic_config__ = STRICT
-
-    temperature: Annotated[float, Ge(0), Le(100)] = 1.0
-    """0 is greedy. Otherwise at least 0.01, because vLLM raises a lower one to that."""
-    top_p: Annotated[float, Gt(0), Le(1)] = 1.0
-    """1 keeps everything."""
-    top_k: Natural = 0
-    """0 keeps everything."""
-    min_p: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """0 keeps everything."""
-    typical_p: Annotated[float, Gt(0), Le(1)] = 1.0
-    """1 keeps everything."""
-    repetition_penalty: Annotated[float, Ge(0.01), Le(100)] = 1.0
-    """1 is none. Positive logits of seen tokens are divided by it, negative ones multiplied."""
-    frequency_penalty: Annotated[float, Ge(-2), Le(2)] = 0.0
-    """0 is none. Subtracted for each occurrence of a generated token."""
-    presence_penalty: Annotated[float, Ge(-2), Le(2)] = 0.0
-    """0 is none. Subtracted once for a generated token."""
 
 
 class Floor(NamedTuple):

@@ -15,7 +15,7 @@ def headline_html(study: Study) -> str:
 
     Cells that are not interpretable come first, since they say why the others may be, too.
     """
-    titles = {name: spec["title"] or name for name, spec in study.benchmarks.items()}
+    titles = {name: spec.title or name for name, spec in study.benchmarks.items()}
     cells = Index(study, frozenset().__contains__, by_ranges=False).cells()
     cells.sort(key=lambda cell: cell["health"]["state"] != "bad")
     return "".join(['<meta charset="utf-8">\n', *_parts(cells, titles)])

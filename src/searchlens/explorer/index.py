@@ -15,6 +15,7 @@ import polars as pl
 
 from searchlens import __version__, catalogue
 from searchlens.api import InputError, Study
+from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.explorer import policies, sentences
 from searchlens.explorer.sentences import SIDES
 from searchlens.figures import palette
@@ -86,7 +87,7 @@ class Index:
         """The index as plain JSON types."""
         study = self.study
         cells = self.cells()
-        configured = kinds.from_specs(study.config["policies"])
+        configured = kinds.from_specs(study.config.policies)
         entries = policies.described(dict.fromkeys(name for cell in cells for name in _names(cell)), configured)
         return {
             "version": VERSION,
@@ -100,11 +101,11 @@ class Index:
             },
             "left_out": list(self.left_out),
             "default_policy": study.default_policy,
-            "budgets": list(study.config["budgets"]),
-            "confidence": study.config["landscape"]["confidence"],
+            "budgets": list(study.config.budgets),
+            "confidence": study.config.landscape.confidence,
             "readouts": [*reversed(READOUTS)],
-            "tolerance": study.config["recovery"]["epsilon"],
-            "references": list(study.config["references"]),
+            "tolerance": study.config.recovery.epsilon,
+            "references": list(study.config.references),
             "metrics": [_metric(name) for name in catalogue.declared("metric")],
             "base_colour": palette.BASE_COLOUR,
             "rl_colour": palette.RL_COLOUR,
@@ -126,11 +127,11 @@ class Index:
         pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
         found: Record = {}
         for pair, names in pairs.items():
-            spec = self.study.config["pairs"].get(pair, {})
+            spec = self.study.config.pairs.get(pair)
             for role, name in zip(SIDES, names, strict=True):
                 title = f"{SIDES[role]} {pair}" if len(pairs) > 1 else SIDES[role]
                 found.setdefault(
-                    name, {"title": title, "parameters": spec.get("parameters"), "side": role, "pair": pair}
+                    name, {"title": title, "parameters": spec.parameters if spec else None, "side": role, "pair": pair}
                 )
         return found
 
@@ -138,16 +139,16 @@ class Index:
         pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
         return [{"name": name, "title": name, "base": base, "rl": rl} for name, (base, rl) in pairs.items()]
 
-    def _benchmark(self, name: str, spec: Mapping[str, Any]) -> Record:
-        grader = catalogue.declared("grader").get(spec["grader"])
+    def _benchmark(self, name: str, spec: BenchmarkSpec) -> Record:
+        grader = catalogue.declared("grader").get(spec.grader)
         return {
             "name": name,
-            "title": spec["title"] or name,
+            "title": spec.title or name,
             "questions": self._questions(name),
             "withheld": self.study.withheld(name),
-            "role": spec.get("role"),
-            "regime": spec.get("regime"),
-            "grader": spec["grader"],
+            "role": spec.role,
+            "regime": spec.regime,
+            "grader": spec.grader,
             "votes": grader is None or bool(grader.options.get("votes", True)),
             "file": self._kept(questions_name(name)),
         }
@@ -172,7 +173,7 @@ class Index:
         health = self._health(benchmark, checkpoints)
         found = sentences.headline(study, pair, benchmark)
         frames = {frame: study.layout.recovery_frame(pair, benchmark, frame) for frame in catalogue.RECOVERY_FRAMES}
-        title = study.benchmarks[benchmark]["title"] or benchmark
+        title = study.benchmarks[benchmark].title or benchmark
         levels = [sentences.STATES[each.level] for each in health.values()]
         return {
             "pair": pair,

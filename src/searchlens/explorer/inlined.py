@@ -174,14 +174,14 @@ class _Builder:
                     found = texts.questions(self.study.questions(benchmark))
                     contents[questions_name(benchmark)] = texts.parquet(found)
                 except InputError as error:
-                    absent[spec["title"] or benchmark] = error.message.splitlines()[0]
+                    absent[spec.title or benchmark] = error.message.splitlines()[0]
         why = next(iter(absent.values()), "")
         return contents, [f"Questions of {', '.join(absent)}: {why}."] if absent else []
 
     def _withheld(self) -> Iterator[str]:
         for benchmark, spec in self.study.benchmarks.items():
             if reason := self.study.withheld(benchmark):
-                yield f"Questions, texts and answers of {spec['title'] or benchmark}: {reason}."
+                yield f"Questions, texts and answers of {spec.title or benchmark}: {reason}."
 
     # ---- samples
 

@@ -115,14 +115,14 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
         }
         for question in study.questions(benchmark)
     )
-    settings = study.config["benchmarks"].get(benchmark) or {}
+    settings = study.config.benchmarks.get(benchmark)
     return Pool(
         checkpoint=checkpoint,
         benchmark=benchmark,
         policy=policy,
         asked=_asked(study, policy),
-        max_tokens=settings.get("max_tokens"),
-        grader=str(settings.get("grader") or "correct"),
+        max_tokens=settings.max_tokens if settings else None,
+        grader=settings.grader if settings else "correct",
         withheld=withheld,
         fingerprint=study.fingerprint,
         questions=questions,
@@ -134,7 +134,7 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
 def _asked(study: Study, policy: str) -> dict[str, Any]:
     """Parameters of a policy that draws tokens one by one; none of a search or of a policy that no name spells."""
     try:
-        found = policies.from_spec(policy, study.config["policies"].get(policy))
+        found = policies.from_spec(policy, study.config.policies.get(policy))
     except InputError:
         return {}
     return asdict(found.local)

@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue, claims
+from searchlens.config.readings import ANY
 from searchlens.figures import style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
-from searchlens.readings.options import ANY
 
 ACROSS = 3
 HEIGHT = 0.75

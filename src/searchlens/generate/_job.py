@@ -6,13 +6,14 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from searchlens import __version__, catalogue, grading, policies
 from searchlens.benchmarks.prompter import Prompter
+from searchlens.config.checkpoints import CheckpointSpec
 from searchlens.engines import devices
 from searchlens.engines.base import Engine
 from searchlens.errors import InputError
@@ -38,12 +39,12 @@ class Job:
     def __init__(self, grid: Grid, pool: JobPool, threads: int, traced: Traced | None = None) -> None:
         self.grid, self.pool, self.threads = grid, pool, threads
         self._traced = traced
-        self.spec = grid.config["checkpoints"][pool.checkpoint]
+        self.spec = grid.config.checkpoints[pool.checkpoint]
         self.folder = grid.checkpoint_folder(pool.checkpoint)
         self.questions = grid.questions(pool.benchmark)
-        self.max_tokens = int(grid.config["benchmarks"][pool.benchmark]["max_tokens"])
-        self.max_rows: int | None = self.spec["max_rows"]
-        self._grader = grading.grader(grid.benchmark(pool.benchmark)["grader"])
+        self.max_tokens = int(grid.config.benchmarks[pool.benchmark].max_tokens)
+        self.max_rows: int | None = self.spec.max_rows
+        self._grader = grading.grader(grid.benchmark(pool.benchmark).grader)
         self._step_ids: dict[str, tuple[int, ...]] = {}
 
     def traced(self, generation: Generation) -> Traced | None:
@@ -56,7 +57,7 @@ class Job:
         self.grid.require_whole(self.pool.checkpoint)
         template = self.grid.template(self.pool.checkpoint, self.pool.benchmark)
         specials = self.grid.specials(self.pool.checkpoint)
-        return Prompter(self.folder, template, self.spec["stop_tokens"], specials)
+        return Prompter(self.folder, template, self.spec.stop_tokens, specials)
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -136,7 +137,7 @@ class Job:
     def check_lengths(self, *limits: int) -> None:
         """Refuse prompts that no model should see, or that do not fit together with answer and evaluator's question."""
         kind = engine_kind(self.spec)
-        known = (*limits, self.spec["context"], kind.max_model_len, context(self.folder, embedded=kind.embedded))
+        known = (*limits, self.spec.context, kind.max_model_len, context(self.folder, embedded=kind.embedded))
         limit = min((limit for limit in known if limit is not None), default=math.inf)
         longest = max(map(len, self.prompts), default=0)
         needed = longest + self.max_tokens + self._evaluator_tokens
@@ -175,7 +176,7 @@ class Job:
             0.0,
             device,
             engine_kind(self.spec).gpus,
-            f"{self.spec['engine']} {version} torch {torch.__version__}",
+            f"{self.spec.engine} {version} torch {torch.__version__}",
             host=provenance.host(),
             version=__version__,
             commit=provenance.commit(),
@@ -186,7 +187,7 @@ class Job:
 
     def missing_shards(self) -> list[MissingShard]:
         """Return the shards that the store does not have, in the order of the configuration."""
-        size, count = int(self.grid.config["chunk_samples"]), len(self.questions)
+        size, count = int(self.grid.config.chunk_samples), len(self.questions)
         cell, store = (self.pool.checkpoint, self.pool.benchmark), self.grid.layout
         folders = {g.id: (store.generation(*cell, g.id), store.traces(*cell, g.id)) for g in self.pool.generations}
         return [
@@ -197,7 +198,7 @@ class Job:
 
 def start_engine(
     folder: Path,
-    spec: Mapping[str, Any],
+    spec: CheckpointSpec,
     max_rows: int | None,
     threads: int,
     adapter: Adapter | None,
@@ -206,12 +207,12 @@ def start_engine(
     """Load a checkpoint into the engine that its section of the configuration names."""
     import torch  # takes seconds to import
 
-    device, kind = spec["device"], engine_kind(spec)
+    device, kind = spec.device, engine_kind(spec)
     if device != "cpu" and kind.gpus == 1:
         devices.take()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    given = {"device": device, "dtype": spec["dtype"], "max_rows": max_rows, "threads": threads}
-    given |= {"adapter": adapter, "masked": masked, **{key: spec[key] for key in kind.reads}, **kind.options}
+    given: dict[str, Any] = {"device": device, "dtype": spec.dtype, "max_rows": max_rows, "threads": threads}
+    given |= {"adapter": adapter, "masked": masked, **{key: getattr(spec, key) for key in kind.reads}, **kind.options}
     engine: Engine = catalogue.find("engine", kind.name)(folder, **given)
     return engine

@@ -253,7 +253,7 @@ class _RunningChunk:
         job, names = self.job, self.chunk.generation.policies
         q, run_, reason = failures[0]
         example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
-        if len(failures) > job.grid.config["failed_share"] * len(self.keys):
+        if len(failures) > job.grid.config.failed_share * len(self.keys):
             raise JobError(f"{len(failures)} searches of {', '.join(names)} failed; {example}")
         log.warning("%d searches of %s failed and count as unsolved; %s", len(failures), names, example)
 

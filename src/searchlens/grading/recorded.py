@@ -12,11 +12,11 @@ import polars as pl
 
 from searchlens.benchmarks import Question
 from searchlens.catalogue import grader
+from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.score import positions
 from searchlens.schemas.columns import GRADED
-from searchlens.schemas.options import QInstructions
 
 RECORDED = "recorded"
 """The kind of grader; a scorer of the log may follow behind a colon."""

@@ -11,11 +11,11 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question
+from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
 from searchlens.grading import Grader, luck
 from searchlens.grading.verdicts import Judgements, VerdictStore
 from searchlens.schemas import columns as schemas
-from searchlens.schemas.options import QInstructions
 
 SAMPLES = pl.Schema(
     {

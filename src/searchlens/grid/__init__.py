@@ -14,12 +14,11 @@ from searchlens.grid._grid import TO_GET_READY, Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT, Inputs
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool, Traced
-from searchlens.grid._study import ROLES, SOURCES
+from searchlens.grid._study import SOURCES
 
 __all__ = [
     "FINGERPRINT_LIMIT",
     "GENERATION_VERSION",
-    "ROLES",
     "SOURCES",
     "TO_GET_READY",
     "Generation",

@@ -174,8 +174,8 @@ class Grid(Jobs):
         yield partial(require_writable, self.layout.results)
         yield self._check_readouts_folder
         yield from (
-            partial(require_known, name, self.config["pairs"], "boptr.mu_without:")
-            for name in self.config["boptr"]["mu_without"]
+            partial(require_known, name, self.config.pairs, "boptr.mu_without:")
+            for name in self.config.boptr.mu_without
         )
         drawn = [cell for cell in self.cells if self.source(*cell) == "sampled"]
         for benchmark in dict.fromkeys(benchmark for _, benchmark in drawn):
@@ -192,7 +192,7 @@ class Grid(Jobs):
                 yield partial(check, pair, benchmark)
 
     def _check_readouts_folder(self) -> None:
-        name = self.config["study"]["readouts"]
+        name = self.config.study.readouts
         if name is not None and not (folder := project.locate(name, self.root)).is_dir():
             raise InputError(
                 f"study.readouts: {folder} is no folder",
@@ -201,10 +201,10 @@ class Grid(Jobs):
 
     def _check_default(self, pair: str, benchmark: str) -> None:
         """RL's curve under the default policy is what Base is searched for."""
-        default = self.config["default_policy"]
+        default = self.default_policy
         drawn = {name for g in self.generations(self.pairs[pair]["rl"], benchmark) for name in g.policies}
-        if default is not None and default not in drawn:
-            pool = self.config["benchmarks"][benchmark]["pool"]
+        if default not in drawn:
+            pool = self.config.benchmarks[benchmark].pool
             raise InputError(
                 f"benchmarks.{benchmark}.pool: {pool!r} does not have the default policy {default!r}; it has"
                 f" {', '.join(sorted(drawn))}",
@@ -212,7 +212,7 @@ class Grid(Jobs):
             )
 
     def _check_imported(self, pair: str, benchmark: str) -> None:
-        checkpoint, default = self.pairs[pair]["rl"], self.config["default_policy"]
+        checkpoint, default = self.pairs[pair]["rl"], self.default_policy
         drawn = {name for generation in self.generations(checkpoint, benchmark) for name in generation.policies}
         names = drawn | {item.policy for item in self.imported(checkpoint, benchmark)}
         if default not in names:
@@ -225,7 +225,7 @@ class Grid(Jobs):
     def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
         """Hashes of everything that the compact readouts of a cell depend on: samples, golds and options of reading."""
         streams = {name: (g.id, g.samples) for g in self.streams(checkpoint, benchmark) for name in g.policies}
-        reading = {"budgets": self.read_budgets(benchmark), "seed": self.config["seed"], **self.config["landscape"]}
+        reading = {"budgets": self.read_budgets(benchmark), "seed": self.config.seed, **vars(self.config.landscape)}
         return {
             "weights": self.fingerprint(checkpoint),
             "questions": self.asked_hash(benchmark),
@@ -238,12 +238,12 @@ class Grid(Jobs):
         """Compare compact readouts with the configuration, as far as questions and weights are here."""
         path = self.scores(checkpoint, benchmark)
         sidecar = readouts_sidecar(path)
-        step = "delete them" if self.config["study"]["sample"] == "all" else f"add {benchmark} to study.sample"
+        step = "delete them" if self.config.study.sample == "all" else f"add {benchmark} to study.sample"
         hint = f"{step}, so that it is sampled here, or record it again (searchlens record)"
         if not path.exists() or not sidecar.exists():
             raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
         recorded = read_json(sidecar)
-        grader = self.benchmark(benchmark)["grader"]
+        grader = self.benchmark(benchmark).grader
         if (judge := judges.of(recorded, grader)).name != grader:
             raise InputError(f"compact readouts {path} were judged by the grader {judge.name}, not by {grader}", hint)
         unknown = {"questions", "golds", "streams"} if self.absent(benchmark) else set()

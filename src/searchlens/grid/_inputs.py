@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from searchlens import benchmarks, project
 from searchlens.benchmarks import examples as worked_examples
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.examples import WorkedExamples
+from searchlens.config.benchmarks import ExamplesSpec
+from searchlens.config.model import Config
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
@@ -31,7 +32,7 @@ Hash = Callable[[Iterable[benchmarks.Question]], str]
 class Inputs(StudyGrid):
     """Questions and weights of a study."""
 
-    def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
+    def __init__(self, config: Config, root: Path = Path()) -> None:
         super().__init__(config, root)
         self._loaded: dict[str, benchmarks.LoadedBenchmark] = {}
         self._absent: dict[str, str] = {}
@@ -46,14 +47,14 @@ class Inputs(StudyGrid):
     @cached_property
     def lock(self) -> pins.Lock:
         """The lock file: which commits and files the ``hub`` names stand for."""
-        return pins.Lock.read(self.root / self.config["lock"])
+        return pins.Lock.read(self.root / self.config.lock)
 
     def sources(self, *, everything: bool = False) -> list[pins.Source]:
         """Every hub repository that this study samples from, or that the whole configuration names; each once."""
-        checkpoints, names = self.config["checkpoints"], self.config["benchmarks"]
+        checkpoints, names = list(self.config.checkpoints), list(self.config.benchmarks)
         if not everything:
             cells = [(c, b) for c, b in self.cells if c in checkpoints and b in names and self.is_sampled(c, b)]
-            checkpoints, names = dict.fromkeys(c for c, _ in cells), dict.fromkeys(b for _, b in cells)
+            checkpoints, names = [c for c, _ in cells], [b for _, b in cells]
         models = [source for name in checkpoints if (source := self.checkpoint_source(name))]
         return list(dict.fromkeys([*models, *(source for name in names for source in self.dataset_sources(name))]))
 
@@ -69,10 +70,10 @@ class Inputs(StudyGrid):
             try:
                 self._loaded[name] = benchmarks.read(
                     self.question_files(name),
-                    spec["family"],
-                    expected_sha256=spec["sha256"],
-                    limit=spec["questions"],
-                    check=spec["check"],
+                    spec.family,
+                    expected_sha256=spec.sha256,
+                    limit=spec.questions,
+                    check=spec.check,
                 )
             except InputError as error:
                 raise InputError(f"benchmarks.{name}: {error.message}", error.hint) from None
@@ -88,9 +89,9 @@ class Inputs(StudyGrid):
     def dataset_sources(self, name: str) -> list[pins.Source]:
         """The hub datasets of a benchmark, one for each split; none if it has a path."""
         spec = self.benchmark(name)
-        if spec["path"] is not None:
+        if spec.path is not None:
             return []
-        return [pins.dataset(split, spec["revision"]) for split in benchmarks.known_benchmark(spec["family"]).splits]
+        return [pins.dataset(split, spec.revision) for split in benchmarks.known_benchmark(spec.family).splits]
 
     def question_files(self, name: str) -> list[Path]:
         """Files and folders that hold a benchmark.
@@ -100,7 +101,7 @@ class Inputs(StudyGrid):
         InputError
             A dataset of the hub that is not pinned, not fetched, or not what was pinned.
         """
-        path = self.benchmark(name)["path"]
+        path = self.benchmark(name).path
         if path is not None:
             return [project.locate(each, self.root) for each in ([path] if isinstance(path, str) else path)]
         hash_of = pins.Hashes(self.layout.hashes)
@@ -118,9 +119,9 @@ class Inputs(StudyGrid):
 
     def _why_absent(self, name: str) -> str:
         spec = self.benchmark(name)
-        if spec["family"] == benchmarks.OWN and not self.is_recorded(benchmark=name):
+        if spec.family == benchmarks.OWN and not self.is_recorded(benchmark=name):
             return ""
-        if spec["path"] is not None:
+        if spec.path is not None:
             absent = [str(path) for path in self.question_files(name) if not path.exists()]
             return f"benchmark {name!r}: {', '.join(absent)} does not exist" if absent else ""
         for source in self.dataset_sources(name):
@@ -145,12 +146,12 @@ class Inputs(StudyGrid):
 
     def _published(self, name: str) -> int:
         spec = self.benchmark(name)
-        if spec["questions"] is None and spec["family"] == benchmarks.OWN:
+        if spec.questions is None and spec.family == benchmarks.OWN:
             raise InputError(
                 f"{self.absent(name)}, and benchmarks.{name}.questions does not say how many there are",
                 "put the file there, or set the key to the number of recorded questions",
             )
-        return int(spec["questions"] or next(iter(benchmarks.known_benchmark(spec["family"]).sizes), 0))
+        return int(spec.questions or next(iter(benchmarks.known_benchmark(spec.family).sizes), 0))
 
     def content_hash(self, benchmark: str) -> str:
         """Hash of the questions in use with their golds, which decide the verdicts; or a placeholder (``absent``)."""
@@ -176,14 +177,14 @@ class Inputs(StudyGrid):
             The file cannot be used, or a question of the benchmark is among the examples that every prompt shows.
         """
         if name not in self._examples:
-            spec = self.config["benchmarks"][name]["examples"]
-            self._examples[name] = self._read_examples(name, **spec) if spec else None
+            spec = self.config.benchmarks[name].examples
+            self._examples[name] = self._read_examples(name, spec) if spec else None
         return self._examples[name]
 
-    def _read_examples(self, name: str, path: str, count: int, drawn: bool, seed: int) -> WorkedExamples:
-        file = project.locate(path, self.root)
+    def _read_examples(self, name: str, spec: ExamplesSpec) -> WorkedExamples:
+        file = project.locate(spec.path, self.root)
         try:
-            worked = worked_examples.read(file, count, seed if drawn else None)
+            worked = worked_examples.read(file, spec.count, spec.seed if spec.drawn else None)
             if not self.absent(name):
                 worked_examples.require_others(file, worked, (question.text for question in self.questions(name)))
         except InputError as error:
@@ -194,8 +195,8 @@ class Inputs(StudyGrid):
 
     def checkpoint_source(self, checkpoint: str) -> pins.Source | None:
         """The hub repository of a checkpoint; None for a folder."""
-        spec = self.config["checkpoints"][checkpoint]
-        return pins.checkpoint(spec["hub"], spec["revision"]) if spec["hub"] else None
+        spec = self.config.checkpoints[checkpoint]
+        return pins.checkpoint(spec.hub, spec.revision) if spec.hub else None
 
     def checkpoint_folder(self, checkpoint: str) -> Path:
         """Folder of the weights.
@@ -207,7 +208,7 @@ class Inputs(StudyGrid):
         """
         source = self.checkpoint_source(checkpoint)
         if source is None:
-            return project.locate(str(self.config["checkpoints"][checkpoint]["path"]), self.root)
+            return project.locate(str(self.config.checkpoints[checkpoint].path), self.root)
         return pins.snapshot(source, self.lock[source])
 
     def adapter(self, checkpoint: str) -> Adapter | None:
@@ -218,7 +219,7 @@ class Inputs(StudyGrid):
         InputError
             Files are missing or damaged, or it is not plain LoRA.
         """
-        path = self.config["checkpoints"][checkpoint]["adapter"]
+        path = self.config.checkpoints[checkpoint].adapter
         if path is None:
             return None
         try:
@@ -237,7 +238,7 @@ class Inputs(StudyGrid):
         source, hash_of = self.checkpoint_source(checkpoint), pins.Hashes(self.layout.hashes)
         if source is not None:
             return pins.check(source, self.lock[source], hash_of)
-        folder, declared = self.checkpoint_folder(checkpoint), self.config["checkpoints"][checkpoint]["sha256"]
+        folder, declared = self.checkpoint_folder(checkpoint), self.config.checkpoints[checkpoint].sha256
         if declared and (actual := fingerprint(folder, hash_of)) != declared:
             raise InputError(
                 f"checkpoint {folder} has fingerprint {actual[:12]}…, the configuration declares {declared[:12]}…",
@@ -281,10 +282,10 @@ class Inputs(StudyGrid):
         Prices of a run are made of it, so it comes from files that all jobs of the run have, and never from a download.
         """
         if checkpoint not in self._shapes:
-            source, declared = self.checkpoint_source(checkpoint), self.config["checkpoints"][checkpoint]["shape"]
+            source, declared = self.checkpoint_source(checkpoint), self.config.checkpoints[checkpoint].shape
             pin = self.lock.get(source) if source else None
             found = pin.shape if pin else None if source else pins.shape_of(self.checkpoint_folder(checkpoint))
-            self._shapes[checkpoint] = found or (Shape(**declared) if declared else None)
+            self._shapes[checkpoint] = found or (Shape(**vars(declared)) if declared else None)
         return self._shapes[checkpoint]
 
     def specials(self, checkpoint: str) -> Specials | None:
@@ -308,7 +309,7 @@ class Inputs(StudyGrid):
         except InputError as error:
             raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
         assert found is not None, "of a dataset"
-        if not found.ends and not self.config["checkpoints"][checkpoint]["stop_tokens"]:
+        if not found.ends and not self.config.checkpoints[checkpoint].stop_tokens:
             raise InputError(
                 f"checkpoints.{checkpoint}: no file names a token that ends a text",
                 f"set eos_token_id in generation_config.json, or checkpoints.{checkpoint}.stop_tokens",
@@ -323,12 +324,12 @@ class Inputs(StudyGrid):
         InputError
             Answers of worked examples contain a text that ends answers, or the checkpoint has no chat template.
         """
-        spec = self.config["benchmarks"][benchmark]
-        asked, own = self.config["checkpoints"][checkpoint], self.config["templates"]
-        template = prompts.template(asked["template"], spec["wording"], recipe_stops=spec["recipe_stops"], own=own)
+        spec = self.config.benchmarks[benchmark]
+        asked, own = self.config.checkpoints[checkpoint], self.config.templates
+        template = prompts.template(asked.template, spec.wording, recipe_stops=spec.recipe_stops, own=own)
         if template.chat:
             template = replace(template, chat=replace(template.chat, digest=self._chat_digest(checkpoint)))
-        examples = self.examples(benchmark) if asked["examples"] else None
+        examples = self.examples(benchmark) if asked.examples else None
         if examples is None:
             return template
         try:
@@ -364,8 +365,8 @@ class Inputs(StudyGrid):
 
     def absent_weights(self, checkpoint: str) -> str:
         """Why weights or adapter of a checkpoint whose cells are all recorded cannot be read here; empty otherwise."""
-        spec = self.config["checkpoints"][checkpoint]
-        paths = [spec["path"], spec["adapter"]] if self.is_recorded(checkpoint=checkpoint) else []
+        spec = self.config.checkpoints[checkpoint]
+        paths = [spec.path, spec.adapter] if self.is_recorded(checkpoint=checkpoint) else []
         absent = [path for path in paths if path and not project.locate(path, self.root).is_dir()]
         return f"checkpoint {checkpoint!r}: {', '.join(absent)} does not exist" if absent else ""
 
@@ -388,7 +389,7 @@ class Inputs(StudyGrid):
         return self._fingerprints[checkpoint]
 
     def _fingerprint(self, checkpoint: str) -> str:
-        spec = self.config["checkpoints"][checkpoint]
+        spec = self.config.checkpoints[checkpoint]
         if source := self.checkpoint_source(checkpoint):
             pin = self.lock.get(source)
             return pin.fingerprint if pin else f"not pinned: {source}"
@@ -397,9 +398,9 @@ class Inputs(StudyGrid):
             files = weight_files(folder)
         except InputError as error:
             raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
-        if spec["sha256"] is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
+        if spec.sha256 is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
             raise InputError(
                 f"checkpoint {checkpoint!r} is too large to hash at every start",
-                f"run `searchlens fingerprint {spec['path']}` once and set checkpoints.{checkpoint}.sha256",
+                f"run `searchlens fingerprint {spec.path}` once and set checkpoints.{checkpoint}.sha256",
             )
-        return spec["sha256"] or fingerprint(folder)
+        return spec.sha256 or fingerprint(folder)

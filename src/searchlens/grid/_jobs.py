@@ -6,7 +6,7 @@ Only this module decides what a generation id depends on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +15,7 @@ from typing import Any
 
 from searchlens import catalogue, policies
 from searchlens.benchmarks import prompts
+from searchlens.config.model import Config
 from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
@@ -32,9 +33,9 @@ A change of one controller or evaluator raises its ``version``."""
 class Jobs(Inputs):
     """Generations of every cell, and the pools that they are made in."""
 
-    def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
+    def __init__(self, config: Config, root: Path = Path()) -> None:
         super().__init__(config, root)
-        self._policies = {name: policies.from_spec(name, spec) for name, spec in config["policies"].items()}
+        self._policies = {name: policies.from_spec(name, spec) for name, spec in config.policies.items()}
         self._generations: dict[tuple[str, str], tuple[Generation, ...]] = {}
         self._pools: dict[tuple[str, str], tuple[JobPool, ...]] = {}
         self._tokens: dict[tuple[str, str], float] = {}
@@ -55,12 +56,12 @@ class Jobs(Inputs):
 
     def plain_policy(self, benchmark: str) -> str | None:
         """The first policy of a configured benchmark that draws at temperature 1, without filters or a search."""
-        names = [*self.pool_policies(benchmark), *self.config["references"]]
+        names = [*self.pool_policies(benchmark), *self.config.references]
         return next((name for name in names if self._policies[name].is_plain), None)
 
     def without_likelihood(self, pair: str, benchmark: str) -> str:
         """Why no texts of a pair are scored under both sides; empty if some are."""
-        if self.config["study"]["likelihood"] is None:
+        if self.config.study.likelihood is None:
             return "study.likelihood is null"
         for checkpoint in self.pairs[pair].values():
             if (source := self.source(checkpoint, benchmark)) != "sampled":
@@ -75,20 +76,20 @@ class Jobs(Inputs):
     @property
     def without_likelihoods(self) -> list[str]:
         """Pair and benchmark of cells without texts to score although the study asks for them, with the reasons."""
-        if self.config["study"]["likelihood"] is None:
+        if self.config.study.likelihood is None:
             return []
         reasons = {cell: self.without_likelihood(*cell) for cell in self.pair_cells}
         return [f"{'/'.join(cell)}: {reason}" for cell, reason in reasons.items() if reason]
 
     def search_policies(self, benchmark: str) -> list[str]:
         """Names of the expanded policies of a configured benchmark, in order; sampled on Base alone."""
-        searches = self.config["benchmarks"][benchmark]["searches"]
-        return list(self.config["pools"][searches]) if searches else []
+        searches = self.config.benchmarks[benchmark].searches
+        return list(self.config.pools[searches]) if searches else []
 
     def is_searched(self, checkpoint: str) -> bool:
         """Whether expanded policies are sampled on a checkpoint: the Base of a pair of the study with ``searches``."""
-        pairs = (self.config["pairs"][name] for name in self.config["study"]["pairs"])
-        return any(pair["base"] == checkpoint and pair["searches"] for pair in pairs)
+        pairs = (self.config.pairs[name] for name in self.config.study.pairs)
+        return any(pair.base == checkpoint and pair.searches for pair in pairs)
 
     # ---- generations
 
@@ -103,12 +104,12 @@ class Jobs(Inputs):
         return self._generations[checkpoint, benchmark]
 
     def _resolve(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
-        if benchmark not in self.config["benchmarks"] or checkpoint not in self.config["checkpoints"]:
+        if benchmark not in self.config.benchmarks or checkpoint not in self.config.checkpoints:
             return ()
         generations: dict[str, Generation] = {}
         searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
         shared = self._shared_spec(checkpoint, benchmark)
-        for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
+        for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config.references, *searches]):
             policy = self._policies[name]
             spec = {**shared, **self._policy_specs[name]}  # one object for all cells: there may be thousands
             if versions := _versions(policy, self.template(checkpoint, benchmark)):
@@ -121,41 +122,41 @@ class Jobs(Inputs):
 
     def _shared_spec(self, checkpoint: str, benchmark: str) -> dict[str, Any]:
         """Everything except the policy that decides the tokens of a cell."""
-        weights, max_tokens = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]["max_tokens"]
-        cache = weights["kv_cache_dtype"]
+        weights, max_tokens = self.config.checkpoints[checkpoint], self.config.benchmarks[benchmark].max_tokens
+        cache = weights.kv_cache_dtype
         template = self.template(checkpoint, benchmark)
         return {
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
             "engine": {
-                "family": self.engine(checkpoint).family or weights["engine"],
-                "dtype": weights["dtype"],
-                "quantization": weights["quantization"],
+                "family": self.engine(checkpoint).family or weights.engine,
+                "dtype": weights.dtype,
+                "quantization": weights.quantization,
                 **({} if cache == "auto" else {"kv_cache_dtype": cache}),
             },
             "questions": self.asked_hash(benchmark),
             "template": template.description,
             **self._ends(checkpoint, template),
-            "seed": self.config["seed"] if weights["seed"] is None else weights["seed"],
+            "seed": self.config.seed if weights.seed is None else weights.seed,
             "max_tokens": max_tokens,
         }
 
     def _ends(self, checkpoint: str, template: prompts.Template) -> dict[str, Any]:
         """Where texts end and what is never drawn, unless the fingerprint says it already."""
-        own, specials = self.config["checkpoints"][checkpoint]["stop_tokens"], self.specials(checkpoint)
+        own, specials = self.config.checkpoints[checkpoint].stop_tokens, self.specials(checkpoint)
         ends = specials.decided(template.stop_tokens, own) if specials else {}
         return {"ends": ends} if ends else {}
 
     def traced(self, generation: Generation) -> Traced | None:
         """Which searches of a stream are recorded; None for none. No part of any id."""
-        section = self.config["study"]["trace"]
+        section = self.config.study.trace
         if section is None:
             return None
-        if section["policies"] == "searches":
+        if section.policies == "searches":
             is_chosen = generation.spec["policy"]["controller"]["name"] != "autoregressive"
         else:
-            is_chosen = section["policies"] == "all" or not set(section["policies"]).isdisjoint(generation.policies)
-        return Traced(section["questions"]) if is_chosen else None
+            is_chosen = section.policies == "all" or not set(section.policies).isdisjoint(generation.policies)
+        return Traced(section.questions) if is_chosen else None
 
     # ---- pools
 
@@ -171,7 +172,7 @@ class Jobs(Inputs):
         return self._pools[checkpoint, benchmark]
 
     def _packed(self, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, ...]]:
-        target, largest = float(self.config["target_minutes"]), int(self.config["pool_size"])
+        target, largest = float(self.config.target_minutes), int(self.config.pool_size)
         packed: list[Generation] = []
         total = 0.0
         for generation in self.generations(checkpoint, benchmark):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from searchlens import benchmarks, catalogue, project
+from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.model import Config
+from searchlens.config.pairs import ROLES, PairSpec
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
 from searchlens.project import addons
 from searchlens.schemas.engines import EngineKind, engine_kind
 from searchlens.store import failures, layout
 from searchlens.store.layout import Layout
-
-ROLES = ("base", "rl")
 
 PAPER_DEFAULT = "topp0.95_t1.0"
 """The paper's default policy, pi_0."""
@@ -35,13 +37,14 @@ class StudyGrid:
         Folder that relative paths start from.
     """
 
-    def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
-        self.config = config
+    def __init__(self, config: Config, root: Path = Path()) -> None:
         self.root = root
-        self.layout = Layout(root / config["results"])
-        catalogue.use(config["extensions"], root)
-        if config["default_policy"] is None:
-            self.config = {**config, "default_policy": self._shared_policy()}
+        self.layout = Layout(root / config.results)
+        catalogue.use(config.extensions, root)
+        self.config = config
+        self.default_policy = config.default_policy or self._shared_policy()
+        """pi_0, the policy of the RL target curve."""
+        self.config = replace(config, default_policy=self.default_policy)
 
     def _shared_policy(self) -> str:
         """A policy that the RL side of every imported cell has; the paper's default where there is none."""
@@ -60,18 +63,18 @@ class StudyGrid:
     @cached_property
     def imports(self) -> tuple[Import, ...]:
         """The imports that belong to this study (``study.imports``)."""
-        study = self.config["study"]
-        which = study["imports"]
+        study = self.config.study
+        which = study.imports
         if which == "all":
             return self.every_import
-        named = [i for i in self.every_import if i.pair in study["pairs"] or i.benchmark in study["benchmarks"]]
+        named = [i for i in self.every_import if i.pair in study.pairs or i.benchmark in study.benchmarks]
         return tuple(named) if which == "named" else ()
 
     @cached_property
     def pairs(self) -> dict[str, dict[str, str]]:
         """Pair name to its two checkpoints: the configured ones of this study, then imported ones."""
-        specs = self.config["pairs"]
-        configured = {name: {role: specs[name][role] for role in ROLES} for name in self.config["study"]["pairs"]}
+        specs = self.config.pairs
+        configured = {name: {"base": specs[name].base, "rl": specs[name].rl} for name in self.config.study.pairs}
         for item in self.imports:
             configured.setdefault(item.pair, {})[item.role] = item.checkpoint
         return configured
@@ -79,20 +82,20 @@ class StudyGrid:
     @cached_property
     def cells(self) -> tuple[tuple[str, str], ...]:
         """(checkpoint, benchmark) of this study, imports last."""
-        pairs = [self.config["pairs"][name] for name in self.config["study"]["pairs"]]
-        names = self.config["study"]["benchmarks"]
-        first = [(pair[r], b) for pair in pairs for r in ROLES for b in names if self._belongs(b, pair, r)]
-        fitted = [b for b in names if self.config["benchmarks"][b]["role"] == "fitted"]
-        repeats = [batch[r] for pair in pairs for batch in pair["batches"].values() for r in ROLES if batch[r]]
+        pairs = [self.config.pairs[name] for name in self.config.study.pairs]
+        names = self.config.study.benchmarks
+        first = [(getattr(pair, r), b) for pair in pairs for r in ROLES for b in names if self._belongs(b, pair, r)]
+        fitted = [b for b in names if self.config.benchmarks[b].role == "fitted"]
+        repeats = [side for pair in pairs for batch in pair.batches.values() for side in batch.sides.values()]
         cells = dict.fromkeys([*first, *((checkpoint, b) for checkpoint in repeats for b in fitted)])
         cells.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
         return tuple(cells)
 
-    def _belongs(self, benchmark: str, pair: Mapping[str, Any], role: str) -> bool:
+    def _belongs(self, benchmark: str, pair: PairSpec, role: str) -> bool:
         """Whether one side of a pair has a cell on a benchmark; some roles of a benchmark concern Base alone."""
-        part = self.config["benchmarks"][benchmark]["role"]
+        part = self.config.benchmarks[benchmark].role
         if part == "rltrain":
-            return role == "base" and pair["rltrain"] in (None, benchmark)
+            return role == "base" and pair.rltrain in (None, benchmark)
         return role == "base" or part != "descriptive"
 
     @cached_property
@@ -108,26 +111,25 @@ class StudyGrid:
         """Imported policies of one cell."""
         return tuple(i for i in self.imports if (i.checkpoint, i.benchmark) == (checkpoint, benchmark))
 
-    def benchmark(self, name: str) -> Mapping[str, Any]:
-        """Path, hash, grader and limits of a benchmark, configured or imported.
+    def benchmark(self, name: str) -> BenchmarkSpec:
+        """A benchmark, configured or imported; of the latter no samples are drawn.
 
         Raises
         ------
         InputError
             Unknown name.
         """
-        if name in self.config["benchmarks"]:
-            return dict(self.config["benchmarks"][name])
+        if name in self.config.benchmarks:
+            return self.config.benchmarks[name]
         for item in self.every_import:
             if item.benchmark == name:
-                source = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
-                return {**source, "questions": None, "grader": item.grader, "title": name}
-        raise InputError(f"benchmark {unknown(name, self.config['benchmarks'])}")
+                return BenchmarkSpec(path=item.questions, grader=item.grader, title=name, max_tokens=0)
+        raise InputError(f"benchmark {unknown(name, self.config.benchmarks)}")
 
     def family(self, benchmark: str) -> str:
         """The family of a benchmark; of imported questions, that of the benchmark of which they are a part."""
-        if benchmark in self.config["benchmarks"]:
-            return str(self.config["benchmarks"][benchmark]["family"])
+        if benchmark in self.config.benchmarks:
+            return str(self.config.benchmarks[benchmark].family)
         parts = (item.part_of for item in self.every_import if item.benchmark == benchmark)
         return next(filter(None, parts), benchmarks.OWN)
 
@@ -145,10 +147,10 @@ class StudyGrid:
         """A sentence for each configured pair whose sides differ in more than their weights."""
         keys = ("engine", "dtype", "quantization", "kv_cache_dtype", "template", "examples")
         notices = []
-        for pair in self.config["study"]["pairs"]:
-            base, rl = (self.config["checkpoints"][self.pairs[pair][role]] for role in ROLES)
-            unlike = [key for key in keys if base[key] != rl[key]]
-            has = [", ".join(f"{key} {str(side[key]).lower()}" for key in unlike) for side in (base, rl)]
+        for pair in self.config.study.pairs:
+            base, rl = (self.config.checkpoints[self.pairs[pair][role]] for role in ROLES)
+            unlike = [key for key in keys if getattr(base, key) != getattr(rl, key)]
+            has = [", ".join(f"{key} {str(getattr(side, key)).lower()}" for key in unlike) for side in (base, rl)]
             if unlike:
                 notices.append(f"pair {pair}: Base has {has[0]}; RL has {has[1]}; part of a difference may be theirs")
         return notices
@@ -158,16 +160,14 @@ class StudyGrid:
     @cached_property
     def readouts(self) -> dict[tuple[str, str], Path]:
         """Compact readouts by cell, read in place of samples unless ``study.sample`` names the benchmark."""
-        study = self.config["study"]
-        sampled = () if study["sample"] == "all" else study["sample"]
-        cells = [
-            cell for cell in self.cells if study["readouts"] and cell[1] not in sampled and not self.imported(*cell)
-        ]
+        study = self.config.study
+        sampled = () if study.sample == "all" else study.sample
+        cells = [cell for cell in self.cells if study.readouts and cell[1] not in sampled and not self.imported(*cell)]
         paths = {cell: self._readouts_path(*cell) for cell in cells}
         return {cell: path for cell, path in paths.items() if path.exists()}
 
     def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
-        return layout.readouts(project.locate(self.config["study"]["readouts"], self.root), checkpoint, benchmark)
+        return layout.readouts(project.locate(self.config.study.readouts or "", self.root), checkpoint, benchmark)
 
     @property
     def readout_pairs(self) -> list[tuple[str, str]]:
@@ -177,7 +177,7 @@ class StudyGrid:
 
     def is_sampled(self, checkpoint: str, benchmark: str) -> bool:
         """Whether a cell is sampled in this run, rather than read from compact readouts."""
-        names = self.config["study"]["sample"]
+        names = self.config.study.sample
         return benchmark in names if names != "all" else (checkpoint, benchmark) not in self.readouts
 
     def source(self, checkpoint: str, benchmark: str) -> str:
@@ -195,7 +195,7 @@ class StudyGrid:
 
     def without_agreement(self, checkpoint: str, benchmark: str) -> str:
         """Why no samples of a cell are judged by math-verify, too; empty if some are."""
-        grader = self.benchmark(benchmark)["grader"]
+        grader = self.benchmark(benchmark).grader
         options = catalogue.declaration("grader", grader).options
         if options.get("recorded"):
             return f"the verdicts are those of the log ({grader})"
@@ -203,7 +203,7 @@ class StudyGrid:
             return f"math-verify does not apply to the grader {grader}"
         if self.source(checkpoint, benchmark) == "recorded":
             return "no texts: read from recorded readouts"
-        return "" if self.config["study"]["agreement"] else "study.agreement is 0"
+        return "" if self.config.study.agreement else "study.agreement is 0"
 
     @cached_property
     def agreement_cells(self) -> tuple[tuple[str, str], ...]:
@@ -217,25 +217,25 @@ class StudyGrid:
 
     def pool_policies(self, benchmark: str) -> list[str]:
         """Names in the pool of a configured benchmark, in order, references left out."""
-        return list(self.config["pools"][self.config["benchmarks"][benchmark]["pool"]])
+        return list(self.config.pools[self.config.benchmarks[benchmark].pool])
 
     def samples(self, benchmark: str, policy: str) -> int:
         """Samples per question wanted of a policy on a benchmark."""
-        spec = self.config["benchmarks"][benchmark]
-        return int(spec["deeper"].get(policy) or spec["samples"] or self.config["samples"])
+        spec = self.config.benchmarks[benchmark]
+        return int(spec.deeper.get(policy) or spec.samples or self.config.samples)
 
     def _reached(self, checkpoint: str, benchmark: str) -> dict[str, int]:
         """Samples per question by policy; empty for a recorded cell, of which only the readouts know."""
         if self.source(checkpoint, benchmark) == "recorded":
             return {}
-        is_drawn = checkpoint in self.config["checkpoints"] and benchmark in self.config["benchmarks"]
+        is_drawn = checkpoint in self.config.checkpoints and benchmark in self.config.benchmarks
         drawn = {name: self.samples(benchmark, name) for name in self.pool_policies(benchmark)} if is_drawn else {}
         return drawn | {item.policy: item.samples for item in self.imported(checkpoint, benchmark)}
 
     @property
     def without_budgets(self) -> list[str]:
         """Sentences on benchmarks whose samples do not reach the largest budget."""
-        budgets, said = self.config["budgets"], dict[str, None]()
+        budgets, said = self.config.budgets, dict[str, None]()
         for cell in self.cells:
             if few := [n for n in self._reached(*cell).values() if n < budgets[-1]]:
                 above = ", ".join(str(budget) for budget in budgets if budget > max(few))
@@ -249,13 +249,13 @@ class StudyGrid:
 
         An extension that is not configured doubles the largest budget as far as the deepest policy has samples.
         """
-        budgets = list(self.config["budgets"])
-        configured = self.config["benchmarks"].get(benchmark)
+        budgets = list(self.config.budgets)
+        configured = self.config.benchmarks.get(benchmark)
         if configured is None:
             return budgets
-        if configured["extension"] is not None:
-            return [*budgets, *configured["extension"]]
-        deepest = max(configured["deeper"].values(), default=0)
+        if configured.extension is not None:
+            return [*budgets, *configured.extension]
+        deepest = max(configured.deeper.values(), default=0)
         while 2 * budgets[-1] <= deepest:
             budgets.append(2 * budgets[-1])
         return budgets
@@ -263,18 +263,18 @@ class StudyGrid:
     @cached_property
     def anchor(self) -> tuple[str, str]:
         """(pair, benchmark) on which the rule is fitted: by default the first; empty names if the study has none."""
-        anchor, specs = self.config["boptr"]["anchor"], self.config["benchmarks"]
+        anchor, specs = self.config.boptr.anchor, self.config.benchmarks
         pairs = (name for name, roles in self.pairs.items() if set(roles) == set(ROLES) and self.is_fitted(name))
         benchmarks = (
             name
-            for name in self.config["study"]["benchmarks"]
-            if specs[name]["role"] == "fitted" and specs[name]["regime"] != "none"
+            for name in self.config.study.benchmarks
+            if specs[name].role == "fitted" and specs[name].regime != "none"
         )
-        return anchor["pair"] or next(pairs, ""), anchor["benchmark"] or next(benchmarks, "")
+        return anchor.pair or next(pairs, ""), anchor.benchmark or next(benchmarks, "")
 
     def is_fitted(self, pair: str) -> bool:
         """Whether parameters of BOPTR are fitted to a pair, rather than only applied to it."""
-        return pair not in self.config["pairs"] or self.config["pairs"][pair]["group"] != "new"
+        return pair not in self.config.pairs or self.config.pairs[pair].group != "new"
 
     @cached_property
     def without_boptr(self) -> str:
@@ -286,11 +286,11 @@ class StudyGrid:
             return "it needs an anchor, but the study has no benchmark of role fitted with a regime other than none"
         if (pair, benchmark) not in self.pair_cells:
             return f"the anchor {pair}/{benchmark} (boptr.anchor) is not among the study's pairs and benchmarks"
-        budgets = self.config["budgets"]
-        if len(budgets) < 2 or budgets != [2**i for i in range(len(budgets))]:
-            return f"BOPTR needs budgets that are powers of two, 1, 2, 4, ...; budgets are {budgets}"
+        budgets = self.config.budgets
+        if len(budgets) < 2 or budgets != tuple(2**i for i in range(len(budgets))):
+            return f"BOPTR needs budgets that are powers of two, 1, 2, 4, ...; budgets are {list(budgets)}"
         base, rl = (self._reached(self.pairs[pair][role], benchmark) for role in ROLES)
-        default, most = self.config["default_policy"], max(base.values(), default=budgets[-1])
+        default, most = self.default_policy, max(base.values(), default=budgets[-1])
         if (few := min(most, rl.get(default, most))) < budgets[-1]:
             under = "" if most < budgets[-1] else f" under {default}"
             return f"{benchmark} has {few} sample{'s' * (few > 1)}{under}, the largest budget is {budgets[-1]}"
@@ -298,18 +298,18 @@ class StudyGrid:
 
     def cohort_plan(self) -> dict[str, Any]:
         """The study as ``boptr.cohort.CohortPlan`` takes it: pairs with a Base side, benchmarks with a regime."""
-        configured = self.config["benchmarks"]
-        chosen = [name for name in self.config["study"]["benchmarks"] if configured[name]["regime"] != "none"]
+        configured = self.config.benchmarks
+        chosen = [name for name in self.config.study.benchmarks if configured[name].regime != "none"]
         pair, benchmark = self.anchor
         return {
             "anchor_model": pair,
             "anchor_benchmark": benchmark,
             "models": {name: self._cohort_model(name) for name, roles in self.pairs.items() if "base" in roles},
             "benchmarks": {
-                name: {key: configured[name][key] for key in ("regime", "role", "title")} for name in chosen
+                name: {key: getattr(configured[name], key) for key in ("regime", "role", "title")} for name in chosen
             },
-            "default_policy": self.config["default_policy"],
-            "budgets": list(self.config["budgets"]),
+            "default_policy": self.default_policy,
+            "budgets": list(self.config.budgets),
             "sources": {
                 name: self.least_direct(cells)
                 for name in chosen
@@ -320,14 +320,12 @@ class StudyGrid:
     def _cohort_model(self, name: str) -> dict[str, Any]:
         """A pair of the study; an imported one is of the upper cohort, of unknown size."""
         model: dict[str, Any] = {"rl": None, **self.pairs[name]}
-        if name in self.config["study"]["pairs"]:
-            pair = self.config["pairs"][name]
-            model |= {key: pair[key] for key in ("group", "parameters", "rltrain")}
-            if pair["rltrain"] and pair["rltrain"] not in self.config["study"]["benchmarks"]:
+        if name in self.config.study.pairs:
+            pair = self.config.pairs[name]
+            model |= {"group": pair.group, "parameters": pair.parameters, "rltrain": pair.rltrain}
+            if pair.rltrain and pair.rltrain not in self.config.study.benchmarks:
                 model["rltrain"] = ""
-            model["batches"] = {
-                key: {role: batch[role] for role in ROLES if batch[role]} for key, batch in pair["batches"].items()
-            }
+            model["batches"] = {key: batch.sides for key, batch in pair.batches.items()}
         return model
 
     # ---- figures and devices
@@ -335,7 +333,7 @@ class StudyGrid:
     @property
     def drawn_cells(self) -> list[tuple[str, str]]:
         """(pair, benchmark) with figures of their own (``study.figures``)."""
-        names = self.config["study"]["figures"]
+        names = self.config.study.figures
         return [cell for cell in self.pair_cells if names == "all" or "/".join(cell) in names]
 
     @property
@@ -349,8 +347,8 @@ class StudyGrid:
 
     def engine(self, checkpoint: str) -> EngineKind:
         """What planning knows of the engine of a checkpoint."""
-        return engine_kind(self.config["checkpoints"][checkpoint])
+        return engine_kind(self.config.checkpoints[checkpoint])
 
     def gpus(self, checkpoint: str) -> int:
         """GPUs that a checkpoint's engine runs on."""
-        return self.engine(checkpoint).gpus if self.config["checkpoints"][checkpoint]["device"] == "cuda" else 0
+        return self.engine(checkpoint).gpus if self.config.checkpoints[checkpoint].device == "cuda" else 0

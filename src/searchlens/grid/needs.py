@@ -11,12 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from searchlens.benchmarks import options
+from searchlens.config.health import HealthOptions
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.pairs import ROLES
+from searchlens.config.readings import ReadingsOptions
+from searchlens.config.recovery import RecoveryOptions
+from searchlens.config.study import LikelihoodSpec
 from searchlens.grid._grid import Grid
-from searchlens.grid._study import ROLES
 from searchlens.store.provenance import config_fingerprint
 
 Specs = Mapping[str, Mapping[str, Any]]
@@ -83,13 +88,13 @@ class Score:
 def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
     """Parameters of grading a cell."""
     return Score(
-        grid.benchmark(benchmark)["grader"],
-        grid.config["landscape"]["q_instructions"],
+        grid.benchmark(benchmark).grader,
+        grid.config.landscape.q_instructions,
         grid.content_hash(benchmark),
         cell_samples(grid, checkpoint, benchmark),
         tuple((item.id, item.policy, item.samples) for item in grid.imported(checkpoint, benchmark)),
-        grid.config["default_policy"],
-        grid.config["seed"],
+        grid.default_policy,
+        grid.config.seed,
     )
 
 
@@ -105,7 +110,7 @@ class Agreement:
 
 def agreement(grid: Grid, checkpoint: str, benchmark: str) -> Agreement:
     """Parameters of judging some samples of a cell a second time."""
-    return Agreement(score(grid, checkpoint, benchmark), grid.config["study"]["agreement"], grid.config["seed"])
+    return Agreement(score(grid, checkpoint, benchmark), grid.config.study.agreement, grid.config.seed)
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,7 @@ class Landscape:
     """At which it is read, extension included."""
     vote_budgets: tuple[int, ...]
     """At which votes over classes and over plain strings are compared."""
-    options: Mapping[str, Any]
-    """Section ``landscape``."""
-    seed: int
+    options: LandscapeOptions
     smallest_budgets: Mapping[str, int]
     """Smallest budget at which a policy can be read, by name, if it is not 1."""
     grader: str
@@ -131,11 +134,10 @@ def landscape(grid: Grid, benchmark: str) -> Landscape:
     smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
     return Landscape(
         tuple(grid.read_budgets(benchmark)),
-        tuple(grid.config["budgets"]),
-        grid.config["landscape"],
-        grid.config["seed"],
+        tuple(grid.config.budgets),
+        LandscapeOptions(**vars(grid.config.landscape), seed=grid.config.seed),
         {name: budget for name, budget in smallest.items() if budget > 1},
-        grid.benchmark(benchmark)["grader"],
+        grid.benchmark(benchmark).grader,
     )
 
 
@@ -147,11 +149,7 @@ class Recovery:
     """B; only BOPTR reads beyond it."""
     references: tuple[str, ...]
     """Policies that are not compared."""
-    default_policy: str
-    options: Mapping[str, Any]
-    landscape: Mapping[str, Any]
-    """``options``, ``landscape``: sections ``recovery`` and ``landscape``."""
-    seed: int
+    options: RecoveryOptions
     policies: Specs
     """Specification of every policy of the benchmark."""
 
@@ -160,12 +158,15 @@ def recovery(grid: Grid, benchmark: str) -> Recovery:
     """Parameters of comparing a pair on a benchmark."""
     config = grid.config
     return Recovery(
-        tuple(config["budgets"]),
-        tuple(config["references"]),
-        config["default_policy"],
-        config["recovery"],
-        config["landscape"],
-        config["seed"],
+        tuple(config.budgets),
+        tuple(config.references),
+        RecoveryOptions(
+            **vars(config.recovery),
+            default_policy=grid.default_policy,
+            draws=config.landscape.draws,
+            seed=config.seed,
+            confidence=config.landscape.confidence,
+        ),
         _specs(grid, benchmark),
     )
 
@@ -173,14 +174,14 @@ def recovery(grid: Grid, benchmark: str) -> Recovery:
 def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
     """Every policy that a cell of a benchmark may have."""
     imported = [item.policy for item in grid.imports if item.benchmark == benchmark]
-    if benchmark not in grid.config["benchmarks"]:
+    if benchmark not in grid.config.benchmarks:
         return dict.fromkeys(imported)
-    sampled = [*grid.pool_policies(benchmark), *grid.config["references"], *grid.search_policies(benchmark)]
+    sampled = [*grid.pool_policies(benchmark), *grid.config.references, *grid.search_policies(benchmark)]
     return dict.fromkeys([*sampled, *imported])
 
 
 def _specs(grid: Grid, benchmark: str) -> Specs:
-    configured = grid.config["policies"]
+    configured = grid.config.policies
     policies = {name: grid.policy(name) for name in _policy_names(grid, benchmark) if configured.get(name)}
     return {name: policy.resolved() for name, policy in policies.items() if policy}
 
@@ -220,19 +221,19 @@ class Drawn:
     confidence: float
     """``epsilon``, ``support_q``, ``confidence``: options ``recovery.epsilon``, ``recovery.support_q`` and
     ``landscape.confidence``: the legends state them."""
-    health: Mapping[str, Any]
+    health: HealthOptions
     """Section ``health``."""
 
 
 def _drawn(grid: Grid) -> dict[str, Any]:
     config = grid.config
     return {
-        "budgets": tuple(config["budgets"]),
-        "default_policy": config["default_policy"],
-        "epsilon": config["recovery"]["epsilon"],
-        "support_q": config["recovery"]["support_q"],
-        "confidence": config["landscape"]["confidence"],
-        "health": config["health"],
+        "budgets": tuple(config.budgets),
+        "default_policy": grid.default_policy,
+        "epsilon": config.recovery.epsilon,
+        "support_q": config.recovery.support_q,
+        "confidence": config.landscape.confidence,
+        "health": config.health,
     }
 
 
@@ -258,11 +259,11 @@ def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
         benchmark,
         roles["base"],
         roles["rl"],
-        grid.benchmark(benchmark)["title"] or benchmark,
+        grid.benchmark(benchmark).title or benchmark,
         grid.least_direct((checkpoint, benchmark) for checkpoint in roles.values()),
-        grid.config["pairs"].get(pair, {}).get("parameters"),
+        grid.config.pairs[pair].parameters if pair in grid.config.pairs else None,
         _specs(grid, benchmark),
-        grid.benchmark(benchmark).get("regime") == "floor",
+        grid.benchmark(benchmark).regime == "floor",
     )
 
 
@@ -295,7 +296,7 @@ class Tables:
     """Name of each checkpoint in the cost table."""
     sources: tuple[str, ...]
     """``sampled``, ``imported`` or ``recorded``, for each of ``cells``."""
-    health: Mapping[str, Any]
+    health: HealthOptions
     """Section ``health``."""
     without_agreement: tuple[str, ...]
     """For each of ``cells``, why no samples are judged by two graders; empty if some are."""
@@ -311,12 +312,12 @@ def tables(grid: Grid) -> Tables:
     return Tables(
         tuple(cell_samples(grid, *cell) for cell in grid.cells),
         tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
-        tuple(config["budgets"]),
-        config["default_policy"],
-        tuple(config["references"]),
+        tuple(config.budgets),
+        grid.default_policy,
+        tuple(config.references),
         _model_names(grid),
         tuple(grid.source(*cell) for cell in grid.cells),
-        config["health"],
+        config.health,
         tuple(grid.without_agreement(*cell) for cell in grid.cells),
         tuple(grid.without_likelihood(*cell) for cell in grid.pair_cells),
         tuple(grid.unknown_wordings),
@@ -331,10 +332,10 @@ def _model_names(grid: Grid) -> dict[str, str]:
     several = len(grid.pairs) > 1
     names: dict[str, str] = {}
     for pair, roles in grid.pairs.items():
-        batches = grid.config["pairs"].get(pair, {}).get("batches", {})
+        batches = grid.config.pairs[pair].batches if pair in grid.config.pairs else {}
         for role, side in {"base": "Base", "rl": "RL"}.items():
             name = f"{side} {pair}" if several else side
-            repeats = {f"{name}, batch {key}": batch[role] for key, batch in batches.items()}
+            repeats = {f"{name}, batch {key}": batch.sides.get(role) for key, batch in batches.items()}
             for title, checkpoint in ({name: roles.get(role)} | repeats).items():
                 if checkpoint:
                     names.setdefault(checkpoint, title)
@@ -354,12 +355,8 @@ class Readings:
     questions are absent, are left out."""
     references: tuple[str, ...]
     """Policies that are not compared."""
-    default_policy: str
-    options: Mapping[str, Any]
-    """Section ``readings``, with the names of the pairs that are joined in ``joint_pairs``."""
-    seed: int
-    confidence: float
-    """Option ``landscape.confidence``."""
+    options: ReadingsOptions
+    """With the names of the pairs that are joined in ``joint_pairs``."""
 
 
 def readings(grid: Grid) -> Readings:
@@ -370,27 +367,29 @@ def readings(grid: Grid) -> Readings:
         tuple((pair, b, grid.pairs[pair]["base"], grid.pairs[pair]["rl"]) for pair, b in grid.pair_cells),
         tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.pair_cells),
         {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
-        tuple(config["references"]),
-        config["default_policy"],
-        {**config["readings"], "joint_pairs": _joint_pairs(grid)},
-        config["seed"],
-        config["landscape"]["confidence"],
+        tuple(config.references),
+        ReadingsOptions(
+            **vars(replace(config.readings, joint_pairs=_joint_pairs(grid))),
+            default_policy=grid.default_policy,
+            seed=config.seed,
+            confidence=config.landscape.confidence,
+        ),
     )
 
 
 def _joint_pairs(grid: Grid) -> tuple[str, ...]:
     """The pairs of the study of which one exponent is asked."""
     studied = list(dict.fromkeys(pair for pair, _ in grid.pair_cells))
-    named = grid.config["readings"]["joint_pairs"]
+    named = grid.config.readings.joint_pairs
     fitted = [pair for pair in studied if grid.is_fitted(pair)]
     return tuple(pair for pair in studied if pair in (named or fitted or studied))
 
 
 def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
     """Checkpoints that are one side of a pair, sampled again on a benchmark with other seeds."""
-    repeats = grid.config["pairs"].get(pair, {}).get("batches", {}).values()
+    repeats = grid.config.pairs[pair].batches.values() if pair in grid.config.pairs else ()
     cells = set(grid.cells)
-    return tuple(batch[role] for batch in repeats if (batch[role], benchmark) in cells)
+    return tuple(side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
 
 
 def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
@@ -445,10 +444,11 @@ class Likelihood:
 
 def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
     """Parameters of scoring texts of one of ``Grid.likelihood_cells`` under both sides."""
-    config, section = grid.config, grid.config["study"]["likelihood"]
+    config, section = grid.config, grid.config.study.likelihood or LikelihoodSpec()
     policy = grid.plain_policy(benchmark)
     assert policy is not None, "not one of likelihood_cells"
-    sides, samples = {}, [section["samples"]]
+    samples = [section.samples]
+    sides: dict[str, LikelihoodSide] = {}
     for role in ROLES:
         checkpoint = grid.pairs[pair][role]
         (stream,) = (g for g in grid.generations(checkpoint, benchmark) if policy in g.policies)
@@ -458,11 +458,11 @@ def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
         pair,
         benchmark,
         sides,
-        min(section["questions"], grid.count(benchmark)),
+        min(section.questions, grid.count(benchmark)),
         min(samples),
-        config["landscape"]["confidence"],
-        config["readings"]["draws"],
-        config["seed"],
+        config.landscape.confidence,
+        config.readings.draws,
+        config.seed,
     )
 
 
@@ -477,11 +477,10 @@ def transfer(grid: Grid) -> dict[str, Any]:
     """The cohort (``cohort``) and options (``options``) of BOPTR, and the limits of the health check (``health``)."""
     cohort = grid.cohort_plan()
     specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
-    options = grid.config["boptr"]
-    q_beta = {name: beta for name, beta in options["q_beta"].items() if name in cohort["benchmarks"]}
-    mu_without = [name for name in options["mu_without"] if name in cohort["models"]]
+    options = grid.config.boptr
+    mu_without = tuple(name for name in options.mu_without if name in cohort["models"])
     return {
         "cohort": cohort | {"policies": dict(specs)},
-        "options": options | {"q_beta": q_beta, "mu_without": mu_without},
-        "health": grid.config["health"],
+        "options": replace(options.on(cohort["benchmarks"]), mu_without=mu_without),
+        "health": grid.config.health,
     }

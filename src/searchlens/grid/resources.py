@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
+from searchlens.config.limits import PART_ROWS
 from searchlens.grid import Grid, JobPool, cost
-from searchlens.schemas.options import PART_ROWS
 from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30
@@ -53,7 +53,7 @@ def minutes(grid: Grid, pool: JobPool) -> int:
     """
     expected = grid.minutes(pool)
     if expected is None:
-        expected = float(grid.config["target_minutes"])
+        expected = float(grid.config.target_minutes)
     if not expected:
         return STARTUP_MINUTES
     reading = 2 * weights_bytes(grid, pool.checkpoint) / 1e9 / READ_GB_PER_MINUTE
@@ -122,9 +122,9 @@ def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
         Megabytes: .8 kB for each sample of a part, and the texts of one policy by their expected length. Verdicts of a
         log that count in place of a grader's are read at once: .8 kB for each sample.
     """
-    length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config["benchmarks"] else 1000.0
+    length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config.benchmarks else 1000.0
     rows, text = samples(grid, checkpoint, benchmark), 1.3 * TEXT_BYTES_PER_TOKEN * length
     largest = max(rows, default=0)
-    is_graded = str(grid.benchmark(benchmark)["grader"]).partition(":")[0] != "recorded"
+    is_graded = str(grid.benchmark(benchmark).grader).partition(":")[0] != "recorded"
     held = max(largest, min(sum(rows), PART_ROWS)) if is_graded else sum(rows)
     return math.ceil(BASE_MB + 1e-6 * (800 * held + text * largest))

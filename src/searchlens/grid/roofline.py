@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-GpuName = Literal["H200", "H100", "A100", "L40S"]
+from searchlens.config.checkpoints import ShapeSpec
+from searchlens.config.cost import GpuName
 
 RESERVED = 4e9
 """Bytes of a GPU that are neither weights nor keys and values: activations and graphs; an assumption."""
@@ -62,18 +63,8 @@ GPUS: Mapping[GpuName, Gpu] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(ShapeSpec):
     """The shape of a dense transformer, by the names of its ``config.json``."""
-
-    num_hidden_layers: int
-    hidden_size: int
-    intermediate_size: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    vocab_size: int
-    tie_word_embeddings: bool
-    """Whether the embedding of the input is the product that gives the logits."""
 
     @property
     def multiplied(self) -> int:

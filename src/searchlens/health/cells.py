@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from searchlens.config.health import HealthOptions
 from searchlens.health.judgement import Health, judge
-from searchlens.health.options import HealthOptions
 from searchlens.store.frames import read_frame
 
 
-def cell_health(landscape: Path, default_policy: str, limits: Mapping[str, Any]) -> Health:
+def cell_health(landscape: Path, default_policy: str, limits: HealthOptions) -> Health:
     """The health of one cell.
 
     Parameters
     ----------
     landscape : Path
         Folder of its landscape.
-    limits : mapping
+    limits : HealthOptions
         Section ``health``.
 
     Raises
@@ -26,4 +24,4 @@ def cell_health(landscape: Path, default_policy: str, limits: Mapping[str, Any])
     InputError
         The landscape is missing or damaged.
     """
-    return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, HealthOptions(**limits))
+    return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, limits)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from searchlens.health.options import DEFAULTS, HealthOptions
+from searchlens.config.health import DEFAULTS, HealthOptions
 
 Level = Literal["ok", "attention", "not interpretable"]
 Counts = Mapping[str, Any]

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.landscape.class_sizes import to_text
 from searchlens.landscape.classes import lucky_counts
-from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import metrics

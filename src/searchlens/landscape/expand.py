@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.landscape._frames import Values, hits_frame, points_frame
 from searchlens.landscape._vote import VOTE_POOL_LIMIT, vote_of_signatures
 from searchlens.landscape.class_sizes import from_text
-from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.points import Landscape, join
 from searchlens.landscape.pool import Floats
 from searchlens.landscape.readouts import Metric, derived, metrics

@@ -21,8 +21,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from searchlens.catalogue import metric
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.landscape._vote import class_sizes, expected_vote, prefix_vote
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.pool import Bools, Floats, Ints, SamplePool
 from searchlens.landscape.subsets import expected_best, first_best, missed
 

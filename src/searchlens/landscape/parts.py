@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from searchlens.schemas.options import PART_ROWS
+from searchlens.config.limits import PART_ROWS
 
 COLUMNS = (
     *("policy", "question", "sample", "run", "correct", "answer", "tokens", "generated", "stopped", "score"),

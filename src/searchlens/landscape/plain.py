@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from searchlens.config.landscape import Ties
 from searchlens.landscape._vote import expected_vote, prefix_vote
-from searchlens.landscape.options import Ties
 from searchlens.landscape.pool import Floats, SamplePool, read_pools
 from searchlens.schemas.columns import VOTES
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 import polars as pl
 
+from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.landscape._frames import hits_frame, points_frame
-from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.pool import SamplePool, read_pools
 from searchlens.landscape.readouts import expected, prefix
 from searchlens.uncertainty import Resamples

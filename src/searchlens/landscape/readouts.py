@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens import catalogue
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.errors import InputError, require_known
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.pool import Floats, Ints, SamplePool, first_of_class
 
 MOST_SUBSETS = 500

@@ -8,11 +8,12 @@ of an unknown controller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
 from searchlens import catalogue
-from searchlens.engines.base import Sampling
+from searchlens.config.policies import PolicySpec, Sampling
 from searchlens.errors import InputError
 from searchlens.policies.components import given
 from searchlens.policies.policy import FAMILIES, ROLES, Stated, spelled
@@ -22,12 +23,14 @@ PolicyByName = Mapping[str, Stated]
 NO_POLICIES: PolicyByName = MappingProxyType({})
 
 
-def from_specs(specs: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Stated]:
+def from_specs(specs: Mapping[str, PolicySpec | Mapping[str, Any] | None]) -> dict[str, Stated]:
     """The policies of some entries of the section ``policies`` that were checked before, without their code."""
     return {name: _stated(name, spec) for name, spec in specs.items()}
 
 
-def _stated(name: str, spec: Mapping[str, Any] | None) -> Stated:
+def _stated(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Stated:
+    if isinstance(spec, PolicySpec):
+        spec = asdict(spec)
     if spec is None:  # the name says it all
         return Stated(spelled(name))
     return Stated(Sampling(**spec.get("local", {})), **{role: given(spec[role]) for role in ROLES if spec.get(role)})

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from searchlens.engines.base import Sampling
+from searchlens.config.policies import PolicySpec, Sampling
 from searchlens.errors import InputError, require_known
 from searchlens.policies.components import Component, Controller, Thought, autoregressive, component, composition
 
@@ -180,10 +180,10 @@ def _local_limits() -> dict[str, list[tuple[str, float]]]:
     hints = get_type_hints(Sampling, include_extras=True)
     return {
         item.name: [
-            (sign, getattr(limit, name))
+            (sign, bound)
             for limit in hints[item.name].__metadata__
             for name, sign in _SIGN_OF.items()
-            if hasattr(limit, name)
+            if (bound := getattr(limit, name)) is not None
         ]
         for item in fields(Sampling)
     }
@@ -234,14 +234,14 @@ def spelled(name: str) -> Sampling:
     return _check_sampling(Sampling(**values), name)  # type: ignore[arg-type]
 
 
-def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
+def from_spec(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Policy:
     """The policy of one entry under ``policies:``.
 
     Parameters
     ----------
     name : str
         The entry's key.
-    spec : mapping or None
+    spec : PolicySpec, mapping or None
         None: the name says it all. Otherwise ``local`` (parameters of ``Sampling``) and optionally ``controller``,
         ``evaluator``, ``transition``, ``scheduler``, each a name or a mapping with ``name`` and parameters.
 
@@ -252,6 +252,8 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     """
     if spec is None:
         return parse(name)
+    if isinstance(spec, PolicySpec):
+        spec = asdict(spec)
     _refuse_unknown(name, spec, {"local", *ROLES})
     local = spec.get("local", {})
     _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})

@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 import polars as pl
 
+from searchlens.config.readings import ANY, BEST, ReadingsOptions
 from searchlens.readings import answers, coverage, guessing
 from searchlens.readings.crossings import CROSSINGS, crossing
 from searchlens.readings.equivalents import equivalents, summary
@@ -28,7 +29,6 @@ from searchlens.readings.exponents import (
 )
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, MEASURES, PASS, RL, compared
-from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Ints, Pool
 from searchlens.readings.support import CHANGES, SUPPORT, support
 from searchlens.readings.variance import VARIANCE, beats, parts

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.config.recovery import DEFAULTS, RecoveryOptions
 from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
-from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas.columns import COUNTS, SAME_POLICY, SUPPORT
 from searchlens.uncertainty import Floats, Interval, Resamples, quantiles, unseen, with_width, without_rounding
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from searchlens.config.recovery import DEFAULTS, RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared_prefixes, read, target
-from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas.columns import COORDINATES, GEOMETRY, NEAR_MATCH, PATH
 from searchlens.uncertainty import Floats
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from searchlens.config.recovery import DEFAULTS, RecoveryOptions
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.gaps import counts, same_policy, support
-from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.recovery.paths import Components, geometry, near_match, path
 
 

@@ -62,7 +62,7 @@ def _pair(study: Study, pair: str) -> Section:
             path = _placed(study, pair, benchmark)
             named = {"pair": pair, "benchmark": benchmark}
             items = list(_figures("pair", path, f"{pair}-{benchmark}-", named))
-            title = study.benchmarks[benchmark]["title"] or benchmark
+            title = study.benchmarks[benchmark].title or benchmark
             parts.append(Section(f"{pair} on {title}", f"{pair}-{benchmark}", f"#/c/{pair}/{benchmark}", items))
     return Section(f"2 {pair}", f"pair-{pair}", sections=[part for part in parts if part.items])
 

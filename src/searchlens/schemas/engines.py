@@ -6,10 +6,11 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from searchlens import catalogue
+from searchlens.config.checkpoints import CheckpointSpec
 from searchlens.errors import require_known
 
 
@@ -49,7 +50,7 @@ class EngineKind:
         return [f"{self.name}.{name}" for name in names if name in self.options]
 
 
-def engine_kind(spec: Mapping[str, Any]) -> EngineKind:
+def engine_kind(spec: CheckpointSpec) -> EngineKind:
     """The engine of a checkpoint, of which this is the section of the configuration.
 
     Raises
@@ -57,11 +58,12 @@ def engine_kind(spec: Mapping[str, Any]) -> EngineKind:
     InputError
         No such engine is declared, or its declaration has an unknown option.
     """
-    name = spec["engine"]
+    name = spec.engine
     declaration = catalogue.declaration("engine", name)
     known = [field.name for field in fields(EngineKind) if field.default is not MISSING]
     for option in declaration.options:
         require_known(option, known, f"engine {name!r} in {declaration.path}: option")
-    own = spec.get(name) or {}
+    section = getattr(spec, name, None)
+    own = {} if section is None else asdict(section)
     planned = own.get("tensor_parallel", 1), own.get("processes", 1), own.get("max_model_len")
     return EngineKind(name, own, *planned, **declaration.options)

@@ -9,14 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.options import BoptrOptions
 
 
 def cohort_of(study: Mapping[str, Any]) -> CohortPlan:
     """The typed cohort of ``needs.boptr`` or ``needs.transfer``."""
     return TypeAdapter(CohortPlan).validate_json(json.dumps(study["cohort"]))
-
-
-def options_of(study: Mapping[str, Any], plan: CohortPlan) -> BoptrOptions:
-    """The typed options of ``needs.boptr`` for the benchmarks of a cohort."""
-    return TypeAdapter(BoptrOptions).validate_json(json.dumps(study["options"])).on(plan.benchmarks)

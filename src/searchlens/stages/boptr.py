@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from searchlens.boptr.cohort import CohortPlan, read_cohort
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.study import study
 from searchlens.catalogue import BOPTR_WORDS
+from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import require_known
 from searchlens.stages._frames import landscape_costs, write_frame
 from searchlens.store import provenance

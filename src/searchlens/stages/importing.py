@@ -105,7 +105,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
 
 def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
     """Questions of a known benchmark, configured or imported before; None for a new one."""
-    if benchmark in grid.config["benchmarks"] or any(item.benchmark == benchmark for item in grid.every_import):
+    if benchmark in grid.config.benchmarks or any(item.benchmark == benchmark for item in grid.every_import):
         return grid.questions(benchmark)
     return None
 
@@ -118,14 +118,14 @@ def _grader(grid: Grid, request: Request) -> str:
     InputError
         It has another one than that whose verdicts the log has.
     """
-    known = set(grid.config["benchmarks"]) | {item.benchmark for item in grid.every_import}
+    known = set(grid.config.benchmarks) | {item.benchmark for item in grid.every_import}
     wanted = request.grader
     for name in (request.subset, request.benchmark):
         if name not in known:
             if name and is_recorded(wanted):
                 return wanted
             continue
-        found = str(grid.benchmark(name)["grader"])
+        found = grid.benchmark(name).grader
         if not is_recorded(wanted) or found == wanted or (wanted == RECORDED_BY and is_recorded(found)):
             return found
         raise InputError(
@@ -182,7 +182,8 @@ def _target(request: Request) -> str:
 
 
 def _checkpoint(grid: Grid, request: Request, role: str) -> str:
-    return str(grid.config["pairs"].get(request.pair, {}).get(role, f"{request.pair}-{role}"))
+    pair = grid.config.pairs.get(request.pair)
+    return str(getattr(pair, role)) if pair else f"{request.pair}-{role}"
 
 
 def _require_named(pools: Sequence[Pool], request: Request) -> None:
@@ -266,9 +267,7 @@ def _stored(
             folder = grid.layout.generation(_checkpoint(grid, request, pool.role), target, pool.id)
             made += [] if folder.exists() else [folder]
             published.append(_publish(grid, folder, pool, quotes=not grid.is_gated(request.benchmark)))
-            questions = (
-                grid.benchmark(target)["path"] if is_known and not request.subset else str(path.relative_to(grid.root))
-            )
+            known = grid.benchmark(target).path if is_known and not request.subset else None
             records.append(
                 Import(
                     request.pair,
@@ -279,7 +278,7 @@ def _stored(
                     pool.id,
                     pool.samples,
                     grader,
-                    questions,
+                    known if isinstance(known, str) else str(path.relative_to(grid.root)),
                     part_of,
                     _log(pool, reading),
                 )

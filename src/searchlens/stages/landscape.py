@@ -14,7 +14,6 @@ from searchlens.catalogue import LANDSCAPE_FRAMES
 from searchlens.health.counts import Counts, counted, of_classes, together
 from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.expand import expand
-from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import Landscape, join, operating_points, require_reached
@@ -84,16 +83,11 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     log.info("%s: %d operating points", scores, computed.landscape.points.height)
 
 
-def options_of(cell: needs.Landscape) -> LandscapeOptions:
-    """The typed options."""
-    return LandscapeOptions(**cell.options, seed=cell.seed)
-
-
 def votes_of(cell: needs.Landscape, graded: pl.DataFrame) -> pl.DataFrame | None:
     """Votes over equivalence classes and over plain strings; None if the graded samples have no plain strings."""
     if "plain" not in graded.columns:
         return None
-    return plain_votes(graded, budgets=list(cell.vote_budgets), ties=cell.options["ties"])
+    return plain_votes(graded, budgets=list(cell.vote_budgets), ties=cell.options.ties)
 
 
 def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
@@ -118,7 +112,7 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
 def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
     classes, votes = answer_classes(graded), votes_of(cell, graded)
     samples: int = classes["samples"].max()  # type: ignore[assignment]
-    points = partial(operating_points, graded, budgets=list(cell.budgets), options=options_of(cell))
+    points = partial(operating_points, graded, budgets=list(cell.budgets), options=cell.options)
     return _Part(
         graded["policy"].unique(maintain_order=True).to_list(),
         samples,
@@ -131,7 +125,7 @@ def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
 
 def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     compact = readouts.read(path)
-    computed, votes = expand(compact, options=options_of(cell), smallest=dict(cell.smallest_budgets))
+    computed, votes = expand(compact, options=cell.options, smallest=dict(cell.smallest_budgets))
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
     judge = judges.of(read_json(readouts_sidecar(path)), cell.grader)
     classes = recorded_classes(compact)

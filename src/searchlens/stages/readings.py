@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from searchlens.readings.options import ReadingsOptions
 from searchlens.readings.pool import Ints, Pool, read_pools
 from searchlens.readings.study import PairPools, read_study
 from searchlens.stages._frames import landscape_costs, read_frame, write_frame
@@ -37,9 +36,6 @@ def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None
     InputError
         A landscape is missing or damaged.
     """
-    options = ReadingsOptions(
-        **study.options, default_policy=study.default_policy, seed=study.seed, confidence=study.confidence
-    )
     plans = list(zip(study.cells, study.batches, strict=True))
     sides = dict.fromkeys(
         (side, benchmark)
@@ -53,12 +49,12 @@ def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None
             benchmark,
             pools[base, benchmark],
             pools[rl, benchmark],
-            _options(study.choices.get(benchmark), pools[rl, benchmark][study.default_policy]),
+            _options(study.choices.get(benchmark), pools[rl, benchmark][study.options.default_policy]),
             *([pools[batch, benchmark] for batch in batches[role]] for role in ("base", "rl")),
         )
         for (pair, benchmark, base, rl), batches in plans
     )
-    for name, frame in read_study(cells, options).items():
+    for name, frame in read_study(cells, study.options).items():
         write_frame(frame, layout.readings_frame(name))
     spent = landscape_costs([layout.landscape(*side) for side in sides])
     provenance.sign(layout.readings / SIGNATURE, fingerprint, provenance.together(spent))

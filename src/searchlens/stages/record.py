@@ -16,7 +16,7 @@ from searchlens.landscape.compact import compact
 from searchlens.landscape.parts import in_parts
 from searchlens.landscape.points import require_reached
 from searchlens.stages import costs
-from searchlens.stages.landscape import options_of, votes_of
+from searchlens.stages.landscape import votes_of
 from searchlens.store import judges, layout, readouts
 from searchlens.store.files import read_json
 from searchlens.store.frames import readable
@@ -66,6 +66,6 @@ def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:
             samples = int(part.group_by("policy", "question").len()["len"].max() or 0)  # type: ignore[arg-type]
             largest = max(largest, samples)
             if samples >= min(budgets):
-                frames.append(compact(part, votes_of(cell, part), budgets=budgets, options=options_of(cell)))
+                frames.append(compact(part, votes_of(cell, part), budgets=budgets, options=cell.options))
     require_reached(budgets, largest)
     return pl.concat(frames)

@@ -12,7 +12,6 @@ from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
-from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
 from searchlens.stages._frames import landscape_costs, read_frame, read_points, write_content, write_frame
 from searchlens.store import judges, provenance
@@ -47,7 +46,7 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
     names = base_landscape.points["policy"].unique(maintain_order=True).to_list()
     configured = kinds.from_specs(pair.policies)
     components = {name: _components(name, configured) for name in names}
-    tables = recover(base_landscape, rl_landscape, components, _options(pair))
+    tables = recover(base_landscape, rl_landscape, components, pair.options)
     for name, frame in tables.items():
         write_frame(frame, output / f"{name}.parquet")
     write_content(output, [f"{name}.parquet" for name in tables])
@@ -70,12 +69,6 @@ def _read_landscape(folder: Path, pair: needs.Recovery) -> Landscape:
     hits = read_frame(folder / "hits.parquet", "landscape").filter(pl.col("budget").is_in(list(pair.budgets)))
     frames = (read_points(folder, pair.budgets), hits)
     return Landscape(*(frame.filter(~pl.col("policy").is_in(list(pair.references))) for frame in frames))
-
-
-def _options(pair: needs.Recovery) -> RecoveryOptions:
-    """The typed options; draws and confidence are those of the landscape."""
-    shared = {key: pair.landscape[key] for key in ("draws", "confidence")}
-    return RecoveryOptions(default_policy=pair.default_policy, seed=pair.seed, **shared, **pair.options)
 
 
 def _components(name: str, configured: PolicyByName) -> tuple[Any, ...]:

@@ -12,6 +12,8 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question
+from searchlens.config.health import DEFAULTS, HealthOptions
+from searchlens.config.limits import PART_ROWS
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded, score_recorded
 from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_forms, found_answers, named
@@ -19,8 +21,6 @@ from searchlens.grading.score import together as all_counts
 from searchlens.health.counts import Counts, counted, together
 from searchlens.health.examples import examples
 from searchlens.health.judgement import judge
-from searchlens.health.options import DEFAULTS, HealthOptions
-from searchlens.schemas.options import PART_ROWS
 from searchlens.stages import costs
 from searchlens.stages._frames import GROUP, join_frames, write_frame
 from searchlens.stages._recorded import recorded_verdicts, write_compared

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from searchlens.boptr.cohort import CohortPlan, read_cohort
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.study import words
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames, loaded
+from searchlens.config.boptr import BoptrOptions
+from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import InputError
 from searchlens.figures import build as figures_of
 from searchlens.figures.boptr.context import FigureContext
-from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
 from searchlens.store import judges
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder

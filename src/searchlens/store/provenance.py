@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import __version__
+from searchlens.config.model import Config, plain
 from searchlens.store import files
 from searchlens.store.hashing import digest
 
@@ -27,9 +28,9 @@ _ANALYSIS = ("polars", "numpy", "scipy", "pyarrow", "matplotlib", "math-verify")
 """Packages whose versions can change the numbers of a table."""
 
 
-def config_fingerprint(config: Mapping[str, Any]) -> str:
+def config_fingerprint(config: Config) -> str:
     """12 hexadecimal digits of a configuration; ``<results>/config/<fingerprint>.json`` holds it."""
-    return digest(config, 12)
+    return digest(plain(config), 12)
 
 
 @cache

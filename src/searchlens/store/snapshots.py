@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from searchlens.config.model import Config, from_plain, plain
 from searchlens.errors import InputError
 from searchlens.project import addons
 from searchlens.store import files
@@ -18,20 +17,20 @@ VARIABLE = "SEARCHLENS_SNAPSHOT"
 """Environment variable with which a run passes the path of its snapshot to its jobs."""
 
 
-def path_of(config: Mapping[str, Any]) -> Path:
+def path_of(config: Config) -> Path:
     """Path of the snapshot of a configuration; it is named by its content, so it never changes."""
-    return Layout(Path(config["results"])).snapshot(config_fingerprint(config))
+    return Layout(Path(config.results)).snapshot(config_fingerprint(config))
 
 
-def save(config: Mapping[str, Any]) -> Path:
+def save(config: Config) -> Path:
     """Write the snapshot of a configuration, once; returns its path."""
     path = path_of(config)
     if not path.exists():
-        files.replace_text(path, canonical(config))
+        files.replace_text(path, canonical(plain(config)))
     return path
 
 
-def export(config: Mapping[str, Any]) -> None:
+def export(config: Config) -> None:
     """Let child processes read the present configuration."""
     os.environ[VARIABLE] = str(path_of(config))
 
@@ -68,7 +67,7 @@ def _sources(package: Path) -> Path:
     return link.parent
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Config:
     """The configuration of a snapshot.
 
     Raises
@@ -81,6 +80,8 @@ def read(path: Path) -> dict[str, Any]:
             f"{path} does not exist", "the configuration changed since this run was planned; start the run again"
         )
     content = files.read_json(path)
-    if not isinstance(content, dict) or "study" not in content:
-        raise InputError(f"{path} is no snapshot of a configuration", "`searchlens snapshot` writes one")
-    return content
+    try:
+        return from_plain(dict(content))
+    except (TypeError, ValueError):  # no mapping, or a key is missing
+        hint = "`searchlens snapshot` writes one with the configuration of the study"
+        raise InputError(f"{path} is no snapshot of a configuration of this version", hint) from None

@@ -9,10 +9,10 @@ import polars as pl
 
 from searchlens.catalogue import table
 from searchlens.claims import DASH, EQUIVALENT, MEETING, Row, interval, located, number, percent
+from searchlens.config.readings import BEST
 from searchlens.readings.exponents import HARDLY
 from searchlens.readings.extrapolation import NEAR, SMALLEST
 from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
-from searchlens.readings.options import BEST
 from searchlens.tables import format as fmt
 from searchlens.tables.study import LEVEL, StudyContext, broken_cells
 from searchlens.tables.table import Part, Table

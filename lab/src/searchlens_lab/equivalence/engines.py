@@ -20,8 +20,9 @@ from searchlens.policies import Policy, parse
 from searchlens.search.task import Candidate
 from searchlens.seeds import generator
 from searchlens.uncertainty import Interval, quantiles
+from searchlens_lab.equivalence.plan import options_of
 from searchlens_lab.equivalence.rows import ComparisonRow, share
-from searchlens_lab.equivalence.subject import Ids, Subject, chunks, options_of, texts_of
+from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of
 
 GREEDY, FORCED = parse("greedy"), parse("temp_1.0")
 TOP = 20
@@ -52,9 +53,9 @@ def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
     threads : int
         CPU threads of each engine.
     """
-    pair = grid.config["pairs"][grid.config["study"]["pairs"][0]]
-    checkpoints = [pair[role] for role in ("base", "rl") if grid.config["checkpoints"][pair[role]]["engine"] == "vllm"]
-    budgets, policies = grid.config["budgets"], options_of(grid).engine_policies
+    pair = grid.config.pairs[grid.config.study.pairs[0]]
+    checkpoints = [side for side in (pair.base, pair.rl) if grid.config.checkpoints[side].engine == "vllm"]
+    budgets, policies = grid.config.budgets, options_of(grid).engine_policies
     intervals = len(checkpoints) * len(policies) * len(budgets)
     rows = []
     for checkpoint in checkpoints:
@@ -96,7 +97,7 @@ def _right(subject: Subject, policies: Mapping[str, Policy]) -> dict[str, npt.ND
 
 def _samples(grid: Grid) -> int:
     """Number of samples of each question."""
-    samples: int = max(options_of(grid).engine_samples, *grid.config["budgets"])
+    samples: int = max(options_of(grid).engine_samples, *grid.config.budgets)
     return samples
 
 
@@ -162,7 +163,7 @@ def _likeliest(completion: Completion) -> dict[int, float]:
 
 def _curve_rows(grid: Grid, checkpoint: str, ours: Side, theirs: Side, intervals: int) -> list[ComparisonRow]:
     """Rows about differences of pass@k; ``intervals`` is the number of intervals that have to hold together."""
-    budgets, confidence = grid.config["budgets"], float(grid.config["landscape"]["confidence"])
+    budgets, confidence = grid.config.budgets, float(grid.config.landscape.confidence)
     rows = []
     for name in ours.right:
         right = np.stack((ours.right[name], theirs.right[name]))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from annotated_types import Len
-
-from searchlens.schemas.options import STRICT, Draws, Natural, Positive
+from searchlens.config.limits import STRICT, Draws, Length, Natural, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +16,7 @@ class EquivalenceOptions:
 
     __pydantic_config__ = STRICT
 
-    policies: Annotated[tuple[str, ...], Len(1)]
+    policies: Annotated[tuple[str, ...], Length(1)]
     """Policies to compare: autoregressive ones, token beams, and searches whose evaluator reads likelihoods."""
     questions: Natural = 50
     """Number of questions to compare; 0 skips the comparison."""

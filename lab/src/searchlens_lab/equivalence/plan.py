@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from searchlens_lab.equivalence.options import EquivalenceOptions
+
 if TYPE_CHECKING:
     from searchlens.grid import Grid
 
 
+def options_of(grid: Grid) -> EquivalenceOptions:
+    """Section ``equivalence`` of a study that compares something."""
+    section: EquivalenceOptions = grid.config.equivalence  # type: ignore[attr-defined]
+    return section
+
+
 def compared(grid: Grid) -> tuple[str, str] | None:
     """(checkpoint, benchmark) of the comparison, on the Base of the first pair; None if the study has none."""
-    section, study = grid.config.get("equivalence"), grid.config["study"]
-    if not section or not section["questions"] or not study["pairs"] or not study["benchmarks"]:
+    section: EquivalenceOptions | None = getattr(grid.config, "equivalence", None)
+    study = grid.config.study
+    if section is None or not section.questions or not study.pairs or not study.benchmarks:
         return None
-    return grid.config["pairs"][study["pairs"][0]]["base"], study["benchmarks"][0]
+    return grid.config.pairs[study.pairs[0]].base, study.benchmarks[0]
 
 
 def is_on_vllm(grid: Grid) -> bool:
     """Whether the compared checkpoint runs on vLLM, whose engine is then compared with the embedded one, too."""
     cell = compared(grid)
-    return cell is not None and grid.config["checkpoints"][cell[0]]["engine"] == "vllm"
+    return cell is not None and grid.config.checkpoints[cell[0]].engine == "vllm"
 
 
 def made(grid: Grid) -> tuple[str, ...]:
@@ -33,13 +42,13 @@ def needs(grid: Grid) -> dict[str, Any]:
     if cell is None:
         return {}
     checkpoint, benchmark = cell
-    section = grid.config["equivalence"]
+    section = options_of(grid)
     return {
         "weights": grid.fingerprint(checkpoint),
-        "engine": grid.config["checkpoints"][checkpoint]["engine"],
+        "engine": grid.config.checkpoints[checkpoint].engine,
         "golds": grid.content_hash(benchmark),
-        "policies": {name: policy.resolved() for name in section["policies"] if (policy := grid.policy(name))},
+        "policies": {name: policy.resolved() for name in section.policies if (policy := grid.policy(name))},
         "section": section,
-        "budgets": grid.config["budgets"],
-        "confidence": grid.config["landscape"]["confidence"],
+        "budgets": grid.config.budgets,
+        "confidence": grid.config.landscape.confidence,
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from searchlens.config.policies import policy
 from searchlens.errors import InputError
-from searchlens.policies import Policy
+from searchlens.policies import Policy, from_spec
 from searchlens_lab.equivalence.options import EquivalenceOptions
 
 RECORD = EquivalenceOptions
@@ -24,7 +23,7 @@ def errors(config: Any) -> Iterator[str]:
     for key, problem_of in (("policies", _reference_problem), ("engine_policies", _candidates_problem)):
         for name in getattr(config.equivalence, key):
             try:
-                problem = problem_of(name, policy(config, name))
+                problem = problem_of(name, from_spec(name, config.policies.get(name)))
             except InputError as error:
                 problem = "" if name in config.policies else error.message  # section policies reports its own
             if problem:

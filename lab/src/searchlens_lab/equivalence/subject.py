@@ -6,13 +6,10 @@ By default these are the Base checkpoint of the first pair and the first questio
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
 
 from searchlens import grading
 from searchlens.engines.base import Engine
@@ -24,16 +21,11 @@ from searchlens.search.driver import Failure, run, start
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import sample_seed
 from searchlens_lab.equivalence.options import EquivalenceOptions
-from searchlens_lab.equivalence.plan import compared
+from searchlens_lab.equivalence.plan import compared, options_of
 
 Ids = tuple[int, ...]
 Run = tuple[Policy, Task]
 Item = TypeVar("Item")
-
-
-def options_of(grid: Grid) -> EquivalenceOptions:
-    """The section ``equivalence`` of a study."""
-    return TypeAdapter(EquivalenceOptions).validate_json(json.dumps(grid.config["equivalence"]))
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,7 @@ class Subject:
         assert cell is not None, "the study compares nothing"
         base, benchmark = cell
         job = Job(grid, JobPool(checkpoint or base, benchmark, ()), threads)
-        job.spec = {**job.spec, "engine": engine}
+        job.spec = replace(job.spec, engine=engine)
         return cls(job, min(options_of(grid).questions, len(job.questions)))
 
     @cached_property
@@ -114,7 +106,7 @@ class Subject:
 
     @cached_property
     def _grader(self) -> grading.Grader:
-        return grading.grader(self.job.grid.benchmark(self.job.pool.benchmark)["grader"])
+        return grading.grader(self.job.grid.benchmark(self.job.pool.benchmark).grader)
 
     def right(self, texts: Sequence[Ids]) -> list[bool]:
         """Whether the answer of each text is right, one text for each question."""
@@ -137,7 +129,7 @@ class Subject:
         import torch
         from transformers import AutoModelForCausalLM, GenerationConfig
 
-        dtype = getattr(torch, self.job.spec["dtype"])
+        dtype = getattr(torch, self.job.spec.dtype)
         device = getattr(self.engine, "device", "cpu")
         model = (
             AutoModelForCausalLM.from_pretrained(

@@ -8,10 +8,11 @@ worker extension and the requests of :mod:`searchlens.engines.vllm`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from searchlens.config.checkpoints import VllmSpec
 from searchlens.engines.vllm import cpu_arguments, release_memory, shut_down
 from searchlens.generate import Job
 from searchlens.grid import Grid
@@ -67,6 +68,13 @@ class Match:
         return self.output_match >= self.output_threshold and self.em_agree >= self.em_threshold
 
 
+@dataclass(frozen=True, kw_only=True)
+class _OwnSeeds(VllmSpec):
+    """Options with which vLLM draws by seeds of its own."""
+
+    generators: bool = True
+
+
 def compare(grid: Grid, threads: int) -> list[Match]:
     """Draw every strategy on both sides, ours first: a process has one vLLM at a time.
 
@@ -79,7 +87,8 @@ def compare(grid: Grid, threads: int) -> list[Match]:
     """
     subject = Subject.of(grid, threads, engine="vllm")
     # As vLLM alone draws with a seed, which no study can ask for, and in this process: see ``sample_with_vllm``.
-    subject.job.spec["vllm"] = {**subject.job.spec["vllm"], "generators": True, "processes": 1}
+    spec = subject.job.spec
+    subject.job.spec = replace(spec, vllm=_OwnSeeds(**vars(spec.vllm) | {"processes": 1}))
     runs = [(strategy, task) for strategy in STRATEGIES for task in subject.tasks(parse(strategy.policy))]
     results = subject.search([(parse(strategy.policy), task) for strategy, task in runs])
     ours = [texts_of(candidates)[0] for candidates in results]
@@ -121,17 +130,17 @@ def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: 
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
-    options, on_cpu = job.spec["vllm"], current_platform.is_cpu()
+    options, on_cpu = job.spec.vllm, current_platform.is_cpu()
     llm = LLM(
         model=str(job.folder),
-        dtype=job.spec["dtype"],
-        quantization=job.spec["quantization"],
-        kv_cache_dtype=job.spec["kv_cache_dtype"],
-        load_format=options["load_format"],
-        max_model_len=options["max_model_len"],
-        tensor_parallel_size=options["tensor_parallel"],
-        gpu_memory_utilization=options["gpu_memory_utilization"],
-        enforce_eager=options["enforce_eager"] or on_cpu,
+        dtype=job.spec.dtype,
+        quantization=job.spec.quantization,
+        kv_cache_dtype=job.spec.kv_cache_dtype,
+        load_format=options.load_format,
+        max_model_len=options.max_model_len,
+        tensor_parallel_size=options.tensor_parallel,
+        gpu_memory_utilization=options.gpu_memory_utilization,
+        enforce_eager=options.enforce_eager or on_cpu,
         generation_config="vllm",
         seed=0,
         **(cpu_arguments() if on_cpu else {}),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
-from searchlens.boptr.options import Group, Regime, Role
+from searchlens.config.boptr import Group, Regime, Role
 from searchlens.errors import InputError
 from searchlens_lab.simulate._effects import PolicyEffect, autoregressive
 

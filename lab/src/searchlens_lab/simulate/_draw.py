@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape, votes_fall
-from searchlens.boptr.options import Readout
-from searchlens.landscape.options import LandscapeOptions
+from searchlens.config.boptr import Readout
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import expected, prefix
 from searchlens.seeds import generator

@@ -21,7 +21,7 @@ from matplotlib.patches import Patch
 
 from searchlens.boptr import fit
 from searchlens.boptr.fit import Lattice
-from searchlens.boptr.options import DEFAULTS
+from searchlens.config.boptr import DEFAULTS
 from searchlens.errors import InputError
 from searchlens.figures import style
 from searchlens.figures.boptr.beta_robustness import EXACT_COLOUR, STEP, TIED_COLOUR
@@ -85,7 +85,7 @@ def fit_steps(folder: Path) -> pl.DataFrame:
 
     Notes
     -----
-    Grids, rounding and ties are the defaults of :class:`~searchlens.boptr.options.BoptrOptions`: among fits of equal
+    Grids, rounding and ties are the defaults of :class:`~searchlens.config.boptr.BoptrOptions`: among fits of equal
     error, the smallest error interpolated between budgets wins, then the exponent nearest to the frozen one. Where RL
     is above all of Base, every exponent fits equally badly, and ``beta`` means nothing.
     """

@@ -9,8 +9,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.options import Readout
 from searchlens.boptr.protocol import broken_cells
+from searchlens.config.boptr import Readout
 from searchlens.figures import style
 
 MOST = 6

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.claims import DASH, Row, interval, number
+from searchlens.config.boptr import BoptrOptions
 from searchlens.tables import format as fmt
 
 POOLS = {"ar": "AR pool", "full": "full pool"}

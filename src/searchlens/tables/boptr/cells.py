@@ -7,10 +7,10 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.knee import TAU
 from searchlens.boptr.offsets import GATE_Z
-from searchlens.boptr.options import REGIMES
 from searchlens.boptr.q_channel import TOLERANCE
 from searchlens.catalogue import table
 from searchlens.claims import Row, interval, number, percent
+from searchlens.config.boptr import REGIMES
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
     CORRECTED,

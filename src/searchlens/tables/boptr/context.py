@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.protocol import broken_cells
+from searchlens.config.boptr import BoptrOptions, Readout
 
 READOUTS: dict[Readout, str] = {
     "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"

@@ -9,9 +9,9 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.knee import TAU
 from searchlens.boptr.offsets import SHUFFLES
-from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import table
 from searchlens.claims import DASH, Row, interval, number, percent
+from searchlens.config.boptr import BoptrOptions
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (

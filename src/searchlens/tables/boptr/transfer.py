@@ -11,10 +11,10 @@ import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.inference import ERROR_COLUMNS
-from searchlens.boptr.options import REGIMES
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.catalogue import table
 from searchlens.claims import DASH, Row, number
+from searchlens.config.boptr import REGIMES
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (

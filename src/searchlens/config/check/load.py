@@ -15,10 +15,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
-from searchlens.config import benchmarks, boptr, checkpoints, cost, model, pairs, policies, readings, study
-from searchlens.config.base import unknown
-from searchlens.config.model import Config
-from searchlens.config.schema import keys_at, node_at, number_at
+from searchlens.config.check import benchmarks, checkpoints, model, pairs, policies, study
+from searchlens.config.check.schema import adapter, keys_at, node_at, number_at, unknown
+from searchlens.config.model import Config, added
 from searchlens.errors import NAME, NAMES, InputError, one_line
 from searchlens.project import OWN_FILE, extras
 from searchlens.store import yaml_text
@@ -33,7 +32,7 @@ DEFAULT_FILES = (
     "config/boptr.yaml",
 )
 
-_CHECKED = (model, study, pairs, readings, boptr, cost)
+_CHECKED = (model, study, pairs)
 _EXTENDED = (checkpoints, benchmarks, policies)
 """Sections with cross checks; those that name what an extension may declare are apart."""
 
@@ -172,7 +171,7 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
 
 def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration without sections of distributions that are not installed, each of which is said."""
-    absent = {name: raw[name] for name in extras.SECTIONS.keys() & raw.keys() - model.added().keys()}
+    absent = {name: raw[name] for name in extras.SECTIONS.keys() & raw.keys() - added().keys()}
     for name in filter(absent.get, absent):
         why = extras.missing(extras.SECTIONS[name])
         log.warning("%s is left out: %s; %s", name, why.message, why.hint)
@@ -186,7 +185,7 @@ def _typed(raw: Mapping[str, Any]) -> tuple[Config | None, list[ErrorDetails]]:
     found: list[ErrorDetails] = []
     for attempt in range(6):  # a value of a wrong type is taken out, is then missing, has keys that are missing, ...
         try:
-            return model.whole().model_validate_json(json.dumps(left)), found
+            return adapter().validate_json(json.dumps(left)), found
         except ValidationError as error:
             items = error.errors()
         found = found or items
@@ -217,7 +216,7 @@ def _cross_errors(config: Config) -> Iterator[str]:
     sections: tuple[Any, ...] = _CHECKED
     try:
         catalogue.use(config.extensions)
-        sections += (*_EXTENDED, *model.added().values())
+        sections += (*_EXTENDED, *added().values())
     except InputError as error:
         yield error.message
     for section in sections:
@@ -229,11 +228,6 @@ def _follows(line: str, item: ErrorDetails) -> bool:
     key, last = _key(item), [part for part in item["loc"] if isinstance(part, str) and part != "[key]"][-1]
     is_named = f"'{last}' is unknown" in line if " is unknown" in line else re.search(rf"\b{re.escape(last)}\b", line)
     return bool(is_named) or line.startswith((key, f"{key[:-2]}."))
-
-
-def plain(config: Config) -> dict[str, Any]:
-    """The configuration as plain JSON types, with its defaults: what ``grid.Grid`` takes."""
-    return config.model_dump(mode="json")
 
 
 def _not_json(value: Any, where: str = "") -> Iterator[str]:

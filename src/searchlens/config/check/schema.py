@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import WithDefaultSchema
 
-from searchlens.config.model import whole
+from searchlens import errors
+from searchlens.config.model import Config, added, whole
 
 Node = Mapping[str, Any]
 """A part of the schema."""
@@ -25,10 +27,23 @@ class _WithFactories(GenerateJsonSchema):
 
 
 @cache
+def adapter() -> TypeAdapter[Config]:
+    """What checks the types of a whole configuration."""
+    return TypeAdapter(whole())
+
+
+@cache
 def schema() -> dict[str, Any]:
     """JSON schema of the whole configuration."""
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return dialect | whole().model_json_schema(schema_generator=_WithFactories)
+    found: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    found |= adapter().json_schema(schema_generator=_WithFactories)
+    own = TypeAdapter(Config).json_schema(schema_generator=_WithFactories)  # docstrings are read in its own source
+    meanings = {name: {"description": f"{module.MEANING}; null: none."} for name, module in added().items()}
+    found["description"] = own["description"]
+    found["properties"] |= own["properties"]
+    for name, meaning in meanings.items():
+        found["properties"][name] |= meaning
+    return found
 
 
 def schema_text() -> str:
@@ -69,6 +84,11 @@ def limits(node: Node) -> list[str]:
 def _plain(value: float) -> str:
     """A number as YAML reads it, such as 0.01 or 1_000_000."""
     return f"{int(value):_}" if value == int(value) else f"{value}"
+
+
+def unknown(where: str, name: str, known: Iterable[str]) -> str:
+    """The message about a name that is not among the known ones, with the nearest of them."""
+    return f"{where}: {errors.unknown(name, known)}"
 
 
 def keys_at(location: Iterable[int | str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from searchlens.schemas.options import STRICT, Nonnegative, Proportion
+from searchlens.config.limits import STRICT, Nonnegative, Proportion
 
 EnvelopeInterval = Literal["corrected", "fixed", "reselected"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from searchlens.schemas.options import STRICT, Confidence, Draws, QInstructions
+from searchlens.config.limits import STRICT, Confidence, Draws, QInstructions
 
 Ties = Literal["first", "fractional"]
 FirstFinish = Literal["shortest", "first_index"]

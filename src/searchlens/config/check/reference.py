@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from searchlens.config.schema import Node, content, limits, resolve, schema, schema_text
+from searchlens.config.check.schema import Node, content, limits, resolve, schema, schema_text
 from searchlens.policies import components
 from searchlens.policies.policy import ROLES
 

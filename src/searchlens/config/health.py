@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlens.schemas.options import STRICT, Proportion
+from searchlens.config.limits import STRICT, Proportion
 
 
 @dataclass(frozen=True, kw_only=True)

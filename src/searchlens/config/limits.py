@@ -1,0 +1,75 @@
+"""The types of keys of the configuration, and how strictly a configuration is read into its records.
+
+Each section is a frozen dataclass with a docstring below each field. The JSON schema and ``config/README.md`` take
+names, types, limits, defaults and descriptions from there. Limits are checked when YAML files are read
+(``searchlens.config.check``), not when an object is made.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from searchlens import errors
+
+
+class _Limit:
+    """What a value must be besides its type, in the words of pydantic's core schemas."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(source), **{key: value for key, value in vars(self).items() if value is not None}}
+
+
+@dataclass(frozen=True)
+class Bounds(_Limit):
+    """Limits of a number: greater or less than, and or equal."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+
+@dataclass(frozen=True)
+class Pattern(_Limit):
+    """Regular expression of a text."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Length(_Limit):
+    """Smallest number of items."""
+
+    min_length: int
+
+
+Name = Annotated[str, Pattern(f"^{errors.NAME}$")]
+Sha256 = Annotated[str, Pattern(r"^[0-9a-f]{64}$")]
+Repository = Annotated[str, Pattern(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Positive = Annotated[int, Bounds(ge=1, le=10_000_000)]
+Natural = Annotated[int, Bounds(ge=0, le=10_000_000)]
+Small = Annotated[int, Bounds(ge=1, le=10_000)]
+"""Such as layers, GPUs, or repetitions of which each takes time."""
+Seed = Annotated[int, Bounds(ge=0, le=2**63 - 1)]
+Draws = Annotated[int, Bounds(ge=100, le=100_000)]
+Proportion = Annotated[float, Bounds(ge=0, le=1)]
+Confidence = Annotated[float, Bounds(gt=0, lt=1)]
+Nonnegative = Annotated[float, Bounds(ge=0, le=1e6)]
+Exponent = Annotated[float, Bounds(ge=0, le=10)]
+Quantity = Annotated[float, Bounds(ge=0.001, le=1e15)]
+"""Something above 0 that is counted or measured, such as parameters, tokens per second or minutes."""
+
+Tokens = Annotated[float, Bounds(ge=0.001, le=10_000_000)]
+
+QInstructions = Literal["first_sample", "verdict_majority"]
+"""Which votes count as equal where no answer can be extracted: used in grading, set in section ``landscape``."""
+
+PART_ROWS = 1_000_000
+"""Most samples that a landscape reads together, unless one policy has more: about half a gigabyte."""
+
+STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
+"""``__pydantic_config__`` of every options class: unknown keys, wrong types and numbers that are not finite are errors,
+docstrings descriptions."""
