@@ -138,7 +138,7 @@ def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[d
 def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
     """Landscapes of every recorded cell."""
     grid, out = Grid(check.load(COHORT)), Layout(folder)
-    jobs = [(needs.landscape(grid, b), path, out.landscape(c, b), "") for (c, b), path in grid.readouts.items()]
+    jobs = [(needs.landscape(grid, b), path, out.landscape(c, b), "") for (c, b), path in grid.study.readouts.items()]
 
     def job() -> None:
         with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:

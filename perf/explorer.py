@@ -112,10 +112,10 @@ def build(folder: Path, policies: int, questions: int, tokens: int) -> Path:
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with chdir(folder):
         grid = Grid(check.validate(study(policies)))
-        for seed, cell in enumerate(grid.cells):
+        for seed, cell in enumerate(grid.study.cells):
             _fill(grid, *cell, np.random.default_rng(seed), tokens)
-        for pair, benchmark in grid.pair_cells:
-            base, rl = (grid.layout.landscape(grid.pairs[pair][role], benchmark) for role in ("base", "rl"))
+        for pair, benchmark in grid.study.pair_cells:
+            base, rl = (grid.layout.landscape(grid.study.pairs[pair][role], benchmark) for role in ("base", "rl"))
             output, options = grid.layout.recovery(pair, benchmark), needs.recovery(grid, benchmark)
             recovery(options, base, rl, output, fingerprint=config_fingerprint(grid.config))
         snapshots.save(grid.config)
@@ -125,8 +125,8 @@ def build(folder: Path, policies: int, questions: int, tokens: int) -> Path:
 def _fill(grid: Grid, checkpoint: str, benchmark: str, rng: np.random.Generator, tokens: int) -> None:
     """Samples, verdicts and landscape of one cell."""
     graded, entries = [], []
-    ability = rng.normal(0.4 if checkpoint.endswith("rl") else -0.3, 2.0, grid.count(benchmark))
-    for generation in grid.generations(checkpoint, benchmark):
+    ability = rng.normal(0.4 if checkpoint.endswith("rl") else -0.3, 2.0, grid.inputs.count(benchmark))
+    for generation in grid.jobs.generations(checkpoint, benchmark):
         drawn, verdicts = _samples(grid, benchmark, generation, ability, rng, tokens)
         shards.publish(
             grid.folder(checkpoint, benchmark, generation.id),
@@ -157,7 +157,7 @@ def _samples(
     grid: Grid, benchmark: str, generation: Generation, ability: np.ndarray, rng: np.random.Generator, tokens: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Samples of one policy with their verdicts: right ones, and a few wrong answers."""
-    questions = grid.questions(benchmark)
+    questions = grid.inputs.questions(benchmark)
     rows = len(questions) * SAMPLES
     is_right = rng.random(rows) < np.repeat(1 / (1 + np.exp(-ability)), SAMPLES)
     answer = np.where(is_right, 0, rng.integers(1, WRONG, rows))

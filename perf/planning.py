@@ -68,8 +68,8 @@ def _save(folder: Path, study: dict[str, Any]) -> None:
 def _fill(folder: Path, study: dict[str, Any]) -> None:
     """Put a shard of every generation into the store; planning looks at sidecars, sizes and times only."""
     grid = Grid(check.validate(study), folder)
-    for cell in grid.cells:
-        for generation in grid.generations(*cell):
+    for cell in grid.study.cells:
+        for generation in grid.jobs.generations(*cell):
             path = grid.folder(*cell, generation.id) / f"s00000-{generation.samples:05d}.parquet"
             path.parent.mkdir(parents=True)
             path.touch()

@@ -41,7 +41,7 @@ def shape_of_model(grid: Grid, model: str) -> Shape:
         It is neither, or its architecture is unknown.
     """
     known = model in grid.config.checkpoints
-    shape = grid.shape(model) if known else shape_of(Path(model)) if Path(model).is_dir() else None
+    shape = grid.inputs.shape(model) if known else shape_of(Path(model)) if Path(model).is_dir() else None
     if shape is None:
         raise InputError(
             f"{model}: no checkpoint of a known shape",
@@ -61,9 +61,9 @@ def cell_tokens(grid: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[s
     """Kind of work, whether searches do it, and tokens to draw of a cell, as ``searchlens plan`` counts them."""
     usual = grid.config.samples
     texts = cost.texts(grid.config, benchmark, cost.assumed_length(grid.config, benchmark))
-    for generation in grid.generations(checkpoint, benchmark):
+    for generation in grid.jobs.generations(checkpoint, benchmark):
         policy = from_spec("it", generation.spec["policy"])
-        each = cost.tokens_per_run(policy, texts) / policy.width * grid.count(benchmark)
+        each = cost.tokens_per_run(policy, texts) / policy.width * grid.inputs.count(benchmark)
         searches = cost.is_search(policy)
         pool = 0 if searches else min(generation.samples, usual)
         yield f"pool, {usual} samples", searches, pool * each
@@ -73,10 +73,10 @@ def cell_tokens(grid: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[s
 
 def pair_tokens(grid: Grid, pair: str) -> Iterator[tuple[str, str, bool, float]]:
     """The same of a study of one pair, with its benchmark; batches with other seeds are a kind of their own."""
-    for checkpoint, benchmark in grid.cells:
+    for checkpoint, benchmark in grid.study.cells:
         for kind, searches, tokens in cell_tokens(grid, checkpoint, benchmark):
             if tokens:
-                repeated = checkpoint not in grid.pairs[pair].values()
+                repeated = checkpoint not in grid.study.pairs[pair].values()
                 yield benchmark, "batches with other seeds" if repeated else kind, searches, tokens
 
 
@@ -97,7 +97,7 @@ def print_pair(grid: Grid, args: argparse.Namespace) -> None:
     """GPU-hours by benchmark and kind of work, at the limit of each GPU and at a share of it."""
     measured = grid.config.cost.efficiency[0]
     shares = [args.share or getattr(measured, key) or measured.share for key in ("share", "searches")]
-    shape = shape_of_model(grid, grid.pairs[args.pair]["base"])
+    shape = shape_of_model(grid, grid.study.pairs[args.pair]["base"])
     rows: dict[tuple[str, str], list[float]] = {}
     for benchmark, kind, searches, tokens in pair_tokens(grid, args.pair):
         texts = cost.texts(grid.config, benchmark, cost.assumed_length(grid.config, benchmark))

@@ -83,7 +83,7 @@ def build(folder: Path, policies: int, parts: int) -> Grid:
     (folder / "config/config.yaml").write_text(yaml.safe_dump(settings))
     with chdir(folder):
         grid = Grid(check.validate(settings))
-        for seed, cell in enumerate(grid.cells):
+        for seed, cell in enumerate(grid.study.cells):
             fill(grid, *cell, np.random.default_rng(seed))
         snapshots.save(grid.config)
     return grid
@@ -92,8 +92,8 @@ def build(folder: Path, policies: int, parts: int) -> Grid:
 def fill(grid: Grid, checkpoint: str, benchmark: str, rng: np.random.Generator) -> None:
     """Shards and manifests of a cell."""
     ability = 0.3 if checkpoint.endswith("rl") else -0.3
-    chance = 1 / (1 + np.exp(-rng.normal(ability, 2.0, len(grid.questions(benchmark)))))
-    for pool in grid.pools(checkpoint, benchmark):
+    chance = 1 / (1 + np.exp(-rng.normal(ability, 2.0, len(grid.inputs.questions(benchmark)))))
+    for pool in grid.jobs.pools(checkpoint, benchmark):
         entries = [_generation(grid, checkpoint, benchmark, each, chance, rng) for each in pool.generations]
         content = {"pool": pool.name, "checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}
         manifest = grid.current_manifest(pool)
@@ -105,7 +105,7 @@ def _generation(
     grid: Grid, checkpoint: str, benchmark: str, each: Generation, chance: np.ndarray, rng: np.random.Generator
 ) -> dict[str, Any]:
     """The shards of one policy, and their entry in the manifest."""
-    folder, golds = grid.folder(checkpoint, benchmark, each.id), [one.gold for one in grid.questions(benchmark)]
+    folder, golds = grid.folder(checkpoint, benchmark, each.id), [one.gold for one in grid.inputs.questions(benchmark)]
     made = [
         shards.publish(
             folder,
@@ -199,7 +199,7 @@ def measure(folder: Path, grid: Grid, graded: int) -> None:
     _row("score, a cell, no verdict stored", score)
     _row("landscape, a cell", landscapes)
     _row("recovery, a pair", recoveries)
-    _row(f"status, {2 * graded} of {len(grid.cells)} cells graded", [command(folder, "status")])
+    _row(f"status, {2 * graded} of {len(grid.study.cells)} cells graded", [command(folder, "status")])
     _index(folder / "results")
 
 

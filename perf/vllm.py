@@ -491,9 +491,9 @@ def anchor_tokens() -> dict[str, float]:
     texts = cost.texts(paper, benchmark, cost.assumed_length(paper, benchmark))
     tokens: dict[str, float] = {}
     for checkpoint in (pair.base, pair.rl):
-        for generation in grid.generations(checkpoint, benchmark):
+        for generation in grid.jobs.generations(checkpoint, benchmark):
             policy = policies.from_spec("it", generation.spec["policy"])
-            runs = generation.samples * grid.count(benchmark) / policy.width
+            runs = generation.samples * grid.inputs.count(benchmark) / policy.width
             name = {"autoregressive": "pool"}.get(policy.controller.name, policy.controller.name)
             tokens[name] = tokens.get(name, 0.0) + runs * cost.tokens_per_run(policy, texts)
     return tokens

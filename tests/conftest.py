@@ -105,7 +105,7 @@ def grid(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid]) -> Gr
 
 def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "") -> pl.DataFrame:
     """Samples [start, stop) of every question, with content that depends on question and sample alone."""
-    keys = [(q, s) for q in grid.questions(benchmark) for s in range(start, stop)]
+    keys = [(q, s) for q in grid.inputs.questions(benchmark) for s in range(start, stop)]
     return pl.DataFrame(
         {
             "question": [q.id for q, _ in keys],
@@ -155,9 +155,9 @@ def sampled(
     """The toy study, every cell sampled and scored."""
     raw["landscape"] = {"draws": 100}
     grid = make_grid(raw)
-    for cell in grid.cells:
+    for cell in grid.study.cells:
         entries = []
-        for generation in grid.generations(*cell):
+        for generation in grid.jobs.generations(*cell):
             publish(grid, *cell, generation)
             entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
             entries.append({**entry, "policies": list(generation.policies)})

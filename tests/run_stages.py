@@ -24,7 +24,7 @@ from searchlens.tables.table import Table
 def score_cell(grid: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:
     cell = needs.score(grid, checkpoint, benchmark)
     fingerprint = config_fingerprint(grid.config)
-    score(cell, grid.questions(benchmark), grid.layout, manifests, output, fingerprint=fingerprint)
+    score(cell, grid.inputs.questions(benchmark), grid.layout, manifests, output, fingerprint=fingerprint)
 
 
 def landscape_cell(grid: Grid, benchmark: str, scores: Path, output: Path) -> None:
@@ -37,16 +37,16 @@ def recovery_cell(grid: Grid, base: Path, rl: Path, output: Path) -> None:
 
 def analyse(grid: Grid) -> None:
     """Landscapes and recovery of the recorded cells."""
-    for cell, path in grid.readouts.items():
+    for cell, path in grid.study.readouts.items():
         landscape_cell(grid, cell[1], path, grid.layout.landscape(*cell))
-    for pair, benchmark in grid.readout_pairs:
-        base, rl = (grid.layout.landscape(grid.pairs[pair][role], benchmark) for role in ("base", "rl"))
+    for pair, benchmark in grid.study.readout_pairs:
+        base, rl = (grid.layout.landscape(grid.study.pairs[pair][role], benchmark) for role in ("base", "rl"))
         recovery_cell(grid, base, rl, grid.layout.recovery(pair, benchmark))
 
 
 def figures_cell(grid: Grid, pair: str, benchmark: str, output: Path) -> None:
     figures(needs.figures(grid, pair, benchmark), grid.layout, output)
-    assert not grid.not_made
+    assert not grid.study.not_made
 
 
 def costs(grid: Grid) -> pl.DataFrame:

@@ -32,7 +32,7 @@ RIGHT: Mapping[str, Mapping[str, int]] = {
 
 def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int) -> pl.DataFrame:
     """The first samples of a question are right; the others say 99, or are cut off."""
-    keys = [(q, s) for q in grid.questions(benchmark) for s in range(samples)]
+    keys = [(q, s) for q in grid.inputs.questions(benchmark) for s in range(samples)]
     right = RIGHT[checkpoint]
     length = [3 if checkpoint == "toy-base" else 4] * len(keys)
     return pl.DataFrame(
@@ -59,7 +59,7 @@ def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int) -> pl.DataF
 def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
     """Put all samples of a cell into the store, with their manifest, and grade them."""
     entries = []
-    for generation in grid.generations(checkpoint, benchmark):
+    for generation in grid.jobs.generations(checkpoint, benchmark):
         shards.publish(
             grid.folder(checkpoint, benchmark, generation.id),
             0,
@@ -82,7 +82,7 @@ def finish(raw: dict[str, Any], root: Path) -> Path:
     settings = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
     with chdir(root):
         grid = Grid(check.validate({**raw, **settings}))
-        for cell in grid.cells:
+        for cell in grid.study.cells:
             sample(grid, *cell)
         analyse(grid)
         snapshots.save(grid.config)
@@ -92,14 +92,14 @@ def finish(raw: dict[str, Any], root: Path) -> Path:
 def analyse(grid: Grid) -> None:
     """Every stage behind the scores, and one sample on which two graders disagree."""
     layout = grid.layout
-    for checkpoint, benchmark in grid.cells:
+    for checkpoint, benchmark in grid.study.cells:
         landscape_cell(grid, benchmark, grid.scores(checkpoint, benchmark), layout.landscape(checkpoint, benchmark))
         row = (DEFAULT, "q1", 0, "3", "3", "right", "wrong", "so it is 3")
         write_frame(pl.DataFrame([row], AGREEMENT, orient="row"), layout.agreement(checkpoint, benchmark))
-    for pair, benchmark in grid.pair_cells:
-        sides = [layout.landscape(grid.pairs[pair][role], benchmark) for role in ("base", "rl")]
+    for pair, benchmark in grid.study.pair_cells:
+        sides = [layout.landscape(grid.study.pairs[pair][role], benchmark) for role in ("base", "rl")]
         recovery_cell(grid, *sides, layout.recovery(pair, benchmark))
     fingerprint = config_fingerprint(grid.config)
     readings(needs.readings(grid), layout, fingerprint=fingerprint)
     tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
-    assert not grid.not_made
+    assert not grid.study.not_made

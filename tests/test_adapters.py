@@ -93,7 +93,7 @@ def test_ids_follow_the_checkpoint_and_the_adapter(raw: dict[str, Any], make_gri
     def ids(**settings: Any) -> tuple[str, str]:
         raw["checkpoints"]["toy-rl"] = rl | settings
         grid = make_grid(raw)
-        return grid.fingerprint("toy-base"), grid.fingerprint("toy-rl")
+        return grid.inputs.fingerprint("toy-base"), grid.inputs.fingerprint("toy-rl")
 
     one, other = write(tmp_path / "one"), write(tmp_path / "other", PLAIN | {"lora_alpha": 32})
     third = write(tmp_path / "third", weights=b"others")

@@ -68,8 +68,8 @@ def test_an_engine_of_an_extension_is_checked_planned_and_sampled(study: Path, c
     assert main(["generate", "--quiet", *BASE]) == 0
     (manifest,) = study.glob("results/manifests/**/*.json")
     grid, cell = grid_of(study), ("micro-1m-base", "math")
-    assert not any(any(grid.missing(pool)) for pool in grid.pools(*cell))
-    for generation in grid.generations(*cell):
+    assert not any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))
+    for generation in grid.jobs.generations(*cell):
         assert generation.spec["engine"]["family"] == "short"
         folder = grid.folder(*cell, generation.id)
         assert pl.read_parquet(folder / "*.parquet").height == 2 * 2
@@ -84,7 +84,7 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
     weights = resources.weights_bytes(grid, "micro-1m-base") / 1e6
     ours, embedded = (resources.memory_mb(grid, name) for name in ("micro-1m-base", "micro-1m-rl"))
     assert 0 <= ours - (2000 + 3 * weights) < 1 and embedded - ours == 2000
-    assert (grid.engine("micro-1m-base").processes, grid.gpus("micro-1m-base")) == (1, 0)
+    assert (grid.study.engine("micro-1m-base").processes, grid.study.gpus("micro-1m-base")) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ PLANNED = """
 import json, sys
 from searchlens.grid import Grid, resources
 grid = Grid(from_plain(json.load(open(sys.argv[1]))))
-print(grid.gpus("micro-1m-base"), resources.memory_mb(grid, "micro-1m-base") > 3 * 7000)
+print(grid.study.gpus("micro-1m-base"), resources.memory_mb(grid, "micro-1m-base") > 3 * 7000)
 """
 
 

@@ -21,7 +21,7 @@ Make = Callable[[Mapping[str, Any]], Grid]
 
 
 def drawn(grid: Grid, output: Path) -> pl.DataFrame:
-    agreement(needs.agreement(grid, *CELL), grid.questions("sums"), grid.layout, grid.manifests(*CELL), output)
+    agreement(needs.agreement(grid, *CELL), grid.inputs.questions("sums"), grid.layout, grid.manifests(*CELL), output)
     return pl.read_parquet(output)
 
 

@@ -65,7 +65,10 @@ def test_the_same_questions_in_another_layout_are_the_same_samples(
     for name, content in layouts.items():
         (tmp_path / name).write_text(content)
         grid = make_grid(known(raw, "math500", path=name))
-        hashes[name] = [generation.id for generation in grid.generations("toy-base", "sums")], grid.content_hash("sums")
+        hashes[name] = (
+            [generation.id for generation in grid.jobs.generations("toy-base", "sums")],
+            grid.inputs.content_hash("sums"),
+        )
     assert hashes["harness.jsonl"][0] == hashes["orz.json"][0] == hashes["corrected.json"][0]
     assert hashes["orz.json"][1] != hashes["corrected.json"][1]
 
@@ -109,12 +112,12 @@ def test_questions_of_the_hub_are_read_at_the_pinned_commit(
     (folder / "data" / "dev-00000-of-00001.parquet").write_bytes(b"another split")
     grid = make_grid(known(raw, "mmlu_stem", grader="choice"))
     with pytest.raises(InputError, match="is not pinned"):
-        grid.questions("sums")
-    pin.pin(grid.lock, grid.dataset_sources("sums"), pin.Cache())
+        grid.inputs.questions("sums")
+    pin.pin(grid.inputs.lock, grid.inputs.dataset_sources("sums"), pin.Cache())
     grid = make_grid(raw)
-    assert [question.gold for question in grid.questions("sums")] == ["A", "B", "C", "D"]
-    (source,) = grid.dataset_sources("sums")
-    assert list(grid.lock[source].files) == ["data/test-00000-of-00001.parquet"]
+    assert [question.gold for question in grid.inputs.questions("sums")] == ["A", "B", "C", "D"]
+    (source,) = grid.inputs.dataset_sources("sums")
+    assert list(grid.inputs.lock[source].files) == ["data/test-00000-of-00001.parquet"]
     parquet.write_table(pa.Table.from_pylist(rows[:3]), path)
     with pytest.raises(InputError, match="is not what was pinned"):
         make_grid(raw).questions("sums")
@@ -127,7 +130,7 @@ def test_both_years_of_aime_come_from_two_datasets(
         row = {"id": 1, "problem": f"{year}?", "solution": r"It is \boxed{025}."}
         (hub_cache(f"math-ai/{year}") / "test.jsonl").write_text(json.dumps(row) + "\n")
     grid = make_grid(known(raw, "aime"))
-    pin.pin(grid.lock, grid.dataset_sources("sums"), pin.Cache())
+    pin.pin(grid.inputs.lock, grid.inputs.dataset_sources("sums"), pin.Cache())
     questions = make_grid(raw).questions("sums")
     assert [(q.id, q.text, q.gold) for q in questions] == [
         ("aime24-0001", "aime24?", "25"),

@@ -379,9 +379,9 @@ def llama(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 
 def drawn(grid: Grid, checkpoint: str) -> Iterator[tuple[str, pl.DataFrame, dict[str, Any]]]:
     """Policy, samples and record of every shard, after they were drawn."""
-    for pool in grid.pools(checkpoint, "sums"):
+    for pool in grid.jobs.pools(checkpoint, "sums"):
         generate(grid, checkpoint, "sums", grid.current_manifest(pool))
-    for generation in grid.generations(checkpoint, "sums"):
+    for generation in grid.jobs.generations(checkpoint, "sums"):
         for shard in grid.stored(checkpoint, "sums", generation):
             frame = pl.read_parquet(shard.path).sort("question", "sample")
             yield generation.policies[0], frame, json.loads(shard.sidecar["specials"])
@@ -394,7 +394,7 @@ def test_one_key_makes_samples_of_a_llama(llama: dict[str, Any], make_grid: Make
     llama["benchmarks"]["sums"]["wording"] = "as-is"
     grid = make_grid(llama)
     assert check.answer(grid)["missing"] == []
-    end = Prompter(tmp_path / "base", grid.template(BASE, "sums")).tokenizer.token_to_id("<|eot_id|>")
+    end = Prompter(tmp_path / "base", grid.inputs.template(BASE, "sums")).tokenizer.token_to_id("<|eot_id|>")
     for checkpoint in (BASE, RL):
         found = list(drawn(grid, checkpoint))
         assert sorted(frame.height for _, frame, _ in found) == [6, 24, 24, 24]

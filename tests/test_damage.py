@@ -44,7 +44,7 @@ class Store:
         """Sample what is missing; how many samples were drawn."""
         engine = Scripted()
         self._start(engine)
-        (pool,) = self.grid.pools(*CELL)
+        (pool,) = self.grid.jobs.pools(*CELL)
         generate(self.grid, *CELL, self.grid.current_manifest(pool))
         return len(engine.asked)
 
@@ -56,7 +56,7 @@ class Store:
         return found
 
     def shard(self, place: int = 0) -> shards.Shard:
-        generation = self.grid.generations(*CELL)[place]
+        generation = self.grid.jobs.generations(*CELL)[place]
         return shards_of(self.grid.folder(*CELL, generation.id))[0]
 
     @property
@@ -65,7 +65,7 @@ class Store:
 
     def is_sound(self) -> bool:
         """As an undisturbed run left it: the same bytes, nothing to draw, nothing to report."""
-        (pool,) = self.grid.pools(*CELL)
+        (pool,) = self.grid.jobs.pools(*CELL)
         found = verify(self.grid.layout.results)
         assert found.damaged == [] and found.notes == []
         return self.hashes() == self.undisturbed and not self.missing and self.grid.current_manifest(pool).exists()
@@ -122,7 +122,7 @@ def test_a_flipped_bit_in_a_chunk_never_becomes_a_shard(study: dict[str, Any], m
     for attempt in range(6):
         grid = make_grid(study | {"results": f"attempt{attempt}"})
         start(Scripted(repeatable=True, dies=RuntimeError("died"), at=23))
-        (pool,) = grid.pools(*CELL)
+        (pool,) = grid.jobs.pools(*CELL)
         with pytest.raises(RuntimeError):
             generate(grid, *CELL, grid.current_manifest(pool))
         chunks = sorted(grid.layout.results.rglob("*.chunk"))
@@ -149,7 +149,7 @@ def flipped(path: Path) -> Iterator[None]:
 def test_a_chunk_that_makes_polars_panic_is_sampled_again(study: dict[str, Any], make_grid: Make, start: Start) -> None:
     grid = make_grid(study)
     start(Scripted(repeatable=True, dies=RuntimeError("died"), at=23))
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     with pytest.raises(RuntimeError):
         generate(grid, *CELL, grid.current_manifest(pool))
     there = [chunk for shard in Job(grid, pool, 1).missing_shards() for chunk in shard.chunks if chunk.exists]

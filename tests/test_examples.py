@@ -184,7 +184,7 @@ def test_both_sides_of_a_pair_are_shown_the_same_unless_they_may_differ(
     write(tmp_path / "worked.jsonl", SUMS)
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 2, "drawn": True, "seed": 3}
     grid = make_grid(raw)
-    assert grid.template("toy-base", "sums") == grid.template("toy-rl", "sums")
+    assert grid.inputs.template("toy-base", "sums") == grid.inputs.template("toy-rl", "sums")
     raw["checkpoints"]["toy-rl"]["examples"] = False
     with pytest.raises(InputError, match=r"pairs\.toy: Base has examples true, RL false; .* templates: own"):
         make_grid(raw)
@@ -237,7 +237,7 @@ def test_the_engine_gets_bos_once(
     engine = Ending()
     monkeypatch.setattr(stage._job, "start_engine", lambda *_: engine)
     grid = make_grid(raw)
-    (pool,) = grid.pools("toy-base", "sums")
+    (pool,) = grid.jobs.pools("toy-base", "sums")
     generate(grid, "toy-base", "sums", grid.current_manifest(pool))
     tokenizer = Tokenizer.from_file(str(tmp_path / "base/tokenizer.json"))
     assert len({*engine.prompts}) == 6
@@ -272,8 +272,8 @@ def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monk
     names = [str(EXAMPLE / "gemma.yaml"), str(tmp_path / "overlay.yaml")]
     for more, policies in (([], 25), ([str(EXAMPLE / "searches.yaml")], 10)):
         grid = Grid(check.load([*check.DEFAULT_FILES, *names, *more]))
-        assert [len(grid.streams("gemma-3-270m", each)) for each in ("gsm8k", "svamp", "mawps")] == [policies] * 3
-        asking = Prompter(tmp_path / "model", grid.template("gemma-3-270m", "svamp"))
+        assert [len(grid.jobs.streams("gemma-3-270m", each)) for each in ("gsm8k", "svamp", "mawps")] == [policies] * 3
+        asking = Prompter(tmp_path / "model", grid.inputs.template("gemma-3-270m", "svamp"))
         text = asking.template.render("?", asking.examples(Question("q", "?", "")))
         assert text.count("Question: ") == 5 and text.count("The answer is ") == 4 and text.endswith("\nAnswer:")
     check.load([*check.DEFAULT_FILES, str(EXAMPLE / "pair.yaml")])

@@ -409,7 +409,7 @@ def longest(raw: dict[str, Any], tmp_path: Path, extensions: None) -> dict[str, 
 def test_a_controller_of_an_extension_is_sampled(longest: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
     """From the configuration to the samples; of four draws the longest is longer than one draw."""
     grid = make_grid(longest)
-    (pool,) = grid.pools("toy-base", "sums")
+    (pool,) = grid.jobs.pools("toy-base", "sums")
     generate(grid, "toy-base", "sums", grid.current_manifest(pool))
     files = {g.policies[0]: grid.folder("toy-base", "sums", g.id) for g in pool.generations}
     frames = {name: pl.read_parquet(folder / "*.parquet") for name, folder in files.items()}

@@ -40,7 +40,7 @@ def few(raw: dict[str, Any], samples: int, deeper: dict[str, int]) -> dict[str, 
 def drawn(grid: Grid) -> None:
     """The stages behind tables and readings, in the folder of the study."""
     layout = grid.layout
-    for cell in grid.pair_cells:
+    for cell in grid.study.pair_cells:
         figures(needs.figures(grid, *cell), layout, layout.figure(*cell, "any", "svg").parent)
     overview(needs.overview(grid), layout, layout.study_figure("any", "svg").parent)
 
@@ -59,9 +59,9 @@ def test_check_says_what_too_few_samples_leave_out(
     raw: dict[str, Any], make_grid: Make, samples: int, deeper: dict[str, int], without: str, short: str
 ) -> None:
     grid = make_grid(few(raw, samples, deeper))
-    assert grid.without_boptr == without
-    assert len(grid.without_budgets) == bool(short)
-    assert short in "".join(grid.without_budgets)
+    assert grid.study.without_boptr == without
+    assert len(grid.study.without_budgets) == bool(short)
+    assert short in "".join(grid.study.without_budgets)
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -96,14 +96,14 @@ def test_sides_without_a_common_policy_have_every_figure(raw: dict[str, Any], ma
         bring(make_grid(raw), tmp_path, role, rows(right=2, tokens=5, finish="stop"), policy=policy)
     grid = make_grid(raw)
     layout, sides = grid.layout, [grid.layout.landscape(f"theirs-{role}", "own") for role in ("base", "rl")]
-    for cell in grid.cells:
+    for cell in grid.study.cells:
         score_cell(grid, *cell, [], grid.scores(*cell))
         landscape_cell(grid, "own", grid.scores(*cell), layout.landscape(*cell))
     recovery_cell(grid, *sides, layout.recovery("theirs", "own"))
     readings(needs.readings(grid), layout, fingerprint="0" * 12)
     tables(needs.tables(grid), layout, layout, fingerprint="0" * 12)
     drawn(grid)
-    assert grid.not_made == []
+    assert grid.study.not_made == []
     assert layout.study_figure("cover", "svg").stat().st_size
 
 
@@ -173,7 +173,7 @@ def test_what_fails_is_named_and_costs_nothing_else(
             with pytest.raises(InputError, match="was not made"):
                 study.table("fragile")
         else:
-            assert study.table("fragile").height == len(grid.cells)
+            assert study.table("fragile").height == len(grid.study.cells)
         tried.append(failures.tried(grid.layout.failures("tables")))
     assert tried == [1, 2, 2], "a failure runs the stage again, a success does not"
 
@@ -193,4 +193,4 @@ def test_an_unreadable_landscape_ends_the_stage(raw: dict[str, Any], tmp_path: P
         grid.layout.landscape_frame("toy-rl", "sums", "points").write_text("no Parquet")
         with pytest.raises(InputError, match="points"):
             tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
-        assert not grid.not_made
+        assert not grid.study.not_made

@@ -112,7 +112,7 @@ def study(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def sample(grid: Grid) -> None:
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     generate(grid, *CELL, grid.current_manifest(pool))
 
 
@@ -203,7 +203,7 @@ def test_the_longest_search_starts_first_and_equal_ones_in_their_order(
     seeds = {request.seed: place for place, request in enumerate(engine.asked[2 * 24 :]) if request.max_tokens == limit}
     first = {
         generation.policies[0]: seeds[sample_seed(generation.id, "q0", 0)]
-        for generation in grid.generations(*CELL)
+        for generation in grid.jobs.generations(*CELL)
         if generation.policies[0] not in ("short", "long", "greedy")
     }
     assert list(first) == sorted(first, key=first.__getitem__), "plain policies in the order of the configuration"
@@ -235,7 +235,9 @@ def test_two_chunks_under_way_share_by_tokens(
     start(engine)
     sample(grid)
     frames = shards(grid)
-    a1, a2, b1, _ = (frames[g.id]["n_tokens"][place] for g in grid.pools(*CELL)[0].generations for place in range(2))
+    a1, a2, b1, _ = (
+        frames[g.id]["n_tokens"][place] for g in grid.jobs.pools(*CELL)[0].generations for place in range(2)
+    )
     seconds = {one["policies"][0]: one["wall_seconds"] for one in sidecars(grid)}
     of_a = 3 * (a1 + a2) / (a1 + a2 + b1)
     assert seconds == {"temp_0.5": pytest.approx(of_a), "topp0.9_t0.7": pytest.approx(4 - of_a)}
@@ -449,7 +451,7 @@ def test_a_width_that_the_vocabulary_serves_is_allowed(
 ) -> None:
     """What need not be different tokens may be more than there are tokens."""
     grid = make_grid(searched(study, mine={"controller": controller}))
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     assert stage.Job(grid, pool, threads=1).evaluator_tokens("policy 'mine'", policy_of(pool, "mine")) == 0
 
 
@@ -462,7 +464,7 @@ def test_the_question_of_an_evaluator_must_fit_too(study: dict[str, Any], make_g
     """The question stands behind a whole candidate, and its answer behind that: exactly so much room is enough."""
     mine = {"controller": "thought_tree", "evaluator": ASKING | {"question": " is is"}}
     grid = make_grid(searched(study, mine=mine))
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     longest = max(map(len, stage.Job(grid, pool, threads=1).prompts))
     start(Scripted(max_model_len=longest + 8 + 2))
     with pytest.raises(
@@ -515,7 +517,7 @@ def test_a_controller_that_returns_no_samples_fails_its_run_alone(
     start(Scripted())
     grid = make_grid(searched(study, mine={"controller": {"name": "thought_tree", "width": 2}}) | {"failed_share": 1.0})
     sample(grid)
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     (mine,) = (generation.id for generation in pool.generations if "mine" in generation.policies)
     frames = shards(grid)
     failed = frames.pop(mine)

@@ -34,13 +34,15 @@ def test_every_id_and_pool_of_a_shipped_study_stays(name: str, monkeypatch: pyte
     monkeypatch.chdir(root)
     files = [*check.DEFAULT_FILES, f"config/{name}.yaml"]
     grid = Grid(replace(check.load(files), results="no-results", lock="no-lock.json"))
-    ids = {"/".join(cell): [(g.id, g.policies, g.samples) for g in grid.streams(*cell)] for cell in grid.cells}
-    pools = {
-        "/".join(cell): [pool.name for pool in grid.pools(*cell)]
-        for cell in grid.cells
-        if grid.source(*cell) == "sampled"
+    ids = {
+        "/".join(cell): [(g.id, g.policies, g.samples) for g in grid.jobs.streams(*cell)] for cell in grid.study.cells
     }
-    for g in (g for cell in grid.cells for g in grid.streams(*cell)):
+    pools = {
+        "/".join(cell): [pool.name for pool in grid.jobs.pools(*cell)]
+        for cell in grid.study.cells
+        if grid.study.source(*cell) == "sampled"
+    }
+    for g in (g for cell in grid.study.cells for g in grid.jobs.streams(*cell)):
         controller = g.spec["policy"]["controller"]["name"]
         versions = {"mcts": 2} if controller == "mcts" else {}
         if controller != "autoregressive" and "stop_texts" in g.spec["template"]:
@@ -57,7 +59,7 @@ def test_committed_readouts_are_those_of_the_shipped_studies(
     monkeypatch.chdir(Path(__file__).parents[1])
     files = [*check.DEFAULT_FILES, *(f"config/{name}.yaml" for name in names)]
     grid = Grid(replace(check.load(files), results="no-results"))
-    assert {grid.source(*cell) for cell in grid.cells} == {"recorded"}
+    assert {grid.study.source(*cell) for cell in grid.study.cells} == {"recorded"}
     grid.check()
 
 
@@ -68,7 +70,7 @@ def test_committed_readouts_of_power_sampling_are_those_of_its_configuration(mon
     power = check.load([*check.DEFAULT_FILES, "config/zoo.yaml", "config/zoo-power.yaml"])
     study = replace(power.study, sample=(), readouts="resources/zoo/cohort/power")
     grid = Grid(replace(power, results="no-results", study=study))
-    assert len(grid.cells) == 21 and {grid.source(*cell) for cell in grid.cells} == {"recorded"}
+    assert len(grid.study.cells) == 21 and {grid.study.source(*cell) for cell in grid.study.cells} == {"recorded"}
     grid.check()
 
 

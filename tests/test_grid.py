@@ -30,7 +30,7 @@ Make = Callable[[dict[str, Any]], Grid]
 
 
 def ids(grid: Grid, cell: tuple[str, str] = CELL) -> dict[str, str]:
-    return {name: g.id for g in grid.generations(*cell) for name in g.policies}
+    return {name: g.id for g in grid.jobs.generations(*cell) for name in g.policies}
 
 
 def changed(raw: dict[str, Any], where: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_policies_that_resolve_alike_are_sampled_once(raw: dict[str, Any], make_
 
 
 def test_greedy_is_drawn_once_per_question(grid: Grid) -> None:
-    assert {g.policies: g.samples for g in grid.generations(*CELL)}[("greedy",)] == 1
+    assert {g.policies: g.samples for g in grid.jobs.generations(*CELL)}[("greedy",)] == 1
 
 
 def test_changed_weights_change_the_id_and_missing_ones_are_named(
@@ -156,7 +156,7 @@ def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(
 
 
 def test_gaps_are_what_no_present_shard_covers(grid: Grid, publish: Callable[..., Any]) -> None:
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
     assert missing_ranges(folder, 16) == [(0, 16)]
     publish(grid, *CELL, generation, 4, 8)
@@ -169,7 +169,7 @@ def test_gaps_are_what_no_present_shard_covers(grid: Grid, publish: Callable[...
 
 @pytest.mark.parametrize("harm", ["delete", "truncate", "flip"])
 def test_a_harmed_shard_is_a_gap(grid: Grid, publish: Callable[..., Any], harm: str) -> None:
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     content = bytearray(shard.path.read_bytes())
     if harm == "delete":
@@ -183,7 +183,7 @@ def test_a_harmed_shard_is_a_gap(grid: Grid, publish: Callable[..., Any], harm: 
 
 
 def test_a_copy_without_times_is_no_gap(grid: Grid, publish: Callable[..., Any]) -> None:
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     os.utime(shard.path, (1, 1))
     assert missing_ranges(grid.folder(*CELL, generation.id), 4) == []
@@ -193,7 +193,7 @@ def test_manifest_names_follow_the_store(
     grid: Grid, publish: Callable[..., Any], raw: dict[str, Any], make_grid: Make
 ) -> None:
     """A lost shard must ask for the next fill round; a full store for none."""
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     first = grid.current_manifest(pool)
     assert first.name == f"{pool.name}.json"
     made = [publish(grid, *CELL, g) for g in pool.generations]
@@ -223,7 +223,7 @@ def test_an_edited_policy_changes_one_generation_and_one_pool(raw: dict[str, Any
 
 def test_a_manifest_of_an_older_configuration_is_refused(grid: Grid) -> None:
     with pytest.raises(InputError, match="the configuration changed since this run was planned"):
-        grid.find_pool(*CELL, "pool-00000000.json")
+        grid.jobs.find_pool(*CELL, "pool-00000000.json")
 
 
 PLANNING = """
@@ -237,9 +237,9 @@ from searchlens.store import layout, snapshots
 
 grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))
 grid.check()
-for cell in grid.cells:
+for cell in grid.study.cells:
     needs.hash_of(needs.score(grid, *cell))
-    [resources.minutes(grid, pool) for pool in grid.pools(*cell)]
+    [resources.minutes(grid, pool) for pool in grid.jobs.pools(*cell)]
 for get_needs in (needs.tables, needs.overview, needs.boptr):
     needs.hash_of(get_needs(grid))
 addons.made(grid)
@@ -271,9 +271,9 @@ def repeated(raw: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_batch_is_a_cell_with_samples_of_its_own_but_no_pair(raw: dict[str, Any], make_grid: Make) -> None:
     grid = make_grid(repeated(raw))
-    assert grid.cells == (("toy-base", "sums"), ("toy-rl", "sums"), ("toy-base-7", "sums"))
-    assert grid.pairs == {"toy": {"base": "toy-base", "rl": "toy-rl"}}
-    assert grid.pair_cells == (("toy", "sums"),)
+    assert grid.study.cells == (("toy-base", "sums"), ("toy-rl", "sums"), ("toy-base-7", "sums"))
+    assert grid.study.pairs == {"toy": {"base": "toy-base", "rl": "toy-rl"}}
+    assert grid.study.pair_cells == (("toy", "sums"),)
     assert set(ids(grid).values()).isdisjoint(ids(grid, ("toy-base-7", "sums")).values())
 
 
@@ -403,7 +403,7 @@ def test_what_a_study_does_not_use_neither_refuses_it_nor_runs_it_again(
 ) -> None:
     def tracked(grid: Grid) -> list[str]:
         grid.check()
-        cells = [needs.score(grid, *cell) for cell in grid.cells]
+        cells = [needs.score(grid, *cell) for cell in grid.study.cells]
         benchmarks = [stage(grid, "sums") for stage in (needs.landscape, needs.recovery)]
         whole = [stage(grid) for stage in (needs.readings, needs.overview, needs.tables, needs.boptr)]
         return [needs.hash_of(value) for value in (*cells, *benchmarks, *whole)]

@@ -246,7 +246,7 @@ def analysed(raw: dict[str, Any], make_grid: Make, folder: Path, texts: dict[str
     for role, text in texts.items():
         bring(make_grid(raw), folder, role, text)
     grid = make_grid(raw)
-    for cell in grid.cells:
+    for cell in grid.study.cells:
         score_cell(grid, *cell, [], grid.scores(*cell))
         landscape_cell(grid, "own", grid.scores(*cell), grid.layout.landscape(*cell))
     base, rl = (grid.layout.landscape(f"mine-{role}", "own") for role in ("base", "rl"))

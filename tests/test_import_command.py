@@ -20,7 +20,7 @@ from searchlens.commands import prune
 from searchlens.commands.imports import remove
 from searchlens.commands.init import init
 from searchlens.errors import InputError
-from searchlens.grid import Grid, needs
+from searchlens.grid import Grid, StudyCells, needs
 from searchlens.importing import Choices
 from searchlens.stages import importing
 from searchlens.stages.importing import Request, import_samples
@@ -127,7 +127,7 @@ def test_every_recorded_verdict_is_counted_and_every_disagreement_listed(
 ) -> None:
     """25 questions of two samples, of which question 0 alone is right; three planted disagreements, one unscored."""
     raw["study"]["imports"] = "all"
-    monkeypatch.setattr(Grid, "is_gated", lambda *_: gated)
+    monkeypatch.setattr(StudyCells, "is_gated", lambda *_: gated)
     lines = [{**line, "correct": line["question"] == "q0", "answer": "theirs"} for line in rows()]
     for place, value in ((0, False), (5, True), (7, True)):
         lines[place]["correct"] = value
@@ -176,7 +176,7 @@ def test_some_questions_become_a_benchmark_of_their_own(grid: Grid, tmp_path: Pa
     assert any("left out: " in line and "elsewhere" in line for line in imported.report)
     (record,) = imported.records
     again = Grid(grid.config, grid.root)
-    assert [question.id for question in again.questions("some")] == ["q1", "q3"]
+    assert [question.id for question in again.inputs.questions("some")] == ["q1", "q3"]
     assert record.benchmark == "some"
 
 

@@ -18,7 +18,7 @@ from searchlens.errors import InputError
 from searchlens.explorer import texts
 from searchlens.grading.recorded import score_recorded, scorer_of
 from searchlens.grading.score import SAMPLES
-from searchlens.grid import Grid, needs
+from searchlens.grid import Grid, StudyCells, needs
 from searchlens.importing import Choices, read
 from searchlens.landscape.pool import read_pools
 from searchlens.stages._recorded import write_compared
@@ -72,7 +72,7 @@ def test_a_log_of_verdicts_goes_all_the_way_to_tables(raw: dict[str, Any], make_
         (check,) = import_samples(make_grid(raw), [log(tmp_path, side)], request(side)).checks
         assert f"judged by the log: pass,none calls {sum(right) * 5}% right" in str(check)
     grid = make_grid(raw)
-    assert {item.grader for item in grid.imports} == {"recorded:pass,none"}
+    assert {item.grader for item in grid.study.imports} == {"recorded:pass,none"}
     for side, right in RIGHT.items():
         cell = (f"mine-{side}", "code")
         score_cell(grid, *cell, [], grid.scores(*cell))
@@ -81,7 +81,7 @@ def test_a_log_of_verdicts_goes_all_the_way_to_tables(raw: dict[str, Any], make_
         assert by_question.sort("question")["correct"].to_list() == [*right]
         points = pl.read_parquet(grid.layout.landscape(*cell) / "points.parquet")
         assert points.filter(metric="P", readout="expected", budget=1)["value"].item() == pytest.approx(sum(right) / 20)
-        assert grid.without_agreement(*cell) == "the verdicts are those of the log (recorded:pass,none)"
+        assert grid.study.without_agreement(*cell) == "the verdicts are those of the log (recorded:pass,none)"
     analyse(grid)
     base, rl = (grid.layout.landscape(f"mine-{side}", "code") for side in RIGHT)
     recovery_cell(grid, base, rl, grid.layout.recovery("mine", "code"))
@@ -274,11 +274,11 @@ def test_no_configuration_names_the_judge_of_a_log(raw: dict[str, Any], make_gri
 def test_a_part_of_a_gated_benchmark_is_gated(grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = own(tmp_path, text="\\boxed{1}")
     with monkeypatch.context() as patched:
-        patched.setattr(Grid, "family", lambda *_: "gpqa")
+        patched.setattr(StudyCells, "family", lambda *_: "gpqa")
         wanted = request("base", benchmark="sums", subset="some", choices=Choices(role="base", policy="theirs"))
         import_samples(grid, [path], wanted)
     again = Grid(grid.config, grid.root)
-    assert again.is_gated("some") and again.terms("some").startswith("GPQA-Diamond is gated")
-    assert not again.is_gated("sums")
+    assert again.study.is_gated("some") and again.study.terms("some").startswith("GPQA-Diamond is gated")
+    assert not again.study.is_gated("sums")
     config = replace(grid.config, study=replace(grid.config.study, imports="all"))
     assert Grid(config, grid.root).is_gated("some")

@@ -38,7 +38,7 @@ ZOO = ROOT / "resources/zoo"
 
 
 def sample(grid: Grid, notice: Notice) -> None:
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     generate(grid, *CELL, grid.current_manifest(pool), notice=notice)
 
 
@@ -95,7 +95,7 @@ def test_a_notice_that_comes_too_late_stops_nothing(study: dict[str, Any], make_
     grid, notice = make_grid(study), Notice()
     start(telling(Scripted(), notice, RUNS - 1))
     sample(grid, notice)
-    assert not any(any(grid.missing(pool)) for pool in grid.pools(*CELL))
+    assert not any(any(grid.missing(pool)) for pool in grid.jobs.pools(*CELL))
 
 
 def test_a_job_that_was_stopped_before_it_began_starts_no_engine(
@@ -210,7 +210,7 @@ class Twins:
         ]
         assert not left
         assert not any(why for _, why in shards.verify(self.grid.layout))
-        for generation in self.grid.generations(*CELL):
+        for generation in self.grid.jobs.generations(*CELL):
             folder = self.grid.folder(*CELL, generation.id)
             assert not missing_ranges(folder, generation.samples)
             (frame,) = (pl.read_parquet(path) for path in folder.glob("*.parquet"))
@@ -347,7 +347,7 @@ def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(
     grid = make_grid(study)
     start(Scripted())
     sample(grid, Notice())
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     before, lists = grid.current_manifest(pool), Grid.lists
 
     def losing(self: Grid, manifest: Path, pool: Any) -> bool:

@@ -35,7 +35,7 @@ def renamed(raw: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 def sample(grid: Grid, cell: tuple[str, str]) -> None:
-    (pool,) = grid.pools(*cell)
+    (pool,) = grid.jobs.pools(*cell)
     generate(grid, *cell, grid.current_manifest(pool))
 
 
@@ -66,7 +66,7 @@ def test_a_renamed_cell_has_its_samples_without_an_engine(
 ) -> None:
     cell, raw = cell or ("base", "additions"), renamed(sampled, **names)
     before, grid = sidecars(make_grid(sampled)), make_grid(raw)
-    (pool,) = grid.pools(*cell)
+    (pool,) = grid.jobs.pools(*cell)
     assert not any(grid.missing(pool)) and grid.minutes(pool) == 0
     assert to_make(grid)["/".join(cell)] == 0
     assert not grid.current_manifest(pool).exists(), "its manifest is written by a job"
@@ -103,7 +103,7 @@ def test_one_checkpoint_under_two_names_is_drawn_once(study: dict[str, Any], mak
         sample(make_grid(study), (name, "sums"))
     grid = make_grid(study)
     assert all(
-        grid.current_manifest(pool).exists() for name in ("toy-base", "again") for pool in grid.pools(name, "sums")
+        grid.current_manifest(pool).exists() for name in ("toy-base", "again") for pool in grid.jobs.pools(name, "sums")
     )
 
 
@@ -145,7 +145,7 @@ def test_samples_on_another_disk_are_copied(
     monkeypatch.setattr(os, "link", refused)
     grid = make_grid(renamed(sampled, **NAMES))
     sample(grid, ("base", "additions"))
-    assert not any(make_grid(grid.config).missing(grid.pools("base", "additions")[0]))
+    assert not any(make_grid(grid.config).missing(grid.jobs.pools("base", "additions")[0]))
     assert {path.stat().st_nlink for path in grid.layout.shards()} == {1}
 
 
@@ -161,7 +161,7 @@ def test_the_store_is_listed_once_and_only_if_something_is_missing(
 
     monkeypatch.setattr(Layout, "every", noted)
     looks: list[tuple[dict[str, Any], Callable[[Grid], object]]] = [
-        (sampled, lambda grid: any(grid.missing(grid.pools(*CELL)[0]))),
+        (sampled, lambda grid: any(grid.missing(grid.jobs.pools(*CELL)[0]))),
         (renamed(sampled, **NAMES), to_make),
     ]
     counts = []

@@ -171,7 +171,7 @@ def study(results: Path, rl: str = "rl", **changes: Any) -> Grid:
 
 
 def drawn(grid: Grid) -> Grid:
-    for cell in grid.cells:
+    for cell in grid.study.cells:
         for manifest in grid.manifests(*cell):
             generate(grid, *cell, manifest)
         score_cell(grid, *cell, grid.manifests(*cell), grid.scores(*cell))
@@ -194,7 +194,7 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
     assert found.select("side", "question", "sample").rows() == [
         (side, question, sample) for side in ("base", "rl") for question in range(3) for sample in range(2)
     ]
-    ids = [question.id for question in grid.questions("math")]
+    ids = [question.id for question in grid.inputs.questions("math")]
     for side, part in cell.sides.items():
         folder = grid.folder(part.checkpoint, "math", part.stream)
         shard = pl.concat([pl.read_parquet(path) for path in folder.glob("*.parquet")])

@@ -293,7 +293,7 @@ def test_zeros_are_looked_for_in_checks_and_jobs_alone(copy: Callable[[str], Pat
 def test_a_study_is_checked_with_a_look_at_the_weights(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
     grid = make_grid(raw)
     grid.check()
-    (grid.checkpoint_folder("toy-rl") / "model.safetensors").write_bytes(fuzzing.safetensors(number=bytes(4)))
+    (grid.inputs.checkpoint_folder("toy-rl") / "model.safetensors").write_bytes(fuzzing.safetensors(number=bytes(4)))
     with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.path: .* tensors hold zeros only where sampled"):
         grid.check()
     grid.check(sampled=False)

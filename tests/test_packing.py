@@ -29,7 +29,7 @@ def timed(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def packed(grid: Grid) -> list[list[tuple[str, int, int]]]:
-    return [[(g.policies[0], g.start, g.samples) for g in pool.generations] for pool in grid.pools(*CELL)]
+    return [[(g.policies[0], g.start, g.samples) for g in pool.generations] for pool in grid.jobs.pools(*CELL)]
 
 
 def test_policies_are_packed_up_to_the_target_in_their_order(timed: dict[str, Any], make_grid: Make) -> None:
@@ -66,7 +66,7 @@ def test_gpus_that_share_the_weights_share_the_time(timed: dict[str, Any], make_
 
 def test_without_a_speed_a_cell_is_one_job(raw: dict[str, Any], make_grid: Make) -> None:
     grid = make_grid(raw | {"target_minutes": 0.001})
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     assert grid.minutes(pool) is None
 
 
@@ -74,7 +74,7 @@ def test_minutes_are_those_of_missing_samples(
     timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
 ) -> None:
     grid = make_grid(timed)
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     publish(grid, *CELL, pool.generations[0], 0, 2)
     assert grid.minutes(pool) == pytest.approx(2.75)
     for generation in pool.generations:
@@ -113,7 +113,7 @@ def test_a_part_that_is_made_later_leaves_the_others_current(
 ) -> None:
     """Jobs of one stream end one after the other: the second must not call the first's manifest out of date."""
     grid = make_grid(timed | {"target_minutes": 0.5})
-    first, second, *_ = grid.pools(*CELL)
+    first, second, *_ = grid.jobs.pools(*CELL)
     publish(grid, *CELL, first.generations[0], 0, 2)
     stage.generate(grid, *CELL, manifest := grid.current_manifest(first))
     publish(grid, *CELL, second.generations[0], 2, 4)
@@ -126,9 +126,9 @@ def test_scoring_puts_the_parts_of_a_stream_together(
 ) -> None:
     """Each sample once, also where an older packing left a shard that overlaps them."""
     grid = make_grid(timed | {"target_minutes": 0.5})
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     publish(grid, *CELL, generation, 0, 3)
-    for pool in grid.pools(*CELL):
+    for pool in grid.jobs.pools(*CELL):
         for part in pool.generations:
             publish(grid, *CELL, part, part.start, part.samples)
         stage.generate(grid, *CELL, grid.current_manifest(pool))
@@ -141,7 +141,7 @@ def test_scoring_puts_the_parts_of_a_stream_together(
 
 
 def test_a_gap_begins_where_the_part_begins(grid: Grid, publish: Callable[..., Any]) -> None:
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
     publish(grid, *CELL, generation, 0, 3)
     assert uncovered(shards_of(folder), 4, 2) == [(3, 4)]

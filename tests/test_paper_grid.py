@@ -101,7 +101,7 @@ def test_benchmarks_have_the_papers_sizes_regimes_and_parts(paper: dict[str, Any
         "tinymmlu": 100,
         "mmlu_stem": 3153,
     }
-    assert {name: grid.count(name) for name in sizes} == sizes
+    assert {name: grid.inputs.count(name) for name in sizes} == sizes
     regimes = {name: spec["regime"] for name, spec in asked.items() if not name.startswith("rltrain")}
     assert Counter(regimes.values()) == {"math": 4, "nonmath": 4, "floor": 1}
     assert regimes["aime"] == "floor"
@@ -131,20 +131,20 @@ def test_nothing_of_the_micro_zoo_is_left_in_it(paper: dict[str, Any]) -> None:
 
 def test_pools_are_those_of_the_paper(grid: Grid) -> None:
     """24 autoregressive policies, six on AIME; 8, 10, 10 and no expanded ones, on the anchor's Base alone."""
-    ar = {name: len(grid.pool_policies(name)) for name in ("math500", "gpqa", "ifeval", "aime", "amc23")}
+    ar = {name: len(grid.study.pool_policies(name)) for name in ("math500", "gpqa", "ifeval", "aime", "amc23")}
     assert ar == {"math500": 24, "gpqa": 24, "ifeval": 24, "aime": 6, "amc23": 24}
-    expanded = {name: len(grid.search_policies(name)) for name in ("math500", "gpqa", "aime", "ifeval", "amc23")}
+    expanded = {name: len(grid.jobs.search_policies(name)) for name in ("math500", "gpqa", "aime", "ifeval", "amc23")}
     assert expanded == {"math500": 8, "gpqa": 10, "aime": 10, "ifeval": 0, "amc23": 0}
     searched = {
         checkpoint
-        for checkpoint, benchmark in grid.cells
-        for generation in grid.generations(checkpoint, benchmark)
+        for checkpoint, benchmark in grid.study.cells
+        for generation in grid.jobs.generations(checkpoint, benchmark)
         if policies.from_spec("it", generation.spec["policy"]).family == "search"
     }
     assert searched == {"qwen2.5-7b-base"}
-    families = Counter(grid._policies[name].family for name in grid.pool_policies("math500"))
+    families = Counter(grid.jobs.policy(name).family for name in grid.study.pool_policies("math500"))
     assert families == {"temperature": 5, "top-p": 7, "top-k": 6, "min-p": 6}
-    assert set(grid.pool_policies("aime")) >= {
+    assert set(grid.study.pool_policies("aime")) >= {
         "minp0.1_t0.9",
         "topp0.9_t0.7",
         "topp0.9_t0.9",
@@ -156,10 +156,10 @@ def test_pools_are_those_of_the_paper(grid: Grid) -> None:
 def test_budgets_seeds_and_extensions(paper: dict[str, Any], grid: Grid) -> None:
     assert paper["budgets"] == (1, 2, 4, 8, 16)
     assert paper["seed"] == 42
-    assert grid.read_budgets("math500")[-1] == 64
-    assert grid.read_budgets("aime")[-1] == 256
+    assert grid.study.read_budgets("math500")[-1] == 64
+    assert grid.study.read_budgets("aime")[-1] == 256
     deepest = {
-        benchmark: max(g.samples for g in grid.generations("qwen2.5-7b-rl", benchmark))
+        benchmark: max(g.samples for g in grid.jobs.generations("qwen2.5-7b-rl", benchmark))
         for benchmark in ("math500", "gpqa", "ifeval", "aime", "amc23")
     }
     assert deepest == {"math500": 64, "gpqa": 64, "ifeval": 64, "aime": 256, "amc23": 16}
@@ -175,14 +175,14 @@ def test_budgets_seeds_and_extensions(paper: dict[str, Any], grid: Grid) -> None
 
 def test_cells(grid: Grid) -> None:
     """RL is not asked what is descriptive or of a training split, and seeds repeat the fitted benchmarks alone."""
-    cells = Counter(checkpoint for checkpoint, _ in grid.cells)
-    bases = {grid.pairs[name]["base"] for name in grid.pairs}
-    assert {cells[grid.pairs[name]["rl"]] for name in grid.pairs} == {8}
+    cells = Counter(checkpoint for checkpoint, _ in grid.study.cells)
+    bases = {grid.study.pairs[name]["base"] for name in grid.study.pairs}
+    assert {cells[grid.study.pairs[name]["rl"]] for name in grid.study.pairs} == {8}
     assert len(bases) == 8
     assert {cells[base] for base in bases} == {10}
     assert cells["qwen2.5-7b-base-123"] == cells["qwen2.5-7b-base-20240"] == 4
-    assert ("qwen2.5-0.5b-base", "rltrain_medium") in grid.cells
-    assert ("qwen2.5-0.5b-base", "rltrain_hard") not in grid.cells
+    assert ("qwen2.5-0.5b-base", "rltrain_medium") in grid.study.cells
+    assert ("qwen2.5-0.5b-base", "rltrain_hard") not in grid.study.cells
 
 
 def test_every_prompt_leaves_room_in_the_smallest_context(paper: dict[str, Any]) -> None:

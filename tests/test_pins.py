@@ -225,7 +225,7 @@ def hub_study(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 def test_an_unpinned_study_is_planned_but_not_run(hub_study: dict[str, Any], make_grid: Make) -> None:
     grid = make_grid(hub_study)
     grid.check()
-    (pool,) = grid.pools("toy-base", "sums")
+    (pool,) = grid.jobs.pools("toy-base", "sums")
     with pytest.raises(InputError, match=r"model org/toy@main is not pinned in .*lock\.json") as error:
         grid.require_ready()
     assert "searchlens pin" in error.value.hint
@@ -258,7 +258,7 @@ def test_corrupted_weights_are_refused_by_the_job(hub_study: dict[str, Any], mak
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     grid = make_grid(hub_study)
     grid.require_ready()
-    (pool,) = grid.pools("toy-base", "sums")
+    (pool,) = grid.jobs.pools("toy-base", "sums")
     with pytest.raises(InputError, match=r"model-00001-of-00002\.safetensors has sha256"):
         generate(grid, "toy-base", "sums", grid.current_manifest(pool))
 

@@ -264,7 +264,7 @@ def test_samples_that_are_there_replace_the_assumption(
 ) -> None:
     """Published samples have three tokens each; deeper streams of the same cell are estimated from them."""
     grid = make_grid(priced)
-    first, *_ = grid.generations("toy-base", "sums")
+    first, *_ = grid.jobs.generations("toy-base", "sums")
     publish(grid, "toy-base", "sums", first)
     priced["samples"] = 8
     base = [line for line in plan(make_grid(priced)) if line.checkpoint == "toy-base"]
@@ -282,7 +282,7 @@ def test_a_search_costs_what_it_draws_and_not_what_it_returns(
     priced: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
 ) -> None:
     grid = make_grid(priced)
-    first, *_ = grid.generations("toy-base", "sums")
+    first, *_ = grid.jobs.generations("toy-base", "sums")
     shard = publish(grid, "toy-base", "sums", first, 0, 2)
     sidecar = shard.path.with_suffix(".json")
     sidecar.write_text(json.dumps({**shard.sidecar, "generated": 100 * shard.sidecar["rows"]}))

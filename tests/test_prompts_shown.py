@@ -23,8 +23,7 @@ from searchlens.config.check import validate
 from searchlens.explorer.files import Files
 from searchlens.explorer.inlined import explorer_page
 from searchlens.generate import generate
-from searchlens.grid import Grid
-from searchlens.grid._study import StudyGrid
+from searchlens.grid import Grid, Inputs, StudyCells
 from searchlens.store import chat, snapshots
 from small_results import finish
 
@@ -54,7 +53,7 @@ def results(raw: dict[str, Any], tmp_path: Path) -> Path:
 def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
     """Also of letters that are several tokens, and of blanks that a tokenizer counts to the next word."""
     grid = make_grid(raw)
-    asked = Prompter(grid.checkpoint_folder("toy-base"), grid.template("toy-base", "sums"))
+    asked = Prompter(grid.inputs.checkpoint_folder("toy-base"), grid.inputs.template("toy-base", "sums"))
     question = Question("q", "one  求🙂 <|eot_id|>\n\ttwo", "")
     (sent,) = asked.shown([question])
     (text,) = asked.texts([question])
@@ -90,7 +89,7 @@ def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(
 def test_a_question_that_is_not_to_be_shown_is_left_out(
     raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Grid, "terms", lambda *_: "GPQA-Diamond is gated")
+    monkeypatch.setattr(StudyCells, "terms", lambda *_: "GPQA-Diamond is gated")
     (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
     assert "\n\n…\nPlease reason step by step" in "".join(first["prompt"]["pieces"])
 
@@ -102,7 +101,7 @@ def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
     monkeypatch: pytest.MonkeyPatch,
     caplog: Logged,
 ) -> None:
-    monkeypatch.setattr(StudyGrid, "terms", lambda *_: "GPQA-Diamond is gated")
+    monkeypatch.setattr(StudyCells, "terms", lambda *_: "GPQA-Diamond is gated")
     study = searchlens.open(results)
     with pytest.raises(InputError, match="prompts of toy-base on sums: GPQA-Diamond is gated: its terms ask that no"):
         study.prompts("toy-base", "sums", [0])
@@ -112,7 +111,7 @@ def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
     caplog.clear()
     with chdir(tmp_path), caplog.at_level(logging.INFO):
         grid = Grid(validate({**raw, "results": "others"}))
-        for pool in grid.pools("toy-base", "sums"):
+        for pool in grid.jobs.pools("toy-base", "sums"):
             generate(grid, "toy-base", "sums", grid.current_manifest(pool))
     (said,) = {line.partition("first prompt:")[2] for line in caplog.messages if "first prompt:" in line}
     assert said.strip() == ""
@@ -171,7 +170,7 @@ def test_a_prompt_that_was_not_sent_is_not_shown(raw: dict[str, Any], tmp_path: 
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 1}
     with chdir(tmp_path):
         grid = Grid(validate(raw))
-        for pool in grid.pools("toy-rl", "sums"):
+        for pool in grid.jobs.pools("toy-rl", "sums"):
             generate(grid, "toy-rl", "sums", grid.current_manifest(pool))
         snapshots.save(grid.config)
     study = tmp_path / "results"
@@ -206,7 +205,7 @@ def test_check_prints_no_control_characters_of_a_question(
 def test_check_says_why_no_prompt_is_shown(
     raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Grid, "is_here", lambda *_: False)
+    monkeypatch.setattr(Inputs, "is_here", lambda *_: False)
     found = check.answer(make_grid(raw), with_prompts=True)
     assert any("no prompt is shown: " in note for note in found["notes"])
     assert check.answer(make_grid(raw))["notes"] == []

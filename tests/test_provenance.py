@@ -129,9 +129,9 @@ def test_the_table_of_the_report(tmp_path: Path) -> None:
 def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable[..., Any]) -> None:
     """From shards to scores, landscapes and recovery, without a change to any of them."""
     for cell in CELLS:
-        for generation in grid.generations(*cell):
+        for generation in grid.jobs.generations(*cell):
             publish(grid, *cell, generation)
-        (pool,) = grid.pools(*cell)
+        (pool,) = grid.jobs.pools(*cell)
         manifest = grid.current_manifest(pool)
         manifest.parent.mkdir(parents=True)
         entries = [{"id": g.id, "policies": g.policies, "samples": g.samples} for g in pool.generations]

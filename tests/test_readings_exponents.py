@@ -273,10 +273,10 @@ def test_a_set_that_is_small_because_hardly_any_law_fits_says_so() -> None:
 
 def fake(p: float) -> exponents.Test:
     """A test in which one law has this p-value, and all others nearly none."""
-    log_p = np.full(GRID.shape, -50.0)
+    log_p = np.full(GRID.inputs.shape, -50.0)
     log_p[20, 50] = np.log(p)
-    flat = np.zeros(GRID.shape)
-    return exponents.Test("default", 16, flat, np.full(GRID.shape, 5), log_p, log_p, flat)
+    flat = np.zeros(GRID.inputs.shape)
+    return exponents.Test("default", 16, flat, np.full(GRID.inputs.shape, 5), log_p, log_p, flat)
 
 
 def test_pools_of_policies_are_named_from_the_smallest_to_the_largest() -> None:

@@ -163,8 +163,8 @@ def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make,
     assert (len(written), unfinished) == (2, [])
     grid = elsewhere(raw, make_grid)
     grid.check()
-    assert [grid.source(*cell) for cell in CELLS] == ["recorded", "recorded"]
-    assert not any(grid.pools(*cell) for cell in CELLS)
+    assert [grid.study.source(*cell) for cell in CELLS] == ["recorded", "recorded"]
+    assert not any(grid.jobs.pools(*cell) for cell in CELLS)
     analyse(grid)
     for checkpoint, benchmark in CELLS:
         folder = sampled.layout.results / "landscape" / checkpoint / benchmark
@@ -198,7 +198,7 @@ def test_cells_without_readouts_are_sampled_still(
     assert ([path.parent.name for path in written], unfinished) == (["toy-base"], ["toy-rl/sums"])
     grid = elsewhere(raw, make_grid)
     grid.check()
-    assert [len(grid.generations(*cell)) for cell in CELLS] == [0, 4]
+    assert [len(grid.jobs.generations(*cell)) for cell in CELLS] == [0, 4]
     (manifest,) = sampled.manifests(*CELLS[0])
     manifest.touch()
     assert record(sampled, tmp_path / "again")[1] == ["toy-base/sums", "toy-rl/sums"]
@@ -288,8 +288,10 @@ def test_a_benchmark_that_is_named_is_sampled(
     study = {**raw["study"], "benchmarks": ["more", "sums"], "sample": ["more"]}
     grid = elsewhere({**raw, "study": study}, make_grid)
     grid.check()
-    assert {cell: grid.source(*cell) for cell in grid.cells if cell in CELLS} == dict.fromkeys(CELLS, "recorded")
-    assert {grid.source(*cell) for cell in grid.cells if cell not in CELLS} == {"sampled"}
+    assert {cell: grid.study.source(*cell) for cell in grid.study.cells if cell in CELLS} == dict.fromkeys(
+        CELLS, "recorded"
+    )
+    assert {grid.study.source(*cell) for cell in grid.study.cells if cell not in CELLS} == {"sampled"}
     named = elsewhere({**raw, "study": {**study, "sample": ["more", "sums"]}, "samples": 8}, make_grid)
     named.check()
     assert not named.readouts
@@ -302,7 +304,7 @@ def test_samples_of_readouts_are_not_pruned(
     """Samples are in use even if compact readouts of the same cells exist."""
     record(sampled, tmp_path / "kept")
     grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
-    assert grid.readouts
+    assert grid.study.readouts
     assert unused(grid).generations == []
 
 
@@ -390,8 +392,8 @@ def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: 
     """The committed readouts have the hashes of the shipped configurations."""
     grid = overlaid(overlay)
     grid.check()
-    assert {b for c, b in grid.cells if grid.source(c, b) == "sampled"} == set(sampled)
-    assert {b for c, b in grid.cells if grid.generations(c, b)} == set(sampled)
+    assert {b for c, b in grid.study.cells if grid.study.source(c, b) == "sampled"} == set(sampled)
+    assert {b for c, b in grid.study.cells if grid.jobs.generations(c, b)} == set(sampled)
 
 
 @pytest.mark.parametrize(
@@ -410,13 +412,13 @@ def test_the_pretrained_pairs_are_read_without_weights_and_benchmarks(
     files = [*check.DEFAULT_FILES, *(f"examples/pretrained/{name}.yaml" for name in names.split())]
     grid = Grid(check.load([ROOT / path for path in files]), root=ROOT)
     grid.check()
-    assert grid.readout_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
+    assert grid.study.readout_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
 
 
 def test_recorded_readouts_are_those_of_their_readme() -> None:
     """Questions solved by the first n samples, as counted in the samples."""
     grid, solved = overlaid("recorded"), []
-    for path in grid.readouts.values():
+    for path in grid.study.readouts.values():
         kept = readouts.read(path)
         prefix = expand(kept)[0].points.filter(metric="P", readout="prefix")
         hits = prefix.filter(policy="topp0.95_t1.0")["hits"].to_list()

@@ -50,7 +50,7 @@ def test_memory_grows_with_the_weights(weighed: dict[str, Any], make_grid: Make)
 def test_time_is_twice_the_planned_tokens_and_a_start(weighed: dict[str, Any], make_grid: Make) -> None:
     """Three policies of 4 samples and greedy of 1, 6 questions, 4 tokens (half of 8) at 0.1 a second: 52 minutes."""
     grid = make_grid(weighed)
-    (pool,) = grid.pools("toy-base", "sums")
+    (pool,) = grid.jobs.pools("toy-base", "sums")
     expected = (3 * 4 + 1) * 6 * 4 / 0.1 / 60
     assert requests.minutes(grid, pool) == -int(-(30 + 0.4 + 2 * expected) // 1)
 
@@ -61,8 +61,8 @@ def test_jobs_with_more_to_draw_come_first(raw: dict[str, Any], make_grid: Make)
     for samples in (400, 4_000, 4_000_000):
         raw["samples"] = samples
         grid = make_grid(raw)
-        (pool,) = grid.pools("toy-base", "sums")
-        tokens = sum(grid.tokens("toy-base", "sums", generation) for generation in pool.generations)
+        (pool,) = grid.jobs.pools("toy-base", "sums")
+        tokens = sum(grid.jobs.tokens("toy-base", "sums", generation) for generation in pool.generations)
         ranks.append(requests.priority(grid, pool))
         assert ranks[-1] == pytest.approx(10 + tokens / (tokens + 1e9), abs=1e-6)
     assert sorted(set(ranks)) == ranks and ranks[0] > 10 and ranks[-1] < 11
@@ -70,7 +70,7 @@ def test_jobs_with_more_to_draw_come_first(raw: dict[str, Any], make_grid: Make)
 
 def test_a_full_store_asks_for_the_start_alone(weighed: dict[str, Any], make_grid: Make, publish: Any) -> None:
     grid = make_grid(weighed)
-    (pool,) = grid.pools("toy-base", "sums")
+    (pool,) = grid.jobs.pools("toy-base", "sums")
     for generation in pool.generations:
         publish(grid, "toy-base", "sums", generation)
     assert requests.minutes(make_grid(weighed), pool) == 30
@@ -84,7 +84,7 @@ def test_memory_of_a_cell_follows_from_its_plan(raw: dict[str, Any], make_grid: 
         grid = make_grid(raw)
         counts = requests.samples(grid, "toy-base", "sums")
         assert counts == [6 * samples] * 3 + [6]
-        readouts = 6 * sum(sum(6 * budget <= n for budget in grid.read_budgets("sums")) for n in counts)
+        readouts = 6 * sum(sum(6 * budget <= n for budget in grid.study.read_budgets("sums")) for n in counts)
         part = max(6 * samples, min(sum(counts), PART_ROWS))
         found = requests.landscape_mb(grid, "toy-base", "sums")
         assert found == math.ceil(400 + 0.6e-3 * part + 0.45e-3 * readouts)
@@ -120,7 +120,7 @@ def test_without_a_speed_a_job_asks_for_the_longest(weighed: dict[str, Any], mak
     """Twice 120 minutes, 30 of start and 0.4 of reading."""
     del weighed["cost"]
     grid = make_grid(weighed)
-    assert requests.minutes(grid, grid.pools("toy-base", "sums")[0]) == 271
+    assert requests.minutes(grid, grid.jobs.pools("toy-base", "sums")[0]) == 271
 
 
 def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: dict[str, Any], make_grid: Make) -> None:

@@ -129,7 +129,7 @@ def test_the_papers_grid_is_priced_below_what_an_h200_can_do(paper: dict[str, An
     grid = Grid(from_plain(paper))
     texts = cost.texts(from_plain(paper), "math500", cost.assumed_length(from_plain(paper), "math500"))
     speeds = {
-        name: cost.assumed_speed(from_plain(paper), name, grid.shape(name), texts)
+        name: cost.assumed_speed(from_plain(paper), name, grid.inputs.shape(name), texts)
         for name in paper["checkpoints"]
         if name.startswith(("qwen2.5-7b-base", "ds-math"))
     }
@@ -200,7 +200,7 @@ def test_an_unknown_architecture_says_so(paper: dict[str, Any]) -> None:
 
 def test_the_folder_of_a_checkpoint_gives_its_shape(raw: dict[str, Any], make_grid: Make) -> None:
     grid = make_grid(raw)
-    (grid.checkpoint_folder("toy-base") / "config.json").write_text(
+    (grid.inputs.checkpoint_folder("toy-base") / "config.json").write_text(
         json.dumps({**asdict(LLAMA_8B), "architectures": ["LlamaForCausalLM"]})
     )
     assert make_grid(raw).shape("toy-base") == LLAMA_8B

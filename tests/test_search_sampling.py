@@ -72,7 +72,7 @@ def job(
             },
         }
         grid = make_grid(study)
-        found = Job(grid, grid.pools("toy-base", "sums")[0], threads=1)
+        found = Job(grid, grid.jobs.pools("toy-base", "sums")[0], threads=1)
         found.__dict__["engine"] = engine
         return found
 

@@ -33,7 +33,7 @@ Publish = Callable[..., shards.Shard]
 
 def test_the_first_16_of_64_are_the_16(grid: Grid, publish: Publish) -> None:
     """Extending a stream adds ranges; its prefix is truly the prefix."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
     publish(grid, *CELL, generation, 0, 16)
     sixteen = shards.read_generation(folder, generation.id, 16)
@@ -47,7 +47,7 @@ def test_the_first_16_of_64_are_the_16(grid: Grid, publish: Publish) -> None:
 
 
 def test_a_published_shard_is_never_replaced(grid: Grid, publish: Publish) -> None:
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     first = publish(grid, *CELL, generation)
     content = first.path.read_bytes()
     folder = grid.folder(*CELL, generation.id)
@@ -140,7 +140,7 @@ def harm(shard: shards.Shard, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["truncated", "changed", "missing", "foreign"])
 def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(grid: Grid, publish: Publish, how: str) -> None:
-    sound, harmed = grid.generations(*CELL)[:2]
+    sound, harmed = grid.jobs.generations(*CELL)[:2]
     publish(grid, *CELL, sound)
     shard = publish(grid, *CELL, harmed)
     harm(shard, how)
@@ -154,7 +154,7 @@ def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(grid: Grid, publi
 
 
 def test_verify_accepts_a_copy_and_notes_its_times(grid: Grid, publish: Publish) -> None:
-    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    shard = publish(grid, *CELL, grid.jobs.generations(*CELL)[0])
     os.utime(shard.path, (1, 1))
     assert [why for _, why in shards.verify(grid.layout)] == [""]
     sidecar = shard.path.with_suffix(".json")
@@ -173,7 +173,7 @@ def test_a_temporary_name_is_no_parquet_file(tmp_path: Path) -> None:
 
 
 def test_setting_aside_keeps_the_files(grid: Grid, publish: Publish) -> None:
-    generations = grid.generations(*CELL)
+    generations = grid.jobs.generations(*CELL)
     for generation in generations:
         publish(grid, *CELL, generation)
     _, moved = set_cell_aside(grid, *CELL, "temp_0.5")
@@ -256,7 +256,7 @@ def test_a_job_that_ends_while_prune_looks_left_nothing(grid: Grid, monkeypatch:
 
 def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, publish: Publish) -> None:
     """A job was killed between the two: what lies there is described as it is, not as what was drawn since."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     first = publish(grid, *CELL, generation)
     content, sidecar = first.path.read_bytes(), first.path.with_suffix(".json")
     sidecar.unlink()
@@ -276,7 +276,7 @@ def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, pub
 
 
 def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, publish: Publish) -> None:
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     target = grid.folder(*CELL, generation.id) / shard_name(0, 4)
     target.parent.mkdir(parents=True)
     target.write_bytes(b"half a shard")
@@ -289,7 +289,7 @@ def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, pub
 
 def test_samples_in_pieces_are_whole_also_where_an_unusable_file_was_in_the_way(grid: Grid) -> None:
     """They are written twice then, and the second time must have all pieces again."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     folder, samples = grid.folder(*CELL, generation.id), some_samples(grid, "sums", 0, 4)
     folder.mkdir(parents=True)
     (folder / shard_name(0, 4)).write_bytes(b"half a shard")
@@ -321,7 +321,7 @@ def test_a_shard_that_is_moved_away_while_it_is_written_is_written_again(
         return is_first
 
     monkeypatch.setattr(files, "publish", published)
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     assert shard.present and shards.read(shard, generation.id).height == 24
     assert not list(shard.path.parent.glob("*.unreadable"))
@@ -331,7 +331,7 @@ def test_a_shard_that_another_job_wrote_meanwhile_is_not_put_away(
     grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While this one was looking at an unusable file there."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     sound = shard.path.read_bytes()
     shard.path.with_suffix(".json").unlink()
@@ -353,7 +353,7 @@ def test_what_is_made_again_is_not_set_aside_with_what_was_damaged(
     grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another job publishes the samples as soon as their sidecar is away; this one moves the old samples alone."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard, claimed = publish(grid, *CELL, generation), shards._claimed
 
     def slowly(*arguments: Any) -> Path | None:
@@ -369,7 +369,7 @@ def test_what_is_made_again_is_not_set_aside_with_what_was_damaged(
 
 def test_repair_leaves_a_shard_to_the_job_that_is_publishing_it(grid: Grid, publish: Publish) -> None:
     """While its chunks are there, that job is about to write the sidecar, with what it knows of the sampling."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     folder, sidecar = shard.path.parent, shard.path.with_suffix(".json")
     sidecar.unlink()
@@ -388,7 +388,7 @@ def test_repair_goes_on_where_another_job_moves_what_it_looks_at(
     grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch, vouched: bool
 ) -> None:
     """Both repair the store: the other one has set the sidecar aside, and now the samples."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard, read = publish(grid, *CELL, generation), shards.read_unvouched
     shard.path.with_suffix(".json").unlink()
 
@@ -407,7 +407,7 @@ def test_repair_sets_aside_what_the_disk_does_not_give_back(
     grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of the disk ends no run: the shard is sampled again, and its file kept."""
-    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    shard = publish(grid, *CELL, grid.jobs.generations(*CELL)[0])
     shard.path.with_suffix(".json").unlink()
 
     def failing(*_: object, **__: object) -> None:
@@ -568,7 +568,7 @@ def test_a_sidecar_that_fits_makes_no_shard_of_other_bytes(tmp_path: Path) -> No
 
 def test_a_shard_whose_sidecar_is_of_another_is_set_aside_with_it(grid: Grid, publish: Publish) -> None:
     """A copy under a wrong name; of what lies beside it nothing is touched."""
-    sound, harmed = (publish(grid, *CELL, generation) for generation in grid.generations(*CELL)[:2])
+    sound, harmed = (publish(grid, *CELL, generation) for generation in grid.jobs.generations(*CELL)[:2])
     sidecar = harmed.path.with_suffix(".json")
     sidecar.write_text(json.dumps({**harmed.sidecar, "start": 4}))
     moved = shards.repair(grid.layout, harmed.path.parent, {})
@@ -654,7 +654,7 @@ def test_a_shard_of_another_size_is_missing_whatever_its_time(tmp_path: Path, ch
 @pytest.mark.parametrize("harm", ["a column of another type", "another generation", "a sample twice"])
 def test_what_is_no_whole_shard_gets_no_sidecar(grid: Grid, publish: Publish, harm: str) -> None:
     """Nobody knows what it is, so it is set aside and sampled again."""
-    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    shard = publish(grid, *CELL, grid.jobs.generations(*CELL)[0])
     known, samples = pl.read_parquet_metadata(shard.path), pl.read_parquet(shard.path)
     if harm == "a column of another type":
         samples.with_columns(pl.col("n_tokens").cast(pl.Int64)).write_parquet(shard.path, metadata=known)
@@ -698,7 +698,7 @@ def test_a_sidecar_that_does_not_fit_says_where(tmp_path: Path, change: dict[str
 
 def test_a_shard_is_adopted_only_as_the_manifests_know_it(grid: Grid, publish: Publish) -> None:
     """What lost its sidecar is described anew if it is whole, and is what a manifest vouches for where one does."""
-    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    shard = publish(grid, *CELL, grid.jobs.generations(*CELL)[0])
     sidecar, name = shard.path.with_suffix(".json"), shard.path.name
     for hashes, adopted in (((), True), ((shard.sidecar["sha256"], "f" * 64), True), (("f" * 64,), False)):
         sidecar.unlink()
@@ -717,7 +717,7 @@ def test_a_shard_is_adopted_only_as_the_manifests_know_it(grid: Grid, publish: P
 
 def test_a_question_without_samples_has_none(grid: Grid, publish: Publish) -> None:
     """A page asks for one question; that a shard does not have it is no damage."""
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     assert shards.read(shard, generation.id, questions=["nobody asked this"]).is_empty()
 

@@ -73,7 +73,7 @@ def to_make(grid: Grid) -> dict[str, int]:
 
 
 def sample(grid: Grid, checkpoint: str = "toy-base") -> None:
-    for pool in grid.pools(checkpoint, "sums"):
+    for pool in grid.jobs.pools(checkpoint, "sums"):
         generate(grid, checkpoint, "sums", grid.current_manifest(pool))
 
 
@@ -131,9 +131,9 @@ def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
     assert "checkpoints.toy-base.stop_tokens" in (refused.value.hint or "")
     study["checkpoints"]["toy-base"]["stop_tokens"] = ["<im_end>", END]
     grid = make_grid(study)
-    prompter = Prompter(tmp_path / "base", grid.template("toy-base", "sums"), ["<im_end>", END])
+    prompter = Prompter(tmp_path / "base", grid.inputs.template("toy-base", "sums"), ["<im_end>", END])
     assert prompter.stop_ids == (IM_END, END)
-    assert all(g.spec["ends"]["stops"] == [END, "<im_end>"] for g in grid.generations("toy-base", "sums"))
+    assert all(g.spec["ends"]["stops"] == [END, "<im_end>"] for g in grid.jobs.generations("toy-base", "sums"))
 
 
 def test_an_unknown_stop_token_of_the_study_is_named(tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ def test_a_pad_that_ends_texts_of_the_template_is_part_of_the_id(
 ) -> None:
     as_a_trainer_writes(study, tmp_path)
     grid = make_grid(study)
-    assert grid.generations("toy-rl", "sums")[0].spec["ends"] == {"stops": [IM_END], "masked": []}
-    assert "ends" not in grid.generations("toy-base", "sums")[0].spec
+    assert grid.jobs.generations("toy-rl", "sums")[0].spec["ends"] == {"stops": [IM_END], "masked": []}
+    assert "ends" not in grid.jobs.generations("toy-base", "sums")[0].spec
 
 
 def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
@@ -299,7 +299,7 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
             (repository / "refs").mkdir(exist_ok=True)
             (repository / "refs/main").write_text(commit)
         grid = Grid(validate(study), root=tmp_path)
-        pin.pin(grid.lock, grid.sources(), pin.Cache(), update=True)
+        pin.pin(grid.inputs.lock, grid.inputs.sources(), pin.Cache(), update=True)
         return Grid(validate(study), root=tmp_path)
 
     for checkpoint in ("toy-base", "toy-rl"):
@@ -313,10 +313,10 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
     snapshot = tmp_path / "hub/models--org--rl/snapshots" / ("b" * 40)
     edit(snapshot / "special_tokens_map.json", eos_token="w5")  # comes with a later download of another program
     with pytest.raises(InputError, match=r"special_tokens_map\.json is not pinned"):
-        later.checked_folder("toy-rl")
+        later.inputs.checked_folder("toy-rl")
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
     assert to_make(Grid(later.config, root=tmp_path)) == {"toy-base": 0, "toy-rl": 4}
-    assert pins.Lock.read(tmp_path / "lock.json")[pins.checkpoint("org/rl", "main")].specials == later.specials(
+    assert pins.Lock.read(tmp_path / "lock.json")[pins.checkpoint("org/rl", "main")].specials == later.inputs.specials(
         "toy-rl"
     )
 
@@ -349,10 +349,10 @@ def test_one_pair_is_drawn_under_one_law(study: dict[str, Any], make_grid: Make,
     as_a_trainer_writes(study, tmp_path)
     grid = make_grid(study)
     for side in ("base", "rl"):
-        prompter = Prompter(tmp_path / side, grid.template(f"toy-{side}", "sums"))
+        prompter = Prompter(tmp_path / side, grid.inputs.template(f"toy-{side}", "sums"))
         assert (set(prompter.stop_ids), prompter.masked) == ({IM_END, PAD}, ())
         sample(grid, f"toy-{side}")
-        folders = [grid.folder(f"toy-{side}", "sums", g.id) for g in grid.generations(f"toy-{side}", "sums")]
+        folders = [grid.folder(f"toy-{side}", "sums", g.id) for g in grid.jobs.generations(f"toy-{side}", "sums")]
         texts = [tokens for folder in folders for tokens in tokens_of(folder)]
         assert {tokens[-1] for tokens in texts if len(tokens) < 30} == {IM_END, PAD}
         assert not any({IM_END, PAD} & set(tokens[:-1]) for tokens in texts)
@@ -458,14 +458,14 @@ def test_a_job_says_and_records_where_texts_end(
     record = json.loads(json.loads(sidecar.read_text())["specials"])
     assert (record["stops"], record["masked"]) == ([END], [[PAD, PAD + 1]])
     assert record["prompt"] == list(
-        Prompter(tmp_path / "base", grid.template("toy-base", "sums")).encode(Question("", "", ""))
+        Prompter(tmp_path / "base", grid.inputs.template("toy-base", "sums")).encode(Question("", "", ""))
     )
 
 
 def test_verify_compares_the_record_with_the_folder(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     """A declared hash spares the planner the bytes, so nobody else would notice another tokenizer."""
     grid = make_grid(study)
-    study["checkpoints"]["toy-base"]["sha256"] = grid.fingerprint("toy-base")
+    study["checkpoints"]["toy-base"]["sha256"] = grid.inputs.fingerprint("toy-base")
     sample(make_grid(study))
     assert verify(tmp_path / "results", study=make_grid(study)).damaged == []
     edit(tmp_path / "base/tokenizer.json", post_processor=post("<s>", "$A"))

@@ -48,7 +48,7 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
     assert ("theirs", "own") not in make_grid(raw).pair_cells, "a study has only the imports that it names"
     raw["study"]["imports"] = "all"
     grid = make_grid(raw)
-    assert ("theirs", "own") in grid.pair_cells
+    assert ("theirs", "own") in grid.study.pair_cells
     for role in ("base", "rl"):
         checkpoint = f"theirs-{role}"
         score_cell(grid, checkpoint, "own", [], grid.scores(checkpoint, "own"))

@@ -20,7 +20,7 @@ __all__ = ["start", "study"]  # fixtures
 
 
 def sample(grid: Grid) -> None:
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     generate(grid, *CELL, grid.current_manifest(pool), notice=Notice())
 
 
@@ -65,7 +65,7 @@ def test_a_failed_job_says_why_and_where_its_log_is(
     start(Scripted(dies=OSError("the device fell off"), at=30), Scripted())
     with pytest.raises(JobError):
         sample(grid)
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     log = Path("logs/generate") / CELL[0] / CELL[1] / f"{pool.name}.log"
     assert f"log: none at {log}" in rendered(answer(grid))
     (tmp_path / log).parent.mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_a_failed_job_says_why_and_where_its_log_is(
 def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make_grid: Make) -> None:
     """SIGKILL and a dead node leave no word."""
     grid = make_grid(study)
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     record = {"state": "running", "message": "", "updated": 1000.0, "manifest": f"{pool.name}.r1.json", "host": "node1"}
     record |= {"slurm_job": "17", "started": "2026-01-01T00:00:00Z", "drawn": 3, "total": 9}
     grid.layout.job_record(*pool.key).parent.mkdir(parents=True)
@@ -104,14 +104,14 @@ def test_a_job_that_was_stopped_on_request_is_missing_and_not_failed(
     engine.each_step = lambda: setattr(notice, "signal", "SIGTERM")
     start(engine)
     with pytest.raises(JobStoppedError):
-        generate(grid, *CELL, grid.current_manifest(grid.pools(*CELL)[0]), notice=notice)
+        generate(grid, *CELL, grid.current_manifest(grid.jobs.pools(*CELL)[0]), notice=notice)
     cell = base(grid)
     assert (cell.state, cell.drawn, cell.pools[0].record["state"]) == ("missing", 4, "stopped")
 
 
 def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: Make, start: Start) -> None:
     grid = make_grid(study | {"pool_size": 3})
-    first, second = grid.pools(*CELL)
+    first, second = grid.jobs.pools(*CELL)
     start(Scripted())
     generate(grid, *CELL, grid.current_manifest(second))
     assert [one.state for one in base(grid).pools] == ["missing", "done"] and base(grid).state == "missing"
@@ -125,7 +125,7 @@ def test_what_was_spent_and_what_is_to_go(study: dict[str, Any], make_grid: Make
     """24 samples of three tokens on two GPUs in an hour: 72 tokens; as many are left for each of the other cells."""
     study["pairs"]["toy"]["parameters"] = 1e9
     grid = make_grid(study)
-    generation = grid.generations(*CELL)[0]
+    generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     sidecar = shard.path.with_suffix(".json")
     took = {"device": "cuda (X)", "device_count": 2, "wall_seconds": 3600, "gpu_seconds": 7200}

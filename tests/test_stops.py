@@ -314,7 +314,7 @@ def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...
         patch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
         other = {**prompts.families()["zoo"], "stop_texts": list(stops), "check_every": check_every}
         grid = Grid(check.validate({**study(), "templates": {"zoo": other}}), root=folder)
-        (pool,) = grid.pools("base", "math")
+        (pool,) = grid.jobs.pools("base", "math")
         generate(grid, "base", "math", grid.current_manifest(pool))
         (shard,) = shards_of(grid.folder("base", "math", pool.generations[0].id))
         return read(shard, pool.generations[0].id)

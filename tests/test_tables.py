@@ -468,8 +468,8 @@ def searching(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], 
     raw["pools"]["searches"] = ["tree"]
     raw["benchmarks"]["sums"]["searches"] = "searches"
     grid = make_grid(raw)
-    for checkpoint, benchmark in grid.cells:
-        for generation in grid.generations(checkpoint, benchmark):
+    for checkpoint, benchmark in grid.study.cells:
+        for generation in grid.jobs.generations(checkpoint, benchmark):
             shard = publish(grid, checkpoint, benchmark, generation)
             given = 10 * shard.sidecar["rows"]
             record = {"prefilled": 60, "reused": given - 60}

@@ -144,7 +144,7 @@ def pinned(
         return make_grid(raw)
 
     grid = made("zoo")
-    pin.pin(grid.lock, grid.sources(), pin.Cache())
+    pin.pin(grid.inputs.lock, grid.inputs.sources(), pin.Cache())
     return made
 
 
@@ -152,9 +152,9 @@ def test_a_checkpoint_of_the_hub_has_the_ids_of_its_folder(
     raw: dict[str, Any], make_grid: Make, pinned: Callable[[str], Grid], tmp_path: Path
 ) -> None:
     grid = pinned("chat")
-    (source, _) = grid.sources()
-    assert "chat_template.jinja" in grid.lock[source].files
-    hub = {side: [generation.id for generation in grid.generations(side, "sums")] for side in (BASE, RL)}
+    (source, _) = grid.inputs.sources()
+    assert "chat_template.jinja" in grid.inputs.lock[source].files
+    hub = {side: [generation.id for generation in grid.jobs.generations(side, "sums")] for side in (BASE, RL)}
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
     assert [generation.id for generation in pinned("chat").generations(BASE, "sums")] == hub[BASE]
     raw["checkpoints"] = {f"toy-{side}": {"path": side, "template": "chat"} for side in ("base", "rl")}

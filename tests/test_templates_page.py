@@ -48,7 +48,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def prompter(name: str) -> tuple[Prompter, Grid]:
     grid = Grid(check.load(check.files(["config/mine.yaml", name])))
-    return Prompter(grid.checkpoint_folder("mine-base"), grid.template("mine-base", "sums")), grid
+    return Prompter(grid.inputs.checkpoint_folder("mine-base"), grid.inputs.template("mine-base", "sums")), grid
 
 
 def test_the_prompt_of_a_chat_model_is_shown_as_written(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,12 +66,12 @@ def test_every_example_is_a_study(study: Path, capsys: pytest.CaptureFixture[str
 
 def test_worked_examples_and_an_own_format_are_what_the_page_says(study: Path) -> None:
     asked, grid = prompter("config/base.yaml")
-    (text,) = asked.texts(grid.questions("sums")[:1])
+    (text,) = asked.texts(grid.inputs.questions("sums")[:1])
     assert text.startswith(
         "Question: What is $5+2$?\nAnswer: Five and two more are seven. The answer is 7.\n\nQuestion: "
     )
     asked, grid = prompter("config/sft.yaml")
-    (text,) = asked.texts(grid.questions("sums")[:1])
+    (text,) = asked.texts(grid.inputs.questions("sums")[:1])
     assert text == "Below is a problem. Solve it.\n\n### Problem:\nCompute 0+1.\n\n### Solution:\n"
     assert asked.template.stop_texts == ("\n### Problem:",)
 
@@ -79,7 +79,7 @@ def test_worked_examples_and_an_own_format_are_what_the_page_says(study: Path) -
 def test_a_template_with_a_question_of_the_benchmark_is_refused(study: Path) -> None:
     """One of a few letters may be there by chance."""
     asked, grid = prompter("config/sft.yaml")
-    (question, *_) = grid.questions("sums")
+    (question, *_) = grid.inputs.questions("sums")
     given = "What is two and two, and then three more?"
     asked.template = prompts.Template(f"Q: {given}\nA: 7\n\nQ: {{question}}\nA:")
 

@@ -439,7 +439,7 @@ def with_trace(study: dict[str, Any], **trace: Any) -> dict[str, Any]:
 
 
 def sampled(grid: Grid) -> Grid:
-    for pool in grid.pools(*CELL):
+    for pool in grid.jobs.pools(*CELL):
         generate(grid, *CELL, grid.current_manifest(pool))
     return grid
 
@@ -449,7 +449,7 @@ def files(grid: Grid) -> dict[str, pl.DataFrame]:
 
 
 def stream(grid: Grid, policy: str) -> str:
-    return next(g.id for g in grid.generations(*CELL) if policy in g.policies)
+    return next(g.id for g in grid.jobs.generations(*CELL) if policy in g.policies)
 
 
 def test_ids_and_shards_are_the_same_with_and_without(searched: dict[str, Any], make_grid: Make, start: Start) -> None:
@@ -458,7 +458,7 @@ def test_ids_and_shards_are_the_same_with_and_without(searched: dict[str, Any], 
     start(Scripted(), Scripted())
     for one in (plain, grid):
         sampled(one)
-    assert plain.generations(*CELL) == grid.generations(*CELL)
+    assert plain.generations(*CELL) == grid.jobs.generations(*CELL)
     hashes = [
         {path.relative_to(one.layout.results): path.read_bytes() for path in one.layout.shards()}
         for one in (plain, grid)

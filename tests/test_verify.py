@@ -29,7 +29,7 @@ def results(grid: Grid, publish: Callable[..., Any], monkeypatch: pytest.MonkeyP
     """A cell sampled and scored, with manifest and configuration; four shards."""
     monkeypatch.chdir(tmp_path)
     snapshots.save(grid.config)
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     for generation in pool.generations:
         publish(grid, *CELL, generation)
     generate(grid, *CELL, grid.current_manifest(pool))

@@ -39,6 +39,6 @@ stage.Job.hardware = shards.Provenance(0.0, "cpu", 1, "scripted")  # without tor
 
 if __name__ == "__main__":
     grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))
-    (pool,) = grid.pools(*CELL)
+    (pool,) = grid.jobs.pools(*CELL)
     stage.generate(grid, *CELL, grid.current_manifest(pool))
     print(len(ENGINE.asked))

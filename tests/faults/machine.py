@@ -266,14 +266,16 @@ class Store(RuleBasedStateMachine):
     def _found(self) -> dict[str, Any]:
         grid = Grid(from_plain(json.loads(Path("study.json").read_text())), self.folder)
         rows, due = [], 0
-        for generation in grid.generations(*study.CELLS[0]):
+        for generation in grid.jobs.generations(*study.CELLS[0]):
             folder = grid.folder(*study.CELLS[0], generation.id)
             part = shards.read_generation(folder, generation.id, generation.samples)
             due += generation.samples * study.QUESTIONS
             drawn = pl.struct("run", "text", "tokens", "logprobs", "finish").struct.json_encode()
             columns = part.select(pl.lit(generation.id), "question", "sample", drawn)
             rows += columns.iter_rows()
-        asked = {str(grid.folder(*study.CELLS[0], one.id)): one.samples for one in grid.generations(*study.CELLS[0])}
+        asked = {
+            str(grid.folder(*study.CELLS[0], one.id)): one.samples for one in grid.jobs.generations(*study.CELLS[0])
+        }
         lines = verify(Path("results").absolute()).damaged
         damaged = [line for line in lines for folder in asked if folder in line and not _is_beyond(line, asked[folder])]
         return {"rows": rows, "due": due, "damaged": damaged, "missing": study.missing(self.folder)}

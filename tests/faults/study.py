@@ -179,7 +179,7 @@ def temporary(folder: Path) -> list[Path]:
 def missing(folder: Path) -> int:
     """Samples that a plan would draw."""
     grid = grid_at(folder)
-    pools = grid.pools(*CELLS[0])
+    pools = grid.jobs.pools(*CELLS[0])
     lacking = sum(stop - start for pool in pools for _, start, stop in grid.missing(pool))
     return lacking + sum(not grid.current_manifest(pool).exists() for pool in pools)
 

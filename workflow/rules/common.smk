@@ -185,32 +185,32 @@ def score_files(checkpoint, benchmark):
 
 def get_landscape_folder(role):
     """Function of wildcards: the landscape folder of a pair's Base or RL checkpoint."""
-    return lambda wildcards: OUT.landscape(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
+    return lambda wildcards: OUT.landscape(GRID.study.pairs[wildcards.pair][role], wildcards.benchmark)
 
 
 def get_landscape(role):
     """Input function: the landscape of a pair's Base or RL checkpoint."""
-    return lambda wildcards: landscape_content(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
+    return lambda wildcards: landscape_content(GRID.study.pairs[wildcards.pair][role], wildcards.benchmark)
 
 
 def get_pool(wildcards):
     """The pool that a manifest's name stands for."""
-    return GRID.find_pool(wildcards.checkpoint, wildcards.benchmark, f"{wildcards.pool}.json")
+    return GRID.jobs.find_pool(wildcards.checkpoint, wildcards.benchmark, f"{wildcards.pool}.json")
 
 
 def get_sampling_gpus(wildcards):
     """The checkpoint's GPUs if anything of the pool is missing in the store; none otherwise."""
-    return GRID.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
+    return GRID.study.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
 
 
 def get_sampling_threads(wildcards):
     """One core, or two for each engine on a GPU, which also schedules, copies and compiles, and two for what drives them."""
-    return 2 * get_sampling_gpus(wildcards) * (GRID.engine(wildcards.checkpoint).processes + 1) or 1
+    return 2 * get_sampling_gpus(wildcards) * (GRID.study.engine(wildcards.checkpoint).processes + 1) or 1
 
 
 def get_pair_gpus(wildcards):
     """The GPUs of a pair's checkpoints, which are loaded one after the other."""
-    return max(GRID.gpus(checkpoint) for checkpoint in GRID.pairs[wildcards.pair].values())
+    return max(GRID.study.gpus(checkpoint) for checkpoint in GRID.study.pairs[wildcards.pair].values())
 
 
 def get_gres(count):

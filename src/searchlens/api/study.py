@@ -20,7 +20,7 @@ from searchlens.benchmarks.prompter import Prompt, Prompter
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
-from searchlens.grid import Inputs
+from searchlens.grid import Inputs, StudyCells
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
 from searchlens.project import addons, extras
@@ -97,33 +97,33 @@ class Study:
     def _inputs(self) -> Inputs:
         present = [name for name in self.config.extensions if not name.endswith(".py") or (self.root / name).exists()]
         here = replace(self.config, results=str(self.results.absolute()), extensions=tuple(present))
-        return _MovedInputs(here, self.root)
+        return _MovedInputs(StudyCells(here, self.root))
 
     @property
     def default_policy(self) -> str:
         """pi_0, under which RL is read."""
-        return self._inputs.default_policy
+        return self._inputs.study.default_policy
 
     @property
     def benchmarks(self) -> dict[str, BenchmarkSpec]:
         """The benchmarks of the study with their configuration (config/README.md), imported ones last."""
-        names = dict.fromkeys(name for _, name in self._inputs.cells)
-        return {name: self._inputs.benchmark(name) for name in names}
+        names = dict.fromkeys(name for _, name in self._inputs.study.cells)
+        return {name: self._inputs.study.benchmark(name) for name in names}
 
     @property
     def sides(self) -> tuple[tuple[str, str, str, str], ...]:
         """(pair, benchmark, Base checkpoint, RL checkpoint) of every pair on every benchmark."""
-        pairs = self._inputs.pairs
-        return tuple((pair, b, pairs[pair]["base"], pairs[pair]["rl"]) for pair, b in self._inputs.pair_cells)
+        pairs = self._inputs.study.pairs
+        return tuple((pair, b, pairs[pair]["base"], pairs[pair]["rl"]) for pair, b in self._inputs.study.pair_cells)
 
     @property
     def not_made(self) -> list[str]:
         """Tables and figures that could not be made, each with its error and its log."""
-        return self._inputs.not_made
+        return self._inputs.study.not_made
 
     def source(self, checkpoint: str, benchmark: str) -> str:
         """Where the samples of a cell come from: ``sampled``, ``imported``, or ``recorded`` (counts alone)."""
-        named = self._inputs.source(*self._cell(checkpoint, benchmark))
+        named = self._inputs.study.source(*self._cell(checkpoint, benchmark))
         study = self.config.study
         may_be_recorded = study.readouts and (study.sample == "all" or benchmark not in study.sample)
         sampled = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
@@ -146,7 +146,7 @@ class Study:
         """
         columns = {"questions": pl.UInt32, "policies": pl.UInt32, "samples": pl.UInt32, "health": pl.String}
         schema = {"checkpoint": pl.String, "benchmark": pl.String, "source": pl.String, **columns}
-        return pl.DataFrame([self._cell_row(*cell) for cell in self._inputs.cells], schema)
+        return pl.DataFrame([self._cell_row(*cell) for cell in self._inputs.study.cells], schema)
 
     def _cell_row(self, checkpoint: str, benchmark: str) -> dict[str, object]:
         row = {"checkpoint": checkpoint, "benchmark": benchmark, "source": self.source(checkpoint, benchmark)}
@@ -291,7 +291,7 @@ class Study:
         second: str | None,
     ) -> pl.DataFrame:
         """The frames of one cell, or of all that are there, with what each is of in the first two columns."""
-        known = self._inputs.cells if keys[0] == "checkpoint" else self._inputs.pair_cells
+        known = self._inputs.study.cells if keys[0] == "checkpoint" else self._inputs.study.pair_cells
         for name, key, position in ((first, keys[0], 0), (second, keys[1], 1)):
             if name is not None:
                 require_known(name, {cell[position] for cell in known}, key)
@@ -307,16 +307,16 @@ class Study:
         return pl.concat(parts, how="diagonal")
 
     def _cell(self, checkpoint: str, benchmark: str) -> tuple[str, str]:
-        require_known(checkpoint, {cell[0] for cell in self._inputs.cells}, "checkpoint")
-        require_known(benchmark, {cell[1] for cell in self._inputs.cells if cell[0] == checkpoint}, "benchmark")
+        require_known(checkpoint, {cell[0] for cell in self._inputs.study.cells}, "checkpoint")
+        require_known(benchmark, {cell[1] for cell in self._inputs.study.cells if cell[0] == checkpoint}, "benchmark")
         return checkpoint, benchmark
 
     # ---- questions and samples
 
     def withheld(self, benchmark: str) -> str:
         """Why texts of a benchmark are not to be shown in plain text; empty if they may be."""
-        require_known(benchmark, {name for _, name in self._inputs.cells}, "benchmark")
-        terms = self._inputs.terms(benchmark)
+        require_known(benchmark, {name for _, name in self._inputs.study.cells}, "benchmark")
+        terms = self._inputs.study.terms(benchmark)
         return f"{terms}: its terms ask that no example be shown in plain text" if terms else ""
 
     def questions(self, benchmark: str) -> tuple[StudyQuestion, ...]:
@@ -327,7 +327,7 @@ class Study:
         InputError
             Their file is not here; ``searchlens.open(results, root=...)`` says where relative paths start.
         """
-        require_known(benchmark, {name for _, name in self._inputs.cells}, "benchmark")
+        require_known(benchmark, {name for _, name in self._inputs.study.cells}, "benchmark")
         if absent := self._inputs.absent(benchmark):
             raise InputError(absent, _ROOT)
         try:
@@ -490,15 +490,15 @@ class Study:
 
     def _place(self, checkpoint: str, benchmark: str) -> tuple[stored.Place, list[tuple[str, str, int]]]:
         cell = self._cell(checkpoint, benchmark)
-        imports = [(item.policy, item.id, item.samples) for item in self._inputs.imported(*cell)]
-        grader = self._inputs.benchmark(benchmark).grader
+        imports = [(item.policy, item.id, item.samples) for item in self._inputs.study.imported(*cell)]
+        grader = self._inputs.study.benchmark(benchmark).grader
         return stored.Place(self.layout, *cell, self.source(*cell), grader), imports
 
     # ---- faces
 
     def __repr__(self) -> str:
         pairs = dict.fromkeys(pair for pair, *_ in self.sides)
-        names = dict.fromkeys(name for _, name in self._inputs.cells)
+        names = dict.fromkeys(name for _, name in self._inputs.study.cells)
         return f"Study({str(self.results)!r}: pairs {', '.join(pairs)}; benchmarks {', '.join(names)})"
 
     def _repr_html_(self) -> str:

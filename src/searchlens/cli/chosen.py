@@ -48,8 +48,8 @@ def run_command(args: argparse.Namespace, *overlays: str) -> str:
 
 def cell_of(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
     """The chosen checkpoint and benchmark; an InputError names the known ones."""
-    checkpoints = {checkpoint for checkpoint, _ in grid.cells}
-    names = {benchmark for _, benchmark in grid.cells}
+    checkpoints = {checkpoint for checkpoint, _ in grid.study.cells}
+    names = {benchmark for _, benchmark in grid.study.cells}
     checkpoint = require_known(args.checkpoint, checkpoints, "checkpoint")
     return checkpoint, require_known(args.benchmark, names, "benchmark")
 
@@ -85,8 +85,8 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
     if plan and not is_configured(args):
         return plan, DEFAULTS, ""
     grid = grid_of(args)
-    if plan is None and grid.without_boptr:
-        raise InputError(f"BOPTR is left out: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
+    if plan is None and grid.study.without_boptr:
+        raise InputError(f"BOPTR is left out: {grid.study.without_boptr}", "config/README.md: boptr.anchor, regime")
     study = {"options": grid.config.boptr} if plan else needs.transfer(grid)  # of a study, what its cohort has
     plan = plan or cohort_of(study)
     return plan, study["options"].on(plan.benchmarks), config_fingerprint(grid.config)

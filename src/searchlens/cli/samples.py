@@ -62,11 +62,11 @@ def _import(args: argparse.Namespace) -> None:
 
 def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> Iterator[str]:
     """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
-    belonging, policies = {item.name for item in grid.imports}, {record.policy for record in records}
+    belonging, policies = {item.name for item in grid.study.imports}, {record.policy for record in records}
     if not {record.name for record in records} <= belonging:
         yield f"next: {run_command(args, IMPORTS_FILE)}"
         return
-    if (default := grid.default_policy) not in policies:
+    if (default := grid.study.default_policy) not in policies:
         others = ", ".join(sorted(policies))
         yield f"RL is read under the study's default policy, {default}; to read another, set default_policy: {others}"
     yield f"next: {run_command(args)}"
@@ -111,7 +111,7 @@ def _rerun(args: argparse.Namespace) -> None:
     grid = grid_of(args)
     checkpoint, benchmark = cell_of(grid, args)
     if args.policy:
-        names = [name for generation in grid.generations(checkpoint, benchmark) for name in generation.policies]
+        names = [name for generation in grid.jobs.generations(checkpoint, benchmark) for name in generation.policies]
         require_known(args.policy, names, "policy")
     shards, moved = set_cell_aside(grid, checkpoint, benchmark, args.policy)
     for path in moved:

@@ -45,14 +45,14 @@ def _score(args: argparse.Namespace) -> None:
     manifests = [Path(path) for path in args.manifests]
     score(
         needs.score(grid, *cell),
-        grid.questions(cell[1]),
+        grid.inputs.questions(cell[1]),
         grid.layout,
         manifests,
         Path(args.output),
         fingerprint=config_fingerprint(grid.config),
         threads=args.threads,
         limits=limits_of(args),
-        quotes=not grid.is_gated(cell[1]),
+        quotes=not grid.study.is_gated(cell[1]),
     )
 
 
@@ -61,11 +61,11 @@ def _agreement(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     cell = cell_of(grid, args)
-    if reason := grid.without_agreement(*cell):
+    if reason := grid.study.without_agreement(*cell):
         raise InputError(f"{'/'.join(cell)} has no samples to judge again: {reason}")
     manifests = [Path(path) for path in args.manifests]
     study = needs.agreement(grid, *cell)
-    agreement(study, grid.questions(cell[1]), grid.layout, manifests, Path(args.output), threads=args.threads)
+    agreement(study, grid.inputs.questions(cell[1]), grid.layout, manifests, Path(args.output), threads=args.threads)
 
 
 def _landscape(args: argparse.Namespace) -> None:
@@ -105,8 +105,8 @@ def _readings(args: argparse.Namespace) -> None:
 def _likelihood(args: argparse.Namespace) -> None:
     grid = grid_of(args)
     cell = (args.pair, args.benchmark)
-    require_known("/".join(cell), ["/".join(each) for each in grid.pair_cells], "pair and benchmark")
-    if reason := grid.without_likelihood(*cell):
+    require_known("/".join(cell), ["/".join(each) for each in grid.study.pair_cells], "pair and benchmark")
+    if reason := grid.jobs.without_likelihood(*cell):
         raise InputError(f"{'/'.join(cell)}: no texts are scored under both sides: {reason}")
     from searchlens.stages.likelihood import likelihood
 
@@ -118,7 +118,9 @@ def _figures(args: argparse.Namespace) -> None:
     from searchlens.stages.figures import figures
 
     grid = grid_of(args)
-    require_known(f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.pair_cells], "pair and benchmark")
+    require_known(
+        f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.study.pair_cells], "pair and benchmark"
+    )
     figures(needs.figures(grid, args.pair, args.benchmark), grid.layout, Path(args.output))
 
 

@@ -145,7 +145,9 @@ def _benchmarks(args: argparse.Namespace) -> None:
     from searchlens.benchmarks import listing
 
     grid = grid_of(args) if is_configured(args) else None
-    found = listing.answer(grid.config.benchmarks, grid.question_files) if grid else listing.answer({}, lambda _: [])
+    found = (
+        listing.answer(grid.config.benchmarks, grid.inputs.question_files) if grid else listing.answer({}, lambda _: [])
+    )
     put(args, found, listing.rendered)
 
 

@@ -37,8 +37,8 @@ def _pin(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     registry = Cache() if args.from_cache else Hub()
-    sources = grid.sources(everything=True)
-    pin(grid.lock, sources, registry, update=args.update)
+    sources = grid.inputs.sources(everything=True)
+    pin(grid.inputs.lock, sources, registry, update=args.update)
     if not sources:
         say("nothing to pin: the configuration names no checkpoint or dataset of the hub")
 
@@ -49,7 +49,7 @@ def _fetch(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     hash_of = file_sha256 if args.rehash else Hashes(grid.layout.hashes)
-    fetch(grid.lock, grid.sources(), hash_of)
+    fetch(grid.inputs.lock, grid.inputs.sources(), hash_of)
 
 
 def _fingerprint(args: argparse.Namespace) -> None:

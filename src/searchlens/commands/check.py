@@ -27,23 +27,23 @@ def answer(grid: Grid, *, with_prompts: bool = False) -> dict[str, Any]:
         The configuration names something that does not exist or does not fit, or nothing can be written.
     """
     grid.check()
-    if not grid.cells:
+    if not grid.study.cells:
         raise InputError(
             "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
             "name keys of pairs and benchmarks, or import samples (docs/import.md)",
         )
     refusals, notes, sent = prompts(grid, shown=with_prompts)
     return {
-        "cells": len(grid.cells),
-        "pair_cells": len(grid.pair_cells),
+        "cells": len(grid.study.cells),
+        "pair_cells": len(grid.study.pair_cells),
         "missing": [*(reasons := grid.refusals()), *refusals],
         "hint": TO_GET_READY if reasons else "",
-        "notes": [*grid.unlike_sides, *notes],
-        "unknown_wordings": list(grid.unknown_wordings),
-        "without_likelihoods": list(grid.without_likelihoods),
-        "without_budgets": grid.without_budgets,
-        "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
-        "without_boptr": grid.without_boptr,
+        "notes": [*grid.study.unlike_sides, *notes],
+        "unknown_wordings": list(grid.inputs.unknown_wordings),
+        "without_likelihoods": list(grid.jobs.without_likelihoods),
+        "without_budgets": grid.study.without_budgets,
+        "anchor": "" if grid.study.without_boptr else "/".join(grid.study.anchor),
+        "without_boptr": grid.study.without_boptr,
         "prompts": sent,
     }
 

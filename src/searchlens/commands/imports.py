@@ -12,11 +12,11 @@ from searchlens.store import files
 
 def listing(grid: Grid) -> str:
     """One line for each imported pool: its name, samples, where it came from, and whether this study reads it."""
-    if not grid.every_import:
+    if not grid.study.every_import:
         return f"nothing was imported into {grid.layout.results}"
-    used = {item.name for item in grid.imports}
+    used = {item.name for item in grid.study.imports}
     lines = []
-    for item in grid.every_import:
+    for item in grid.study.every_import:
         source = ", ".join(str(file) for file in item.log.get("files", [])) or "a file that was not recorded"
         note = "" if item.name in used else "; not in this study (study.imports)"
         lines.append(f"{item.name}: {item.samples:,} samples of each question, from {source}{note}")
@@ -42,13 +42,15 @@ def remove(grid: Grid, name: str) -> list[Path]:
         Nothing that was imported has this name.
     """
     wanted = name.strip("/").split("/")
-    gone = [item for item in grid.every_import if len(wanted) >= 2 and item.name.split("/")[: len(wanted)] == wanted]
+    gone = [
+        item for item in grid.study.every_import if len(wanted) >= 2 and item.name.split("/")[: len(wanted)] == wanted
+    ]
     if not gone:
         raise InputError(
-            f"import {unknown(name, (item.name for item in grid.every_import))}",
+            f"import {unknown(name, (item.name for item in grid.study.every_import))}",
             "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY",
         )
-    kept = [item for item in grid.every_import if item not in gone]
+    kept = [item for item in grid.study.every_import if item not in gone]
     paths = [path for path in dict.fromkeys(_paths(grid, gone, kept)) if path.exists()]
     for path in paths:
         files.remove([path])

@@ -56,8 +56,8 @@ def read_store(grid: Grid) -> StoredShards:
     """Every shard of the study; the store is read once."""
     return {
         cell: {g.id: grid.stored(*cell, g) for g in generations}
-        for cell in grid.cells
-        if (generations := grid.generations(*cell))
+        for cell in grid.study.cells
+        if (generations := grid.jobs.generations(*cell))
     }
 
 
@@ -99,7 +99,7 @@ def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str], *, of_searche
     seconds = sum(shard.sidecar["gpu_seconds"] for shard in present)
     if seconds < ENOUGH_SECONDS:
         expected = texts(grid.config, benchmark, _length(grid, stored, cell))
-        return assumed_speed(grid.config, checkpoint, grid.shape(checkpoint), expected, of_searches=of_searches)
+        return assumed_speed(grid.config, checkpoint, grid.inputs.shape(checkpoint), expected, of_searches=of_searches)
     drawn = sum(shard.sidecar["generated"] for shard in present if shard.sidecar["gpu_seconds"])
     return Speed(drawn / seconds, f"{drawn / seconds:,.0f} tokens/s", f"samples of {checkpoint} that are there")
 
@@ -118,9 +118,9 @@ def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
     stored = read_store(grid) if stored is None else stored
     for cell in stored:
         checkpoint, benchmark = cell
-        length, questions = _length(grid, stored, cell), grid.count(benchmark)
+        length, questions = _length(grid, stored, cell), grid.inputs.count(benchmark)
         paces = [speed(grid, stored, cell, of_searches=kind) for kind in (False, True)]
-        for generation in grid.generations(*cell):
+        for generation in grid.jobs.generations(*cell):
             pace = paces[is_search(_policy(generation))]
             shards = stored[cell][generation.id]
             missing = sum(stop - start for start, stop in uncovered(shards, generation.samples))
@@ -143,10 +143,10 @@ def assumptions(grid: Grid, stored: StoredShards | None = None) -> list[str]:
     sources.update(dict.fromkeys(f"{pace.measured}; batch full, start-up not counted" for pace in speeds))
     if names := _without_formula(grid, stored):
         sources[f"tokens unknown, a text for each candidate is assumed: controller {', '.join(names)}"] = None
-    if absent := [f"{name} {grid.count(name)}" for name in benchmarks if grid.absent(name)]:
+    if absent := [f"{name} {grid.inputs.count(name)}" for name in benchmarks if grid.inputs.absent(name)]:
         sources[f"questions are missing here; their published numbers are assumed: {', '.join(absent)}"] = None
-    models = filter(None, (grid.checkpoint_source(name) for name in checkpoints))
-    if unpinned := [model.key for model in dict.fromkeys(models) if not grid.lock.get(model)]:
+    models = filter(None, (grid.inputs.checkpoint_source(name) for name in checkpoints))
+    if unpinned := [model.key for model in dict.fromkeys(models) if not grid.inputs.lock.get(model)]:
         sources[f"checkpoints are not pinned, ids are placeholders: {', '.join(unpinned)}"] = None
     return list(sources)
 
@@ -155,7 +155,7 @@ def _speeds(grid: Grid, stored: StoredShards) -> dict[Speed, dict[str, None]]:
     """The speeds of all cells, each with the checkpoints that have it."""
     names: dict[Speed, dict[str, None]] = {}
     for cell in stored:
-        for kind in sorted({is_search(_policy(generation)) for generation in grid.generations(*cell)}):
+        for kind in sorted({is_search(_policy(generation)) for generation in grid.jobs.generations(*cell)}):
             if pace := speed(grid, stored, cell, of_searches=kind):
                 names.setdefault(pace, {})[cell[0]] = None
     return names
@@ -166,7 +166,7 @@ def _without_formula(grid: Grid, stored: StoredShards) -> list[str]:
     names: dict[str, None] = {}
     for cell in stored:
         expected = texts(grid.config, cell[1], _length(grid, stored, cell))
-        for policy in map(_policy, grid.generations(*cell)):
+        for policy in map(_policy, grid.jobs.generations(*cell)):
             if policy.expected_tokens(expected) is None:
                 names[policy.controller.name] = None
     return list(names)
@@ -190,7 +190,7 @@ def answer(grid: Grid) -> dict[str, Any]:
         ],
         **_totals(lines),
         "estimated_from": assumptions(grid, stored) if any(line.missing for line in lines) else [],
-        "without_boptr": grid.without_boptr,
+        "without_boptr": grid.study.without_boptr,
     }
 
 

@@ -45,9 +45,9 @@ def unused(grid: Grid) -> Unused:
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
             "run prune on the machine that has the lock file and the questions",
         )
-    layout, cells = grid.layout, set(grid.cells)
-    used = {item.id for item in grid.every_import}
-    used |= {g.id for cell in cells for g in grid.streams(*cell)}  # also of a cell that had another name
+    layout, cells = grid.layout, set(grid.study.cells)
+    used = {item.id for item in grid.study.every_import}
+    used |= {g.id for cell in cells for g in grid.jobs.streams(*cell)}  # also of a cell that had another name
     samples, traces = (
         [folder for folder in layout.every(pattern("*", "*", "*")) if folder.name not in used]
         for pattern in (layout.generation, layout.traces)

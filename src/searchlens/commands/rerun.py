@@ -17,7 +17,7 @@ def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | No
     moved : list of Path
         The new paths of their files.
     """
-    generations = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
+    generations = [g for g in grid.jobs.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
     own = {g.id: grid.folder(checkpoint, benchmark, g.id) for g in generations}
     folders = dict.fromkeys(folder for key, first in own.items() for folder in (first, *grid.folders[key]))
     shards = [shard for folder in folders for shard in shards_of(folder)]

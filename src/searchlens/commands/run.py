@@ -52,9 +52,11 @@ def require_installed(grid: Grid, *, here: bool) -> None:
     """
     extras.require("snakemake")
     if here:
-        sampled = [cell for cell in grid.cells if any(any(grid.missing(pool)) for pool in grid.pools(*cell))]
-        engines = {grid.engine(checkpoint).library for checkpoint, _ in sampled}
-        extras.require(*(["matplotlib", "seaborn", "docutils", "jinja2"] if grid.pair_cells else []), *sorted(engines))
+        sampled = [cell for cell in grid.study.cells if any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))]
+        engines = {grid.study.engine(checkpoint).library for checkpoint, _ in sampled}
+        extras.require(
+            *(["matplotlib", "seaborn", "docutils", "jinja2"] if grid.study.pair_cells else []), *sorted(engines)
+        )
 
 
 def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:

@@ -91,9 +91,9 @@ def status(grid: Grid, stored: StoredShards | None = None, now: float | None = N
 
 def health(grid: Grid) -> dict[tuple[str, str], Health]:
     """The health of every cell that has a landscape, sampled or not."""
-    folders = {cell: grid.layout.landscape(*cell) for cell in grid.cells}
+    folders = {cell: grid.layout.landscape(*cell) for cell in grid.study.cells}
     return {
-        cell: cell_health(folder, grid.default_policy, grid.config.health)
+        cell: cell_health(folder, grid.study.default_policy, grid.config.health)
         for cell, folder in folders.items()
         if grid.layout.landscape_frame(*cell, "health").exists()
     }
@@ -103,12 +103,12 @@ def _cell(
     grid: Grid, cell: tuple[str, str], shards: Mapping[str, Iterable[Shard]], lines: list[PlanLine], now: float
 ) -> CellStatus:
     sidecars = [shard.sidecar for each in shards.values() for shard in each if shard.present]
-    questions = grid.count(cell[1])
+    questions = grid.inputs.count(cell[1])
     wanted = questions * sum(line.generation.samples for line in lines)
     missing = questions * sum(line.missing for line in lines)
     return CellStatus(
         *cell,
-        tuple(_pool(grid, pool, now) for pool in grid.pools(*cell)),
+        tuple(_pool(grid, pool, now) for pool in grid.jobs.pools(*cell)),
         wanted - missing + _in_chunks(grid, cell, (line for line in lines if line.missing)),
         wanted,
         sum(sidecar["generated"] for sidecar in sidecars),
@@ -182,7 +182,7 @@ def answer(grid: Grid) -> dict[str, Any]:
             for (checkpoint, benchmark), found in health(grid).items()
         ],
         **{state: [_job(grid, pool) for pool in pools if pool.state == state] for state in ("running", "failed")},
-        "not_made": grid.not_made,
+        "not_made": grid.study.not_made,
     }
 
 

@@ -44,7 +44,7 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
     cells = _table(grid, "health", run)
     unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4])
     return {
-        "policy": grid.default_policy,
+        "policy": grid.study.default_policy,
         "pairs": [_pair(grid, row) for row in rows.iter_rows(named=True)],
         "half_widths": dict(by_benchmark.iter_rows()),
         "cells": cells.height,
@@ -66,7 +66,7 @@ def _table(grid: Grid, name: str, run: str) -> pl.DataFrame:
 
 def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
     """One pair on one benchmark, with RL − Base at the smallest and the largest budget, if it has any."""
-    sides = ((checkpoint, row["benchmark"]) for checkpoint in grid.pairs[row["pair"]].values())
+    sides = ((checkpoint, row["benchmark"]) for checkpoint in grid.study.pairs[row["pair"]].values())
     is_read = not row["warning"] and row["rl_minus_base_first"] is not None
     keys = ("inside", "budgets", "both_zero", "base_policies", "questions", *GREEDY)
     return {
@@ -75,7 +75,7 @@ def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
         "warning": row["warning"] or "",
         "rl_minus_base": [_gap(row, which) for which in ("first", "last")] if is_read else [],
         **{key: row[key] if is_read else None for key in keys},
-        "source": grid.least_direct(sides),
+        "source": grid.study.least_direct(sides),
     }
 
 
@@ -88,8 +88,8 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
     if not grid.scores(checkpoint, benchmark).exists():
         return ["  no texts are stored here"]
     cell, manifests = needs.score(grid, checkpoint, benchmark), grid.manifests(checkpoint, benchmark)
-    questions = grid.questions(benchmark)
-    find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.is_gated(benchmark)
+    questions = grid.inputs.questions(benchmark)
+    find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.study.is_gated(benchmark)
     with readable(grid.scores(checkpoint, benchmark), "score") as content:
         return examples(pl.scan_parquet(content), find, questions, quotes=quotes)
 

@@ -40,23 +40,23 @@ class Job:
         self.grid, self.pool, self.threads = grid, pool, threads
         self._traced = traced
         self.spec = grid.config.checkpoints[pool.checkpoint]
-        self.folder = grid.checkpoint_folder(pool.checkpoint)
-        self.questions = grid.questions(pool.benchmark)
+        self.folder = grid.inputs.checkpoint_folder(pool.checkpoint)
+        self.questions = grid.inputs.questions(pool.benchmark)
         self.max_tokens = int(grid.config.benchmarks[pool.benchmark].max_tokens)
         self.max_rows: int | None = self.spec.max_rows
-        self._grader = grading.grader(grid.benchmark(pool.benchmark).grader)
+        self._grader = grading.grader(grid.study.benchmark(pool.benchmark).grader)
         self._step_ids: dict[str, tuple[int, ...]] = {}
 
     def traced(self, generation: Generation) -> Traced | None:
         """Return which searches of a stream are recorded, None for none."""
-        return self._traced or self.grid.traced(generation)
+        return self._traced or self.grid.jobs.traced(generation)
 
     @cached_property
     def prompter(self) -> Prompter:
         """The checkpoint's tokenizer and template."""
-        self.grid.require_whole(self.pool.checkpoint)
-        template = self.grid.template(self.pool.checkpoint, self.pool.benchmark)
-        specials = self.grid.specials(self.pool.checkpoint)
+        self.grid.inputs.require_whole(self.pool.checkpoint)
+        template = self.grid.inputs.template(self.pool.checkpoint, self.pool.benchmark)
+        specials = self.grid.inputs.specials(self.pool.checkpoint)
         return Prompter(self.folder, template, self.spec.stop_tokens, specials)
 
     @cached_property
@@ -89,15 +89,15 @@ class Job:
         EngineMemoryError
             The device is out of memory.
         """
-        self.grid.checked_folder(self.pool.checkpoint)
+        self.grid.inputs.checked_folder(self.pool.checkpoint)
         self.check_lengths()
         started = time.monotonic()
-        adapter = self.grid.adapter(self.pool.checkpoint)
+        adapter = self.grid.inputs.adapter(self.pool.checkpoint)
         masked = self.prompter.masked
         engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, masked)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
         self.check_lengths(engine.max_model_len)
-        first = () if self.grid.terms(self.pool.benchmark) else self.prompts[0]  # logs are plain text
+        first = () if self.grid.study.terms(self.pool.benchmark) else self.prompts[0]  # logs are plain text
         log.info("%s", self.prompter.described(first))
         return engine
 

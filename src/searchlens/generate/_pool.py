@@ -65,7 +65,7 @@ def generate(
     JobStoppedError
         A signal came before the pool was complete. Finished chunks are kept.
     """
-    pool, notice = grid.find_pool(checkpoint, benchmark, str(manifest)), notice or Notice()
+    pool, notice = grid.jobs.find_pool(checkpoint, benchmark, str(manifest)), notice or Notice()
     with (
         Record(grid.layout.job_record(*pool.key), manifest.name) as record,
         files.alone(grid.layout.lock(*pool.key)) as alone,

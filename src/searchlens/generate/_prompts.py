@@ -37,8 +37,8 @@ def prompts(grid: Grid, *, shown: bool) -> tuple[list[str], list[str], list[dict
             jobs[cell] = job
         except InputError as error:
             refusals.append(f"checkpoints.{cell[0]}: {error.message} ({error.hint})")
-    for pair, benchmark in grid.pair_cells:
-        sides = [jobs.get((grid.pairs[pair][role], benchmark)) for role in ("base", "rl")]
+    for pair, benchmark in grid.study.pair_cells:
+        sides = [jobs.get((grid.study.pairs[pair][role], benchmark)) for role in ("base", "rl")]
         if all(sides):
             notes += [f"{pair}/{benchmark}: {what}" for what in _difference(*filter(None, sides))]
     sent = [_first(grid, job) for job in jobs.values()] if shown else []
@@ -50,7 +50,7 @@ def prompts(grid: Grid, *, shown: bool) -> tuple[list[str], list[str], list[dict
 def _first(grid: Grid, job: Job) -> dict[str, Any]:
     """The first prompt of a cell; without its question, if that is not to be shown in plain text."""
     question, benchmark = job.questions[0], job.pool.benchmark
-    shown = replace(question, text="…") if grid.terms(benchmark) else question
+    shown = replace(question, text="…") if grid.study.terms(benchmark) else question
     named = {"checkpoint": job.pool.checkpoint, "benchmark": benchmark, "question": question.id}
     return {**named, "prompt": asdict(job.prompter.shown([shown])[0])}
 
@@ -60,7 +60,7 @@ def drawn_otherwise(grid: Grid) -> Iterator[str]:
     words = {"stops": "other stop tokens", "masked": "other masked tokens", "prompt": "another prompt"}
     for cell in _cells_here(grid):
         record = _job(grid, *cell).prompter.record
-        for shard in (shard for g in grid.generations(*cell) for shard in grid.stored(*cell, g)):
+        for shard in (shard for g in grid.jobs.generations(*cell) for shard in grid.stored(*cell, g)):
             drawn = json.loads(shard.sidecar.get("specials") or "{}")
             for what in (word for key, word in words.items() if key in drawn and drawn[key] != record[key]):
                 yield f"{shard.path} was drawn with {what} than {cell[0]} has now"
@@ -68,13 +68,17 @@ def drawn_otherwise(grid: Grid) -> Iterator[str]:
 
 def _cells_here(grid: Grid) -> Iterator[tuple[str, str]]:
     """Cells that this study samples, whose questions and tokenizer are on this machine."""
-    for checkpoint, benchmark in grid.cells if _HAS_TOKENIZERS else ():
-        if grid.generations(checkpoint, benchmark) and not grid.absent(benchmark) and grid.is_here(checkpoint):
+    for checkpoint, benchmark in grid.study.cells if _HAS_TOKENIZERS else ():
+        if (
+            grid.jobs.generations(checkpoint, benchmark)
+            and not grid.inputs.absent(benchmark)
+            and grid.inputs.is_here(checkpoint)
+        ):
             yield checkpoint, benchmark
 
 
 def _job(grid: Grid, checkpoint: str, benchmark: str) -> Job:
-    return Job(grid, JobPool(checkpoint, benchmark, grid.generations(checkpoint, benchmark)), threads=1)
+    return Job(grid, JobPool(checkpoint, benchmark, grid.jobs.generations(checkpoint, benchmark)), threads=1)
 
 
 def _difference(base: Job, rl: Job) -> Iterator[str]:

@@ -86,9 +86,9 @@ def _runs(shard: Shard, width: int) -> pl.Expr:
 
 
 def _generation(grid: Grid, checkpoint: str, benchmark: str, policy: str) -> Generation:
-    generations = grid.generations(checkpoint, benchmark)
+    generations = grid.jobs.generations(checkpoint, benchmark)
     if not generations:
-        source = grid.source(checkpoint, benchmark)
+        source = grid.study.source(checkpoint, benchmark)
         raise InputError(
             f"{checkpoint}/{benchmark} is {source}, not sampled here: its searches cannot be drawn again",
             "name a cell that this study samples (`searchlens plan` lists them)",

@@ -1,11 +1,11 @@
 """The plan of a study: cells, generation ids and file names, from the configuration.
 
-``Grid`` is built up in layers, one module each; a layer uses only those above it in this list:
+    _study.py     StudyCells  pairs and cells; whether a cell is sampled, imported or recorded
+    _inputs.py    Inputs      questions and weights, their hashes; pinned, fetched, absent
+    _jobs.py      Jobs        policies to generation ids; generations cut into pools, one job each
+    _grid.py      Grid        file names; samples that the store has and misses; why a run cannot start
 
-    _study.py     StudyGrid pairs and cells; whether a cell is sampled, imported or recorded
-    _inputs.py    Inputs    questions and weights, their hashes; pinned, fetched, absent
-    _jobs.py      Jobs      policies to generation ids; generations cut into pools, one job each
-    _grid.py      Grid      file names; samples that the store has and misses; why a run cannot start
+Each is given those above it: a ``Grid`` has ``study``, ``inputs`` and ``jobs``.
 
 Standard library only (and modules that import nothing else), because the Snakefile imports this several times per job.
 """
@@ -14,7 +14,7 @@ from searchlens.grid._grid import TO_GET_READY, Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT, Inputs
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool, Traced
-from searchlens.grid._study import SOURCES
+from searchlens.grid._study import SOURCES, StudyCells
 
 __all__ = [
     "FINGERPRINT_LIMIT",
@@ -26,5 +26,6 @@ __all__ = [
     "Import",
     "Inputs",
     "JobPool",
+    "StudyCells",
     "Traced",
 ]

@@ -9,10 +9,13 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from searchlens import project
+from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
 from searchlens.grid import pins
+from searchlens.grid._inputs import Inputs
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, JobPool
+from searchlens.grid._study import StudyCells
 from searchlens.store import judges, manifests
 from searchlens.store.files import entries, read_json, require_writable
 from searchlens.store.hashing import digest
@@ -22,8 +25,25 @@ from searchlens.store.ranges import Shard, shards_of, uncovered
 TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached; put other files there"
 
 
-class Grid(Jobs):
-    """All cells of a configuration and where their files are; parameters are those of ``StudyGrid``."""
+class Grid:
+    """All cells of a configuration and where their files are.
+
+    Parameters
+    ----------
+    config : Config
+        Validated configuration.
+    root : Path, optional
+        Folder that relative paths start from.
+    """
+
+    def __init__(self, config: Config, root: Path = Path()) -> None:
+        self.study = StudyCells(config, root)
+        """Pairs and cells, and where their samples come from."""
+        self.inputs = Inputs(self.study)
+        """Questions and weights."""
+        self.jobs = Jobs(self.inputs)
+        """Generations and pools."""
+        self.config, self.root, self.layout = self.study.config, root, self.study.layout
 
     # ---- files
 
@@ -33,15 +53,15 @@ class Grid(Jobs):
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:
         """The file that the landscape of a cell is read from: samples graded by this run, or compact readouts."""
-        if self.source(checkpoint, benchmark) == "recorded":
-            return self._readouts_path(checkpoint, benchmark)
+        if self.study.source(checkpoint, benchmark) == "recorded":
+            return self.study.readouts_path(checkpoint, benchmark)
         return self.layout.scores(checkpoint, benchmark)
 
     def import_records(self, checkpoint: str, benchmark: str) -> list[Path]:
         """Registry files of a cell's imported policies."""
         return [
             self.layout.import_record(item.benchmark, item.pair, item.role, item.policy)
-            for item in self.imported(checkpoint, benchmark)
+            for item in self.study.imported(checkpoint, benchmark)
         ]
 
     # ---- the store
@@ -81,7 +101,7 @@ class Grid(Jobs):
         total = 0.0
         for generation, start, stop in self.missing(pool):
             part = replace(generation, start=start, samples=stop)
-            minutes = self._minutes(pool.checkpoint, pool.benchmark, part)
+            minutes = self.jobs.minutes_of(pool.checkpoint, pool.benchmark, part)
             if minutes is None:
                 return None
             total += minutes
@@ -89,7 +109,7 @@ class Grid(Jobs):
 
     def manifests(self, checkpoint: str, benchmark: str) -> list[Path]:
         """Current manifests of a cell."""
-        return [self.current_manifest(pool) for pool in self.pools(checkpoint, benchmark)]
+        return [self.current_manifest(pool) for pool in self.jobs.pools(checkpoint, benchmark)]
 
     def current_manifest(self, pool: JobPool) -> Path:
         """The manifest that agrees with the present state of the store.
@@ -177,18 +197,18 @@ class Grid(Jobs):
             partial(require_known, name, self.config.pairs, "boptr.mu_without:")
             for name in self.config.boptr.mu_without
         )
-        drawn = [cell for cell in self.cells if self.source(*cell) == "sampled"]
+        drawn = [cell for cell in self.study.cells if self.study.source(*cell) == "sampled"]
         for benchmark in dict.fromkeys(benchmark for _, benchmark in drawn):
-            yield partial(self.asked_hash, benchmark)
+            yield partial(self.inputs.asked_hash, benchmark)
         for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in drawn):
-            yield partial(self.require_whole, checkpoint, sampled=sampled)
-        for cell in self.cells:
-            yield partial(self.generations, *cell)
-            if self.source(*cell) == "recorded":
+            yield partial(self.inputs.require_whole, checkpoint, sampled=sampled)
+        for cell in self.study.cells:
+            yield partial(self.jobs.generations, *cell)
+            if self.study.source(*cell) == "recorded":
                 yield partial(self._check_recorded, *cell)
         by_source = {"imported": self._check_imported, "sampled": self._check_default}
-        for pair, benchmark in self.pair_cells:
-            if check := by_source.get(self.source(self.pairs[pair]["rl"], benchmark)):
+        for pair, benchmark in self.study.pair_cells:
+            if check := by_source.get(self.study.source(self.study.pairs[pair]["rl"], benchmark)):
                 yield partial(check, pair, benchmark)
 
     def _check_readouts_folder(self) -> None:
@@ -201,8 +221,8 @@ class Grid(Jobs):
 
     def _check_default(self, pair: str, benchmark: str) -> None:
         """RL's curve under the default policy is what Base is searched for."""
-        default = self.default_policy
-        drawn = {name for g in self.generations(self.pairs[pair]["rl"], benchmark) for name in g.policies}
+        default = self.study.default_policy
+        drawn = {name for g in self.jobs.generations(self.study.pairs[pair]["rl"], benchmark) for name in g.policies}
         if default not in drawn:
             pool = self.config.benchmarks[benchmark].pool
             raise InputError(
@@ -212,9 +232,9 @@ class Grid(Jobs):
             )
 
     def _check_imported(self, pair: str, benchmark: str) -> None:
-        checkpoint, default = self.pairs[pair]["rl"], self.default_policy
-        drawn = {name for generation in self.generations(checkpoint, benchmark) for name in generation.policies}
-        names = drawn | {item.policy for item in self.imported(checkpoint, benchmark)}
+        checkpoint, default = self.study.pairs[pair]["rl"], self.study.default_policy
+        drawn = {name for generation in self.jobs.generations(checkpoint, benchmark) for name in generation.policies}
+        names = drawn | {item.policy for item in self.study.imported(checkpoint, benchmark)}
         if default not in names:
             found = ", ".join(sorted(names))
             raise InputError(
@@ -224,12 +244,16 @@ class Grid(Jobs):
 
     def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
         """Hashes of everything that the compact readouts of a cell depend on: samples, golds and options of reading."""
-        streams = {name: (g.id, g.samples) for g in self.streams(checkpoint, benchmark) for name in g.policies}
-        reading = {"budgets": self.read_budgets(benchmark), "seed": self.config.seed, **vars(self.config.landscape)}
+        streams = {name: (g.id, g.samples) for g in self.jobs.streams(checkpoint, benchmark) for name in g.policies}
+        reading = {
+            "budgets": self.study.read_budgets(benchmark),
+            "seed": self.config.seed,
+            **vars(self.config.landscape),
+        }
         return {
-            "weights": self.fingerprint(checkpoint),
-            "questions": self.asked_hash(benchmark),
-            "golds": digest(self.content_hash(benchmark), 16),
+            "weights": self.inputs.fingerprint(checkpoint),
+            "questions": self.inputs.asked_hash(benchmark),
+            "golds": digest(self.inputs.content_hash(benchmark), 16),
             "streams": digest(streams, 16),
             "reading": digest(reading, 16),
         }
@@ -243,11 +267,11 @@ class Grid(Jobs):
         if not path.exists() or not sidecar.exists():
             raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
         recorded = read_json(sidecar)
-        grader = self.benchmark(benchmark).grader
+        grader = self.study.benchmark(benchmark).grader
         if (judge := judges.of(recorded, grader)).name != grader:
             raise InputError(f"compact readouts {path} were judged by the grader {judge.name}, not by {grader}", hint)
-        unknown = {"questions", "golds", "streams"} if self.absent(benchmark) else set()
-        unknown |= {"weights", "streams"} if self.absent_weights(checkpoint) else set()
+        unknown = {"questions", "golds", "streams"} if self.inputs.absent(benchmark) else set()
+        unknown |= {"weights", "streams"} if self.inputs.absent_weights(checkpoint) else set()
         for key, value in self.readouts_from(checkpoint, benchmark).items():
             if key not in unknown and recorded.get(key) != value:
                 what = _DRAWN_FROM.get(key, key)
@@ -268,13 +292,13 @@ class Grid(Jobs):
 
     def refusals(self) -> list[str]:
         """Why cells of the study cannot be sampled yet, each reason once."""
-        cells = [cell for cell in self.cells if any(any(self.missing(pool)) for pool in self.pools(*cell))]
-        reasons = [self.absent(benchmark) for benchmark in dict.fromkeys(benchmark for _, benchmark in cells)]
+        cells = [cell for cell in self.study.cells if any(any(self.missing(pool)) for pool in self.jobs.pools(*cell))]
+        reasons = [self.inputs.absent(benchmark) for benchmark in dict.fromkeys(benchmark for _, benchmark in cells)]
         for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in cells):
-            if source := self.checkpoint_source(checkpoint):
-                where, pin = f"checkpoints.{checkpoint}.hub", self.lock.get(source)
+            if source := self.inputs.checkpoint_source(checkpoint):
+                where, pin = f"checkpoints.{checkpoint}.hub", self.inputs.lock.get(source)
                 if pin is None:
-                    reasons.append(f"{where}: {source} is not pinned in {self.lock.path}")
+                    reasons.append(f"{where}: {source} is not pinned in {self.inputs.lock.path}")
                 elif problems := pins.missing_files(source, pin):
                     some = f"{'; '.join(problems[:3])}{' and more' if len(problems) > 3 else ''}"
                     reasons.append(f"{where}: {pins.snapshot(source, pin)} is not complete: {some}")
@@ -282,10 +306,10 @@ class Grid(Jobs):
 
     def placeholders(self) -> list[str]:
         """Inputs that are missing here; generation ids that depend on them are placeholders."""
-        cells = [(c, b) for c, b in self.cells if self.generations(c, b)]
-        sources = dict.fromkeys(self.checkpoint_source(checkpoint) for checkpoint, _ in cells)
-        unpinned = [f"not pinned: {source}" for source in sources if source and not self.lock.get(source)]
-        return unpinned + [absent for b in dict.fromkeys(b for _, b in cells) if (absent := self.absent(b))]
+        cells = [(c, b) for c, b in self.study.cells if self.jobs.generations(c, b)]
+        sources = dict.fromkeys(self.inputs.checkpoint_source(checkpoint) for checkpoint, _ in cells)
+        unpinned = [f"not pinned: {source}" for source in sources if source and not self.inputs.lock.get(source)]
+        return unpinned + [absent for b in dict.fromkeys(b for _, b in cells) if (absent := self.inputs.absent(b))]
 
 
 def _vouches(manifest: Path, shard: Shard) -> bool:

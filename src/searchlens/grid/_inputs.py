@@ -12,10 +12,9 @@ from searchlens.benchmarks import examples as worked_examples
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.examples import WorkedExamples
 from searchlens.config.benchmarks import ExamplesSpec
-from searchlens.config.model import Config
 from searchlens.errors import InputError
 from searchlens.grid import pins
-from searchlens.grid._study import StudyGrid
+from searchlens.grid._study import StudyCells
 from searchlens.grid.roofline import Shape
 from searchlens.store import chat, checkpoints
 from searchlens.store.adapters import Adapter
@@ -29,11 +28,11 @@ FINGERPRINT_LIMIT = 256 * 2**20
 Hash = Callable[[Iterable[benchmarks.Question]], str]
 
 
-class Inputs(StudyGrid):
+class Inputs:
     """Questions and weights of a study."""
 
-    def __init__(self, config: Config, root: Path = Path()) -> None:
-        super().__init__(config, root)
+    def __init__(self, study: StudyCells) -> None:
+        self.study, self.config, self.root, self.layout = study, study.config, study.root, study.layout
         self._loaded: dict[str, benchmarks.LoadedBenchmark] = {}
         self._absent: dict[str, str] = {}
         self._examples: dict[str, WorkedExamples | None] = {}
@@ -53,7 +52,9 @@ class Inputs(StudyGrid):
         """Every hub repository that this study samples from, or that the whole configuration names; each once."""
         checkpoints, names = list(self.config.checkpoints), list(self.config.benchmarks)
         if not everything:
-            cells = [(c, b) for c, b in self.cells if c in checkpoints and b in names and self.is_sampled(c, b)]
+            cells = [
+                (c, b) for c, b in self.study.cells if c in checkpoints and b in names and self.study.is_sampled(c, b)
+            ]
             checkpoints, names = [c for c, _ in cells], [b for _, b in cells]
         models = [source for name in checkpoints if (source := self.checkpoint_source(name))]
         return list(dict.fromkeys([*models, *(source for name in names for source in self.dataset_sources(name))]))
@@ -66,7 +67,7 @@ class Inputs(StudyGrid):
 
     def _load(self, name: str) -> benchmarks.LoadedBenchmark:
         if name not in self._loaded:
-            spec = self.benchmark(name)
+            spec = self.study.benchmark(name)
             try:
                 self._loaded[name] = benchmarks.read(
                     self.question_files(name),
@@ -82,13 +83,13 @@ class Inputs(StudyGrid):
     @property
     def unknown_wordings(self) -> list[str]:
         """A sentence for each benchmark of the study some of whose questions are in no known wording."""
-        used = list(dict.fromkeys(benchmark for _, benchmark in self.cells))
+        used = list(dict.fromkeys(benchmark for _, benchmark in self.study.cells))
         notices = {name: self._load(name).notice for name in used if not self.absent(name)}
         return [f"benchmarks.{name}: {notice}" for name, notice in notices.items() if notice]
 
     def dataset_sources(self, name: str) -> list[pins.Source]:
         """The hub datasets of a benchmark, one for each split; none if it has a path."""
-        spec = self.benchmark(name)
+        spec = self.study.benchmark(name)
         if spec.path is not None:
             return []
         return [pins.dataset(split, spec.revision) for split in benchmarks.known_benchmark(spec.family).splits]
@@ -101,7 +102,7 @@ class Inputs(StudyGrid):
         InputError
             A dataset of the hub that is not pinned, not fetched, or not what was pinned.
         """
-        path = self.benchmark(name).path
+        path = self.study.benchmark(name).path
         if path is not None:
             return [project.locate(each, self.root) for each in ([path] if isinstance(path, str) else path)]
         hash_of = pins.Hashes(self.layout.hashes)
@@ -118,8 +119,8 @@ class Inputs(StudyGrid):
         return self._absent[name]
 
     def _why_absent(self, name: str) -> str:
-        spec = self.benchmark(name)
-        if spec.family == benchmarks.OWN and not self.is_recorded(benchmark=name):
+        spec = self.study.benchmark(name)
+        if spec.family == benchmarks.OWN and not self.study.is_recorded(benchmark=name):
             return ""
         if spec.path is not None:
             absent = [str(path) for path in self.question_files(name) if not path.exists()]
@@ -145,7 +146,7 @@ class Inputs(StudyGrid):
         return self._counts[name]
 
     def _published(self, name: str) -> int:
-        spec = self.benchmark(name)
+        spec = self.study.benchmark(name)
         if spec.questions is None and spec.family == benchmarks.OWN:
             raise InputError(
                 f"{self.absent(name)}, and benchmarks.{name}.questions does not say how many there are",
@@ -266,7 +267,7 @@ class Inputs(StudyGrid):
         folder = self.checkpoint_folder(checkpoint)
         try:
             weight_files(folder)
-            checkpoints.require_whole(folder, embedded=self.engine(checkpoint).embedded, sampled=sampled)
+            checkpoints.require_whole(folder, embedded=self.study.engine(checkpoint).embedded, sampled=sampled)
         except InputError as error:
             key = "hub" if source else "path"
             raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None
@@ -366,7 +367,7 @@ class Inputs(StudyGrid):
     def absent_weights(self, checkpoint: str) -> str:
         """Why weights or adapter of a checkpoint whose cells are all recorded cannot be read here; empty otherwise."""
         spec = self.config.checkpoints[checkpoint]
-        paths = [spec.path, spec.adapter] if self.is_recorded(checkpoint=checkpoint) else []
+        paths = [spec.path, spec.adapter] if self.study.is_recorded(checkpoint=checkpoint) else []
         absent = [path for path in paths if path and not project.locate(path, self.root).is_dir()]
         return f"checkpoint {checkpoint!r}: {', '.join(absent)} does not exist" if absent else ""
 

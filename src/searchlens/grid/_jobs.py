@@ -15,7 +15,6 @@ from typing import Any
 
 from searchlens import catalogue, policies
 from searchlens.benchmarks import prompts
-from searchlens.config.model import Config
 from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
@@ -30,12 +29,12 @@ GENERATION_VERSION = 1
 A change of one controller or evaluator raises its ``version``."""
 
 
-class Jobs(Inputs):
+class Jobs:
     """Generations of every cell, and the pools that they are made in."""
 
-    def __init__(self, config: Config, root: Path = Path()) -> None:
-        super().__init__(config, root)
-        self._policies = {name: policies.from_spec(name, spec) for name, spec in config.policies.items()}
+    def __init__(self, inputs: Inputs) -> None:
+        self.study, self.inputs, self.config = inputs.study, inputs, inputs.config
+        self._policies = {name: policies.from_spec(name, spec) for name, spec in self.config.policies.items()}
         self._generations: dict[tuple[str, str], tuple[Generation, ...]] = {}
         self._pools: dict[tuple[str, str], tuple[JobPool, ...]] = {}
         self._tokens: dict[tuple[str, str], float] = {}
@@ -56,29 +55,29 @@ class Jobs(Inputs):
 
     def plain_policy(self, benchmark: str) -> str | None:
         """The first policy of a configured benchmark that draws at temperature 1, without filters or a search."""
-        names = [*self.pool_policies(benchmark), *self.config.references]
+        names = [*self.study.pool_policies(benchmark), *self.config.references]
         return next((name for name in names if self._policies[name].is_plain), None)
 
     def without_likelihood(self, pair: str, benchmark: str) -> str:
         """Why no texts of a pair are scored under both sides; empty if some are."""
         if self.config.study.likelihood is None:
             return "study.likelihood is null"
-        for checkpoint in self.pairs[pair].values():
-            if (source := self.source(checkpoint, benchmark)) != "sampled":
+        for checkpoint in self.study.pairs[pair].values():
+            if (source := self.study.source(checkpoint, benchmark)) != "sampled":
                 return f"no tokens of {checkpoint}: its samples are {source}"
         return "" if self.plain_policy(benchmark) else "no policy draws at temperature 1 without filters"
 
     @cached_property
     def likelihood_cells(self) -> tuple[tuple[str, str], ...]:
         """(pair, benchmark) of which texts are scored under both sides."""
-        return tuple(cell for cell in self.pair_cells if not self.without_likelihood(*cell))
+        return tuple(cell for cell in self.study.pair_cells if not self.without_likelihood(*cell))
 
     @property
     def without_likelihoods(self) -> list[str]:
         """Pair and benchmark of cells without texts to score although the study asks for them, with the reasons."""
         if self.config.study.likelihood is None:
             return []
-        reasons = {cell: self.without_likelihood(*cell) for cell in self.pair_cells}
+        reasons = {cell: self.without_likelihood(*cell) for cell in self.study.pair_cells}
         return [f"{'/'.join(cell)}: {reason}" for cell, reason in reasons.items() if reason]
 
     def search_policies(self, benchmark: str) -> list[str]:
@@ -95,7 +94,7 @@ class Jobs(Inputs):
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         """The streams of a cell that this run samples, in configuration order; equal policies share one."""
-        return self.streams(checkpoint, benchmark) if self.is_sampled(checkpoint, benchmark) else ()
+        return self.streams(checkpoint, benchmark) if self.study.is_sampled(checkpoint, benchmark) else ()
 
     def streams(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         """The streams of a cell, sampled by this run or by an earlier one."""
@@ -109,14 +108,16 @@ class Jobs(Inputs):
         generations: dict[str, Generation] = {}
         searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
         shared = self._shared_spec(checkpoint, benchmark)
-        for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config.references, *searches]):
+        for name in dict.fromkeys([*self.study.pool_policies(benchmark), *self.config.references, *searches]):
             policy = self._policies[name]
             spec = {**shared, **self._policy_specs[name]}  # one object for all cells: there may be thousands
-            if versions := _versions(policy, self.template(checkpoint, benchmark)):
+            if versions := _versions(policy, self.inputs.template(checkpoint, benchmark)):
                 spec["versions"] = versions
             key = digest(spec, 12)
             names = (*generations[key].policies, name) if key in generations else (name,)
-            samples = policy.width if policy.deterministic else max(self.samples(benchmark, each) for each in names)
+            samples = (
+                policy.width if policy.deterministic else max(self.study.samples(benchmark, each) for each in names)
+            )
             generations[key] = Generation(key, names, samples, spec)
         return tuple(generations.values())
 
@@ -124,17 +125,17 @@ class Jobs(Inputs):
         """Everything except the policy that decides the tokens of a cell."""
         weights, max_tokens = self.config.checkpoints[checkpoint], self.config.benchmarks[benchmark].max_tokens
         cache = weights.kv_cache_dtype
-        template = self.template(checkpoint, benchmark)
+        template = self.inputs.template(checkpoint, benchmark)
         return {
             "version": GENERATION_VERSION,
-            "weights": self.fingerprint(checkpoint),
+            "weights": self.inputs.fingerprint(checkpoint),
             "engine": {
-                "family": self.engine(checkpoint).family or weights.engine,
+                "family": self.study.engine(checkpoint).family or weights.engine,
                 "dtype": weights.dtype,
                 "quantization": weights.quantization,
                 **({} if cache == "auto" else {"kv_cache_dtype": cache}),
             },
-            "questions": self.asked_hash(benchmark),
+            "questions": self.inputs.asked_hash(benchmark),
             "template": template.description,
             **self._ends(checkpoint, template),
             "seed": self.config.seed if weights.seed is None else weights.seed,
@@ -143,7 +144,7 @@ class Jobs(Inputs):
 
     def _ends(self, checkpoint: str, template: prompts.Template) -> dict[str, Any]:
         """Where texts end and what is never drawn, unless the fingerprint says it already."""
-        own, specials = self.config.checkpoints[checkpoint].stop_tokens, self.specials(checkpoint)
+        own, specials = self.config.checkpoints[checkpoint].stop_tokens, self.inputs.specials(checkpoint)
         ends = specials.decided(template.stop_tokens, own) if specials else {}
         return {"ends": ends} if ends else {}
 
@@ -177,7 +178,7 @@ class Jobs(Inputs):
         total = 0.0
         for generation in self.generations(checkpoint, benchmark):
             for part in self._parts(checkpoint, benchmark, generation, target):
-                minutes = self._minutes(checkpoint, benchmark, part) or 0.0
+                minutes = self.minutes_of(checkpoint, benchmark, part) or 0.0
                 if packed and (len(packed) == largest or total + minutes > target):
                     yield tuple(packed)
                     packed, total = [], 0.0
@@ -190,7 +191,7 @@ class Jobs(Inputs):
         """Ranges of whole runs of at most ``target`` minutes each; a run that takes longer is a range of its own."""
         width = self._policies[generation.policies[0]].width
         runs = -(-generation.samples // width)
-        minutes = self._minutes(checkpoint, benchmark, generation) or 0.0
+        minutes = self.minutes_of(checkpoint, benchmark, generation) or 0.0
         count = max(1, min(runs, math.ceil(minutes / target)))
         if count == 1:
             yield generation
@@ -206,16 +207,16 @@ class Jobs(Inputs):
             policy = self._policies[name]
             texts, _ = self._pace(checkpoint, benchmark, of_searches=cost.is_search(policy))
             self._tokens[name, benchmark] = cost.tokens_per_run(policy, texts) / policy.width
-        samples = (generation.samples - generation.start) * self.count(benchmark)
+        samples = (generation.samples - generation.start) * self.inputs.count(benchmark)
         return samples * self._tokens[name, benchmark]
 
-    def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
+    def minutes_of(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
         """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
         of_searches = cost.is_search(self._policies[generation.policies[0]])
         _, pace = self._pace(checkpoint, benchmark, of_searches=of_searches)
         if pace is None:
             return None
-        rate = pace.tokens_per_second * self.engine(checkpoint).gpus
+        rate = pace.tokens_per_second * self.study.engine(checkpoint).gpus
         return float(self.tokens(checkpoint, benchmark, generation) / rate / 60)
 
     def _pace(self, checkpoint: str, benchmark: str, *, of_searches: bool) -> tuple[Texts, cost.Speed | None]:
@@ -223,7 +224,7 @@ class Jobs(Inputs):
         key = checkpoint, benchmark, of_searches
         if key not in self._paces:
             texts = cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
-            shape = self.shape(checkpoint)
+            shape = self.inputs.shape(checkpoint)
             speed = cost.assumed_speed(self.config, checkpoint, shape, texts, of_searches=of_searches)
             self._paces[key] = texts, speed
         return self._paces[key]

@@ -26,7 +26,7 @@ SOURCES = ("recorded", "imported", "sampled")
 """From the least direct to the most direct."""
 
 
-class StudyGrid:
+class StudyCells:
     """Pairs and cells of a configuration.
 
     Parameters
@@ -163,10 +163,10 @@ class StudyGrid:
         study = self.config.study
         sampled = () if study.sample == "all" else study.sample
         cells = [cell for cell in self.cells if study.readouts and cell[1] not in sampled and not self.imported(*cell)]
-        paths = {cell: self._readouts_path(*cell) for cell in cells}
+        paths = {cell: self.readouts_path(*cell) for cell in cells}
         return {cell: path for cell, path in paths.items() if path.exists()}
 
-    def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
+    def readouts_path(self, checkpoint: str, benchmark: str) -> Path:
         return layout.readouts(project.locate(self.config.study.readouts or "", self.root), checkpoint, benchmark)
 
     @property

@@ -58,10 +58,10 @@ class CellSamples:
 
 def cell_samples(grid: Grid, checkpoint: str, benchmark: str) -> CellSamples:
     """The streams of one cell."""
-    path = grid.readouts.get((checkpoint, benchmark))
-    generations = grid.streams(checkpoint, benchmark) if path else grid.generations(checkpoint, benchmark)
+    path = grid.study.readouts.get((checkpoint, benchmark))
+    generations = grid.jobs.streams(checkpoint, benchmark) if path else grid.jobs.generations(checkpoint, benchmark)
     streams = tuple(Stream(g.id, g.policies, g.spec["policy"]["controller"]["name"]) for g in generations)
-    return CellSamples(checkpoint, benchmark, streams, str(path or ""), grid.count(benchmark))
+    return CellSamples(checkpoint, benchmark, streams, str(path or ""), grid.inputs.count(benchmark))
 
 
 # ---- one cell
@@ -88,12 +88,12 @@ class Score:
 def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
     """Parameters of grading a cell."""
     return Score(
-        grid.benchmark(benchmark).grader,
+        grid.study.benchmark(benchmark).grader,
         grid.config.landscape.q_instructions,
-        grid.content_hash(benchmark),
+        grid.inputs.content_hash(benchmark),
         cell_samples(grid, checkpoint, benchmark),
-        tuple((item.id, item.policy, item.samples) for item in grid.imported(checkpoint, benchmark)),
-        grid.default_policy,
+        tuple((item.id, item.policy, item.samples) for item in grid.study.imported(checkpoint, benchmark)),
+        grid.study.default_policy,
         grid.config.seed,
     )
 
@@ -130,14 +130,14 @@ class Landscape:
 
 def landscape(grid: Grid, benchmark: str) -> Landscape:
     """Parameters of the landscape of a cell of a benchmark."""
-    policies = {name: grid.policy(name) for name in _policy_names(grid, benchmark)}
+    policies = {name: grid.jobs.policy(name) for name in _policy_names(grid, benchmark)}
     smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
     return Landscape(
-        tuple(grid.read_budgets(benchmark)),
+        tuple(grid.study.read_budgets(benchmark)),
         tuple(grid.config.budgets),
         LandscapeOptions(**vars(grid.config.landscape), seed=grid.config.seed),
         {name: budget for name, budget in smallest.items() if budget > 1},
-        grid.benchmark(benchmark).grader,
+        grid.study.benchmark(benchmark).grader,
     )
 
 
@@ -162,7 +162,7 @@ def recovery(grid: Grid, benchmark: str) -> Recovery:
         tuple(config.references),
         RecoveryOptions(
             **vars(config.recovery),
-            default_policy=grid.default_policy,
+            default_policy=grid.study.default_policy,
             draws=config.landscape.draws,
             seed=config.seed,
             confidence=config.landscape.confidence,
@@ -173,16 +173,16 @@ def recovery(grid: Grid, benchmark: str) -> Recovery:
 
 def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
     """Every policy that a cell of a benchmark may have."""
-    imported = [item.policy for item in grid.imports if item.benchmark == benchmark]
+    imported = [item.policy for item in grid.study.imports if item.benchmark == benchmark]
     if benchmark not in grid.config.benchmarks:
         return dict.fromkeys(imported)
-    sampled = [*grid.pool_policies(benchmark), *grid.config.references, *grid.search_policies(benchmark)]
+    sampled = [*grid.study.pool_policies(benchmark), *grid.config.references, *grid.jobs.search_policies(benchmark)]
     return dict.fromkeys([*sampled, *imported])
 
 
 def _specs(grid: Grid, benchmark: str) -> Specs:
     configured = grid.config.policies
-    policies = {name: grid.policy(name) for name in _policy_names(grid, benchmark) if configured.get(name)}
+    policies = {name: grid.jobs.policy(name) for name in _policy_names(grid, benchmark) if configured.get(name)}
     return {name: policy.resolved() for name, policy in policies.items() if policy}
 
 
@@ -229,7 +229,7 @@ def _drawn(grid: Grid) -> dict[str, Any]:
     config = grid.config
     return {
         "budgets": tuple(config.budgets),
-        "default_policy": grid.default_policy,
+        "default_policy": grid.study.default_policy,
         "epsilon": config.recovery.epsilon,
         "support_q": config.recovery.support_q,
         "confidence": config.landscape.confidence,
@@ -248,22 +248,22 @@ class Figures(Drawn):
 
 def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
     """Parameters of the figures of a pair on a benchmark."""
-    base, rl = (cell_samples(grid, grid.pairs[pair][role], benchmark) for role in ROLES)
+    base, rl = (cell_samples(grid, grid.study.pairs[pair][role], benchmark) for role in ROLES)
     return Figures(cell=_pair_cell(grid, pair, benchmark), base=base, rl=rl, **_drawn(grid))
 
 
 def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
-    roles = grid.pairs[pair]
+    roles = grid.study.pairs[pair]
     return PairCell(
         pair,
         benchmark,
         roles["base"],
         roles["rl"],
-        grid.benchmark(benchmark).title or benchmark,
-        grid.least_direct((checkpoint, benchmark) for checkpoint in roles.values()),
+        grid.study.benchmark(benchmark).title or benchmark,
+        grid.study.least_direct((checkpoint, benchmark) for checkpoint in roles.values()),
         grid.config.pairs[pair].parameters if pair in grid.config.pairs else None,
         _specs(grid, benchmark),
-        grid.benchmark(benchmark).regime == "floor",
+        grid.study.benchmark(benchmark).regime == "floor",
     )
 
 
@@ -279,7 +279,7 @@ class Overview(Drawn):
 
 def overview(grid: Grid) -> Overview:
     """Parameters of the overview figures."""
-    return Overview(cells=tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells), **_drawn(grid))
+    return Overview(cells=tuple(_pair_cell(grid, *cell) for cell in grid.study.pair_cells), **_drawn(grid))
 
 
 @dataclass(frozen=True)
@@ -310,17 +310,17 @@ def tables(grid: Grid) -> Tables:
     """Parameters of the tables of a study."""
     config = grid.config
     return Tables(
-        tuple(cell_samples(grid, *cell) for cell in grid.cells),
-        tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
+        tuple(cell_samples(grid, *cell) for cell in grid.study.cells),
+        tuple(_pair_cell(grid, *cell) for cell in grid.study.pair_cells),
         tuple(config.budgets),
-        grid.default_policy,
+        grid.study.default_policy,
         tuple(config.references),
         _model_names(grid),
-        tuple(grid.source(*cell) for cell in grid.cells),
+        tuple(grid.study.source(*cell) for cell in grid.study.cells),
         config.health,
-        tuple(grid.without_agreement(*cell) for cell in grid.cells),
-        tuple(grid.without_likelihood(*cell) for cell in grid.pair_cells),
-        tuple(grid.unknown_wordings),
+        tuple(grid.study.without_agreement(*cell) for cell in grid.study.cells),
+        tuple(grid.jobs.without_likelihood(*cell) for cell in grid.study.pair_cells),
+        tuple(grid.inputs.unknown_wordings),
     )
 
 
@@ -329,9 +329,9 @@ def _model_names(grid: Grid) -> dict[str, str]:
 
     Batches are checkpoints of their own: ``Base anchor, batch 123``.
     """
-    several = len(grid.pairs) > 1
+    several = len(grid.study.pairs) > 1
     names: dict[str, str] = {}
-    for pair, roles in grid.pairs.items():
+    for pair, roles in grid.study.pairs.items():
         batches = grid.config.pairs[pair].batches if pair in grid.config.pairs else {}
         for role, side in {"base": "Base", "rl": "RL"}.items():
             name = f"{side} {pair}" if several else side
@@ -362,15 +362,17 @@ class Readings:
 def readings(grid: Grid) -> Readings:
     """Parameters of the readings of all samples."""
     config = grid.config
-    choices = {benchmark: _choices(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.pair_cells)}
+    choices = {benchmark: _choices(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.study.pair_cells)}
     return Readings(
-        tuple((pair, b, grid.pairs[pair]["base"], grid.pairs[pair]["rl"]) for pair, b in grid.pair_cells),
-        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.pair_cells),
+        tuple(
+            (pair, b, grid.study.pairs[pair]["base"], grid.study.pairs[pair]["rl"]) for pair, b in grid.study.pair_cells
+        ),
+        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.study.pair_cells),
         {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
         tuple(config.references),
         ReadingsOptions(
             **vars(replace(config.readings, joint_pairs=_joint_pairs(grid))),
-            default_policy=grid.default_policy,
+            default_policy=grid.study.default_policy,
             seed=config.seed,
             confidence=config.landscape.confidence,
         ),
@@ -379,21 +381,21 @@ def readings(grid: Grid) -> Readings:
 
 def _joint_pairs(grid: Grid) -> tuple[str, ...]:
     """The pairs of the study of which one exponent is asked."""
-    studied = list(dict.fromkeys(pair for pair, _ in grid.pair_cells))
+    studied = list(dict.fromkeys(pair for pair, _ in grid.study.pair_cells))
     named = grid.config.readings.joint_pairs
-    fitted = [pair for pair in studied if grid.is_fitted(pair)]
+    fitted = [pair for pair in studied if grid.study.is_fitted(pair)]
     return tuple(pair for pair in studied if pair in (named or fitted or studied))
 
 
 def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
     """Checkpoints that are one side of a pair, sampled again on a benchmark with other seeds."""
     repeats = grid.config.pairs[pair].batches.values() if pair in grid.config.pairs else ()
-    cells = set(grid.cells)
+    cells = set(grid.study.cells)
     return tuple(side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
 
 
 def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
-    return () if grid.absent(benchmark) else tuple(map(options, grid.questions(benchmark)))
+    return () if grid.inputs.absent(benchmark) else tuple(map(options, grid.inputs.questions(benchmark)))
 
 
 @dataclass(frozen=True)
@@ -410,8 +412,11 @@ class Explorer:
 
 def explorer(grid: Grid) -> Explorer:
     """What the page of a study depends on besides files of results."""
-    names = dict.fromkeys(benchmark for _, benchmark in grid.cells)
-    hashes, policies = {name: grid.content_hash(name) for name in names}, {name: _specs(grid, name) for name in names}
+    names = dict.fromkeys(benchmark for _, benchmark in grid.study.cells)
+    hashes, policies = (
+        {name: grid.inputs.content_hash(name) for name in names},
+        {name: _specs(grid, name) for name in names},
+    )
     return Explorer(config_fingerprint(grid.config), hashes, policies)
 
 
@@ -445,20 +450,20 @@ class Likelihood:
 def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
     """Parameters of scoring texts of one of ``Grid.likelihood_cells`` under both sides."""
     config, section = grid.config, grid.config.study.likelihood or LikelihoodSpec()
-    policy = grid.plain_policy(benchmark)
+    policy = grid.jobs.plain_policy(benchmark)
     assert policy is not None, "not one of likelihood_cells"
     samples = [section.samples]
     sides: dict[str, LikelihoodSide] = {}
     for role in ROLES:
-        checkpoint = grid.pairs[pair][role]
-        (stream,) = (g for g in grid.generations(checkpoint, benchmark) if policy in g.policies)
+        checkpoint = grid.study.pairs[pair][role]
+        (stream,) = (g for g in grid.jobs.generations(checkpoint, benchmark) if policy in g.policies)
         sides[role] = LikelihoodSide(checkpoint, stream.id, policy)
         samples.append(stream.samples)
     return Likelihood(
         pair,
         benchmark,
         sides,
-        min(section.questions, grid.count(benchmark)),
+        min(section.questions, grid.inputs.count(benchmark)),
         min(samples),
         config.landscape.confidence,
         config.readings.draws,
@@ -475,7 +480,7 @@ def boptr(grid: Grid) -> dict[str, Any]:
 
 def transfer(grid: Grid) -> dict[str, Any]:
     """The cohort (``cohort``) and options (``options``) of BOPTR, and the limits of the health check (``health``)."""
-    cohort = grid.cohort_plan()
+    cohort = grid.study.cohort_plan()
     specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
     options = grid.config.boptr
     mu_without = tuple(name for name in options.mu_without if name in cohort["models"])

@@ -29,16 +29,16 @@ def weights_bytes(grid: Grid, checkpoint: str) -> int:
     InputError
         The folder does not exist or is not complete.
     """
-    source = grid.checkpoint_source(checkpoint)
+    source = grid.inputs.checkpoint_source(checkpoint)
     if source is not None:
-        pin = grid.lock.get(source)
+        pin = grid.inputs.lock.get(source)
         return pin.size if pin else 0
-    return sum(path.stat().st_size for path in weight_files(grid.checkpoint_folder(checkpoint)))
+    return sum(path.stat().st_size for path in weight_files(grid.inputs.checkpoint_folder(checkpoint)))
 
 
 def memory_mb(grid: Grid, checkpoint: str) -> int:
     """Main memory of a sampling job in megabytes, by what its engine declares."""
-    engine, weights = grid.engine(checkpoint), weights_bytes(grid, checkpoint) / 1e6
+    engine, weights = grid.study.engine(checkpoint), weights_bytes(grid, checkpoint) / 1e6
     return math.ceil(engine.worker_mb * engine.processes * engine.gpus + engine.weights * weights)
 
 
@@ -65,7 +65,7 @@ def priority(grid: Grid, pool: JobPool) -> float:
 
     The longest job of a study may take most of its time, so it must not begin last.
     """
-    tokens = sum(grid.tokens(*pool.key[:2], generation) for generation in pool.generations)
+    tokens = sum(grid.jobs.tokens(*pool.key[:2], generation) for generation in pool.generations)
     return round(10 + tokens / (tokens + 1e9), 6)  # of a length that logs can show
 
 
@@ -80,15 +80,16 @@ TEXT_BYTES_PER_TOKEN = 4.5
 
 def samples(grid: Grid, checkpoint: str, benchmark: str) -> list[int]:
     """Planned samples of each policy of a cell, all questions together; imported ones under their own entry."""
-    counts = [item.samples for item in grid.generations(checkpoint, benchmark) for _ in item.policies]
+    counts = [item.samples for item in grid.jobs.generations(checkpoint, benchmark) for _ in item.policies]
     return [
-        n * grid.count(benchmark) for n in (*counts, *(item.samples for item in grid.imported(checkpoint, benchmark)))
+        n * grid.inputs.count(benchmark)
+        for n in (*counts, *(item.samples for item in grid.study.imported(checkpoint, benchmark)))
     ]
 
 
 def readouts(grid: Grid, checkpoint: str, benchmark: str) -> int:
     """Rows of the planned ``hits.parquet`` of a cell: each question under each policy at each budget."""
-    questions, budgets = grid.count(benchmark), grid.read_budgets(benchmark)
+    questions, budgets = grid.inputs.count(benchmark), grid.study.read_budgets(benchmark)
     reached = [sum(budget * questions <= n for budget in budgets) for n in samples(grid, checkpoint, benchmark)]
     return questions * sum(reached)
 
@@ -109,7 +110,7 @@ def landscape_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
 
 def recovery_mb(grid: Grid, pair: str, benchmark: str) -> int:
     """Main memory of comparing a pair: .7 kB for each readout of a question of the larger landscape."""
-    largest = max(readouts(grid, checkpoint, benchmark) for checkpoint in grid.pairs[pair].values())
+    largest = max(readouts(grid, checkpoint, benchmark) for checkpoint in grid.study.pairs[pair].values())
     return math.ceil(BASE_MB + 0.7e-3 * largest)
 
 
@@ -125,6 +126,6 @@ def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
     length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config.benchmarks else 1000.0
     rows, text = samples(grid, checkpoint, benchmark), 1.3 * TEXT_BYTES_PER_TOKEN * length
     largest = max(rows, default=0)
-    is_graded = str(grid.benchmark(benchmark).grader).partition(":")[0] != "recorded"
+    is_graded = str(grid.study.benchmark(benchmark).grader).partition(":")[0] != "recorded"
     held = max(largest, min(sum(rows), PART_ROWS)) if is_graded else sum(rows)
     return math.ceil(BASE_MB + 1e-6 * (800 * held + text * largest))

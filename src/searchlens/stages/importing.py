@@ -79,7 +79,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
     grader = _grader(grid, request)
     grading.grader(grader)
     choices = replace(request.choices, is_subset=bool(request.subset))
-    quotes = not grid.is_gated(request.benchmark)
+    quotes = not grid.study.is_gated(request.benchmark)
     with (
         _temporary(grid, is_dry=is_dry) as folder,
         importing.read(
@@ -105,8 +105,8 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
 
 def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
     """Questions of a known benchmark, configured or imported before; None for a new one."""
-    if benchmark in grid.config.benchmarks or any(item.benchmark == benchmark for item in grid.every_import):
-        return grid.questions(benchmark)
+    if benchmark in grid.config.benchmarks or any(item.benchmark == benchmark for item in grid.study.every_import):
+        return grid.inputs.questions(benchmark)
     return None
 
 
@@ -118,14 +118,14 @@ def _grader(grid: Grid, request: Request) -> str:
     InputError
         It has another one than that whose verdicts the log has.
     """
-    known = set(grid.config.benchmarks) | {item.benchmark for item in grid.every_import}
+    known = set(grid.config.benchmarks) | {item.benchmark for item in grid.study.every_import}
     wanted = request.grader
     for name in (request.subset, request.benchmark):
         if name not in known:
             if name and is_recorded(wanted):
                 return wanted
             continue
-        found = grid.benchmark(name).grader
+        found = grid.study.benchmark(name).grader
         if not is_recorded(wanted) or found == wanted or (wanted == RECORDED_BY and is_recorded(found)):
             return found
         raise InputError(
@@ -147,7 +147,7 @@ def _require_free(grid: Grid, request: Request, role: str, policy: str) -> None:
     if not role or not policy:
         return
     checkpoint, benchmark = _checkpoint(grid, request, role), _target(request)
-    if any(policy in generation.policies for generation in grid.generations(checkpoint, benchmark)):
+    if any(policy in generation.policies for generation in grid.jobs.generations(checkpoint, benchmark)):
         raise InputError(
             f"this configuration samples {checkpoint}/{benchmark} under {policy!r}",
             "import under another name of the policy",
@@ -259,15 +259,15 @@ def _stored(
     """Publish all samples, then the questions of a new benchmark, then the records, without which nothing is used."""
     target = _target(request)
     path = grid.layout.imported_questions(target)
-    family = grid.family(request.benchmark)
+    family = grid.study.family(request.benchmark)
     part_of = family if family != OWN else ""
     records, published, made = [], [], []
     try:
         for pool in pools:
             folder = grid.layout.generation(_checkpoint(grid, request, pool.role), target, pool.id)
             made += [] if folder.exists() else [folder]
-            published.append(_publish(grid, folder, pool, quotes=not grid.is_gated(request.benchmark)))
-            known = grid.benchmark(target).path if is_known and not request.subset else None
+            published.append(_publish(grid, folder, pool, quotes=not grid.study.is_gated(request.benchmark)))
+            known = grid.study.benchmark(target).path if is_known and not request.subset else None
             records.append(
                 Import(
                     request.pair,

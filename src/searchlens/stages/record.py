@@ -37,8 +37,8 @@ def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
         Cells that have to be sampled or scored first.
     """
     written, unfinished = [], []
-    for cell in grid.cells:
-        if grid.source(*cell) != "sampled":
+    for cell in grid.study.cells:
+        if grid.study.source(*cell) != "sampled":
             continue
         if not grid.is_scored(*cell):
             unfinished.append("/".join(cell))

@@ -17,7 +17,7 @@ def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
     """Rows of all comparisons, policy by policy in the order of the configuration."""
     subject = Subject.of(grid, threads)
     options = subject.options
-    policies = {name: policy for name in options.policies if (policy := grid.policy(name)) is not None}
+    policies = {name: policy for name in options.policies if (policy := grid.jobs.policy(name)) is not None}
     kinds: dict[str, dict[str, Policy]] = {"autoregressive": {}, "beam": {}, "search": {}}
     for name, policy in policies.items():
         kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy

@@ -71,7 +71,9 @@ def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
 
 def _side(subject: Subject, texts: Sequence[Ids]) -> Side:
     """Run one engine on everything, and free its device."""
-    policies = {name: policy for name in subject.options.engine_policies if (policy := subject.job.grid.policy(name))}
+    policies = {
+        name: policy for name in subject.options.engine_policies if (policy := subject.job.grid.jobs.policy(name))
+    }
     greedy = [candidates[0] for candidates in subject.search([(GREEDY, task) for task in subject.tasks(GREEDY)])]
     requests = [
         Request(task.prompt, Sampling(0.0), 0, 1, task.stop_ids, prefix=text[:place], top=TOP)

@@ -44,10 +44,10 @@ def needs(grid: Grid) -> dict[str, Any]:
     checkpoint, benchmark = cell
     section = options_of(grid)
     return {
-        "weights": grid.fingerprint(checkpoint),
+        "weights": grid.inputs.fingerprint(checkpoint),
         "engine": grid.config.checkpoints[checkpoint].engine,
-        "golds": grid.content_hash(benchmark),
-        "policies": {name: policy.resolved() for name in section.policies if (policy := grid.policy(name))},
+        "golds": grid.inputs.content_hash(benchmark),
+        "policies": {name: policy.resolved() for name in section.policies if (policy := grid.jobs.policy(name))},
         "section": section,
         "budgets": grid.config.budgets,
         "confidence": grid.config.landscape.confidence,

@@ -106,7 +106,7 @@ class Subject:
 
     @cached_property
     def _grader(self) -> grading.Grader:
-        return grading.grader(self.job.grid.benchmark(self.job.pool.benchmark).grader)
+        return grading.grader(self.job.grid.study.benchmark(self.job.pool.benchmark).grader)
 
     def right(self, texts: Sequence[Ids]) -> list[bool]:
         """Whether the answer of each text is right, one text for each question."""
