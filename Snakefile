@@ -39,17 +39,17 @@ include: "workflow/rules/landscape.smk"
 include: "workflow/rules/recovery.smk"
 
 
-if GRID.readouts:
+if GRID.study.readouts:
 
     include: "workflow/rules/readouts.smk"
 
 
-if GRID.likelihood_cells:
+if GRID.jobs.likelihood_cells:
 
     include: "workflow/rules/likelihood.smk"
 
 
-if GRID.pair_cells:
+if GRID.study.pair_cells:
 
     include: "workflow/rules/readings.smk"
     include: "workflow/rules/figures.smk"
@@ -57,7 +57,7 @@ if GRID.pair_cells:
     include: "workflow/rules/tables.smk"
 
 
-if not GRID.without_boptr:
+if not GRID.study.without_boptr:
 
     include: "workflow/rules/boptr.smk"
 
@@ -68,7 +68,7 @@ for name in addons.made(GRID):
     include: str(addons.stages()[name].rules)
 
 
-if GRID.pair_cells:
+if GRID.study.pair_cells:
 
     include: "workflow/rules/explorer.smk"
     include: "workflow/rules/report.smk"
@@ -80,12 +80,12 @@ report: "workflow/report/workflow.rst"
 onstart:
     require_ready()
     snapshots.save(GRID.config)
-    for reason in GRID.without_likelihoods:
+    for reason in GRID.jobs.without_likelihoods:
         print(f"No cross-likelihoods of {reason}.")
-    for notice in GRID.unknown_wordings:
+    for notice in GRID.inputs.unknown_wordings:
         print(f"{notice}.")
-    if GRID.without_boptr:
-        print(f"BOPTR is left out: {GRID.without_boptr}.")
+    if GRID.study.without_boptr:
+        print(f"BOPTR is left out: {GRID.study.without_boptr}.")
     if moved := aside(OUT, left_out()):
         print(
             f"Results of an earlier run, which this study leaves out, are now in {OUT.results}/aside: {len(moved)} paths."
@@ -93,8 +93,8 @@ onstart:
 
 
 onsuccess:
-    if GRID.not_made:
-        raise WorkflowError("\n".join(["Everything else is made, but not:", *GRID.not_made]))
+    if GRID.study.not_made:
+        raise WorkflowError("\n".join(["Everything else is made, but not:", *GRID.study.not_made]))
 
 
 onerror:
@@ -110,27 +110,31 @@ localrules:
 rule all:
     """Every output of every rule, so that one that was deleted is made again."""
     input:
-        [*rules.readings.output, *rules.tables.output, *rules.overview.output] if GRID.pair_cells else [],
-        [path for cell in GRID.drawn_cells for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])],
-        [] if GRID.without_boptr else [*rules.boptr.output, *rules.transfer.output],
+        [*rules.readings.output, *rules.tables.output, *rules.overview.output] if GRID.study.pair_cells else [],
+        [
+            path
+            for cell in GRID.study.drawn_cells
+            for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])
+        ],
+        [] if GRID.study.without_boptr else [*rules.boptr.output, *rules.transfer.output],
         ADDED,
-        [*rules.explorer.output, *rules.report_page.output] if GRID.pair_cells else [],
-        [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
-        [path for cell in GRID.cells for path in landscape_files(*cell)],
-        [path for cell in GRID.cells if cell not in GRID.readouts for path in score_files(*cell)],
-        [OUT.agreement(*cell) for cell in GRID.agreement_cells],
-        [path for cell in GRID.likelihood_cells for path in likelihood_files(*cell)],
-        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
+        [*rules.explorer.output, *rules.report_page.output] if GRID.study.pair_cells else [],
+        [path for cell in GRID.study.pair_cells for path in recovery_files(*cell)],
+        [path for cell in GRID.study.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.study.cells if cell not in GRID.study.readouts for path in score_files(*cell)],
+        [OUT.agreement(*cell) for cell in GRID.study.agreement_cells],
+        [path for cell in GRID.jobs.likelihood_cells for path in likelihood_files(*cell)],
+        [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
 
 
 rule samples:
     """Sampling only: every manifest of the study."""
     input:
-        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
+        [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
 
 
 rule landscapes:
     """Everything up to the landscapes, for studies with no pair to compare."""
     input:
-        [path for cell in GRID.cells for path in landscape_files(*cell)],
-        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
+        [path for cell in GRID.study.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],

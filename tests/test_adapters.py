@@ -83,7 +83,7 @@ def test_a_missing_file_names_the_key(raw: dict[str, Any], make_grid: Make, tmp_
     raw["checkpoints"]["toy-rl"]["adapter"] = str(write(tmp_path / "adapter"))
     (tmp_path / "adapter" / WEIGHTS).unlink()
     with pytest.raises(InputError, match=rf"checkpoints\.toy-rl\.adapter: .* has no {WEIGHTS}"):
-        make_grid(raw).fingerprint("toy-rl")
+        make_grid(raw).inputs.fingerprint("toy-rl")
 
 
 def test_ids_follow_the_checkpoint_and_the_adapter(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_an_adapter_of_another_checkpoint_is_refused_before_anything_runs(
     weights = len(header).to_bytes(8, "little") + header + bytes(64)
     raw["checkpoints"]["toy-rl"]["adapter"] = str(write(tmp_path / "adapter", weights=weights))
     with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.adapter: .*q_proj.* fits no weight"):
-        make_grid(raw).require_whole("toy-rl")
+        make_grid(raw).inputs.require_whole("toy-rl")

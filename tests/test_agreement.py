@@ -73,15 +73,15 @@ def test_math_verify_alone_finds_answers_by_its_own_rules() -> None:
 def test_cells_that_math_verify_cannot_judge_say_why(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
-    assert sampled.agreement_cells == sampled.cells
-    assert of_size(raw, make_grid, 0).without_agreement(*CELL) == "study.agreement is 0"
+    assert sampled.study.agreement_cells == sampled.study.cells
+    assert of_size(raw, make_grid, 0).study.without_agreement(*CELL) == "study.agreement is 0"
     raw["benchmarks"]["sums"]["grader"] = "choice"
-    assert make_grid(raw).without_agreement(*CELL) == "math-verify does not apply to the grader choice"
+    assert make_grid(raw).study.without_agreement(*CELL) == "math-verify does not apply to the grader choice"
     raw["benchmarks"]["sums"]["grader"] = "math"
     record(sampled, tmp_path / "kept")
     kept = make_grid({**raw, "study": {**raw["study"], "readouts": "kept", "sample": []}})
-    assert kept.without_agreement(*CELL) == "no texts: read from recorded readouts"
-    assert kept.agreement_cells == ()
+    assert kept.study.without_agreement(*CELL) == "no texts: read from recorded readouts"
+    assert kept.study.agreement_cells == ()
 
 
 def test_graders_of_choices_and_instructions_have_no_counterpart() -> None:

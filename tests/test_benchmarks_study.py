@@ -80,11 +80,11 @@ def test_the_two_years_of_aime_are_two_files_under_one_hash(
         (tmp_path / f"{year}.jsonl").write_text(json.dumps({"problem": f"{year}?", "answer": "007"}) + "\n")
     both = (tmp_path / "24.jsonl").read_bytes() + (tmp_path / "25.jsonl").read_bytes()
     keys = {"path": ["24.jsonl", "25.jsonl"], "sha256": hashlib.sha256(both).hexdigest()}
-    questions = make_grid(known(raw, "aime", **keys)).questions("sums")
+    questions = make_grid(known(raw, "aime", **keys)).inputs.questions("sums")
     assert [(q.id, q.gold) for q in questions] == [("aime24-0001", "7"), ("aime25-0001", "7")]
     keys["path"] = ["25.jsonl", "24.jsonl"]
     with pytest.raises(InputError, match="changed: its sha256 is"):
-        make_grid(known(raw, "aime", **keys)).questions("sums")
+        make_grid(known(raw, "aime", **keys)).inputs.questions("sums")
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_questions_of_the_hub_are_read_at_the_pinned_commit(
     assert list(grid.inputs.lock[source].files) == ["data/test-00000-of-00001.parquet"]
     parquet.write_table(pa.Table.from_pylist(rows[:3]), path)
     with pytest.raises(InputError, match="is not what was pinned"):
-        make_grid(raw).questions("sums")
+        make_grid(raw).inputs.questions("sums")
 
 
 def test_both_years_of_aime_come_from_two_datasets(
@@ -131,7 +131,7 @@ def test_both_years_of_aime_come_from_two_datasets(
         (hub_cache(f"math-ai/{year}") / "test.jsonl").write_text(json.dumps(row) + "\n")
     grid = make_grid(known(raw, "aime"))
     pin.pin(grid.inputs.lock, grid.inputs.dataset_sources("sums"), pin.Cache())
-    questions = make_grid(raw).questions("sums")
+    questions = make_grid(raw).inputs.questions("sums")
     assert [(q.id, q.text, q.gold) for q in questions] == [
         ("aime24-0001", "aime24?", "25"),
         ("aime25-0001", "aime25?", "25"),

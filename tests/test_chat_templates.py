@@ -61,9 +61,9 @@ def template_of(raw: dict[str, Any], make_grid: Make) -> Callable[..., prompts.T
     """The template of a folder, as a study has it with one key."""
 
     def made(folder: Path, **family: Any) -> prompts.Template:
-        raw["templates"] = {"mine": {**prompts.families()["chat"], **family}}
+        raw["templates"] = {"mine": {**vars(prompts.families()["chat"]), **family}}
         raw["checkpoints"][BASE] |= {"path": str(folder), "template": "mine" if family else "chat"}
-        return make_grid(raw).template(BASE, "sums")
+        return make_grid(raw).inputs.template(BASE, "sums")
 
     return made
 
@@ -334,7 +334,7 @@ def test_a_checkpoint_without_a_template_is_named(
 def test_a_folder_that_is_not_there_is_not_said_to_lack_a_template(raw: dict[str, Any], make_grid: Make) -> None:
     raw["checkpoints"][BASE] |= {"path": "nowhere", "template": "chat"}
     with pytest.raises(InputError, match=rf"^checkpoints\.{BASE}\.path: checkpoint folder .*nowhere does not exist"):
-        make_grid(raw).generations(BASE, "sums")
+        make_grid(raw).jobs.generations(BASE, "sums")
 
 
 def test_a_template_with_half_of_a_character_has_an_id(tmp_path: Path, template_of: Any) -> None:
@@ -431,7 +431,7 @@ def test_vllm_is_asked_the_same_and_says_the_same(
         {each for each in requests[engine.__name__] if each[1]} for engine in (TransformersEngine, VllmEngine)
     )
     assert embedded == vllm
-    questions = [question.text for question in make_grid(llama).questions("sums")]
+    questions = [question.text for question in make_grid(llama).inputs.questions("sums")]
     asked_of_them = [[{"role": "user", "content": BOXED.format(question)}] for question in questions]
     wanted = theirs.apply_chat_template(asked_of_them, add_generation_prompt=True, return_dict=False)
     assert {prompt for prompt, _ in vllm} == set(map(tuple, wanted))

@@ -231,7 +231,7 @@ def test_a_shard_under_the_name_of_another_range_is_not_read(
         shards.read_generation(folder, folder.name, 8)
     assert any("its sidecar is of samples 0 to 4" in line for line in verify(store.grid.layout.results).damaged)
     start(Scripted())
-    (pool,) = longer.pools(*CELL)
+    (pool,) = longer.jobs.pools(*CELL)
     generate(longer, *CELL, longer.current_manifest(pool))
     rows = shards.read_generation(folder, folder.name, 8)
     assert rows.height == 48 and rows["sample"].max() == 7

@@ -73,7 +73,7 @@ def letters(folder: Path, begin: bool = True) -> Path:
 def test_an_example_is_a_turn_with_its_answer_and_a_system_turn_is_there_once(family: str, expected: str) -> None:
     template = prompts.template(family, "as-is")
     assert template.render("c", [Example("a", "b")]) == expected
-    assert template.render("c") == template.opening + prompts.families()[family]["text"].replace("{question}", "c")
+    assert template.render("c") == template.opening + prompts.families()[family].text.replace("{question}", "c")
 
 
 def test_the_conversation_of_r1_is_introduced_once() -> None:
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_serve_is_refused(
 def test_a_file_that_is_not_there_is_named_with_its_key(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl"}
     with pytest.raises(InputError, match=r"benchmarks\.sums\.examples: cannot read .*worked\.jsonl: No such file"):
-        make_grid(raw).template("toy-base", "sums")
+        make_grid(raw).inputs.template("toy-base", "sums")
 
 
 # ---- ids
@@ -166,7 +166,7 @@ def test_ids_know_what_is_shown_and_nothing_else(raw: dict[str, Any], make_grid:
         write(tmp_path / "worked.jsonl", rows)
         given = {"path": "worked.jsonl", "count": 2} | spec if spec.get("count", 2) else None
         raw["benchmarks"]["sums"]["examples"] = given
-        return [generation.id for generation in make_grid(raw).streams(checkpoint, "sums")]
+        return [generation.id for generation in make_grid(raw).jobs.streams(checkpoint, "sums")]
 
     without, fixed, drawn = ids(count=0), ids(), ids(drawn=True)
     assert not set(without) & set(fixed) and not set(fixed) & set(drawn)
@@ -189,7 +189,7 @@ def test_both_sides_of_a_pair_are_shown_the_same_unless_they_may_differ(
     with pytest.raises(InputError, match=r"pairs\.toy: Base has examples true, RL false; .* templates: own"):
         make_grid(raw)
     raw["pairs"]["toy"]["templates"] = "own"
-    assert make_grid(raw).template("toy-rl", "sums").examples is None
+    assert make_grid(raw).inputs.template("toy-rl", "sums").examples is None
 
 
 def test_a_seed_without_a_draw_is_a_mistake(raw: dict[str, Any], make_grid: Make) -> None:

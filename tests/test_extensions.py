@@ -423,7 +423,7 @@ def test_an_edited_controller_is_sampled_again(longest: dict[str, Any], make_gri
     """The hash of its file is a part of the ids of the policies that use it, and of no others."""
 
     def ids() -> dict[str, str]:
-        return {g.policies[0]: g.id for g in make_grid(longest).generations("toy-base", "sums")}
+        return {g.policies[0]: g.id for g in make_grid(longest).jobs.generations("toy-base", "sums")}
 
     before, path = ids(), Path(longest["extensions"][0])
     assert ids() == before

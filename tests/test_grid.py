@@ -125,7 +125,7 @@ def test_ids_are_the_same_in_every_process(raw: dict[str, Any], make_grid: Make)
 def test_policies_that_resolve_alike_are_sampled_once(raw: dict[str, Any], make_grid: Make) -> None:
     raw["policies"]["mild"] = {"local": {"temperature": 0.5}}
     raw["pools"]["three"].append("mild")
-    shared = [g for g in make_grid(raw).generations(*CELL) if len(g.policies) > 1]
+    shared = [g for g in make_grid(raw).jobs.generations(*CELL) if len(g.policies) > 1]
     assert [g.policies for g in shared] == [("temp_0.5", "mild")]
 
 
@@ -141,7 +141,7 @@ def test_changed_weights_change_the_id_and_missing_ones_are_named(
     assert set(before.values()).isdisjoint(ids(make_grid(raw)).values())
     (tmp_path / "base" / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"base has no tokenizer\.json"):
-        make_grid(raw).generations(*CELL)
+        make_grid(raw).jobs.generations(*CELL)
 
 
 def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(
@@ -150,7 +150,7 @@ def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(
     path = tmp_path / "sums.jsonl"
     raw["benchmarks"]["sums"]["sha256"] = "0" * 64
     with pytest.raises(InputError, match=r"sums\.jsonl") as error:
-        make_grid(raw).questions("sums")
+        make_grid(raw).inputs.questions("sums")
     assert "sha256" in str(error.value)
     assert path.exists()
 
@@ -205,8 +205,8 @@ def test_manifest_names_follow_the_store(
 
 def test_more_samples_ask_for_a_new_manifest_of_the_same_generations(raw: dict[str, Any], make_grid: Make) -> None:
     few, many = make_grid(raw), make_grid(changed(raw, ("samples",), 64))
-    assert [g.id for g in few.pools(*CELL)[0].generations] == [g.id for g in many.pools(*CELL)[0].generations]
-    assert few.pools(*CELL)[0].name != many.pools(*CELL)[0].name
+    assert [g.id for g in few.jobs.pools(*CELL)[0].generations] == [g.id for g in many.jobs.pools(*CELL)[0].generations]
+    assert few.jobs.pools(*CELL)[0].name != many.jobs.pools(*CELL)[0].name
 
 
 def test_an_edited_policy_changes_one_generation_and_one_pool(raw: dict[str, Any], make_grid: Make) -> None:
@@ -217,8 +217,8 @@ def test_an_edited_policy_changes_one_generation_and_one_pool(raw: dict[str, Any
     edited["policies"]["mine"]["local"]["temperature"] = 0.85
     before, after = make_grid(raw), make_grid(edited)
     assert [name for name, key in ids(after).items() if ids(before)[name] != key] == ["mine"]
-    kept = {p.name for p in before.pools(*CELL)} & {p.name for p in after.pools(*CELL)}
-    assert len(kept) == len(before.pools(*CELL)) - 1
+    kept = {p.name for p in before.jobs.pools(*CELL)} & {p.name for p in after.jobs.pools(*CELL)}
+    assert len(kept) == len(before.jobs.pools(*CELL)) - 1
 
 
 def test_a_manifest_of_an_older_configuration_is_refused(grid: Grid) -> None:
@@ -301,7 +301,7 @@ def test_the_first_pair_and_fitted_benchmark_are_the_anchor(raw: dict[str, Any],
     raw["benchmarks"] = {"left": {**sums, "regime": "none"}, "held": {**sums, "role": "held_out"}, "sums": sums}
     raw["study"] = {"pairs": ["new", "mine", "toy"], "benchmarks": list(raw["benchmarks"])}
     found = make_grid(raw)
-    assert (found.anchor, found.without_boptr) == (("mine", "sums"), "")
+    assert (found.study.anchor, found.study.without_boptr) == (("mine", "sums"), "")
 
 
 def test_a_study_may_leave_out_the_split_that_a_pair_was_trained_on(
@@ -320,7 +320,7 @@ def test_a_study_may_leave_out_the_split_that_a_pair_was_trained_on(
 def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     """As pairs of the upper cohort; one without its Base side cannot be predicted from anything."""
     repeated(raw)
-    questions = make_grid(raw).questions("sums")
+    questions = make_grid(raw).inputs.questions("sums")
     rows = [{"question": q.id, "sample": 0, "text": f"\\boxed{{{q.gold}}}"} for q in questions]
     path = tmp_path / "theirs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -335,7 +335,7 @@ def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, 
 @pytest.mark.parametrize(("role", "asked"), [("held_out", True), ("descriptive", False), ("rltrain", False)])
 def test_rl_is_not_sampled_where_it_plays_no_part(raw: dict[str, Any], make_grid: Make, role: str, asked: bool) -> None:
     raw["benchmarks"]["sums"] |= {"regime": "math", "role": role}
-    cells = make_grid(raw).cells
+    cells = make_grid(raw).study.cells
     assert ("toy-base", "sums") in cells
     assert (("toy-rl", "sums") in cells) == asked
 
@@ -345,20 +345,20 @@ def test_a_pair_with_a_training_split_of_its_own_is_not_asked_the_others(raw: di
         raw["benchmarks"][name] = {**raw["benchmarks"]["sums"], "regime": "math", "role": "rltrain"}
     raw["study"]["benchmarks"] += ["mine", "theirs"]
     raw["pairs"]["toy"]["rltrain"] = "mine"
-    assert [benchmark for _, benchmark in make_grid(raw).cells] == ["sums", "mine", "sums"]
+    assert [benchmark for _, benchmark in make_grid(raw).study.cells] == ["sums", "mine", "sums"]
 
 
 def test_budgets_beyond_b_are_read_where_the_benchmark_extends_them(raw: dict[str, Any], make_grid: Make) -> None:
     raw["benchmarks"]["sums"]["extension"] = [8, 16]
-    assert make_grid(raw).read_budgets("sums") == [1, 2, 4, 8, 16]
+    assert make_grid(raw).study.read_budgets("sums") == [1, 2, 4, 8, 16]
 
 
 def test_budgets_beyond_b_reach_as_far_as_the_deepest_policy(raw: dict[str, Any], make_grid: Make) -> None:
     """Unless the benchmark names them: then the deeper samples need not all be read."""
     raw["benchmarks"]["sums"]["deeper"] = {"temp_0.5": 17}
-    assert make_grid(raw).read_budgets("sums") == [1, 2, 4, 8, 16]
+    assert make_grid(raw).study.read_budgets("sums") == [1, 2, 4, 8, 16]
     raw["benchmarks"]["sums"]["extension"] = []
-    assert make_grid(raw).read_budgets("sums") == [1, 2, 4]
+    assert make_grid(raw).study.read_budgets("sums") == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_a_study_without_boptr_says_why(
 ) -> None:
     raw = repeated(raw)
     raw["pairs"]["elsewhere"] = {"base": "toy-base", "rl": "toy-rl"}
-    found = make_grid(changed(raw, where, value)).without_boptr
+    found = make_grid(changed(raw, where, value)).study.without_boptr
     assert says in found
     assert bool(found) == bool(says)
 

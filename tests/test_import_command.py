@@ -69,7 +69,7 @@ def test_the_default_policy_of_an_imported_study_is_one_that_rl_has(grid: Grid, 
         import_samples(grid, [write(tmp_path, rows(), f"{role}.jsonl")], request(choices={"role": role}))
     study = replace(grid.config.study, pairs=(), benchmarks=(), imports="all")
     config = replace(grid.config, study=study, default_policy=None)
-    assert Grid(config, grid.root).default_policy == "mine"
+    assert Grid(config, grid.root).study.default_policy == "mine"
     with pytest.raises(InputError, match="the RL side of theirs/own has samples of mine"):
         Grid(replace(config, default_policy="temp_1.0"), grid.root).check()
 

@@ -281,4 +281,4 @@ def test_a_part_of_a_gated_benchmark_is_gated(grid: Grid, tmp_path: Path, monkey
     assert again.study.is_gated("some") and again.study.terms("some").startswith("GPQA-Diamond is gated")
     assert not again.study.is_gated("sums")
     config = replace(grid.config, study=replace(grid.config.study, imports="all"))
-    assert Grid(config, grid.root).is_gated("some")
+    assert Grid(config, grid.root).study.is_gated("some")

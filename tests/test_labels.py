@@ -91,7 +91,7 @@ def test_samples_of_a_name_before_are_extended_and_found_under_every_name(
     back = make_grid(sampled | {"samples": 8})
     assert to_make(back)["toy-base/sums"] == 0
     sample(back, CELL)
-    assert not any(make_grid(sampled | {"samples": 8}).missing(back.pools(*CELL)[0]))
+    assert not any(make_grid(sampled | {"samples": 8}).missing(back.jobs.pools(*CELL)[0]))
 
 
 def test_one_checkpoint_under_two_names_is_drawn_once(study: dict[str, Any], make_grid: Make, start: Start) -> None:

@@ -258,21 +258,21 @@ def test_a_device_without_memory_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 def test_cells_without_texts_to_score_say_why(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sampled.without_likelihood("toy", "sums") == "study.likelihood is null"
-    assert sampled.likelihood_cells == ()
+    assert sampled.jobs.without_likelihood("toy", "sums") == "study.likelihood is null"
+    assert sampled.jobs.likelihood_cells == ()
     section = {**raw["study"], "likelihood": {}}
-    without = make_grid({**raw, "study": section}).without_likelihood("toy", "sums")
+    without = make_grid({**raw, "study": section}).jobs.without_likelihood("toy", "sums")
     assert without == "no policy draws at temperature 1 without filters"
     raw["policies"]["temp_1.0"] = None
     raw["references"] = ["temp_1.0"]
-    assert make_grid({**raw, "study": section}).likelihood_cells == (("toy", "sums"),)
+    assert make_grid({**raw, "study": section}).jobs.likelihood_cells == (("toy", "sums"),)
     record(sampled, tmp_path / "kept")
     del raw["policies"]["temp_1.0"]
     raw["references"] = ["greedy"]
     kept = make_grid({**raw, "study": {**section, "readouts": "kept", "sample": []}})
-    assert kept.without_likelihood("toy", "sums") == "no tokens of toy-base: its samples are recorded"
-    assert kept.without_likelihoods == ["toy/sums: no tokens of toy-base: its samples are recorded"]
-    assert sampled.without_likelihoods == []
+    assert kept.jobs.without_likelihood("toy", "sums") == "no tokens of toy-base: its samples are recorded"
+    assert kept.jobs.without_likelihoods == ["toy/sums: no tokens of toy-base: its samples are recorded"]
+    assert sampled.jobs.without_likelihoods == []
     study_file = tmp_path / "study.yaml"
     study_file.write_text("{}")
     cell = ["--pair", "micro-1m", "--benchmark", "math", "--output", str(tmp_path / "out")]

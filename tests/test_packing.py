@@ -45,7 +45,7 @@ def test_policies_are_packed_up_to_the_target_in_their_order(timed: dict[str, An
 def test_a_policy_that_takes_longer_is_cut_into_ranges_of_its_stream(timed: dict[str, Any], make_grid: Make) -> None:
     half = packed(make_grid(timed | {"target_minutes": 0.5}))
     assert half[:2] == [[("temp_0.5", 0, 2)], [("temp_0.5", 2, 4)]]
-    assert len({pool.name for pool in make_grid(timed | {"target_minutes": 0.5}).pools(*CELL)}) == len(half) == 7
+    assert len({pool.name for pool in make_grid(timed | {"target_minutes": 0.5}).jobs.pools(*CELL)}) == len(half) == 7
     assert packed(make_grid(timed | {"target_minutes": 0.001}))[0] == [("temp_0.5", 0, 1)], "a sample is not cut"
 
 
@@ -58,7 +58,7 @@ def test_candidates_of_one_run_stay_in_one_job(timed: dict[str, Any], make_grid:
 
 def test_gpus_that_share_the_weights_share_the_time(timed: dict[str, Any], make_grid: Make) -> None:
     timed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda"}
-    (pool,) = make_grid(timed).pools(*CELL)
+    (pool,) = make_grid(timed).jobs.pools(*CELL)
     assert make_grid(timed).minutes(pool) == pytest.approx(3.25)
     timed["checkpoints"]["toy-base"]["vllm"] = {"tensor_parallel": 2}
     assert make_grid(timed).minutes(pool) == pytest.approx(3.25 / 2)
@@ -97,12 +97,12 @@ def test_packing_again_samples_nothing(
 ) -> None:
     """The jobs of the new packing find their samples in the shards of the old one, and only write manifests."""
     old, new = make_grid(timed | {"target_minutes": before}), make_grid(timed | {"target_minutes": after})
-    for pool in old.pools(*CELL):
+    for pool in old.jobs.pools(*CELL):
         for part in pool.generations:
             publish(old, *CELL, part, part.start, part.samples)
     made = {path: path.stat().st_mtime_ns for path in (old.layout.results / "generations").rglob("*.parquet")}
-    assert {pool.name for pool in new.pools(*CELL)} != {pool.name for pool in old.pools(*CELL)}
-    for pool in new.pools(*CELL):
+    assert {pool.name for pool in new.jobs.pools(*CELL)} != {pool.name for pool in old.jobs.pools(*CELL)}
+    for pool in new.jobs.pools(*CELL):
         stage.generate(new, *CELL, new.current_manifest(pool))
     assert {path: path.stat().st_mtime_ns for path in (old.layout.results / "generations").rglob("*.parquet")} == made
     assert all(path.exists() for path in new.manifests(*CELL)), "the next run has nothing to do"

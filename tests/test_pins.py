@@ -237,9 +237,9 @@ def test_pinning_gives_new_ids_and_needs_no_weights(
     hub_study: dict[str, Any], make_grid: Make, lock: pins.Lock, cache: Path
 ) -> None:
     (cache / "models--org--toy").rename(cache / "elsewhere")
-    pinned = {g.id for g in make_grid(hub_study).generations("toy-base", "sums")}
+    pinned = {g.id for g in make_grid(hub_study).jobs.generations("toy-base", "sums")}
     lock.path.unlink()
-    assert pinned.isdisjoint(g.id for g in make_grid(hub_study).generations("toy-base", "sums"))
+    assert pinned.isdisjoint(g.id for g in make_grid(hub_study).jobs.generations("toy-base", "sums"))
 
 
 def test_pinned_but_not_fetched_is_refused_before_anything_is_loaded(

@@ -252,11 +252,11 @@ def test_readouts_are_read_where_neither_weights_nor_questions_are(
 ) -> None:
     """What is not here cannot be compared with; everything else still is, and a cell that is sampled needs both."""
     record(sampled, tmp_path / "kept")
-    count = sampled.count("sums")
+    count = sampled.inputs.count("sums")
     (tmp_path / "sums.jsonl").unlink()
     shutil.rmtree(tmp_path / "rl")
     with pytest.raises(InputError, match=r"sums\.jsonl does not exist, and benchmarks\.sums\.questions does not"):
-        elsewhere(raw, make_grid).count("sums")
+        elsewhere(raw, make_grid).inputs.count("sums")
     raw["benchmarks"]["sums"]["questions"] = count
     grid = elsewhere(raw, make_grid)
     grid.check()
@@ -294,8 +294,8 @@ def test_a_benchmark_that_is_named_is_sampled(
     assert {grid.study.source(*cell) for cell in grid.study.cells if cell not in CELLS} == {"sampled"}
     named = elsewhere({**raw, "study": {**study, "sample": ["more", "sums"]}, "samples": 8}, make_grid)
     named.check()
-    assert not named.readouts
-    assert [g.id for g in named.generations(*CELLS[0])] == [g.id for g in sampled.generations(*CELLS[0])]
+    assert not named.study.readouts
+    assert [g.id for g in named.jobs.generations(*CELLS[0])] == [g.id for g in sampled.jobs.generations(*CELLS[0])]
 
 
 def test_samples_of_readouts_are_not_pruned(
@@ -361,9 +361,8 @@ def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(
     raw: dict[str, Any], make_grid: Make, key: str
 ) -> None:
     before = make_grid(raw)
-    after = make_grid(raw)
-    changed = {key: [getattr(before.config.recovery, key)]}
-    after.config = replace(before.config, recovery=replace(before.config.recovery, **changed))
+    changed: Any = {key: [getattr(before.config.recovery, key)]}
+    after = Grid(replace(before.config, recovery=replace(before.config.recovery, **changed)), before.root)
     assert needs.hash_of(needs.recovery(after, "sums")) != needs.hash_of(needs.recovery(before, "sums"))
     for stage in (needs.boptr, lambda grid: needs.landscape(grid, "sums")):
         assert needs.hash_of(stage(after)) == needs.hash_of(stage(before))

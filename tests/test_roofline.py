@@ -203,7 +203,7 @@ def test_the_folder_of_a_checkpoint_gives_its_shape(raw: dict[str, Any], make_gr
     (grid.inputs.checkpoint_folder("toy-base") / "config.json").write_text(
         json.dumps({**asdict(LLAMA_8B), "architectures": ["LlamaForCausalLM"]})
     )
-    assert make_grid(raw).shape("toy-base") == LLAMA_8B
+    assert make_grid(raw).inputs.shape("toy-base") == LLAMA_8B
 
 
 # ---- configuration

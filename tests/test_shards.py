@@ -191,12 +191,12 @@ def test_prune_lists_what_no_configuration_names(
     raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], publish: Publish
 ) -> None:
     before = make_grid(raw)
-    for generation in before.generations(*CELL):
+    for generation in before.jobs.generations(*CELL):
         publish(before, *CELL, generation)
     raw["pools"]["three"].remove("temp_0.5")
     after = make_grid(raw)
     (gone,) = unused(after).generations
-    assert gone.name == before.generations(*CELL)[0].id
+    assert gone.name == before.jobs.generations(*CELL)[0].id
     assert unused(before).generations == []
 
 

@@ -232,7 +232,7 @@ def test_the_order_of_ends_is_no_part_of_the_id(study: dict[str, Any], make_grid
     ids = []
     for ends in ([IM_END, END], [END, IM_END]):
         edit(tmp_path / "rl/generation_config.json", eos_token_id=ends)
-        ids.append([g.id for g in make_grid(study).generations("toy-rl", "sums")])
+        ids.append([g.id for g in make_grid(study).jobs.generations("toy-rl", "sums")])
     assert ids[0] == ids[1]
 
 
@@ -242,7 +242,7 @@ def test_a_pad_that_is_the_end_is_no_part_of_the_id(study: dict[str, Any], make_
     ids = []
     for pad in (None, "<end>"):
         edit(tmp_path / "rl/tokenizer_config.json", pad_token=pad)
-        ids.append([g.id for g in make_grid(study).generations("toy-rl", "sums")])
+        ids.append([g.id for g in make_grid(study).jobs.generations("toy-rl", "sums")])
     assert ids[0] == ids[1]
 
 
@@ -260,7 +260,7 @@ def test_an_edit_of_the_ends_samples_that_model_again(study: dict[str, Any], mak
 
 
 def test_usual_ends_are_no_part_of_the_id(study: dict[str, Any], make_grid: Make) -> None:
-    assert all("ends" not in g.spec for g in make_grid(study).generations("toy-base", "sums"))
+    assert all("ends" not in g.spec for g in make_grid(study).jobs.generations("toy-base", "sums"))
 
 
 def as_a_trainer_writes(study: dict[str, Any], folder: Path) -> None:

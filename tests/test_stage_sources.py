@@ -194,7 +194,7 @@ Given = tuple[dict[str, Any], list[Any], dict[str, Any]]
 def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
     """Every stage of small studies, everything before it done."""
     layout, signed = sampled.layout, {"fingerprint": "0" * 12}
-    for checkpoint, benchmark in sampled.cells:
+    for checkpoint, benchmark in sampled.study.cells:
         folder = layout.landscape(checkpoint, benchmark)
         landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
         write_frame(AGREEMENT.to_frame(), layout.agreement(checkpoint, benchmark))
@@ -207,12 +207,12 @@ def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
     return {
         "score": (
             {},
-            [needs.score(sampled, *cell), sampled.questions("sums"), layout, manifests, tmp_path / "s"],
+            [needs.score(sampled, *cell), sampled.inputs.questions("sums"), layout, manifests, tmp_path / "s"],
             signed,
         ),
         "agreement": (
             {},
-            [needs.agreement(sampled, *cell), sampled.questions("sums"), layout, manifests, tmp_path / "a"],
+            [needs.agreement(sampled, *cell), sampled.inputs.questions("sums"), layout, manifests, tmp_path / "a"],
             {},
         ),
         "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),

@@ -45,7 +45,7 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
 ) -> None:
     bring(make_grid(raw), tmp_path, "base", rows(right=1))
     bring(make_grid(raw), tmp_path, "rl", rows(right=3))
-    assert ("theirs", "own") not in make_grid(raw).pair_cells, "a study has only the imports that it names"
+    assert ("theirs", "own") not in make_grid(raw).study.pair_cells, "a study has only the imports that it names"
     raw["study"]["imports"] = "all"
     grid = make_grid(raw)
     assert ("theirs", "own") in grid.study.pair_cells
@@ -88,7 +88,7 @@ def test_without_the_ends_of_texts_no_readout_says_how_they_ended(
 def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     bring(make_grid(raw), tmp_path, "base", rows(right=1))
     bring(make_grid(raw), tmp_path, "base", rows(right=2, samples=8))
-    (item,) = make_grid(raw).every_import
+    (item,) = make_grid(raw).study.every_import
     assert item.samples == 8
 
 

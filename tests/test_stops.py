@@ -312,7 +312,7 @@ def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...
     with monkeypatch.context() as patch:
         # One stream of draws whatever the template, which is part of the id and so of the seeds.
         patch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
-        other = {**prompts.families()["zoo"], "stop_texts": list(stops), "check_every": check_every}
+        other = {**vars(prompts.families()["zoo"]), "stop_texts": list(stops), "check_every": check_every}
         grid = Grid(check.validate({**study(), "templates": {"zoo": other}}), root=folder)
         (pool,) = grid.jobs.pools("base", "math")
         generate(grid, "base", "math", grid.current_manifest(pool))

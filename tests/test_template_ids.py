@@ -78,7 +78,7 @@ def ids(raw: dict[str, Any], make_grid: Make) -> Callable[..., tuple[str, ...]]:
     def of(path: str, template: str = "chat", **own: dict[str, Any]) -> tuple[str, ...]:
         raw["templates"] = own
         raw["checkpoints"][BASE] |= {"path": path, "template": template}
-        return tuple(generation.id for generation in make_grid(raw).generations(BASE, "sums"))
+        return tuple(generation.id for generation in make_grid(raw).jobs.generations(BASE, "sums"))
 
     return of
 
@@ -90,7 +90,7 @@ def test_ids_follow_the_text_of_a_template_and_not_its_place(tmp_path: Path, ids
     assert ids("config") == ids("list") == ids("file")
     write_form(tmp_path / "other", form, form.template.replace("calculator", "Calculator"))
     different = [ids("config"), ids("other"), ids("config", "zoo")]
-    different += [ids("config", "a", a={**prompts.families()["chat"], **more}) for more in MORE]
+    different += [ids("config", "a", a={**vars(prompts.families()["chat"]), **more}) for more in MORE]
     assert len(set(different)) == len(different)
 
 
@@ -106,7 +106,7 @@ MORE: Sequence[dict[str, Any]] = [
 @pytest.mark.parametrize("shipped", prompts.families())
 def test_the_name_of_a_template_is_no_part_of_ids(tmp_path: Path, ids: Any, shipped: str) -> None:
     write_form(tmp_path / "form", FORMS["qwen2.5"])
-    copied = json.loads(json.dumps(prompts.families()[shipped]))
+    copied = json.loads(json.dumps(vars(prompts.families()[shipped])))
     assert ids("form", shipped) == ids("form", "mine", mine=copied) == ids("form", shipped, **{shipped: copied})
 
 
@@ -158,5 +158,5 @@ def test_a_checkpoint_of_the_hub_has_the_ids_of_its_folder(
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
     assert [generation.id for generation in pinned("chat").generations(BASE, "sums")] == hub[BASE]
     raw["checkpoints"] = {f"toy-{side}": {"path": side, "template": "chat"} for side in ("base", "rl")}
-    assert hub == {side: [each.id for each in make_grid(raw).generations(side, "sums")] for side in (BASE, RL)}
+    assert hub == {side: [each.id for each in make_grid(raw).jobs.generations(side, "sums")] for side in (BASE, RL)}
     assert hub[BASE] != hub[RL]

@@ -458,7 +458,7 @@ def test_ids_and_shards_are_the_same_with_and_without(searched: dict[str, Any], 
     start(Scripted(), Scripted())
     for one in (plain, grid):
         sampled(one)
-    assert plain.generations(*CELL) == grid.jobs.generations(*CELL)
+    assert plain.jobs.generations(*CELL) == grid.jobs.generations(*CELL)
     hashes = [
         {path.relative_to(one.layout.results): path.read_bytes() for path in one.layout.shards()}
         for one in (plain, grid)

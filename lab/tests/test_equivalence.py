@@ -178,7 +178,7 @@ def test_beams_are_those_of_transformers(subject: Subject) -> None:
 @pytest.fixture
 def stopping() -> Subject:
     """The same comparison under a template with stop texts that the micro model often writes."""
-    stops = {**prompts.families()["zoo"], "stop_texts": ["=", "so"], "check_every": 5}
+    stops = {**vars(prompts.families()["zoo"]), "stop_texts": ["=", "so"], "check_every": 5}
     raw = written() | {"templates": {"zoo": stops}}
     return Subject.of(Grid(check.validate(raw)), 1)
 

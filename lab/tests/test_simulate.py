@@ -14,7 +14,6 @@ from budget_paths import budget_path
 from searchlens import cli, policies
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
 from searchlens.config.check import DEFAULT_FILES, load
-from searchlens.config.model import plain
 from searchlens.errors import InputError
 from searchlens.policies.kinds import is_search
 from searchlens_lab.simulate import (
@@ -62,8 +61,7 @@ def large(mode: Mode, questions: int = 8_000, **changes: object) -> Design:
 
 
 def test_pool_is_the_papers_24() -> None:
-    pools = plain(load(list(DEFAULT_FILES)))["pools"]
-    assert list(PAPER24) == pools["paper24"]
+    assert tuple(PAPER24) == load(list(DEFAULT_FILES)).pools["paper24"]
 
 
 def test_same_seed_same_study_another_seed_another() -> None:

@@ -9,7 +9,7 @@ or, if there may be nothing to draw, results/figures/boptr/<figure>/
 rule boptr:
     """Fit the rule on the anchor, transfer it to every other cell, and score it."""
     input:
-        [landscape_content(*cell) for cell in GRID.cells],
+        [landscape_content(*cell) for cell in GRID.study.cells],
     output:
         [OUT.boptr_frame(frame) for frame in boptr_frames() if frame not in BOPTR_WORDS],
         OUT.boptr / SIGNATURE,
@@ -43,7 +43,7 @@ rule transfer:
     input:
         [OUT.boptr_frame(frame) for frame in boptr_frames() if frame not in BOPTR_WORDS],
         # Also an input of every frame. After a checkpoint Snakemake plans anew only what names an output of it.
-        [landscape_content(*cell) for cell in GRID.cells],
+        [landscape_content(*cell) for cell in GRID.study.cells],
     output:
         list(tables("boptr", category="3 BOPTR", subcategory="tables")),
         list(figures("boptr", OUT.boptr_figure, category="3 BOPTR", subcategory="figures")),

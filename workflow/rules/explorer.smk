@@ -8,14 +8,14 @@ OUTPUTS: results/explorer.html; results/headline.html, the sentences of the repo
 rule explorer:
     """Put the study into one page."""
     input:
-        [recovery_content(*cell) for cell in GRID.pair_cells],
-        [landscape_content(*cell) for cell in GRID.cells],
-        [OUT.scores(*cell) for cell in GRID.cells if cell not in GRID.readouts],
-        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
+        [recovery_content(*cell) for cell in GRID.study.pair_cells],
+        [landscape_content(*cell) for cell in GRID.study.cells],
+        [OUT.scores(*cell) for cell in GRID.study.cells if cell not in GRID.study.readouts],
+        [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [path for path in rules.tables.output if path.endswith((".csv", ".md"))],
-        [] if GRID.without_boptr else [OUT.boptr_frame(frame) for frame in boptr_frames()],
-        [] if GRID.without_boptr else [path for path in rules.transfer.output if path.endswith((".csv", ".md"))],
+        [] if GRID.study.without_boptr else [OUT.boptr_frame(frame) for frame in boptr_frames()],
+        [] if GRID.study.without_boptr else [path for path in rules.transfer.output if path.endswith((".csv", ".md"))],
         [path for path in ADDED if path.endswith((".csv", ".md"))],
     output:
         page=OUT.explorer,

@@ -9,7 +9,7 @@ rule likelihood:
     """Score texts of one pair on one benchmark under both sides, one checkpoint after the other."""
     input:
         lambda wildcards: [
-            GRID.scores(checkpoint, wildcards.benchmark) for checkpoint in GRID.pairs[wildcards.pair].values()
+            GRID.scores(checkpoint, wildcards.benchmark) for checkpoint in GRID.study.pairs[wildcards.pair].values()
         ],
     output:
         likelihood_files("{pair}", "{benchmark}"),
@@ -25,7 +25,9 @@ rule likelihood:
         gres=lambda wildcards: get_gres(get_pair_gpus(wildcards)),
         nodes=1,
         mem_mb=larger(
-            lambda wildcards: max(resources.memory_mb(GRID, name) for name in GRID.pairs[wildcards.pair].values())
+            lambda wildcards: max(
+                resources.memory_mb(GRID, name) for name in GRID.study.pairs[wildcards.pair].values()
+            )
         ),
         runtime=longer(60),
     params:

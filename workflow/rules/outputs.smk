@@ -36,12 +36,14 @@ def left_out():
     """What an earlier run made and this study leaves out: report and explorer would show it as if it were current."""
     made = {table for tables in addons.made(GRID).values() for table in tables}
     added = {table: table not in made for stage in addons.stages().values() for table in stage.tables}
-    without = {"boptr": GRID.without_boptr, "likelihood": not GRID.likelihood_cells, **added}
+    without = {"boptr": GRID.study.without_boptr, "likelihood": not GRID.jobs.likelihood_cells, **added}
     names = [name for stage, is_out in without.items() if is_out for name in declared("table", stage=stage)]
     yield from (OUT.table(name, suffix) for name in names for suffix in (*TABLE_FORMATS, "json"))
-    yield from (OUT.figure(*cell, "any", "svg").parent for cell in GRID.pair_cells if cell not in GRID.drawn_cells)
-    yield from (OUT.agreement(*cell) for cell in set(GRID.cells) - set(GRID.agreement_cells))
-    if GRID.without_boptr:
+    yield from (
+        OUT.figure(*cell, "any", "svg").parent for cell in GRID.study.pair_cells if cell not in GRID.study.drawn_cells
+    )
+    yield from (OUT.agreement(*cell) for cell in set(GRID.study.cells) - set(GRID.study.agreement_cells))
+    if GRID.study.without_boptr:
         yield from (OUT.boptr, OUT.boptr_figure("any", "svg").parent)
 
 

@@ -8,7 +8,7 @@ OUTPUTS: results/figures/<figure>.{svg,pdf,png,csv}
 rule overview:
     """Draw Base and RL of every pair on every benchmark."""
     input:
-        [landscape_content(c, b) for p, b in GRID.pair_cells for c in GRID.pairs[p].values()],
+        [landscape_content(c, b) for p, b in GRID.study.pair_cells for c in GRID.study.pairs[p].values()],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
     output:
         list(figures("study", OUT.study_figure, category="1 Study")),

@@ -8,10 +8,10 @@ OUTPUTS: results/readings/<frame>.parquet
 rule readings:
     """Read every pair on every benchmark."""
     input:
-        [landscape_content(c, b) for p, b in GRID.pair_cells for c in GRID.pairs[p].values()],
+        [landscape_content(c, b) for p, b in GRID.study.pair_cells for c in GRID.study.pairs[p].values()],
         [
             landscape_content(checkpoint, cell[1])
-            for cell in GRID.pair_cells
+            for cell in GRID.study.pair_cells
             for role in ("base", "rl")
             for checkpoint in needs.batches(GRID, *cell, role)
         ],

@@ -6,14 +6,14 @@ OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/
 
 # Snakemake prefers these rules to `landscape` and `recovery`, because they have no wildcards. Nothing to wait for: before
 # sampling, so that figures of these cells find a core while it ends.
-for checkpoint, benchmarks in by_name(GRID.readouts).items():
+for checkpoint, benchmarks in by_name(GRID.study.readouts).items():
 
     rule:
         name:
             f"landscape_{checkpoint}"
         input:
-            readouts=[GRID.readouts[checkpoint, b] for b in benchmarks],
-            sidecars=[layout.readouts_sidecar(GRID.readouts[checkpoint, b]) for b in benchmarks],
+            readouts=[GRID.study.readouts[checkpoint, b] for b in benchmarks],
+            sidecars=[layout.readouts_sidecar(GRID.study.readouts[checkpoint, b]) for b in benchmarks],
         output:
             [path for b in benchmarks for path in landscape_files(checkpoint, b)],
         log:
@@ -40,13 +40,13 @@ for checkpoint, benchmarks in by_name(GRID.readouts).items():
             """
 
 
-for pair, benchmarks in by_name(GRID.readout_pairs).items():
+for pair, benchmarks in by_name(GRID.study.readout_pairs).items():
 
     rule:
         name:
             f"recovery_{pair}"
         input:
-            [landscape_content(c, b) for b in benchmarks for c in GRID.pairs[pair].values()],
+            [landscape_content(c, b) for b in benchmarks for c in GRID.study.pairs[pair].values()],
         output:
             [path for b in benchmarks for path in recovery_files(pair, b)],
         log:
@@ -62,8 +62,8 @@ for pair, benchmarks in by_name(GRID.readout_pairs).items():
         params:
             needs=tracked("recovery", lambda wildcards, names=benchmarks: [needs.recovery(GRID, b) for b in names]),
             benchmarks=benchmarks,
-            base=[OUT.landscape(GRID.pairs[pair]["base"], b) for b in benchmarks],
-            rl=[OUT.landscape(GRID.pairs[pair]["rl"], b) for b in benchmarks],
+            base=[OUT.landscape(GRID.study.pairs[pair]["base"], b) for b in benchmarks],
+            rl=[OUT.landscape(GRID.study.pairs[pair]["rl"], b) for b in benchmarks],
             folders=[OUT.recovery(pair, b) for b in benchmarks],
         shell:
             """

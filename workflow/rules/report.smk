@@ -10,17 +10,17 @@ REPORT_WORDS = [*CAPTIONS, PACKAGE / "report" / "page.html.j2"]
 rule report_page:
     """Put figures, tables and captions into one page."""
     input:
-        [recovery_content(*cell) for cell in GRID.pair_cells],
-        [landscape_content(*cell) for cell in GRID.cells],
+        [recovery_content(*cell) for cell in GRID.study.pair_cells],
+        [landscape_content(*cell) for cell in GRID.study.cells],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [
             path
-            for cell in GRID.drawn_cells
+            for cell in GRID.study.drawn_cells
             for path in expand(shown(rules.figures.output), pair=cell[0], benchmark=cell[1])
         ],
         shown(rules.overview.output),
         shown(rules.tables.output),
-        [] if GRID.without_boptr else shown(rules.transfer.output),
+        [] if GRID.study.without_boptr else shown(rules.transfer.output),
         shown(ADDED),
     output:
         OUT.report,

@@ -8,15 +8,15 @@ OUTPUTS: results/tables/<table>.{csv,md,tex,html,json}
 rule tables:
     """Gather the study into tables."""
     input:
-        [recovery_content(*cell) for cell in GRID.pair_cells],
-        [landscape_content(*cell) for cell in GRID.cells],
+        [recovery_content(*cell) for cell in GRID.study.pair_cells],
+        [landscape_content(*cell) for cell in GRID.study.cells],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
-        [OUT.agreement(*cell) for cell in GRID.agreement_cells],
-        [OUT.likelihood_frame(*cell, "summary") for cell in GRID.likelihood_cells],
-        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
+        [OUT.agreement(*cell) for cell in GRID.study.agreement_cells],
+        [OUT.likelihood_frame(*cell, "summary") for cell in GRID.jobs.likelihood_cells],
+        [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
     output:
         list(tables("study", category="1 Study")),
-        list(tables("likelihood", category="1 Study")) if GRID.likelihood_cells else [],
+        list(tables("likelihood", category="1 Study")) if GRID.jobs.likelihood_cells else [],
     log:
         layout.log("tables"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

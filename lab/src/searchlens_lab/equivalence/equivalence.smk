@@ -23,8 +23,8 @@ rule equivalence:
         str(WORKFLOW / "envs" / "generate.yaml")
     threads: 1
     resources:
-        gpu=lambda wildcards: get_gpu(GRID.gpus(equivalence_plan.compared(GRID)[0])),
-        gres=lambda wildcards: get_gres(GRID.gpus(equivalence_plan.compared(GRID)[0])),
+        gpu=lambda wildcards: get_gpu(GRID.study.gpus(equivalence_plan.compared(GRID)[0])),
+        gres=lambda wildcards: get_gres(GRID.study.gpus(equivalence_plan.compared(GRID)[0])),
         nodes=1,
         mem_mb=larger(lambda wildcards: resources.memory_mb(GRID, equivalence_plan.compared(GRID)[0])),
         runtime=longer(120),
