@@ -146,6 +146,7 @@ def test_a_library_that_is_missing_is_named_before_a_run(study: Path) -> None:
 
 PLANNED = """
 import json, sys
+from searchlens.config.model import from_plain
 from searchlens.grid import Grid, resources
 grid = Grid(from_plain(json.load(open(sys.argv[1]))))
 print(grid.study.gpus("micro-1m-base"), resources.memory_mb(grid, "micro-1m-base") > 3 * 7000)
@@ -157,9 +158,16 @@ def test_an_engine_of_the_package_is_one_file_and_its_section(study: Path) -> No
     shutil.copytree(ROOT / "src", study / "src", ignore=shutil.ignore_patterns("__pycache__"))
     declaration = (study / "short.py").read_text().replace("2000", "7000")
     (study / "src/searchlens/engines/short.py").write_text(declaration)
-    section = "\n\nclass ShortSpec(Section):\n    tensor_parallel: Small = 1\n\n\nclass CheckpointSpec(Section):\n"
-    section += "    short: ShortSpec = ShortSpec()\n"
-    edit(study, "src/searchlens/config/checkpoints.py", "\n\nclass CheckpointSpec(Section):\n", section)
+    spec = "@dataclass(frozen=True, kw_only=True)\nclass {}:\n    __pydantic_config__ = STRICT\n    {}\n"
+    of_engine = spec.format("ShortSpec", "tensor_parallel: Small = 1")
+    edit(
+        study,
+        "src/searchlens/config/checkpoints.py",
+        "@dataclass(frozen=True)\nclass ShapeSpec",
+        of_engine + "\n\n@dataclass(frozen=True)\nclass ShapeSpec",
+    )
+    key = "    vllm: VllmSpec = VllmSpec()\n"
+    edit(study, "src/searchlens/config/checkpoints.py", key, key + "    short: ShortSpec = ShortSpec()\n")
     edit(study, "config/own.yaml", "extensions: [short.py]", "extensions: []")
     edit(study, "config/own.yaml", "engine: short", "engine: short, short: {tensor_parallel: 3}, device: cuda")
     environment = {**os.environ, "PYTHONPATH": str(study / "src")}
