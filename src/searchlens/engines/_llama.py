@@ -128,14 +128,7 @@ class _Layer:
 
 
 class Llama:
-    """Weights on a device and the forward pass.
-
-    Parameters
-    ----------
-    weights : Weights
-        Its tensors are taken.
-    device : torch.device
-    """
+    """Weights on a device and the forward pass; the tensors of the given weights are taken."""
 
     def __init__(self, weights: Weights, device: torch.device) -> None:
         self.shape, self._tensors = weights.shape, weights.tensors
@@ -153,14 +146,7 @@ class Llama:
         self._rotations = _rotations(weights, device)
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Return the final hidden states, shape (rows, hidden), with as many rows as `tokens`.
-
-        Parameters
-        ----------
-        tokens, positions : int64 tensors, shape (rows,)
-        attend : Attend
-            Called once per layer.
-        """
+        """Return the final hidden states, shape (rows, hidden), of int64 tokens and positions, shape (rows,)."""
         rows = tokens.shape[0]
         padding = self.padding(rows)
         if padding:

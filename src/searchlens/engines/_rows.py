@@ -137,10 +137,7 @@ class Rows:
     def record(self, draw: sampler.Draw) -> list[tuple[int, Completion]]:
         """Append one token to each living row; return the completions of rows that finish with it.
 
-        Raises
-        ------
-        InputError
-            The model's logits are not numbers.
+        Raises InputError if the model's logits are not numbers.
         """
         state = self.state
         (tokens, logprobs, sampling_logprobs), measures, top_tokens, top_logprobs = _to_host(draw)

@@ -53,12 +53,8 @@ def refusals() -> tuple[type[Exception], ...]:
 def sampling_params(request_id: int, request: Request, generators: bool = False) -> SamplingParams:
     """Return vLLM's parameters of a request, none of them a default; the rest is left to the worker.
 
-    These are penalties, min-p and typical-p, and the seed unless vLLM is to draw by ``generators`` of its own.
-
-    Raises
-    ------
-    InputError
-        If vLLM cannot draw in this way.
+    These are penalties, min-p and typical-p, and the seed unless vLLM is to draw by ``generators`` of its own. Raises
+    InputError if vLLM cannot draw in this way.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -130,10 +126,7 @@ def scoring(text: Given) -> tuple[Request, SamplingParams]:
 def given_logprobs(text: Given, output: Any, last: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return log p of each token of a text: from vLLM's numbers of the prompt, and the ledger's of the last token.
 
-    Raises
-    ------
-    RuntimeError
-        vLLM returned other tokens than were given, or the model's logits are not numbers.
+    Raises RuntimeError if vLLM returned other tokens than were given, or the model's logits are not numbers.
     """
     flat, count = output.prompt_logprobs, len(text.tokens) - 1
     begin = len(flat.token_ids) - count
@@ -178,17 +171,7 @@ def drawn(
     finish: FinishReason | Literal["rejected"],
     reused: int,
 ) -> Completion:
-    """Return what was drawn of a request, without its most likely tokens.
-
-    Parameters
-    ----------
-    tokens : int32 array, shape (n,)
-    ledger : float32 array, shape (n, LEDGER_COLUMNS)
-    finish : str
-        As in ``Completion``.
-    reused : int
-        Cached tokens of prompt and prefix.
-    """
+    """Return what was drawn of a request, without its most likely tokens; the ledger has shape (n, LEDGER_COLUMNS)."""
     logprobs, sampling_logprobs, entropies, certainties = ledger.T.copy()
     return Completion(
         tokens=tokens,
@@ -202,13 +185,7 @@ def drawn(
 
 
 def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -> Completion | RequestError:
-    """Return the completion of a finished request.
-
-    Parameters
-    ----------
-    output : vllm.RequestOutput
-    ledger : float32 array, shape (tokens, LEDGER_COLUMNS)
-    """
+    """Return the completion of a finished request, from a ``vllm.RequestOutput`` and its ledger."""
     text = output.outputs[0]
     if text.finish_reason not in ("stop", "length"):
         return RequestError(f"vLLM gave the request up ({text.finish_reason})")

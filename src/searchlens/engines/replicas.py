@@ -56,33 +56,11 @@ def share(settings: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 class Replicas:
-    """Engines in processes of their own, as one engine.
+    """Engines in processes of their own, as one engine, whose ``max_rows`` is that of all processes together.
 
-    Parameters
-    ----------
-    make : callable
-        Starts an engine; it can be pickled, and is called once in each process, one after the other: an engine measures
-        the memory of the device as it starts, which nobody else may change meanwhile.
-    count : int
-        Processes, >= 1.
-
-    Attributes
-    ----------
-    max_rows : int
-        Of all processes together.
-    repeatable : bool
-        False: which process a request goes to depends on time.
-    steps : int
-        Mean number of steps of the processes.
-    vocab_size, max_model_len, groups, masked, device, version, bounds
-        Those of each engine.
-
-    Raises
-    ------
-    InputError, EngineMemoryError
-        What an engine raised as it started; ``EngineMemoryError.max_rows`` is that of all together.
-    RuntimeError
-        An engine failed in another way, or its process ended.
+    ``make`` starts an engine and can be pickled. It is called once in each process, one after the other: an engine
+    measures the memory of the device as it starts, which nobody else may change meanwhile. What an engine raises as it
+    starts is raised here; RuntimeError if it failed in another way, or its process ended.
     """
 
     vocab_size: int
@@ -117,24 +95,15 @@ class Replicas:
         return sum(process.steps for process in self._processes) // len(self._processes)
 
     def clear(self) -> None:
-        """Empty the prefix caches.
-
-        Raises
-        ------
-        RuntimeError
-            Requests are waiting or running.
-        """
+        """Empty the prefix caches. Raises RuntimeError if requests are waiting or running."""
         require_idle(not self._requests, "its cache can be cleared")
         self._homes.clear()
         self._ask_all("clear", [()] * len(self._processes))
 
     def add(self, request_id: int, request: Request) -> None:
-        """Send a request to a process.
+        """Send a request to a process, or raise InputError as the ``add`` of each engine.
 
-        Raises
-        ------
-        InputError
-            As the ``add`` of each engine; what only the engine itself knows to be wrong is raised by a later ``step``.
+        What only the engine itself knows to be wrong is raised by a later ``step``.
         """
         self.bounds.check(request_id, request)
         home = self._home(request)
@@ -145,14 +114,7 @@ class Replicas:
     def step(self) -> Reply:
         """Wait until a process has finished requests; return all that are finished, nothing if no request is left.
 
-        Raises
-        ------
-        InputError
-            A request is wrong.
-        EngineMemoryError
-            The device is out of memory.
-        RuntimeError
-            A process ended, or its engine failed.
+        Raises what an engine raised, and RuntimeError if it failed in another way, or its process ended.
         """
         busy = {process.connection: process for process in self._processes if process.requests}
         finished: Reply = []
@@ -168,16 +130,7 @@ class Replicas:
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
         """Return natural log p of every token of given texts, as ``Engine.score``; each process scores a part.
 
-        Raises
-        ------
-        InputError
-            A text is wrong.
-        RuntimeError
-            Requests are waiting or running, or the model's logits are not numbers.
-        RequestError
-            An engine gave up a text.
-        EngineMemoryError
-            The device is out of memory.
+        Raises what ``Engine.score`` raises, and RequestError if an engine gave up a text.
         """
         require_idle(not self._requests, "texts can be scored")
         self.bounds.check_given(texts)
@@ -237,15 +190,7 @@ class Replicas:
 
 
 class _Process:
-    """A process with an engine, and how many requests it has.
-
-    Attributes
-    ----------
-    connection : Connection
-    requests : int
-    steps : int
-        Of its engine, as it said last.
-    """
+    """A process with an engine, how many requests it has, and the steps of its engine, as it said last."""
 
     def __init__(self, make: Callable[[], Engine], count: int) -> None:
         context = get_context("spawn")  # CUDA cannot be used after a fork

@@ -151,13 +151,7 @@ class TransformersEngine:
         self._reset()
 
     def clear(self) -> None:
-        """Empty the prefix cache.
-
-        Raises
-        ------
-        RuntimeError
-            Requests are waiting or running.
-        """
+        """Empty the prefix cache. Raises RuntimeError if requests are waiting or running."""
         require_idle(self._is_idle, "its cache can be cleared")
         self._reset()
 
@@ -171,12 +165,7 @@ class TransformersEngine:
     def step(self) -> list[tuple[int, Completion]]:
         """Decode until at least one request finishes; return the finished ones, nothing if no request is left.
 
-        Raises
-        ------
-        EngineMemoryError
-            The device is out of memory.
-        InputError
-            The model's logits are not numbers.
+        Raises EngineMemoryError, and InputError if the model's logits are not numbers.
         """
         finished: list[tuple[int, Completion]] = []
         try:

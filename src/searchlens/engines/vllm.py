@@ -226,13 +226,7 @@ class VllmEngine:
         self._try_out()
 
     def clear(self) -> None:
-        """Empty the prefix cache.
-
-        Raises
-        ------
-        RuntimeError
-            Requests are waiting or running.
-        """
+        """Empty the prefix cache. Raises RuntimeError if requests are waiting or running."""
         require_idle(not (self._queue or self._running), "its cache can be cleared")
         self._engine.reset_prefix_cache()
 
@@ -242,13 +236,7 @@ class VllmEngine:
         self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
 
     def step(self) -> list[tuple[int, Completion | RequestError]]:
-        """Let vLLM take one step; return the requests that finished, often none.
-
-        Raises
-        ------
-        EngineMemoryError
-            The device is out of memory.
-        """
+        """Let vLLM take one step; return the requests that finished, often none. Raises EngineMemoryError."""
         finished: list[tuple[int, Completion | RequestError]] = [*self._admit()]
         ended = self._ended(self._advance() if self._running else [])
         finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
@@ -257,10 +245,7 @@ class VllmEngine:
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
         """Return natural log p of every token of given texts, as ``base.Engine`` says.
 
-        Raises
-        ------
-        RequestError
-            vLLM refused or gave up a text; the others were computed.
+        Raises RequestError if vLLM refused or gave up a text; the others were computed.
         """
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts)
