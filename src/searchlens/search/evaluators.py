@@ -44,16 +44,8 @@ def mean_logprob(trace: Trace) -> float:
 def self_certainty(trace: Trace) -> float:
     """Mean over tokens of the divergence of the uniform distribution from the raw model's, in nats, >= 0.
 
-    0, as for a model that knows nothing, on the empty path.
-
-    Raises
-    ------
-    ValueError
-        A part of the path was drawn without measures.
-
-    References
-    ----------
-    Kang, Zhao and Song (2025), Scalable best-of-N selection for large language models via self-certainty.
+    0, as for a model that knows nothing, on the empty path. Raises ValueError if a part of the path was drawn without
+    measures. Of Kang, Zhao and Song (2025), Scalable best-of-N selection for large language models via self-certainty.
     """
     if not len(trace.tokens):
         return 0.0
@@ -169,13 +161,7 @@ class SelfEvaluation:
     compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
-        """Score the paths by one request for each.
-
-        Raises
-        ------
-        InputError
-            As ``spelled``.
-        """
+        """Score the paths by one request for each; raises InputError as ``spelled``."""
         del sampling
         question, right, wrong = self.spelled(task.encode)
         replies = yield [
@@ -200,17 +186,7 @@ class SelfEvaluation:
     ) -> tuple[tuple[int, ...], int, int]:
         """Token ids of the question, and the one of each answer.
 
-        Parameters
-        ----------
-        encode : callable
-            As in ``Task``.
-        where : str
-            For messages.
-
-        Raises
-        ------
-        InputError
-            An answer is not one token, or both are the same one.
+        Raises InputError, with ``where`` in its message, if an answer is not one token, or both are the same one.
         """
         right, wrong = encode(self.right), encode(self.wrong)
         for name, text, tokens in (("right", self.right, right), ("wrong", self.wrong, wrong)):
@@ -236,13 +212,7 @@ class Verifier:
     compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
-        """Score the paths by one call.
-
-        Raises
-        ------
-        ValueError
-            The scorer did not return one finite number for each path.
-        """
+        """Score the paths by one call. Raises ValueError if it does not return one finite number for each path."""
         del sampling, key
         texts = [task.text(trace.prefix) for trace in traces]
         (reply,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
@@ -273,12 +243,8 @@ class HttpScorer:
     """Seconds without a byte until the request counts as failed; it is not repeated."""
 
     def __call__(self, prompt: str, texts: Sequence[str]) -> Sequence[float]:
-        """Ask for the scores.
-
-        Raises
-        ------
-        RuntimeError
-            No reply in time, an HTTP error, or a reply without scores.
+        """Ask for the scores. Raises RuntimeError if there is no reply in time, an HTTP error, or a reply without
+        scores.
         """
         body = json.dumps({"prompt": prompt, "texts": list(texts)}).encode()
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})

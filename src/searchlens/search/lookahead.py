@@ -66,10 +66,7 @@ class Lookahead(Controller):
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """One candidate; its details have ``clipped``, how many shares the jackknife made negative.
 
-        Raises
-        ------
-        ValueError
-            A weight or the score is not a number.
+        Raises ValueError if a weight or the score is not a number.
         """
         text, generator, clipped = task.empty, task.generator("lookahead"), 0
         node: tuple[int, int] | None = None  # of the recorded search, whose end is ``text``
@@ -117,15 +114,7 @@ class Lookahead(Controller):
 def _shares(levels: Sequence[Sequence[float]]) -> tuple[list[float], int]:
     """Share of each candidate by the jackknife over its rollouts, and how many were negative.
 
-    Parameters
-    ----------
-    levels : sequence of sequences of float
-        For each candidate, and each of the same number of rollouts, a log weight.
-
-    Raises
-    ------
-    ValueError
-        A weight is not a number.
+    Given are log weights of the same number of rollouts of each candidate. Raises ValueError if one is not a number.
     """
     most = max(max(row) for row in levels)
     if any(math.isnan(level) for row in levels for level in row):

@@ -82,13 +82,7 @@ class Thoughts:
         return list(first.values())
 
     def ranked(self, paths: Sequence[Path], key: tuple[str | int, ...], step: int = 0) -> Growth:
-        """The paths, best first, equal ones in the order given.
-
-        Raises
-        ------
-        ValueError
-            A score is not a finite number.
-        """
+        """The paths, best first, equal ones in the order given. Raises ValueError if a score is not a finite number."""
         scored = yield from self._scored(paths, key, step)
         return [path for path, _ in scored]
 
