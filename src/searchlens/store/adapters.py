@@ -45,10 +45,7 @@ class Adapter:
     def read(cls, folder: Path) -> Adapter:
         """An adapter's folder, whose settings are checked; its weights are not read.
 
-        Raises
-        ------
-        InputError
-            A file is missing or damaged, or the adapter is not plain LoRA.
+        Raises InputError if a file is missing or damaged, or the adapter is not plain LoRA.
         """
         for name in (SETTINGS, WEIGHTS):
             if not (folder / name).is_file():
@@ -69,10 +66,8 @@ class Adapter:
     def require_fits(self, checkpoint: Path) -> None:
         """Check the matrices against the weights in a checkpoint's folder, by the headers of both.
 
-        Raises
-        ------
-        InputError
-            A matrix that is neither A nor B of a weight, which vLLM would leave out, or whose shape does not fit it.
+        Raises InputError for a matrix that is neither A nor B of a weight, which vLLM would leave out, or has a wrong
+        shape.
         """
         files = checkpoint.glob("*.safetensors")
         weights = {name: tensor.shape for file in files for name, tensor in headers(file).items()}

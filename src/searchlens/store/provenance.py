@@ -82,15 +82,7 @@ def _installed() -> dict[str, str]:
 def made(fingerprint: str) -> dict[str, Any]:
     """Versions, commit and machine that make a table, to be written next to it.
 
-    Parameters
-    ----------
-    fingerprint : str
-        Of the configuration; empty if there is none, as for a folder of landscapes.
-
-    Returns
-    -------
-    dict
-        versions, commit, host, slurm_job, config (its fingerprint), finished, wall_seconds (since the process began).
+    The fingerprint is that of the configuration; empty if there is none, as for a folder of landscapes.
     """
     return {
         "versions": _installed(),
@@ -106,14 +98,8 @@ def made(fingerprint: str) -> dict[str, Any]:
 def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None, **more: Any) -> None:
     """Write the provenance of a derived file to a separate file, so that equal content has equal bytes.
 
-    Parameters
-    ----------
-    fingerprint : str
-        As for :func:`made`.
-    samples : mapping or None
-        Sampling cost of the derived file (:func:`spent`); None if there is no record.
-    **more
-        Further entries; empty ones are left out.
+    The fingerprint is as for :func:`made`; ``samples`` is what was :func:`spent`, None if there is no record. Further
+    entries that are empty are left out.
     """
     entries = {**made(fingerprint), "samples": samples, **{key: value for key, value in more.items() if value}}
     files.replace_text(signature, json.dumps(entries, indent=1))
@@ -130,13 +116,10 @@ _WHERE = {
 
 
 def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Sampling cost, and where samples were drawn, from the sidecars of their shards.
+    """Sampling cost, and where samples were drawn, from the sidecars of their shards; recorded ones say less.
 
-    Returns
-    -------
-    dict
-        shards, samples, generated (tokens), wall_seconds, gpu_seconds; devices, engines, hosts, versions, commits and
-        configs, each named once. Recorded sidecars have fewer of these names.
+    Costs are shards, samples, generated (tokens), wall_seconds and gpu_seconds; each device, engine, host, version,
+    commit and configuration is named once.
     """
     entries = list(sidecars)
     where = {
