@@ -45,11 +45,8 @@ class IFEval(Grader):
     def reference(self, question: Question) -> str:
         """The instructions and their parameters, as canonical JSON.
 
-        Raises
-        ------
-        InputError
-            The question has no instructions, one is unknown or has no parameter that it needs, or the checkers are not
-            installed.
+        Raises InputError if the question has no instructions, one is unknown or has no parameter that it needs, or the
+        checkers are not installed.
         """
         spec = (question.checks or {}).get(CHECK)
         if not spec:

@@ -55,34 +55,19 @@ class Judgements:
 
 @dataclass(frozen=True)
 class VerdictStore:
-    """The part of the table for one benchmark.
-
-    Parameters
-    ----------
-    folder : Path
-        ``results/verdicts/<benchmark>``. It need not exist.
-    batch : int, optional
-        Pairs judged before they are written, by default ``BATCH``. Each batch starts processes, so a table that nobody
-        keeps has large ones.
-    """
+    """The part of the table for one benchmark."""
 
     folder: Path
+    """``results/verdicts/<benchmark>``; it need not exist."""
     batch: int | None = None
+    """Pairs judged before they are written, by default ``BATCH``. Each batch starts processes, so a table that nobody
+    keeps has large ones.
+    """
 
     def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judgements:
-        """Verdicts of all pairs; only pairs without a verdict in the table are judged.
+        """Verdicts of all pairs (gold and answer, no nulls); only pairs without a verdict in the table are judged.
 
-        Parameters
-        ----------
-        pairs : DataFrame
-            String columns gold and answer, without nulls; duplicates are allowed.
-        workers : int, optional
-            Number of worker processes of the grader, >= 1; by default one per core.
-
-        Raises
-        ------
-        InputError
-            A file of the table is damaged.
+        Raises InputError if a file of the table is damaged.
         """
         distinct = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
         table = VerdictTable(self.folder, grader.version, distinct)
@@ -132,18 +117,9 @@ _STORED = [f"{name}_stored" for name in PAIR]
 
 @dataclass
 class VerdictTable:
-    """The rows of the table for some pairs.
+    """The rows of the table for some pairs, given as the table spells them: columns gold_stored and answer_stored.
 
     Files that other jobs add are read when they appear. Rows of other pairs are not kept in memory.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of one benchmark.
-    version : str
-        Version of the grader.
-    pairs : DataFrame
-        Columns gold_stored and answer_stored: the pairs as the table spells them.
     """
 
     folder: Path
