@@ -36,17 +36,9 @@ LAYOUTS = (
 
 
 def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
-    """Questions with lettered choices.
+    """Questions with lettered choices; put in the order of ``permutation`` if the file gives the right choice first.
 
-    Parameters
-    ----------
-    permuted : bool
-        The file gives the right choice first, so that the choices are put in the order of ``permutation``.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without a question, choices, or a gold among them.
+    Raises InputError if the layout is unknown, or rows are without a question, choices, or a gold among them.
     """
     layout = layout_of(file, LAYOUTS)
 

@@ -28,10 +28,7 @@ LAYOUTS = (
 def read(file: BenchmarkFile) -> list[Row]:
     """Prompts with their instructions.
 
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without a prompt or without one set of parameters for each instruction.
+    Raises InputError if the layout is unknown, or rows are without a prompt or one set of parameters per instruction.
     """
     layout_of(file, LAYOUTS)
     return file.read(_convert)

@@ -24,22 +24,11 @@ REQUIRED = ("id", "question", "gold")
 def objects(
     path: Path, content: bytes, *, nan: bool = False
 ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]:
-    """Parse JSON lines, one object each; blank lines are skipped.
+    """Parse JSON lines, one object each; blank lines are skipped. Returns objects and errors, with numbers of lines
+    from 1.
 
-    Parameters
-    ----------
-    nan : bool
-        Accept NaN and infinities, which are not JSON, but which Python writes.
-
-    Returns
-    -------
-    rows : list of (line number from 1, object)
-    errors : list of (line number, message)
-
-    Raises
-    ------
-    InputError
-        Not UTF-8, or blank lines only.
+    ``nan``: accept NaN and infinities, which are not JSON, but which Python writes. Raises InputError if the content is
+    not UTF-8, or blank lines only.
     """
     try:
         # Not splitlines, which would split a JSON string at U+2028.
@@ -64,10 +53,7 @@ def objects(
 def strict_json(text: str, *, nan: bool = False) -> Any:
     """A JSON value without repeated keys, lone surrogates and, unless ``nan``, NaN or infinities.
 
-    Raises
-    ------
-    ValueError
-        Anything else. The message quotes no value.
+    Raises ValueError for anything else; the message quotes no value.
     """
     try:
         value = json.loads(text, object_pairs_hook=distinct, parse_constant=float if nan else refuse_constant)
@@ -115,11 +101,8 @@ def refuse(path: Path, errors: Iterable[tuple[int | None, str]], hint: str) -> N
 def read(path: Path, content: bytes) -> tuple[Question, ...]:
     """Questions of a file in the project's own format.
 
-    Raises
-    ------
-    InputError
-        Invalid JSON, missing or unknown keys, wrong types, a question with neither gold nor checks, an id or a question
-        text that occurs twice, or an empty file.
+    Raises InputError for invalid JSON, missing or unknown keys, wrong types, a question with neither gold nor checks,
+    an id or a question text that occurs twice, or an empty file.
     """
     rows, errors = objects(path, content)
     seen: dict[tuple[str, str], int] = {}
