@@ -34,14 +34,7 @@ class Notice:
 def stop_signals(grace: float) -> Iterator[Notice]:
     """Note the first of ``SIGNALS`` instead of ending the process. Only in the main thread.
 
-    Parameters
-    ----------
-    grace : float
-        Seconds from the signal until ``GraceExpired`` is raised, wherever the program is.
-
-    Yields
-    ------
-    Notice
+    ``grace`` seconds after the signal ``GraceExpired`` is raised, wherever the program is.
     """
     notice = Notice()
 

@@ -13,17 +13,9 @@ from searchlens.search.recorder import Recorder
 
 
 def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:
-    """Rows of ``TRACES`` of a run that has ended.
+    """Rows of ``TRACES`` of a run of ``width`` candidates that has ended.
 
-    Parameters
-    ----------
-    recorder : Recorder
-        Of the run.
-    outcome : Result or Failure
-    run : tuple of (int, str, int)
-        Position of the question, its id, and the number of the run.
-    width : int
-        Candidates of a run.
+    The run is given by the question's position and id, and its own number.
     """
     try:
         if isinstance(outcome, Failure):

@@ -60,34 +60,18 @@ def sample(
     """Draw the samples of chunks in one run of the driver, and yield each chunk as soon as its last search has ended.
 
     Searches are started chunk by chunk, as others end, so the engine stays full from the first chunk to the last, and
-    only the samples of running chunks are in memory. A sample depends on its own seed, never on when it ended.
+    only the samples of running chunks are in memory. A sample depends on its own seed, never on when it ended. Chunks
+    are taken one by one, when the driver can start more searches. After every search, ``on_run`` is called with the
+    number of its samples and their chunk.
 
     Costs are shared out whenever a chunk is finished. The seconds since the last time go to the running chunks in
     proportion to the tokens computed (generated or prefilled) for their searches that ended since then; the engine's
     steps in proportion to the generated tokens. So seconds and steps of all chunks add up to the total. Generated
-    tokens per step of a chunk are the mean number of rows, its own and others', that were decoded together while it
-    was sampled. A chunk that runs alone gets everything.
+    tokens per step of a chunk are the mean number of rows, its own and others', that were decoded together while it was
+    sampled. A chunk that runs alone gets everything.
 
-    Parameters
-    ----------
-    chunks : iterable of Chunk
-        Taken one by one, when the driver can start more searches.
-    on_run : callable
-        Called after every search with the number of its samples and their chunk.
-
-    Yields
-    ------
-    tuple of (Chunk, ChunkSamples)
-        In order of completion.
-
-    Raises
-    ------
-    InputError
-        The engine refuses a request.
-    JobError
-        More searches of a chunk failed than ``failed_share`` allows, or the engine died.
-    EngineMemoryError
-        The device is out of memory.
+    Raises InputError if the engine refuses a request, JobError if more searches of a chunk failed than ``failed_share``
+    allows, or the engine died, and EngineMemoryError.
     """
     running: dict[int, _RunningChunk] = {}
     meter = _Meter(job.engine)
@@ -149,19 +133,10 @@ def _shares(amounts: Sequence[int]) -> list[float]:
 
 
 class _RunningChunk:
-    """A chunk whose searches have started.
+    """A chunk whose searches, all its ``keys``, have started; ``unfinished`` of them have not ended.
 
-    Attributes
-    ----------
-    keys : list of (question, run)
-        All its searches.
-    unfinished : int
-        Searches that have not ended.
-    ended : list of (question, run, Outcome)
-    usage, new_usage : Usage
-        Of its ended searches, until and since costs were last shared out.
-    seconds, steps : float
-        Its share of the costs.
+    ``usage`` and ``new_usage`` are of its ended searches, until and since costs were last shared out; ``seconds`` and
+    ``steps`` are its share of the costs.
     """
 
     def __init__(self, job: Job, chunk: Chunk) -> None:
@@ -219,13 +194,7 @@ class _RunningChunk:
         self.ended.append((question, run_, outcome))
 
     def samples(self) -> ChunkSamples:
-        """Return the samples, by question, then sample.
-
-        Raises
-        ------
-        JobError
-            Too many searches failed.
-        """
+        """Return the samples, by question, then sample. Raises JobError if too many searches failed."""
         self.ended.sort(key=itemgetter(0, 1))
         outcomes = checked([outcome for *_, outcome in self.ended], self.policy, self.job.engine.vocab_size)
         runs = [(question, run_, outcome) for (question, run_, _), outcome in zip(self.ended, outcomes, strict=True)]
