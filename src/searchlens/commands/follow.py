@@ -47,13 +47,7 @@ def is_finished(found: Answer) -> bool:
 
 
 def line(found: Answer, per_second: float | None) -> str:
-    """Progress of the whole study on one line.
-
-    Parameters
-    ----------
-    per_second : float or None
-        Samples drawn a second; None if that is not known.
-    """
+    """Progress of the whole study on one line; of samples drawn a second, if that is known."""
     drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
     cells = len(found["cells"])
     parts = []
@@ -87,14 +81,7 @@ def follow(
 ) -> Answer:
     """Print progress until everything is done; returns the last answer.
 
-    Parameters
-    ----------
-    look : callable
-        Reads the study anew.
-    out : text file
-        Its line is written over if it is a terminal.
-    sleep, clock : callable
-        Wait for some seconds; seconds since some moment.
+    ``look`` reads the study anew. On a terminal the line is written over.
     """
     over, rate, width = out.isatty(), Rate(), 0
     try:

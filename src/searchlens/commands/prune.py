@@ -35,10 +35,7 @@ class Unused:
 def unused(grid: Grid) -> Unused:
     """Everything in the cells of a study that it no longer uses; folders of other checkpoints are left alone.
 
-    Raises
-    ------
-    InputError
-        Ids cannot be computed, because weights or questions are not pinned or missing.
+    Raises InputError if ids cannot be computed, because weights or questions are not pinned or missing.
     """
     if missing := grid.placeholders():
         raise InputError(

@@ -12,10 +12,7 @@ from searchlens.store.shards import set_aside
 def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> tuple[list[Shard], list[Path]]:
     """Move the shards of a cell, or of one policy of it, out of the store, under whatever name they lie there.
 
-    Returns
-    -------
-    moved : list of Path
-        The new paths of their files.
+    Returns them, and the new paths of their files.
     """
     generations = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
     own = {g.id: grid.folder(checkpoint, benchmark, g.id) for g in generations}

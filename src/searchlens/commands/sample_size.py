@@ -43,13 +43,7 @@ _NODES = 40
 
 @dataclass(frozen=True)
 class Design:
-    """Size of a study.
-
-    Raises
-    ------
-    InputError
-        Fewer than two models, or no questions or seeds.
-    """
+    """Size of a study. Raises InputError for fewer than two models, or no questions or seeds."""
 
     questions: tuple[int, ...]
     """Number on each benchmark."""
@@ -79,10 +73,7 @@ class Design:
 class Components:
     """Standard deviations of the difference of two rows, in percentage points.
 
-    Raises
-    ------
-    InputError
-        A standard deviation is negative, or the share is not in [0, 1].
+    Raises InputError if a standard deviation is negative, or the share is not in [0, 1].
     """
 
     question_sd: float
@@ -222,20 +213,11 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
 
 
 def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
-    """Each question's part in the error of one row, minus its part in that of another.
+    """Each question's part in the error of one row, minus its part in that of another, by the first of their pools.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-    first, second : Row
-        In the first of their pools. A row that predicts a curve has such parts if the curve is a sum of others
-        (``Curve.terms``).
-
-    Returns
-    -------
-    polars.DataFrame
-        ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
+    The rule is on the sample view. A row that predicts a curve has such parts if the curve is a sum of others
+    (``Curve.terms``). Returns ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are
+    defined; ``seed`` is 0.
     """
     frames = []
     for model, benchmark in itertools.product(rule.plan.fitted_models, rule.plan.with_role("fitted")):
@@ -286,25 +268,12 @@ def _curve_parts(rule: Rule, curve: Curve, benchmark: str) -> Floats | None:
 def landscape_contributions(
     folder: Path, plan: CohortPlan, options: BoptrOptions, first: str, second: str
 ) -> Contributions:
-    """The parts of ``row_contributions``, computed from the landscapes of a study.
+    """The parts of ``row_contributions``, with one seed, computed from the landscapes of a study, by the keys of two
+    rows.
 
-    Parameters
-    ----------
-    folder : Path
-        Holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
-    first, second : str
-        Keys of two rows.
-
-    Returns
-    -------
-    Contributions
-        One seed.
-
-    Raises
-    ------
-    InputError
-        There is no such row, a landscape is damaged, the anchor has none, or there is no cell in which both rows
-        predict question by question.
+    The folder holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
+    Raises InputError if there is no such row, a landscape is damaged, the anchor has none, or there is no cell in which
+    both rows predict question by question.
     """
     row_by_key = {row.key: row for row in ROWS}
     for name in (first, second):
@@ -322,10 +291,8 @@ def landscape_contributions(
 def read_contributions(path: Path) -> Contributions:
     """Read contributions from a Parquet file with ``COLUMNS``, in which every question of a cell has the same seeds.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read, a column is missing, or some cell does not have every seed of every question once.
+    Raises InputError if the file cannot be read, a column is missing, or a cell does not have every seed of every
+    question once.
     """
     try:
         frame = pl.read_parquet(files.read_bytes(path))
@@ -409,10 +376,8 @@ def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> f
 def report(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> str:
     """Power of a design, and the sizes that would raise it to 80% and 90%, as text.
 
-    Raises
-    ------
-    InputError
-        The gap is not a finite number above 0, the level is not between 0 and 1, or there is no contrast.
+    Raises InputError if the gap is not a finite number above 0, the level is not between 0 and 1, or there is no
+    contrast.
     """
     for name, value, fits, allowed in (
         ("gap", gap, 0 < gap < math.inf, "a finite number > 0"),

@@ -73,14 +73,9 @@ class CellStatus:
 
 
 def status(grid: Grid, stored: StoredShards | None = None, now: float | None = None) -> list[CellStatus]:
-    """Every sampled cell of a study, in order.
+    """Every sampled cell of a study, in order, at a time in seconds since 1970, by default now.
 
-    Parameters
-    ----------
-    stored : StoredShards, optional
-        ``plan.read_store(grid)``, if the caller has read it already.
-    now : float, optional
-        Seconds since 1970; by default the present time.
+    ``stored`` is ``plan.read_store(grid)``, if the caller has read it already.
     """
     stored, now = read_store(grid) if stored is None else stored, time.time() if now is None else now
     lines: dict[tuple[str, str], list[PlanLine]] = {cell: [] for cell in stored}
@@ -153,11 +148,9 @@ def _read_job_record(path: Path) -> dict[str, Any]:
 def answer(grid: Grid) -> dict[str, Any]:
     """Progress of the whole study.
 
-    Returns
-    -------
-    dict
-        ``cells``, their ``states``, what was ``spent`` on them and what is ``to_go``; ``health`` of cells that have a
-        landscape; ``running`` and ``failed`` jobs, and what is ``not_made``. ``gpu_hours`` may be None: not estimated.
+    There are ``cells``, their ``states``, what was ``spent`` on them and what is ``to_go``; ``health`` of cells that
+    have a landscape; ``running`` and ``failed`` jobs, and what is ``not_made``. ``gpu_hours`` may be None: not
+    estimated.
     """
     cells = status(grid)
     states = Counter(cell.state for cell in cells)

@@ -45,12 +45,8 @@ _OF_A_JOB = re.compile(r"\d\d:\d\d:\d\d (?!.*(: attention: |: not interpretable:
 class Filter:
     """Tells routine output of Snakemake from what a user must see, line by line.
 
-    Attributes
-    ----------
-    steps : tuple of (int, int)
-        Jobs done, and all of this run; zeros before it is known.
-    log : str
-        Path of Snakemake's own log, as far as it was named.
+    ``steps`` are jobs done, and all of this run; zeros before it is known. ``log`` is the path of Snakemake's own log,
+    as far as it was named.
     """
 
     def __init__(self) -> None:
@@ -88,11 +84,7 @@ class Filter:
 class Line:
     """Progress on one line: written over on a terminal, otherwise written again at intervals.
 
-    Parameters
-    ----------
-    out : text file
-    shown : bool
-        False: nothing is written but messages.
+    If it is not shown, nothing is written but messages.
     """
 
     def __init__(self, out: TextIO, *, shown: bool = True) -> None:
@@ -124,20 +116,10 @@ class Line:
 
 
 def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, *, shown: bool = True) -> int:
-    """Run a command of Snakemake to its end.
+    """Run a command of Snakemake to its end; returns its exit status, or 128 and the number of the signal that killed
+    it.
 
-    Parameters
-    ----------
-    progress : callable
-        What else is said of the progress: of sampling, or empty.
-    out : text file
-    shown : bool
-        Whether progress is written.
-
-    Returns
-    -------
-    int
-        Its exit status; 128 and the number of the signal that killed it.
+    ``progress`` is what else is said of the progress: of sampling, or empty.
     """
     started, known, line = time.monotonic(), Filter(), Line(out, shown=shown)
     # A group of its own, so that an interrupt from the terminal comes once, by ``_forwarding``. It stops such a group
