@@ -130,19 +130,10 @@ class Declaration:
 
 
 def declared(kind: str, **options: Any) -> dict[str, Declaration]:
-    """All declarations of a kind by name: those of the package in the order of files, then those of extensions in use.
+    """All declarations of a kind, a key of ``HOMES``, by name; only those with the given options, if there are any.
 
-    Parameters
-    ----------
-    kind : str
-        Key of ``HOMES``.
-    **options
-        Return only declarations with these keyword arguments.
-
-    Raises
-    ------
-    InputError
-        Two files declare the same name, an option is not a literal, or a table or figure has no valid stage.
+    Those of the package come first, in the order of files, then those of extensions in use. Raises InputError if two
+    files declare the same name, an option is not a literal, or a table or figure has no valid stage.
     """
     known = _declared(kind, tuple(extensions()))
     return {name: item for name, item in known.items() if options.items() <= item.options.items()}
@@ -186,10 +177,7 @@ def titles(kind: str, **options: Any) -> dict[str, str]:
 def find(kind: str, name: str) -> Any:
     """The function or class that is declared under a name; its module is imported for it.
 
-    Raises
-    ------
-    InputError
-        The name is unknown; the message lists the known ones.
+    Raises InputError if the name is unknown; the message lists the known ones.
     """
     return definition(declaration(kind, name))
 
@@ -197,10 +185,7 @@ def find(kind: str, name: str) -> Any:
 def declaration(kind: str, name: str) -> Declaration:
     """The declaration of a name. ``recorded:exact_match`` is the grader ``recorded``, which explains what follows.
 
-    Raises
-    ------
-    InputError
-        The name is unknown; the message lists the known ones.
+    Raises InputError if the name is unknown; the message lists the known ones.
     """
     known = declared(kind)
     first = name.partition(":")[0]
@@ -221,14 +206,10 @@ def definition(declaration: Declaration) -> Any:
 
 
 def figure_files(figures: Mapping[str, Declaration]) -> dict[str, tuple[str, str | None]]:
-    """Figures by the name of their files.
+    """A figure's name and its metric by the name of its files: ``gap_map_P`` to ``("gap_map", "P")``.
 
-    Returns
-    -------
-    dict of str to (str, str or None)
-        Name of the files, without suffix, to the figure's name and its metric: ``gap_map_P`` to ``("gap_map", "P")``.
-        Figures that are declared with ``per_metric=True`` are drawn for every metric that is declared with
-        ``drawn=True``. Files of all others have the figure's name, and their metric is None.
+    Figures that are declared with ``per_metric=True`` are drawn for every metric that is declared with ``drawn=True``.
+    Files of all others have the figure's name, and their metric is None.
     """
     files: dict[str, tuple[str, str | None]] = {}
     for name, declaration in figures.items():
@@ -305,16 +286,8 @@ def _literal(node: ast.expr, path: Path) -> Any:
 def use(names: Sequence[str], root: Path = Path()) -> None:
     """Use these files as extensions, in place of earlier ones, in this process and in its child processes.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Paths of Python files, relative to ``root``, or dotted names of modules that can be imported.
-    root : Path, optional
-
-    Raises
-    ------
-    InputError
-        There is no such file or module.
+    Names are paths of Python files, relative to ``root``, or dotted names of modules that can be imported. Raises
+    InputError if there is no such file or module.
     """
     paths = [_locate(name, root) for name in names]
     os.environ[_VARIABLE] = os.pathsep.join(map(str, paths))

@@ -72,12 +72,8 @@ def unknown(name: str, known: Iterable[str]) -> str:
 
 
 def require_known(name: str, known: Iterable[str], what: str) -> str:
-    """``name``, if it is one of the known names.
-
-    Raises
-    ------
-    InputError
-        It is not; the message begins with ``what``, such as ``benchmark``.
+    """The name, if it is one of the known ones; otherwise InputError, which begins with ``what``, such as
+    ``benchmark``.
     """
     names = list(known)
     if not isinstance(name, str) or name not in names:

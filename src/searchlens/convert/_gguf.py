@@ -32,13 +32,7 @@ class GgufFile:
     """Name to a tensor of ``gguf.GGUFReader``."""
 
     def fact(self, key: str) -> Any:
-        """One fact.
-
-        Raises
-        ------
-        InputError
-            The file does not have it.
-        """
+        """One fact. Raises InputError if the file does not have it."""
         if key not in self.facts:
             raise InputError(f"{self.path} does not say {key!r}", "is it a whole model? Files of adapters are not")
         return self.facts[key]
@@ -47,11 +41,8 @@ class GgufFile:
 def read(path: Path) -> GgufFile:
     """Read a file without its tensors' content, which stays on disk.
 
-    Raises
-    ------
-    InputError
-        The file is not there, is no GGUF file or is cut off, or it holds another architecture
-        or another kind of tokenizer.
+    Raises InputError if the file is not there, is no GGUF file or is cut off, or it holds another architecture or
+    another kind of tokenizer.
     """
     reader = _reader(path)
     content = {name: field.contents() for name, field in reader.fields.items() if name != "GGUF.version"}

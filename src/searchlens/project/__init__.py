@@ -38,10 +38,7 @@ def root() -> Path:
 def zoo() -> Path:
     """Folder of the micro pair, its benchmarks and recorded readouts; in a checkout it has the cohort, too.
 
-    Raises
-    ------
-    InputError
-        There is no checkout, and ``searchlens-zoo`` is not installed.
+    Raises InputError if there is no checkout, and ``searchlens-zoo`` is not installed.
     """
     checkout = root() / "resources" / "zoo"
     if checkout.is_dir():
@@ -53,13 +50,7 @@ def zoo() -> Path:
 
 
 def cohort() -> Path:
-    """Folder of the cohort of the zoo.
-
-    Raises
-    ------
-    InputError
-        There is no checkout: 39 MB are too much for a wheel.
-    """
+    """Folder of the cohort of the zoo. Raises InputError if there is no checkout: 39 MB are too much for a wheel."""
     folder = root() / "resources" / "zoo" / "cohort"
     if not folder.is_dir():
         raise InputError(
@@ -72,10 +63,7 @@ def cohort() -> Path:
 def locate(path: str, study: Path = Path()) -> Path:
     """A path of the configuration: in the micro zoo, or relative to the folder of the study.
 
-    Raises
-    ------
-    InputError
-        A path in the micro zoo, which is not installed.
+    Raises InputError for a path in the micro zoo, which is not installed.
     """
     if not path.startswith(ZOO_PREFIX):
         return study / path
