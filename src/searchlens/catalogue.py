@@ -175,10 +175,7 @@ def titles(kind: str, **options: Any) -> dict[str, str]:
 
 
 def find(kind: str, name: str) -> Any:
-    """The function or class that is declared under a name; its module is imported for it.
-
-    Raises InputError if the name is unknown; the message lists the known ones.
-    """
+    """The function or class declared under a name, whose module is imported; InputError lists the known names."""
     return definition(declaration(kind, name))
 
 

@@ -72,9 +72,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
 
 
 def require_known(name: str, known: Iterable[str], what: str) -> str:
-    """The name, if it is one of the known ones; otherwise InputError, which begins with ``what``, such as
-    ``benchmark``.
-    """
+    """The name, if it is known; otherwise InputError, which begins with ``what``, such as ``benchmark``."""
     names = list(known)
     if not isinstance(name, str) or name not in names:
         raise InputError(f"{what} {unknown(name, names)}")

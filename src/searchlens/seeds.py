@@ -36,10 +36,7 @@ def _digest(key: tuple[str | int, ...]) -> bytes:
 
 
 def sample_seed(generation_id: str, question_id: str, sample: int) -> int:
-    """Return the seed of one sample: in [0, 2**63), so that it fits a signed 64-bit column.
-
-    The sample is a position in the pool of its question, from 0; the id of the question is unique within the benchmark.
-    """
+    """Return the seed of a sample, by its position from 0: in [0, 2**63), so that it fits a signed 64-bit column."""
     return int.from_bytes(_digest((generation_id, question_id, sample))[:8], "big") >> 1
 
 

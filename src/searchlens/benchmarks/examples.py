@@ -86,9 +86,7 @@ def read(path: Path, count: int, seed: int | None = None) -> WorkedExamples:
 
 
 def require_others(path: Path, examples: WorkedExamples, questions: Iterable[str]) -> None:
-    """Raise InputError if an example that every prompt shows is a question that is asked; it names the line, not the
-    text.
-    """
+    """Raise InputError, which names the line, if an example that every prompt shows is a question that is asked."""
     asked = {plain(text) for text in questions}
     shown: Sequence[Example] = examples.known[: examples.count] if examples.seed is None else ()
     for place, each in enumerate(shown, start=1):

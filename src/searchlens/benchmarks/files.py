@@ -21,10 +21,7 @@ PACKED = ".gz"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a benchmark file; of one with the suffix ``.gz``, what it was before it was compressed.
-
-    Raises InputError if the file cannot be read, or is no whole gzip file although it has that suffix.
-    """
+    """What a benchmark file holds, decompressed with the suffix ``.gz``; InputError if it is not whole."""
     try:
         if path.suffix != PACKED:
             return require_no_stream(path).read_bytes()

@@ -26,10 +26,7 @@ LAYOUTS = (
 
 
 def read(file: BenchmarkFile) -> list[Row]:
-    """Prompts with their instructions.
-
-    Raises InputError if the layout is unknown, or rows are without a prompt or one set of parameters per instruction.
-    """
+    """Prompts with their instructions; InputError if a row lacks one set of parameters for each instruction."""
     layout_of(file, LAYOUTS)
     return file.read(_convert)
 

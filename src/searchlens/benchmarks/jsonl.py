@@ -51,10 +51,7 @@ def objects(
 
 
 def strict_json(text: str, *, nan: bool = False) -> Any:
-    """A JSON value without repeated keys, lone surrogates and, unless ``nan``, NaN or infinities.
-
-    Raises ValueError for anything else; the message quotes no value.
-    """
+    """A JSON value; ValueError for repeated keys, lone surrogates and, unless ``nan``, NaN or infinities."""
     try:
         value = json.loads(text, object_pairs_hook=distinct, parse_constant=float if nan else refuse_constant)
     except json.JSONDecodeError as error:

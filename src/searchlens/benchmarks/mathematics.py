@@ -44,10 +44,7 @@ _TEMPLATES = (
 
 
 def read(file: BenchmarkFile, *, integer: bool = False, without_gold: bool = False) -> list[Row]:
-    """Questions with their golds: all integers, or without the rows that have no gold.
-
-    Raises InputError if the layout is unknown, or rows are without a question or a gold that can be read.
-    """
+    """Questions with their golds: all integers, or without the rows that have no gold; otherwise InputError."""
     layout = layout_of(file, LAYOUTS)
 
     def convert(name: str, row: RawRow) -> Row | None:

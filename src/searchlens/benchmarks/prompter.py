@@ -121,11 +121,7 @@ class Prompter:
         return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty, "made": made}
 
     def texts(self, questions: Sequence[Question]) -> list[str]:
-        """Return the prompts of questions as texts.
-
-        Raises InputError if the chat template fails or leaves a question out, or the template has a question in its own
-        text.
-        """
+        """Return the prompts of questions as texts; InputError if the chat template fails or leaves a question out."""
         around = plain(self.template.opening + self.template.text)
         for question in questions:
             if len(asked := plain(question.text)) >= _TELLING and asked in around:

@@ -53,7 +53,7 @@ class BenchmarkFile:
     def read(self, convert: Callable[[str, RawRow], Row | None]) -> list[Row]:
         """Convert each row by a function of its id (family and position) and the raw row; None leaves the row out.
 
-        Raises InputError if some rows cannot be used (``RowError``); the message has the first ten.
+        Raises InputError with the first ten rows that cannot be used (``RowError``).
         """
         rows: list[Row] = []
         errors: list[tuple[int, str]] = []
@@ -94,10 +94,7 @@ class Layout:
 
 
 def layout_of(file: BenchmarkFile, layouts: Sequence[Layout]) -> Layout:
-    """The first layout whose fields the first row has.
-
-    Raises InputError if no layout fits; the message lists the fields of the row and all layouts.
-    """
+    """The first layout whose fields the first row has; InputError if none fits, which lists fields and layouts."""
     for layout in layouts:
         if all(value(file.rows[0], name) is not None for name in layout.fields.values()):
             return layout

@@ -79,10 +79,7 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Answer:
-    """Print progress until everything is done; returns the last answer.
-
-    ``look`` reads the study anew. On a terminal the line is written over.
-    """
+    """Print progress until everything is done, over the line before on a terminal; returns the last answer."""
     over, rate, width = out.isatty(), Rate(), 0
     try:
         while True:

@@ -69,10 +69,7 @@ class Hub:
         return snapshot(source, pin)
 
     def fetch(self, source: Source, pin: Pin) -> Path:
-        """Download the files of a pinned source that are missing in the cache, and return its snapshot.
-
-        Raises InputError if the hub cannot be reached, or refuses the files.
-        """
+        """Download missing files of a pinned source, and return its snapshot; InputError if the hub refuses."""
         from huggingface_hub import snapshot_download
 
         with _hub_errors(source):

@@ -108,9 +108,7 @@ def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str], *, of_searche
 
 
 def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
-    """Every generation of every sampled cell, in order; ``stored`` is ``read_store(grid)``, if it has been read
-    already.
-    """
+    """Every generation of every sampled cell, in order; ``stored`` is ``read_store(grid)``, if it is known."""
     stored = read_store(grid) if stored is None else stored
     for cell in stored:
         checkpoint, benchmark = cell

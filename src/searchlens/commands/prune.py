@@ -33,10 +33,7 @@ class Unused:
 
 
 def unused(grid: Grid) -> Unused:
-    """Everything in the cells of a study that it no longer uses; folders of other checkpoints are left alone.
-
-    Raises InputError if ids cannot be computed, because weights or questions are not pinned or missing.
-    """
+    """Everything in the cells of a study that it no longer uses; InputError if an id cannot be computed."""
     if missing := grid.placeholders():
         raise InputError(
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",

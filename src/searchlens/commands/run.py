@@ -34,10 +34,7 @@ def command_of(
 
 
 def require_installed(grid: Grid, *, here: bool) -> None:
-    """Check that Snakemake is installed and, for jobs that run here, the libraries that they will need in the end.
-
-    Raises InputError if one of them is missing; the hint names the extra that brings it.
-    """
+    """Raise InputError, which names the extra, if Snakemake or, for jobs that run here, a library is missing."""
     extras.require("snakemake")
     if here:
         sampled = [cell for cell in grid.cells if any(any(grid.missing(pool)) for pool in grid.pools(*cell))]

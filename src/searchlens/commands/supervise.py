@@ -82,10 +82,7 @@ class Filter:
 
 
 class Line:
-    """Progress on one line: written over on a terminal, otherwise written again at intervals.
-
-    If it is not shown, nothing is written but messages.
-    """
+    """Progress on one line, over the line before on a terminal, otherwise at intervals; or messages alone."""
 
     def __init__(self, out: TextIO, *, shown: bool = True) -> None:
         self._out, self._shown, self._over = out, shown, out.isatty()

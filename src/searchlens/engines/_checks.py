@@ -61,9 +61,7 @@ class Bounds:
         self._check_length(request_id, request)
 
     def check_given(self, texts: Sequence[Given]) -> None:
-        """Raise InputError if a prompt or text is empty, has a token id that does not exist, or both do not fit
-        together.
-        """
+        """Raise InputError if prompt or text are empty, have an id that does not exist, or do not fit together."""
         for number, text in enumerate(texts):
             self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size))
             self._require("Text", number, _id_flaw("text", text.tokens, self.vocab_size))

@@ -85,10 +85,7 @@ class Prompts:
         self._arrange()
 
     def keep_rows(self, order: npt.NDArray[np.int64], wanted: Collection[Tokens] = ()) -> None:
-        """Keep the rows of these numbers, in this order, and drop prompts without rows once there are many of them.
-
-        Prompts that are ``wanted`` stay although they have no row yet.
-        """
+        """Keep rows by their numbers, in this order; drop prompts without rows, but ``wanted``, once there are many."""
         self._prompt_of_row = self._prompt_of_row[order]
         used = np.unique(self._prompt_of_row)
         unused = len(self._lengths) - len(used)

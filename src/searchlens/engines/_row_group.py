@@ -96,9 +96,7 @@ class RowGroup:
         return weights[:, :, :prompt_length], torch.bmm(weights[:, :, prompt_length:], values)
 
     def keep_rows(self, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Drop the rows that are not alive; the last of those that stay move into the gaps. Returns their numbers
-        before.
-        """
+        """Drop the rows that are not alive, and return the numbers of the others; the last of them fill the gaps."""
         count = int(alive.sum())
         order = np.arange(count)
         gaps = np.flatnonzero(~alive[:count])

@@ -446,11 +446,7 @@ class Generators(torch.nn.Module):
 
 
 class LedgerSampler(Sampler):  # type: ignore[misc]
-    """vLLM's sampler, which also records log p, log q and measures of what it draws.
-
-    The runner is vLLM's GPUModelRunner or CPUModelRunner; masked columns of the logits are masked before all other
-    steps.
-    """
+    """vLLM's sampler, which also records log p, log q and measures; masked columns are masked first."""
 
     def __init__(self, runner: Any, batch: BatchRows, ledger: Ledger, masked: Sequence[int], generators: bool) -> None:
         exact = runner.sampler.use_fp64_gumbel

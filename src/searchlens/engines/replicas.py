@@ -112,7 +112,7 @@ class Replicas:
         self._processes[home].send("add", request_id, request)
 
     def step(self) -> Reply:
-        """Wait until a process has finished requests; return all that are finished, nothing if no request is left.
+        """Wait until a process has finished requests, and return all that are finished; nothing if none is left.
 
         Raises what an engine raised, and RuntimeError if it failed in another way, or its process ended.
         """

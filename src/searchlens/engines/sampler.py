@@ -366,10 +366,7 @@ def _penalties(
     width: int,
     device: torch.device,
 ) -> Penalties | None:
-    """Count the tokens of rows with a penalty.
-
-    Token ids are sent to the device and counted there: a dense table of counts would be slow to transfer.
-    """
+    """Count the tokens of rows with a penalty, on the device: a dense table of counts would be slow to transfer."""
     rows = np.flatnonzero((table != (1.0, 0.0, 0.0)).any(1))
     if not rows.size:
         return None

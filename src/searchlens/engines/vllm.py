@@ -243,10 +243,7 @@ class VllmEngine:
         return finished + self._rejected()
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, as ``base.Engine`` says.
-
-        Raises RequestError if vLLM refused or gave up a text; the others were computed.
-        """
+        """Score texts as ``base.Engine`` says; RequestError if vLLM gave up one, after the others were computed."""
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts)
         for number, text in enumerate(texts):
@@ -460,10 +457,7 @@ def _versions() -> str:
 
 
 def shut_down(engine: Any) -> None:
-    """Stop the processes of a ``vllm.LLMEngine``.
-
-    Its memory is free once the caller has dropped the engine, too, and called :func:`release_memory`.
-    """
+    """Stop the processes of a ``vllm.LLMEngine``, whose memory is free after it is dropped and ``release_memory``."""
     queues = _message_queues()  # a reference here, so that vLLM's own shutdown does not collect them
     engine.engine_core.shutdown()
     _close_sockets(queues)

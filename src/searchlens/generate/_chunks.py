@@ -143,14 +143,12 @@ def _content(frame: pl.DataFrame) -> str:
 
 @dataclass(frozen=True, eq=False)
 class MissingShard:
-    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks.
-
-    ``traces`` is the folder of what is recorded of its searches.
-    """
+    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks."""
 
     generation: Generation
     folder: Path
     traces: Path
+    """Folder of what is recorded of its searches."""
     start: int
     stop: int
     chunks: tuple[Chunk, ...]

@@ -19,10 +19,7 @@ BEAT_SECONDS = 30.0
 
 
 class Record:
-    """Writes the job record regularly. If several jobs sample the same pool, the file is that of the last writer.
-
-    It names the pool's manifest, by which the job's log has its name.
-    """
+    """Writes the job record regularly. If several jobs sample the same pool, the file is that of the last writer."""
 
     def __init__(self, path: Path, manifest: str) -> None:
         self.path = path

@@ -36,10 +36,7 @@ _USUAL = (
 
 
 def prepare() -> None:
-    """Parse the usual kinds of answers once: the parser caches its predictions, and each worker inherits the cache.
-
-    Raises RuntimeError if math-verify is broken.
-    """
+    """Parse usual answers once: workers inherit the cache of the parser. RuntimeError if math-verify is broken."""
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it would warn of each limit reached; ours are counted
     hasten()
     # A parser that does not fit its runtime fails on every answer, so that every answer would be wrong.

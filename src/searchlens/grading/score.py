@@ -191,9 +191,7 @@ class Rules:
         return _sorted(rows.drop("question", "gold", "answer"), order), summary
 
     def graded(self, rows: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
-        """Graded samples (``schemas.columns.GRADED``) of ``judged`` rows, in order, by the classes of all policies of
-        the cell.
-        """
+        """Graded samples (``GRADED``) of ``judged`` rows, in order, by the classes of all policies of the cell."""
         if grading.votes(self.kind):
             numbered = rows.join(
                 classes, on=["position", "form", "correct"], how="left", maintain_order="left"

@@ -65,10 +65,7 @@ class VerdictStore:
     """
 
     def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judgements:
-        """Verdicts of all pairs (gold and answer, no nulls); only pairs without a verdict in the table are judged.
-
-        Raises InputError if a file of the table is damaged.
-        """
+        """Verdicts of all pairs, none null; only those that the table lacks are judged. InputError if it is damaged."""
         distinct = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
         table = VerdictTable(self.folder, grader.version, distinct)
         missing = _rotated(table.missing(distinct))
@@ -147,9 +144,7 @@ class VerdictTable:
 
 
 def _rotated(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Begin at a row that depends on the pairs, so that jobs with overlapping pairs do not judge the same ones at the
-    same time.
-    """
+    """Begin at a row that depends on the pairs, so that jobs with overlapping pairs judge different ones first."""
     start = int(pairs.hash_rows(seed=0).sum()) % max(1, pairs.height)
     return pl.concat([pairs.slice(start), pairs.slice(0, start)])
 

@@ -61,10 +61,7 @@ def cohort() -> Path:
 
 
 def locate(path: str, study: Path = Path()) -> Path:
-    """A path of the configuration: in the micro zoo, or relative to the folder of the study.
-
-    Raises InputError for a path in the micro zoo, which is not installed.
-    """
+    """A path in the micro zoo, InputError if that is not installed, or relative to the folder of the study."""
     if not path.startswith(ZOO_PREFIX):
         return study / path
     name = Path(path.removeprefix(ZOO_PREFIX))

@@ -60,10 +60,7 @@ def readable(name: str) -> str:
 
 
 def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
-    """A caption as HTML, for one pair on one benchmark if it names them.
-
-    Raises InputError if a library of the extra ``plot`` is not installed.
-    """
+    """A caption as HTML, for one pair on one benchmark if it names them; InputError without the extra ``plot``."""
     extras.require("docutils")
     import jinja2
 

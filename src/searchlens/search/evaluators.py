@@ -184,10 +184,7 @@ class SelfEvaluation:
     def spelled(
         self, encode: Callable[[str], tuple[int, ...]], where: str = "evaluator self_evaluation"
     ) -> tuple[tuple[int, ...], int, int]:
-        """Token ids of the question, and the one of each answer.
-
-        Raises InputError, with ``where`` in its message, if an answer is not one token, or both are the same one.
-        """
+        """Token ids of question and answers; InputError if an answer is not one token, or both are the same."""
         right, wrong = encode(self.right), encode(self.wrong)
         for name, text, tokens in (("right", self.right, right), ("wrong", self.wrong, wrong)):
             if len(tokens) != 1:
@@ -243,9 +240,7 @@ class HttpScorer:
     """Seconds without a byte until the request counts as failed; it is not repeated."""
 
     def __call__(self, prompt: str, texts: Sequence[str]) -> Sequence[float]:
-        """Ask for the scores. Raises RuntimeError if there is no reply in time, an HTTP error, or a reply without
-        scores.
-        """
+        """Ask for the scores; RuntimeError if there is no reply in time, an HTTP error, or no scores in it."""
         body = json.dumps({"prompt": prompt, "texts": list(texts)}).encode()
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
         try:

@@ -197,9 +197,7 @@ class PowerSampling(Controller):
         return min(int(chances.searchsorted(place * chances[-1], "right")), len(chances) - 1)
 
     def _floor(self, text: _State, cut: int, replaced: float, longest: int, level: float) -> Floor:
-        """The log weight at which a proposal for the text after the cut, of log weight ``replaced``, is surely
-        rejected.
-        """
+        """The log weight at which a proposal for the text after the cut, of weight ``replaced``, must be rejected."""
         bound = math.log(level) if level else -math.inf
         bound += replaced - _ROUNDING * self.alpha * (longest - cut)
         if self.mode == "reference":

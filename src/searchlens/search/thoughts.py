@@ -59,10 +59,7 @@ class Thoughts:
         return root
 
     def think(self, parents: Sequence[Path], step: int = 0) -> Growth:
-        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children.
-
-        ``step`` is what a record of the search says of them.
-        """
+        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children."""
         limit = self.policy.component(Thought).max_tokens
         return self._grow("thought", parents, limit, step, self.task.step_ids)
 

@@ -43,10 +43,7 @@ class Adapter:
 
     @classmethod
     def read(cls, folder: Path) -> Adapter:
-        """An adapter's folder, whose settings are checked; its weights are not read.
-
-        Raises InputError if a file is missing or damaged, or the adapter is not plain LoRA.
-        """
+        """An adapter's folder; its weights are not read. InputError if it is damaged, or not plain LoRA."""
         for name in (SETTINGS, WEIGHTS):
             if not (folder / name).is_file():
                 raise InputError(

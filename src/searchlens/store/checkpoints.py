@@ -312,10 +312,7 @@ def context(folder: Path, *, embedded: bool) -> int | None:
 
 
 def index_names(index: Path) -> list[str]:
-    """Names of the files that an index of weights names, each once.
-
-    Raises InputError if it is no index, or names a file that does not lie beside it.
-    """
+    """Names of the files of an index, each once; InputError if it names one that does not lie beside it."""
     names = mapping(index).get("weight_map")
     if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
         raise InputError(f"{index}: 'weight_map' must be a mapping of tensors to files", _AGAIN)
@@ -336,10 +333,7 @@ def mapping(path: Path) -> Mapping[str, Any]:
 
 
 def headers(path: Path) -> dict[str, Stored]:
-    """Every tensor of a safetensors file, from its header, which is compared with the file's size.
-
-    Raises InputError if the file is missing, damaged or cut short.
-    """
+    """Every tensor of a safetensors file, from its header; InputError if that does not fit the file's size."""
     try:
         size = require_no_stream(path).stat().st_size
         with path.open("rb") as stream:

@@ -60,10 +60,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
 def require_writable(folder: Path) -> None:
-    """Check that a folder can be created and written to, without creating it.
-
-    Raises InputError if there is a file at its path or above, or permission is missing.
-    """
+    """Raise InputError if a folder cannot be created or written to; it is not created."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         why = "permission denied" if existing.is_dir() else "it is a file"
@@ -89,10 +86,7 @@ def _unwritable(path: Path, error: OSError) -> InputError:
 
 
 def patiently(path: Path, read: Callable[[], T]) -> T:
-    """What a function reads of a file or folder; tried again for half a minute while its server is away.
-
-    An OSError names the path.
-    """
+    """What a function reads, tried again for half a minute while its server is away. An OSError names the path."""
     waits = iter(WAITS)
     while True:
         try:
@@ -222,10 +216,7 @@ def publish(target: Path, write: Callable[[Path], object]) -> bool:
 
 
 def replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write ``target`` atomically, also in place of an older file: for derived files, whose content can change.
-
-    Raises InputError as ``publish``.
-    """
+    """Write ``target`` as ``publish``, also in place of an older file: for derived files, whose content can change."""
     temporary = _write(target, write)
     try:
         with _named(target):
@@ -238,10 +229,7 @@ def replace(target: Path, write: Callable[[Path], object]) -> None:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """A folder beside ``target`` for what is put together there; it is removed in the end.
-
-    Raises InputError as ``publish``.
-    """
+    """A folder beside ``target`` for what is put together there, removed in the end; InputError as ``publish``."""
     folder = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     make_folder(folder)
     try:
@@ -299,10 +287,7 @@ def _unused(path: Path) -> Path:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Remove files and whole folders; one that is gone already is no error.
-
-    Raises InputError if the disk fails, or permission is missing.
-    """
+    """Remove files and whole folders, InputError if the disk does not; one that is gone already is no error."""
     for path in paths:
         with _named(path), suppress(FileNotFoundError):
             if path.is_dir() and not path.is_symlink():
@@ -312,10 +297,7 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; an ``InputError`` names the file if it is missing, a folder, or damaged.
-
-    Raises OSError if it cannot be read.
-    """
+    """Read a JSON file; InputError if it is missing, a folder, or damaged, OSError if it cannot be read."""
     try:
         return json.loads(read_bytes(path).decode("utf-8"))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:

@@ -56,10 +56,7 @@ def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_frame(path: Path, stage: str, hint: str = AGAIN) -> pl.DataFrame:
-    """One frame of an earlier stage; ``hint`` is what to do if it is damaged.
-
-    Raises InputError if the file is not there, or is damaged.
-    """
+    """One frame of an earlier stage, or InputError; ``hint`` is what to do if it is damaged."""
     with readable(path, stage, hint) as content:
         return pl.read_parquet(content)
 
@@ -90,10 +87,7 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.Dat
 
 @contextmanager
 def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[bytes]:
-    """Content of a file of an earlier stage; what is wrong with it if it cannot be parsed inside, and what to do.
-
-    Raises InputError as ``read_frame``.
-    """
+    """Content of a file of an earlier stage; InputError as ``read_frame``, also if it cannot be parsed inside."""
     if not path.exists():
         raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
     content = files.read_bytes(path)

@@ -80,10 +80,7 @@ def _installed() -> dict[str, str]:
 
 
 def made(fingerprint: str) -> dict[str, Any]:
-    """Versions, commit and machine that make a table, to be written next to it.
-
-    The fingerprint is that of the configuration; empty if there is none, as for a folder of landscapes.
-    """
+    """Versions, commit and machine that make a table; the fingerprint is empty if there is no configuration."""
     return {
         "versions": _installed(),
         "commit": commit(),

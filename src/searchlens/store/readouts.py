@@ -62,10 +62,7 @@ def _short(sidecar: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """The readouts of a cell: ``SCHEMA``, without the columns of metrics that were not recorded.
-
-    Raises InputError if the file is damaged, or holds something that this version does not know.
-    """
+    """The readouts of a cell: ``SCHEMA``, without metrics that were not recorded. InputError if damaged or unknown."""
     content = files.read_bytes(path)
     try:
         with lzma.open(io.BytesIO(content)) as file:

@@ -143,10 +143,7 @@ def publish_frames(
     policies: Iterable[str],
     provenance: Provenance,
 ) -> Shard:
-    """As ``publish``, of samples that come in pieces, of which one is in memory at a time.
-
-    ``frames`` is called again if an unusable file was in the way.
-    """
+    """As ``publish``, of samples in pieces, one in memory at a time; called again if an unusable file was there."""
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
     totals = dict.fromkeys(_totals(pl.DataFrame(schema=SAMPLES)), 0)
@@ -173,10 +170,7 @@ _MEETINGS = 10
 
 
 def _insisting(attempt: Callable[[], Shard | None], target: Path) -> Shard:
-    """The shard that an attempt publishes; attempted again while it is moved away before it is whole.
-
-    Raises InputError if it is moved away whenever it is published.
-    """
+    """The shard that an attempt publishes, again while it is moved away before it is whole; InputError in the end."""
     for _ in range(_MEETINGS):
         if (shard := attempt()) is not None:
             return shard
@@ -393,10 +387,7 @@ def read_generation(
     columns: Iterable[str] | None = None,
     questions: Collection[str] | None = None,
 ) -> pl.DataFrame:
-    """Samples [0, samples) of one generation, from all shards that they need; of some questions if their ids are given.
-
-    Raises InputError if a range is missing, or a shard cannot be used.
-    """
+    """Samples [0, samples) of one generation, from all shards that they need; InputError if a range is missing."""
     if missing := missing_ranges(folder, samples):
         raise InputError(f"{folder} has no samples {missing}", _lost_hint(folder))
     names = list(columns) if columns else None

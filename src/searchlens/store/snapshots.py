@@ -37,7 +37,7 @@ def export(config: Mapping[str, Any]) -> None:
 
 
 def export_code(commands: Path) -> None:
-    """Let the processes that this one starts run the code of this process, in environments without the package, too.
+    """Let child processes run the code of this process, also in environments without the package.
 
     Such environments get the command ``searchlens`` of a folder; one that is installed goes first.
     """
