@@ -18,8 +18,7 @@ PathsOf = Callable[[str], Sequence[Path]]
 
 
 def answer(configured: Configured, paths_of: PathsOf) -> dict[str, Any]:
-    """The ``known`` benchmarks, each with its configured files and its datasets on the hub, and configured ones under
-    ``own``.
+    """The ``known`` benchmarks and the ``own`` ones, with configured files and datasets on the hub.
 
     ``paths_of`` gives the files and folders of a configured benchmark by its name, or raises InputError. ``configured``
     of a benchmark maps the names in the configuration to what is there, in words.

@@ -153,9 +153,7 @@ def _rows(contents: Sequence[_Content]) -> tuple[int, list[Row]]:
 
 
 def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> tuple[int, list[int]]:
-    """Number of golds compared, and positions of rows in unknown wordings; an ``InputError`` if a gold is wrong, the
-    number of rows is, or a question is there twice.
-    """
+    """Number of golds compared, and positions of rows in unknown wordings; InputError for a wrong gold or number."""
     known, hint = known_benchmark(family), "to use it as it is, set `check: false` for this benchmark"
     if known.sizes and count not in known.sizes:
         sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())

@@ -62,7 +62,6 @@ def read_store(grid: Grid) -> StoredShards:
 
 
 def _total(shards: Iterable[Shard], key: str) -> int:
-    """Sum over shards."""
     return sum(int(shard.sidecar[key]) for shard in shards)
 
 

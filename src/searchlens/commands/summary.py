@@ -20,8 +20,7 @@ from searchlens.tables.study import GREEDY
 
 
 def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
-    """The pairs, the half-widths of the intervals, and the health of every cell; proportions in [0, 1], as in the
-    tables.
+    """The pairs, the half-widths of the intervals, and the health of every cell, in proportions, as in the tables.
 
     ``run`` is the command that makes the tables of this study. A pair that is not interpretable on a benchmark has a
     ``warning`` and no numbers, and its cells have some of their texts. Raises InputError, which names that command, if

@@ -113,8 +113,7 @@ class Line:
 
 
 def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, *, shown: bool = True) -> int:
-    """Run a command of Snakemake to its end; returns its exit status, or 128 and the number of the signal that killed
-    it.
+    """Run a command of Snakemake to its end; returns its exit status, or 128 and the number of a signal.
 
     ``progress`` is what else is said of the progress: of sampling, or empty.
     """

@@ -91,7 +91,6 @@ def _takes_mkl(weight: Tensor, bias: Tensor | None) -> bool:
 
 @cache
 def _is_intel() -> bool:
-    """Whether Intel made the CPU."""
     file = Path("/proc/cpuinfo")
     return file.exists() and "GenuineIntel" in file.read_text()
 
@@ -123,7 +122,6 @@ class _Layer:
 
     @property
     def products(self) -> tuple[_Linear, ...]:
-        """All products with weights."""
         return self.qkv, self.out, self.gate_up, self.down
 
 

@@ -203,7 +203,6 @@ class RowGroup:
         return self._cache.permute(2, 4, 0, 1, 3, 5)
 
     def _mask(self) -> None:
-        """Mask the padding, if there is any."""
         self._bias = None
         if self._start.any():
             start = self._tensor(self._start)

@@ -165,7 +165,6 @@ class Replicas:
         return results
 
     def _home(self, request: Request) -> int:
-        """Choose the process for a request."""
         loads = [process.requests for process in self._processes]
         least = min(loads)
         home = self._homes.get((request.prompt, request.prefix[:_BEGINNING]))
@@ -202,7 +201,6 @@ class _Process:
         theirs.close()  # so that the pipe ends with the process
 
     def send(self, *message: Any) -> None:
-        """Send a command and its arguments."""
         try:
             self.connection.send(message)
         except OSError:

@@ -313,7 +313,6 @@ class VllmEngine:
         raise memory_error
 
     def _advance(self) -> list[Any]:
-        """Let vLLM take a step; return its outputs."""
         try:
             outputs: list[Any] = self._engine.step()
         except Exception as error:
@@ -392,7 +391,6 @@ class VllmEngine:
         ]
 
     def _release(self, slots: Sequence[int]) -> None:
-        """Free the slots of requests that have ended."""
         self._free_slots += slots
         for slot in slots:
             self._bounded.pop(slot, None)

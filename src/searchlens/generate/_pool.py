@@ -205,7 +205,6 @@ def _length(job: Job, generation: Generation) -> float:
 
 
 def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
-    """Return the content of the pool's manifest."""
     entries = []
     for generation in pool.generations:
         folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)

@@ -154,7 +154,6 @@ class _RunningChunk:
         self.seconds = self.steps = 0.0
 
     def start(self, question: int, run_: int) -> Search:
-        """Return the search of one run."""
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
@@ -184,7 +183,6 @@ class _RunningChunk:
         return recorder
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
-        """Add the outcome of a run."""
         self.unfinished -= 1
         self.new_usage += outcome.usage
         if recorder := self.recorders.pop((question, run_), None):
@@ -258,7 +256,6 @@ def _ended(job: Job, candidate: Candidate, policy: policies.Policy) -> tuple[Can
 
 
 def _frame(found: Sequence[_Sample]) -> pl.DataFrame:
-    """Return samples as a frame of ``shards.SAMPLES``."""
     columns: dict[str, Any] = dict(zip(_Sample._fields, zip(*found, strict=True), strict=True))
     lengths = np.array([len(tokens) for tokens in columns["tokens"]])
     lists = {

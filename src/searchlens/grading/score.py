@@ -270,14 +270,12 @@ def _separate_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.D
 
 
 def _sorted(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
-    """The rows by policy, question and sample."""
     names = pl.Series(policies, dtype=pl.String())
     place = pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32)
     return rows.sort(place, "position", "sample")
 
 
 def _written(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows as they are written."""
     named = rows.with_columns(
         pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"),
         pl.col("plain").cast(pl.Int32).fill_null(-1),

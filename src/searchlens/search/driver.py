@@ -103,7 +103,6 @@ class _Live:
     """``requests``, ``generated``, ``prefilled``, ``reused``: as in ``Usage``."""
 
     def pay(self, request: Request, reply: Completion) -> None:
-        """Add the cost of a request."""
         self.requests += 1
         self.generated += len(reply.tokens)
         self.prefilled += len(request.prompt) + len(request.prefix) - reply.reused
@@ -111,7 +110,6 @@ class _Live:
 
     @property
     def usage(self) -> Usage:
-        """The cost so far."""
         return Usage(self.requests, self.generated, self.prefilled, self.reused)
 
 

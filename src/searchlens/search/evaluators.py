@@ -78,8 +78,6 @@ class RolloutUtility:
     utility of a text is 0 if it states no answer, else exp(mean log p), the geometric mean of the probabilities of all
     its tokens under the raw model. A product of log-probability and share of answers would reward texts without one.
 
-    Notes
-    -----
     Rollouts as the value of a reasoning step: Wang et al. (2024), Math-Shepherd, where the utility is whether the
     answer is right. A policy cannot know that, so the likelihood of an answer takes its place.
     """
@@ -106,11 +104,8 @@ class AnswerAgreement:
     Every path is completed as in ``RolloutUtility``. With s_i(a) the share of path i's completions that state answer a,
     the score of path i is ``sum_a s_i(a) mean_j s_j(a)`` over all paths j of the call, i included: the chance that one
     of its completions and one of a random path agree. Each path has the same weight, however many completions it has; a
-    completion without an answer agrees with none, not even itself.
-
-    Notes
-    -----
-    Agreement as evidence: Wang et al. (2023), Self-consistency improves chain of thought reasoning in language models.
+    completion without an answer agrees with none, not even itself. Agreement as evidence is that of Wang et al. (2023),
+    Self-consistency improves chain of thought reasoning in language models.
     """
 
     rollouts: int
@@ -143,8 +138,6 @@ class SelfEvaluation:
     that is not among the ``top`` most likely tokens is taken to be as likely as the last of them, which is an upper
     bound; if neither is among them, the score is 1/2.
 
-    Notes
-    -----
     P(True) of Kadavath et al. (2022), Language models (mostly) know what they know; of unfinished texts, as the
     confidence in a step: Xie et al. (2023), Self-evaluation guided beam search for reasoning. There a prompt of its own
     quotes the text; here the question continues the text, whose keys and values the engine already has.

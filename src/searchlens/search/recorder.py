@@ -163,7 +163,6 @@ class Recorder:
         return row
 
     def _fill(self, row: Row, values: Mapping[str, Any]) -> None:
-        """Add the values of a note to a row."""
         others = {key: value for key, value in values.items() if key not in ("node", "step")}
         path, judged = others.pop("path", None), others.pop("of", None)
         if judged is not None:

@@ -409,14 +409,12 @@ def read_generation(
 
 
 def _lost_hint(folder: Path) -> str:
-    """What to do about missing samples."""
     is_imported = any(shard.sidecar.get("engine") == "imported" for shard in shards_of(folder))
     return IMPORT_AGAIN if is_imported else "run snakemake again: it samples the missing ones"
 
 
 def verify(layout: Layout) -> Iterator[tuple[Shard, str]]:
-    """Compare the hash of every shard in a store with its sidecar, and read it; yields what is wrong, empty if nothing
-    is.
+    """Read every shard in a store, and compare it with its sidecar; yields what is wrong, empty if nothing is.
 
     The times of sound copies are updated, if the folder is writable. A shard whose bytes were changed gets a new time,
     so that the next run makes it again.
