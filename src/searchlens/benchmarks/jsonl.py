@@ -111,14 +111,16 @@ def read(path: Path, content: bytes) -> tuple[Question, ...]:
                 what = f"id {_short(value)}" if key == "id" else "the question"
                 errors.append((line, f"{what} occurs already on line {first}"))
     refuse(path, errors, f"a row has {', '.join(REQUIRED)} and may have checks and tags (docs/add-a-benchmark.md)")
-    return tuple(_question(row) for _, row in rows)
+    return tuple(
+        Question(row["id"], row["question"], row["gold"], row.get("checks"), row.get("tags", {})) for _, row in rows
+    )
 
 
 def _row_errors(row: dict[str, Any]) -> list[str]:
     errors = [f"key {key!r} is missing" for key in REQUIRED if key not in row]
     errors += [f"key {key!r} is unknown" for key in row if key not in KEYS]
     errors += [
-        f"{key!r} must be {_name(kind)}, found {type(row[key]).__name__}"
+        f"{key!r} must be {'a string' if kind is str else 'an object'}, found {type(row[key]).__name__}"
         for key, kind in KEYS.items()
         if key in row and not isinstance(row[key], kind)
     ]
@@ -132,13 +134,5 @@ def _row_errors(row: dict[str, Any]) -> list[str]:
     return errors
 
 
-def _name(kind: type) -> str:
-    return "a string" if kind is str else "an object"
-
-
 def _short(value: str) -> str:
     return repr(value if len(value) <= 60 else value[:57] + "…")
-
-
-def _question(row: dict[str, Any]) -> Question:
-    return Question(row["id"], row["question"], row["gold"], row.get("checks"), row.get("tags", {}))

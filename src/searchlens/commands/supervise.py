@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import queue
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -19,8 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO, TextIO
 
-from searchlens.commands.follow import LOG_SECONDS, TERMINAL_SECONDS
-from searchlens.commands.terminal import say
+from searchlens.commands.follow import Line
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -79,37 +77,6 @@ class Filter:
     def _ends_block(self, line: str) -> bool:
         """Of a rule, a line at the margin that is no column of the table of jobs."""
         return not line[0].isspace() and not re.fullmatch(r"[\w-]+ +[\w-]+", line)
-
-
-class Line:
-    """Progress on one line, over the line before on a terminal, otherwise at intervals; or messages alone."""
-
-    def __init__(self, out: TextIO, *, shown: bool = True) -> None:
-        self._out, self._shown, self._over = out, shown, out.isatty()
-        self._width = 0
-        self.every = TERMINAL_SECONDS if self._over else LOG_SECONDS
-        """Seconds between two lines."""
-
-    def put(self, text: str) -> None:
-        """Show how far the run is."""
-        if self._shown and self._over:
-            text = text[: shutil.get_terminal_size().columns - 1]
-            self._out.write(f"\r{text:{self._width}}")
-            self._width = len(text)
-        elif self._shown:
-            self._out.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-        self._out.flush()
-
-    def message(self, text: str) -> None:
-        """Show a line that stays."""
-        self.end()
-        say(text, self._out)
-
-    def end(self) -> None:
-        """Go on below what is written over."""
-        if self._width:
-            self._out.write("\n")
-            self._width = 0
 
 
 def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, *, shown: bool = True) -> int:

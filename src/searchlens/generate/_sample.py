@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -22,14 +22,16 @@ from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, ChunkSamples
 from searchlens.generate._flaws import checked
 from searchlens.generate._job import Job
-from searchlens.generate._recorded import trace_rows
-from searchlens.generate._stops import cut
+from searchlens.schemas.columns import TRACES
 from searchlens.search.driver import Failure, Outcome, Usage, run, start
 from searchlens.search.recorder import Recorder
 from searchlens.search.task import Candidate, Search, Task, unrecorded
 from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
+
+_SCORES: Mapping[str, Callable[..., Any]] = {"mean_logprob": np.mean, "sequence_logprob": np.sum}
+"""Evaluators whose score is a function of log-probabilities alone, which can be computed again for a cut text."""
 
 
 class _Sample(NamedTuple):
@@ -253,6 +255,51 @@ def _ended(job: Job, candidate: Candidate, policy: policies.Policy) -> tuple[Can
     text = job.prompter.text(tokens)
     end = job.prompter.end(tokens, text)
     return (cut(candidate, end.length, policy.evaluator.name), end.text) if end else (candidate, text)
+
+
+def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
+    """Return a candidate cut to its first ``length`` tokens, as one that stopped there.
+
+    If the evaluator's score is a function of log-probabilities alone, it is computed again for the cut text. Otherwise
+    the candidate keeps the score by which the search chose it.
+    """
+    logprobs = candidate.logprobs[:length]
+    rescore = _SCORES.get(evaluator)
+    return candidate._replace(
+        tokens=candidate.tokens[:length],
+        logprobs=logprobs,
+        sampling_logprobs=candidate.sampling_logprobs[:length],
+        finish="stop",
+        score=float(rescore(logprobs, dtype=np.float64)) if rescore else candidate.score,
+    )
+
+
+def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:
+    """Rows of ``TRACES`` of a run of ``width`` candidates that has ended.
+
+    The run is given by the question's position and id, and its own number.
+    """
+    try:
+        if isinstance(outcome, Failure):
+            recorder.finish([], outcome.reason, outcome.usage)
+        else:
+            recorder.finish(outcome.candidates, usage=outcome.usage)
+        return _trace_frame(recorder.rows, run, width)
+    except Exception as error:  # whatever a controller of one's own may have noted: its samples are not lost by it
+        mistake = json.dumps({"notes": len(recorder.rows), "mistake": f"{type(error).__name__}: {error}"})
+    row: dict[str, Any] = {"step": 0, "kind": "cut", "detail": mistake}
+    costs = {"requests": outcome.usage.requests, "generated": outcome.usage.generated}
+    return _trace_frame([{**row, **costs}], run, width)
+
+
+def _trace_frame(rows: list[dict[str, Any]], run: tuple[int, str, int], width: int) -> pl.DataFrame:
+    question, name, number = run
+    of_run = {"question": question, "id": name, "run": number}
+    numbered = [{**of_run, "row": i, **row} for i, row in enumerate(rows)]
+    for row in numbered:
+        if "sample" in row:
+            row["sample"] += number * width
+    return pl.DataFrame(numbered, schema=TRACES)
 
 
 def _frame(found: Sequence[_Sample]) -> pl.DataFrame:

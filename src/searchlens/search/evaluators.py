@@ -169,7 +169,7 @@ class SelfEvaluation:
             for i, trace in enumerate(traces)
         ]
         logs = [_log_answers(reply, right, wrong) for reply in replies]
-        scores = [_share(*of_path) for of_path in logs]
+        scores = [float(np.exp(yes - np.logaddexp(yes, no))) for yes, no in logs]
         for trace, score, (log_right, log_wrong) in zip(traces, scores, logs, strict=True):
             task.note("judged", path=trace, score=score, log_right=log_right, log_wrong=log_wrong)
         return scores
@@ -283,11 +283,6 @@ def _log_answers(reply: Completion, right: int, wrong: int) -> tuple[float, floa
     logprobs = reply.top_logprobs[0].tolist()
     listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
     return listed.get(right, logprobs[-1]), listed.get(wrong, logprobs[-1])
-
-
-def _share(log_right: float, log_wrong: float) -> float:
-    """p(right) / (p(right) + p(wrong))."""
-    return float(np.exp(log_right - np.logaddexp(log_right, log_wrong)))
 
 
 def _utility(task: Task, text: Trace) -> float:
