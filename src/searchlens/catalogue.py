@@ -180,10 +180,7 @@ def find(kind: str, name: str) -> Any:
 
 
 def declaration(kind: str, name: str) -> Declaration:
-    """The declaration of a name. ``recorded:exact_match`` is the grader ``recorded``, which explains what follows.
-
-    Raises InputError if the name is unknown; the message lists the known ones.
-    """
+    """The declaration of a name, InputError if unknown; ``recorded:exact_match`` is the grader ``recorded``."""
     known = declared(kind)
     first = name.partition(":")[0]
     if first in known and known[first].options.get("recorded"):

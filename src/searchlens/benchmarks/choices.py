@@ -36,10 +36,7 @@ LAYOUTS = (
 
 
 def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
-    """Questions with lettered choices; put in the order of ``permutation`` if the file gives the right choice first.
-
-    Raises InputError if the layout is unknown, or rows are without a question, choices, or a gold among them.
-    """
+    """Questions with lettered choices; put in the order of ``permutation`` if the file gives the right one first."""
     layout = layout_of(file, LAYOUTS)
 
     def convert(name: str, row: RawRow) -> Row:

@@ -147,10 +147,7 @@ class Cache:
 
 
 def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
-    """Download missing files of pinned sources, compare every byte, and print one line per source.
-
-    Raises InputError if a source is not pinned, cannot be downloaded, or is not what was pinned.
-    """
+    """Download missing files of pinned sources, compare every byte, and print a line for each; InputError if unlike."""
     for source in sources:
         pin = lock[source]
         folder = snapshot(source, pin)

@@ -70,10 +70,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of the difference of two rows, in percentage points.
-
-    Raises InputError if a standard deviation is negative, or the share is not in [0, 1].
-    """
+    """Standard deviations of the difference of two rows, in percentage points; InputError if one is negative."""
 
     question_sd: float
     """Over the questions of one cell: of a question's part in the difference, averaged over samples."""
@@ -250,11 +247,7 @@ def landscape_contributions(
 
 
 def read_contributions(path: Path) -> Contributions:
-    """Read contributions from a Parquet file with ``COLUMNS``, in which every question of a cell has the same seeds.
-
-    Raises InputError if the file cannot be read, a column is missing, or a cell does not have every seed of every
-    question once.
-    """
+    """Read contributions from Parquet with ``COLUMNS``; InputError if a cell lacks a seed of a question."""
     try:
         frame = pl.read_parquet(files.read_bytes(path))
     except (*DAMAGED, FileNotFoundError) as error:
@@ -322,11 +315,7 @@ def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> f
 
 
 def report(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> str:
-    """Power of a design, and the sizes that would raise it to 80% and 90%, as text.
-
-    Raises InputError if the gap is not a finite number above 0, the level is not between 0 and 1, or there is no
-    contrast.
-    """
+    """Power of a design, and the sizes for 80% and 90%, as text; InputError if a number is out of its range."""
     for name, value, fits, allowed in (
         ("gap", gap, 0 < gap < math.inf, "a finite number > 0"),
         ("alpha", alpha, 0 < alpha < 1, "a number > 0, < 1"),

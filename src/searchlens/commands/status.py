@@ -73,10 +73,7 @@ class CellStatus:
 
 
 def status(grid: Grid, stored: StoredShards | None = None, now: float | None = None) -> list[CellStatus]:
-    """Every sampled cell of a study, in order, at a time in seconds since 1970, by default now.
-
-    ``stored`` is ``plan.read_store(grid)``, if the caller has read it already.
-    """
+    """Every sampled cell of a study, in order, at a time; ``stored`` is ``plan.read_store(grid)``, if it is known."""
     stored, now = read_store(grid) if stored is None else stored, time.time() if now is None else now
     lines: dict[tuple[str, str], list[PlanLine]] = {cell: [] for cell in stored}
     for line in plan(grid, stored):

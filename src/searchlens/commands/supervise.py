@@ -80,10 +80,7 @@ class Filter:
 
 
 def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, *, shown: bool = True) -> int:
-    """Run a command of Snakemake to its end; returns its exit status, or 128 and the number of a signal.
-
-    ``progress`` is what else is said of the progress: of sampling, or empty.
-    """
+    """Run Snakemake to its end, with ``progress`` in words; returns its status, or 128 and the number of a signal."""
     started, known, line = time.monotonic(), Filter(), Line(out, shown=shown)
     # A group of its own, so that an interrupt from the terminal comes once, by ``_forwarding``. It stops such a group
     # if that reads from it, which nothing in a run does.

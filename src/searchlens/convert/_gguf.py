@@ -39,11 +39,7 @@ class GgufFile:
 
 
 def read(path: Path) -> GgufFile:
-    """Read a file without its tensors' content, which stays on disk.
-
-    Raises InputError if the file is not there, is no GGUF file or is cut off, or it holds another architecture or
-    another kind of tokenizer.
-    """
+    """Read a file without its tensors' content; InputError if it is cut off, or of other architecture or tokenizer."""
     reader = _reader(path)
     content = {name: field.contents() for name, field in reader.fields.items() if name != "GGUF.version"}
     architecture = content.get("general.architecture")

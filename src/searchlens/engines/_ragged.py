@@ -53,10 +53,7 @@ def occurrence(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def mask_bias(masked: Tensor, kv_heads: int, dtype: torch.dtype) -> Tensor:
-    """Return what is added to attention scores to mask them: minus infinity, or zero.
-
-    From bool of shape (sequences, n) to (sequences * kv_heads, 1, n).
-    """
+    """Return what masks attention scores, -inf or 0: (sequences, n) becomes (sequences * kv_heads, 1, n)."""
     bias = torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -torch.inf)
     return bias.repeat_interleave(kv_heads, 0)[:, None]
 

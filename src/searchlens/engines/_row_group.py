@@ -239,10 +239,7 @@ def plan_merges(sizes: Sequence[tuple[int, int]], max_masked: int) -> list[slice
 
 
 def attend(prompts: Prompts, groups: Sequence[RowGroup], layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-    """Compute the attention of one layer in a decode step, for the rows of all groups, one group after the other.
-
-    The last three parameters and the result are those of :class:`searchlens.engines._llama.Attend`.
-    """
+    """Attention of one layer in a decode step, for the rows of all groups in turn; the last arguments as ``Attend``."""
     edges = list(accumulate((group.rows for group in groups), initial=0))
     rows, (kv_heads, head_dim) = edges[-1], keys_values.shape[2:]
     queries = queries[:rows].reshape(rows * kv_heads, -1, head_dim)

@@ -93,10 +93,7 @@ def sampling_params(request_id: int, request: Request, generators: bool = False)
 
 
 class _StopIds(list[int]):
-    """Stop tokens as a list, the type that vLLM takes, with the membership test of a set.
-
-    vLLM tests every drawn token, and the end of a thought may have a thousand stop tokens.
-    """
+    """Stop tokens, perhaps a thousand, as the list that vLLM takes, with the membership test of a set."""
 
     def __init__(self, ids: tuple[int, ...]) -> None:
         super().__init__(ids)
@@ -124,10 +121,7 @@ def scoring(text: Given) -> tuple[Request, SamplingParams]:
 
 
 def given_logprobs(text: Given, output: Any, last: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return log p of each token of a text: from vLLM's numbers of the prompt, and the ledger's of the last token.
-
-    Raises RuntimeError if vLLM returned other tokens than were given, or the model's logits are not numbers.
-    """
+    """Return log p of a text, from vLLM's numbers of the prompt and the ledger's last; RuntimeError if wrong."""
     flat, count = output.prompt_logprobs, len(text.tokens) - 1
     begin = len(flat.token_ids) - count
     if tuple(flat.token_ids[begin:]) != text.tokens[:-1]:

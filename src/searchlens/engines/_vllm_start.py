@@ -22,10 +22,7 @@ _WAYS = Sampling(1.0), Sampling(_TEMPERATURE, top_k=2), Sampling(0.0)
 
 
 def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...]) -> None:
-    """Draw eight tokens three ways on an idle engine, and compare log p and log q with what they must be.
-
-    The version is that of what it runs on. Raises InputError if vLLM refuses a request, or a number is another.
-    """
+    """Draw eight tokens three ways on an idle engine; InputError if log p or log q are not what they must be."""
     count = min(_TOKENS, engine.max_model_len - len(prompt))
     if count < 1:
         return

@@ -158,10 +158,7 @@ class Ledger:
         values: Tensor,
         floors: FloorRows | None = None,
     ) -> None:
-        """Record the numbers of a step, shape (rows, LEDGER_COLUMNS), without waiting for the device.
-
-        If there are ``floors``, they have one column more, the tokens.
-        """
+        """Record a step's numbers, (rows, LEDGER_COLUMNS), and tokens if there are ``floors``, without waiting."""
         self.steps += 1
         self._enter()
         if self._on_cpu:
@@ -522,10 +519,7 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         )
 
     def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:
-        """Return the log-probability of the drawn tokens under q, float32, 0 for greedy rows.
-
-        Raises RuntimeError if vLLM drew at random in another way than by ``topk_topp_sampler``.
-        """
+        """Return log q of the drawn tokens, float32, 0 for greedy rows; RuntimeError if vLLM drew in another way."""
         if self._drawn is None:
             if not sampling_metadata.all_greedy:
                 raise RuntimeError("vLLM's sampler drew at random in a way of its own, so log q is unknown")

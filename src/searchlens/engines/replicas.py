@@ -41,10 +41,7 @@ Reply = list[tuple[int, Completion | RequestError]]
 
 
 def share(settings: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Arguments of :class:`VllmEngine` for each of ``count`` processes, from those for all of them together.
-
-    Rows, threads, and the memory of the device are divided; what is None stays so.
-    """
+    """Arguments of each of several engines: rows, threads and memory are divided, but for those that are None."""
     rows, threads, kept = (settings[name] for name in ("max_rows", "threads", "kv_cache_memory_bytes"))
     return {
         **settings,
@@ -101,10 +98,7 @@ class Replicas:
         self._ask_all("clear", [()] * len(self._processes))
 
     def add(self, request_id: int, request: Request) -> None:
-        """Send a request to a process, or raise InputError as the ``add`` of each engine.
-
-        What only the engine itself knows to be wrong is raised by a later ``step``.
-        """
+        """Send a request; InputError as ``Engine.add``. What only the engine knows is raised by a later ``step``."""
         self.bounds.check(request_id, request)
         home = self._home(request)
         self._requests[request_id] = home, request
@@ -128,10 +122,7 @@ class Replicas:
         return finished
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, as ``Engine.score``; each process scores a part.
-
-        Raises what ``Engine.score`` raises, and RequestError if an engine gave up a text.
-        """
+        """Score texts as ``Engine.score``, each process a part; also RequestError if an engine gave up a text."""
         require_idle(not self._requests, "texts can be scored")
         self.bounds.check_given(texts)
         count = len(self._processes)

@@ -117,7 +117,7 @@ class VllmEngine:
         With several devices: fuse their sum with the normalisation after it; by default vLLM decides.
     generators : bool
         Draw by vLLM's generators, one of each request, as vLLM alone does with the same seeds: the same law, other
-        texts, and a kernel for each row in every step.
+        texts, and a kernel for each row in every step. On a CPU vLLM uses the lower 32 bits of a seed.
     threads : int, optional
         CPU threads of the process, not bound to cores; by default vLLM decides.
     masked : sequence of int, optional
@@ -127,11 +127,8 @@ class VllmEngine:
 
     Attributes
     ----------
-    device : str
     version : str
         Version of vLLM.
-    vocab_size : int
-    max_model_len, max_rows : int
     repeatable : bool
         False: which requests share a batch depends on time, and with it the last digits of the logits.
     groups : tuple of int
@@ -139,8 +136,6 @@ class VllmEngine:
         decodes.
     steps : int
         Decode steps since the engine started, up to the last one that finished a request.
-    masked : tuple of int
-        Never drawn, as in the embedded engine.
 
     Raises
     ------
@@ -149,10 +144,6 @@ class VllmEngine:
         first tokens that it draws have not the log-probabilities that they must have.
     EngineMemoryError
         If the model, or one sequence of the longest length, does not fit.
-
-    Notes
-    -----
-    With ``generators`` vLLM gets the 63-bit seeds as they are; on a CPU it uses the lower 32 bits.
     """
 
     def __init__(

@@ -228,10 +228,7 @@ class _RunningChunk:
 
 
 def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: policies.Policy) -> Iterator[_Sample]:
-    """Yield the samples of a run, one per candidate; those of a failed run are empty and have the reason.
-
-    What the run took stands in its first sample.
-    """
+    """Yield the samples of a run, one per candidate; the first has its costs. Those of a failed run are empty."""
     name, number = job.questions[question].id, run_ * policy.width
     taken = outcome.usage.generated, outcome.usage.requests
     if isinstance(outcome, Failure):
@@ -275,10 +272,7 @@ def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
 
 
 def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:
-    """Rows of ``TRACES`` of a run of ``width`` candidates that has ended.
-
-    The run is given by the question's position and id, and its own number.
-    """
+    """Rows of ``TRACES`` of a run that has ended, given by the question's position and id, and its number."""
     try:
         if isinstance(outcome, Failure):
             recorder.finish([], outcome.reason, outcome.usage)

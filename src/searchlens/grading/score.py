@@ -96,11 +96,7 @@ def named(samples: pl.DataFrame, policy: str) -> pl.DataFrame:
 
 
 def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """The answers in samples, which take little memory: some samples after others can be read so.
-
-    From the columns of ``SAMPLES``; the result has ``answer`` (null if there is none) and ``extraction`` in place of
-    ``text``; rows in order.
-    """
+    """Answers (null for none) and extractions of samples in place of their texts, which take more memory."""
     recorded = samples if "finish" in samples.columns else samples.with_columns(finish=pl.lit(None, pl.String))
     whole = recorded.select(SAMPLES.names()).cast(SAMPLES)
     return whole.drop("text").with_columns(_extract(whole, grading.grader(kind)))

@@ -125,10 +125,7 @@ class VerdictTable:
     _parts: dict[Path, pl.DataFrame] = field(default_factory=dict)
 
     def verdicts(self) -> pl.DataFrame:
-        """Columns gold, answer (as stored), correct, form: one row per pair that has a verdict.
-
-        If two jobs judged the same pair, a decided verdict is preferred to an undecided one.
-        """
+        """Columns gold, answer (as stored), correct, form: a row per pair, of two verdicts the decided one."""
         for path in files.entries(self.folder):
             if path.suffix == ".parquet" and path not in self._parts:
                 part = _read_part(path).filter(pl.col("version") == self.version).drop("benchmark", "version")

@@ -36,10 +36,7 @@ def root() -> Path:
 
 
 def zoo() -> Path:
-    """Folder of the micro pair, its benchmarks and recorded readouts; in a checkout it has the cohort, too.
-
-    Raises InputError if there is no checkout, and ``searchlens-zoo`` is not installed.
-    """
+    """Folder of the micro pair, and of the cohort in a checkout; InputError without that and ``searchlens-zoo``."""
     checkout = root() / "resources" / "zoo"
     if checkout.is_dir():
         return checkout

@@ -249,11 +249,7 @@ def samples_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
 
 
 def differing_run(rows: pl.DataFrame, samples: pl.DataFrame) -> tuple[str, int] | None:
-    """Return id of the question and number of the first run whose record has other samples than were stored.
-
-    Rows have the columns of ``TRACES``, samples question (its id), run, sample and tokens; what is not stored is not
-    compared.
-    """
+    """Id of the question, and number, of the first run whose record (``TRACES``) has other samples than are stored."""
     stored = samples.join(
         rows.select("id", "run").unique(), left_on=["question", "run"], right_on=["id", "run"], how="semi"
     )

@@ -61,11 +61,7 @@ class Adapter:
         return fingerprint_of({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)})
 
     def require_fits(self, checkpoint: Path) -> None:
-        """Check the matrices against the weights in a checkpoint's folder, by the headers of both.
-
-        Raises InputError for a matrix that is neither A nor B of a weight, which vLLM would leave out, or has a wrong
-        shape.
-        """
+        """Check matrices against a checkpoint's weights, by headers; InputError for one that vLLM would leave out."""
         files = checkpoint.glob("*.safetensors")
         weights = {name: tensor.shape for file in files for name, tensor in headers(file).items()}
         for name, shape in ((name, tensor.shape) for name, tensor in headers(self.folder / WEIGHTS).items()):

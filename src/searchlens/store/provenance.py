@@ -93,11 +93,7 @@ def made(fingerprint: str) -> dict[str, Any]:
 
 
 def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None, **more: Any) -> None:
-    """Write the provenance of a derived file to a separate file, so that equal content has equal bytes.
-
-    The fingerprint is as for :func:`made`; ``samples`` is what was :func:`spent`, None if there is no record. Further
-    entries that are empty are left out.
-    """
+    """Write a derived file's provenance beside it, without empty entries, so that equal content has equal bytes."""
     entries = {**made(fingerprint), "samples": samples, **{key: value for key, value in more.items() if value}}
     files.replace_text(signature, json.dumps(entries, indent=1))
 
@@ -113,11 +109,7 @@ _WHERE = {
 
 
 def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Sampling cost, and where samples were drawn, from the sidecars of their shards; recorded ones say less.
-
-    Costs are shards, samples, generated (tokens), wall_seconds and gpu_seconds; each device, engine, host, version,
-    commit and configuration is named once.
-    """
+    """Sampling cost and origin of shards, from their sidecars, each name once; recorded ones say less."""
     entries = list(sidecars)
     where = {
         plural: sorted({name for entry in entries for name in str(entry.get(key, "")).split(JOINED) if name})
