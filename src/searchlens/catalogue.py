@@ -20,7 +20,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -240,13 +240,9 @@ def _added() -> tuple[tuple[str, Path], ...]:
 
 
 @cache
-def _declarations(module: str, path: Path) -> tuple[Declaration, ...]:
-    return tuple(_read(module, path))
-
-
-def _read(module: str, path: Path) -> Iterator[Declaration]:
+def _declarations(module: str, path: Path) -> list[Declaration]:
     """The declarations of a file. Only the decorators are parsed: to parse whole files would slow down every job."""
-    text = path.read_text()
+    text, found = path.read_text(), list[Declaration]()
     for match in _DECORATOR.finditer(text):
         definition = _DEFINITION.search(text, match.end())
         if definition is None:
@@ -257,11 +253,9 @@ def _read(module: str, path: Path) -> Iterator[Declaration]:
         call = stub.decorator_list[0]
         if isinstance(call, ast.Call) and call.args:
             options = {str(key.arg): _literal(key.value, path) for key in call.keywords}
-            yield Declaration(_called(call.func), _literal(call.args[0], path), module, path, options)
-
-
-def _called(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            kind = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            found.append(Declaration(kind, _literal(call.args[0], path), module, path, options))
+    return found
 
 
 def _literal(node: ast.expr, path: Path) -> Any:

@@ -24,8 +24,7 @@ REQUIRED = ("id", "question", "gold")
 def objects(
     path: Path, content: bytes, *, nan: bool = False
 ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]:
-    """Parse JSON lines, one object each; blank lines are skipped. Returns objects and errors, with numbers of lines
-    from 1.
+    """Parse JSON lines, one object each, without blank ones; returns objects and errors, with lines from 1.
 
     ``nan``: accept NaN and infinities, which are not JSON, but which Python writes. Raises InputError if the content is
     not UTF-8, or blank lines only.

@@ -20,11 +20,10 @@ from searchlens.project import extras
 def command_of(
     targets: Sequence[str], configs: Sequence[str], *, cores: str = "", profile: str = "", dry_run: bool = False
 ) -> list[str]:
-    """The command line of Snakemake.
+    """The command line of Snakemake, whose configurations are merged last; without targets it makes everything.
 
-    Without targets (rules or files) it makes everything. The configurations are merged last. Without a number of
-    ``cores``, or ``all``, the profile decides. The profile is a folder or its name; if empty, only that of the study's
-    folder counts. ``dry_run``: print the jobs, and run none.
+    Without a number of ``cores``, or ``all``, the profile decides. The profile is a folder or its name; if empty, only
+    that of the study's folder counts. ``dry_run``: print the jobs, and run none.
     """
     own = Path("Snakefile")
     snakefile = own if own.exists() else project.root() / "Snakefile"

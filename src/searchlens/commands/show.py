@@ -59,7 +59,8 @@ def shown(study: Study, wanted: Wanted) -> Record:
     side = _cell(study, wanted)
     policies = _policies(study, side, wanted.policies)
     matching = None if wanted.questions else _matching(study, side, policies, wanted.only)
-    chosen = [_key(name) for name in wanted.questions] if matching is None else matching[: wanted.limit]
+    named = [int(name) if name.isascii() and name.isdigit() else name for name in wanted.questions]
+    chosen = named if matching is None else matching[: wanted.limit]
     disagreeing = _disagreements(study, side, required=wanted.only == DISAGREE)
     return {
         "results": str(study.results),
@@ -95,10 +96,6 @@ def _policies(study: Study, side: Mapping[str, str], named: Sequence[str]) -> li
     if list(named) == [ALL]:
         return [name for name in classes[0] if name in set(classes[1])]
     return [require_known(name, either, "policy") for name in named]
-
-
-def _key(which: str) -> int | str:
-    return int(which) if which.isascii() and which.isdigit() else which
 
 
 # ---- which questions

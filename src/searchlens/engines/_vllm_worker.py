@@ -76,8 +76,7 @@ class Extension:
         processors.argmax_invariant.append(TypicalP(batch))  # after min-p, before top-k
 
     def searchlens_fetch(self: Any, slots: Sequence[int], lengths: Sequence[int]) -> tuple[int, bytes]:
-        """Return the decode steps since the start, and the ledger of finished requests, given by slots and numbers of
-        tokens.
+        """Return the decode steps since the start, and the ledger of finished requests, by slots and lengths.
 
         The ledger is float32, shape (sum of lengths, LEDGER_COLUMNS), one request after the other, as bytes, which pass
         every process boundary that vLLM has.
@@ -252,8 +251,8 @@ class BatchParameters:
     """Rows that use typical-p, and its values, shape (n, 1)."""
     penalties: PenaltyRows | None
     given: Tensor | None
-    """Int64 tensor,. Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one;
-    None if no row has one. Shape (rows,)."""
+    """Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one; None if no row has
+    one. Int64, shape (rows,)."""
     floors: FloorRows | None
 
 

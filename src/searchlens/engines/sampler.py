@@ -40,7 +40,7 @@ class Draw:
     """One token per row."""
 
     tokens: Tensor
-    """Int64 tensor. Shape (rows,)."""
+    """Int64, shape (rows,)."""
     logprobs: Tensor
     sampling_logprobs: Tensor
     """``logprobs``, ``sampling_logprobs``: natural logs, under the raw and under the sampling distribution. Shape
@@ -48,10 +48,9 @@ class Draw:
     measures: Tensor | None = None
     """Entropy and self-certainty of the raw distribution, in nats. Shape (2, rows with measures), of float32."""
     top_tokens: Tensor | None = None
-    """Int64 tensor,. Shape (largest top, rows with a top)."""
     top_logprobs: Tensor | None = None
-    """Float tensor of the same shape,. The most likely tokens of the raw distribution, most likely first, ties by token
-    id. Of float32."""
+    """``top_tokens``, ``top_logprobs``: the most likely tokens of the raw distribution, most likely first, ties by
+    token id, and their natural logs. Shape (largest top, rows with a top), of int64 and float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Penalties:
     """Penalties and token counts of the n rows that use a penalty."""
 
     rows: Tensor
-    """Int64 tensor. Shape (n,)."""
+    """Int64, shape (n,)."""
     repetition: Tensor
     frequency: Tensor
     presence: Tensor
@@ -131,9 +130,9 @@ class SamplingBatch:
     penalties: Penalties | None
     """Its counts grow with every drawn token; everything else is constant."""
     measure_rows: Tensor | None
-    """Int64 tensor. Rows with entropy and self-certainty."""
+    """Rows with entropy and self-certainty, int64."""
     top_rows: Tensor | None
-    """Int64 tensor. Rows with a list of the most likely tokens."""
+    """Rows with a list of the most likely tokens, int64."""
     largest_top: int
     """Length of the longest of these lists."""
 

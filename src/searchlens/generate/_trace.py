@@ -17,15 +17,7 @@ from searchlens.store import shards, traces
 from searchlens.store.ranges import Shard, shards_of
 
 
-def trace(
-    grid: Grid,
-    checkpoint: str,
-    benchmark: str,
-    policy: str,
-    traced: Traced,
-    *,
-    threads: int = 1,
-) -> list[Path]:
+def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Traced, *, threads: int = 1) -> list[Path]:
     """Record the first runs of a policy on the first questions, as far as there are any, and return the files.
 
     A sample depends on its seed alone, so drawing it again on the same kind of machine gives the same tokens. All of

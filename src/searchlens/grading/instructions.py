@@ -66,10 +66,17 @@ CHECKS: dict[str, Callable[..., bool]] = {
 
 
 def passes(checks: Mapping[str, Mapping[str, Any]], text: str) -> bool:
-    """Whether a finished response satisfies every check of its row, of which there is at least one.
+    """Whether a finished response satisfies every check of its row.
 
     Whether the response is finished is the caller's knowledge: one that ran into its token limit fails, whatever its
-    text says. White space at the two ends of a response is ignored. Checks map a name to its keyword parameters.
+    text says.
+
+    Parameters
+    ----------
+    checks : mapping
+        Name of the check to its keyword parameters, as in the benchmark's row. Must not be empty.
+    text : str
+        The response; white space at its two ends is ignored.
     """
     if not checks:
         raise InputError("an instruction row has no checks", f"allowed checks: {', '.join(CHECKS)}")

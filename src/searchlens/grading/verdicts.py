@@ -61,8 +61,7 @@ class VerdictStore:
     """``results/verdicts/<benchmark>``; it need not exist."""
     batch: int | None = None
     """Pairs judged before they are written, by default ``BATCH``. Each batch starts processes, so a table that nobody
-    keeps has large ones.
-    """
+    keeps has large ones."""
 
     def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judgements:
         """Verdicts of all pairs, none null; only those that the table lacks are judged. InputError if it is damaged."""

@@ -38,8 +38,6 @@ def source(kind: str, name: str) -> str:
 def plain(text: str) -> list[str]:
     r"""The paragraphs of a caption without marks.
 
-    Examples
-    --------
     >>> plain("How *samples* ended,\nby **cell**. See ``x``.\n\nMore.\n")
     ['How samples ended, by cell. See x.', 'More.']
     """
@@ -50,8 +48,6 @@ def plain(text: str) -> list[str]:
 def readable(name: str) -> str:
     """A name as a title.
 
-    Examples
-    --------
     >>> readable("pass_curves")
     'Pass curves'
     """

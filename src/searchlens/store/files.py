@@ -310,8 +310,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[bool]:
-    """Hold a lock file within a ``with`` block; False while another process holds it. Every end of the process frees
-    it.
+    """Hold a lock file within a ``with`` block; False while another process holds it. A process that ends frees it.
 
     The lock is only a hint: some file systems have no locks, and on others the lock of a node that died stays for ever.
     Work that must not happen twice needs ``publish``. Raises InputError if the folder cannot be written to.

@@ -39,8 +39,7 @@ def _columns_of(path: Path, _size: int, _changed: int) -> tuple[str, ...]:
 
 
 def batches(path: Path, columns: Columns = None, content: Content = None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Number of the first row (from 0) and rows, a few at a time, of a file, or of its ``content`` if that is in
-    memory.
+    """Number of the first row (from 0) and rows, a few at a time, of a file, or of its ``content`` in memory.
 
     In ``columns``, ``a.b`` is field b of the struct a; those that the file does not have are left out. Raises
     InputError if the file is damaged, or has fewer rows than it says.

@@ -41,13 +41,7 @@ def commit() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = [
-        "git",
-        "--no-optional-locks",
-        "-C",
-        str(folder),
-        *arguments,
-    ]  # hundreds of jobs may run this at the same time
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]  # hundreds of jobs may run at once
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
     except (OSError, subprocess.SubprocessError):
