@@ -44,7 +44,7 @@ _TEMPLATES = (
 
 
 def read(file: BenchmarkFile, *, integer: bool = False, without_gold: bool = False) -> list[Row]:
-    """Questions with their golds: all integers, or without the rows that have no gold; otherwise InputError."""
+    """Questions with their golds; rows without one are left out with ``without_gold``, otherwise InputError."""
     layout = layout_of(file, LAYOUTS)
 
     def convert(name: str, row: RawRow) -> Row | None:

@@ -121,7 +121,7 @@ class Prompter:
         return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty, "made": made}
 
     def texts(self, questions: Sequence[Question]) -> list[str]:
-        """Return the prompts of questions as texts; InputError if the chat template fails or leaves a question out."""
+        """Return prompts as texts; InputError if a template fails, leaves a question out, or has one in its own."""
         around = plain(self.template.opening + self.template.text)
         for question in questions:
             if len(asked := plain(question.text)) >= _TELLING and asked in around:

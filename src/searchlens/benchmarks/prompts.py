@@ -117,7 +117,10 @@ class Template:
         return described
 
     def with_examples(self, examples: WorkedExamples) -> Template:
-        """The same prompt after worked examples, whose beginnings end answers; InputError if one has such an end."""
+        """The same prompt after worked examples. An answer also ends where another example would begin.
+
+        Raises InputError if the answer of an example contains a text that ends answers.
+        """
         head = self.text.removeprefix(self.opening).split("{question}")[0]
         # A turn that begins with the question itself has nothing that marks another one but the gap before it.
         begin = (self.trail[-1:] + head).rstrip() if head.strip() else self.trail

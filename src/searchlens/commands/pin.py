@@ -69,7 +69,7 @@ class Hub:
         return snapshot(source, pin)
 
     def fetch(self, source: Source, pin: Pin) -> Path:
-        """Download missing files of a pinned source, and return its snapshot; InputError if the hub refuses."""
+        """Download missing files of a pinned source, and return its snapshot; InputError if the hub does not."""
         from huggingface_hub import snapshot_download
 
         with _hub_errors(source):

@@ -169,7 +169,7 @@ def answer(grid: Grid) -> dict[str, Any]:
     """The plan with totals and assumptions.
 
     ``cells`` has of each its generations and their totals. ``generations`` and ``to_make`` count, ``tokens`` and
-    ``gpu_hours`` add up what is still to draw. ``gpu_hours`` is None where it cannot be estimated.
+    ``gpu_hours`` add up what is still to draw, None where it cannot be estimated.
     """
     stored = read_store(grid)
     lines = list(plan(grid, stored))

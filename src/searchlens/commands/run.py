@@ -44,8 +44,7 @@ def require_installed(grid: Grid, *, here: bool) -> None:
 def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:
     """Run Snakemake and end with its exit status; its jobs find the programs of this installation first.
 
-    Samples are counted while they are drawn. ``plain``: become the process of Snakemake, whose output is shown as it
-    is. ``quiet``: show no progress.
+    Samples are counted meanwhile. ``plain``: become Snakemake, whose output is shown as it is. ``quiet``: no progress.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     sys.stdout.flush()

@@ -70,7 +70,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of the difference of two rows, in percentage points; InputError if one is negative."""
+    """Standard deviations of the difference of two rows, in percentage points; InputError if out of range."""
 
     question_sd: float
     """Over the questions of one cell: of a question's part in the difference, averaged over samples."""

@@ -43,8 +43,7 @@ _OF_A_JOB = re.compile(r"\d\d:\d\d:\d\d (?!.*(: attention: |: not interpretable:
 class Filter:
     """Tells routine output of Snakemake from what a user must see, line by line.
 
-    ``steps`` are jobs done, and all of this run; zeros before it is known. ``log`` is the path of Snakemake's own log,
-    as far as it was named.
+    ``steps`` are jobs done, and all; zeros before it is known. ``log`` is the path of Snakemake's own log, once named.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class IFEval(Grader):
     )
 
     def reference(self, question: Question) -> str:
-        """Instructions and parameters, as canonical JSON; InputError if one is missing, or the checkers are."""
+        """Instructions and parameters, as canonical JSON; InputError if one is unknown, or a parameter is missing."""
         spec = (question.checks or {}).get(CHECK)
         if not spec:
             raise InputError(

@@ -51,7 +51,7 @@ def is_recorded(kind: str) -> bool:
 
 
 def scorer_of(kind: str, found: Sequence[Iterable[str]]) -> str:
-    """The scorer whose verdicts count: the one that is named (``recorded:SCORER``), otherwise the first of all logs.
+    """The scorer whose verdicts count: the named one (``recorded:SCORER``), or the first that all logs have.
 
     ``found`` are the scorers of each pool of samples, in the order of its log. Raises InputError if a pool has no
     verdicts, or not those of the scorer.

@@ -61,7 +61,7 @@ class Adapter:
         return fingerprint_of({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)})
 
     def require_fits(self, checkpoint: Path) -> None:
-        """Check matrices against a checkpoint's weights, by headers; InputError for one that vLLM would leave out."""
+        """Check matrices against a checkpoint's weights, by headers; InputError for one that fits no weight."""
         files = checkpoint.glob("*.safetensors")
         weights = {name: tensor.shape for file in files for name, tensor in headers(file).items()}
         for name, shape in ((name, tensor.shape) for name, tensor in headers(self.folder / WEIGHTS).items()):
