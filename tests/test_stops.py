@@ -18,7 +18,7 @@ from searchlens.benchmarks import prompts
 from searchlens.config import check
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.generate import generate
-from searchlens.generate._stops import cut
+from searchlens.generate._sample import cut
 from searchlens.grid import Grid
 from searchlens.policies import Controller, Policy, from_spec
 from searchlens.policies.components import composition

@@ -21,7 +21,7 @@ from searchlens.commands.verify import verify
 from searchlens.config.model import plain
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate, trace
-from searchlens.generate._recorded import trace_rows
+from searchlens.generate._sample import trace_rows
 from searchlens.grid import Grid, Traced
 from searchlens.policies import Policy
 from searchlens.policies.components import Iterations

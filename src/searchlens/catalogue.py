@@ -20,7 +20,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -130,19 +130,10 @@ class Declaration:
 
 
 def declared(kind: str, **options: Any) -> dict[str, Declaration]:
-    """All declarations of a kind by name: those of the package in the order of files, then those of extensions in use.
+    """All declarations of a kind, a key of ``HOMES``, by name; only those with the given options, if there are any.
 
-    Parameters
-    ----------
-    kind : str
-        Key of ``HOMES``.
-    **options
-        Return only declarations with these keyword arguments.
-
-    Raises
-    ------
-    InputError
-        Two files declare the same name, an option is not a literal, or a table or figure has no valid stage.
+    Those of the package come first, in the order of files, then those of extensions in use. Raises InputError if two
+    files declare the same name, an option is not a literal, or a table or figure has no valid stage.
     """
     known = _declared(kind, tuple(extensions()))
     return {name: item for name, item in known.items() if options.items() <= item.options.items()}
@@ -184,24 +175,12 @@ def titles(kind: str, **options: Any) -> dict[str, str]:
 
 
 def find(kind: str, name: str) -> Any:
-    """The function or class that is declared under a name; its module is imported for it.
-
-    Raises
-    ------
-    InputError
-        The name is unknown; the message lists the known ones.
-    """
+    """The function or class declared under a name, whose module is imported; InputError lists the known names."""
     return definition(declaration(kind, name))
 
 
 def declaration(kind: str, name: str) -> Declaration:
-    """The declaration of a name. ``recorded:exact_match`` is the grader ``recorded``, which explains what follows.
-
-    Raises
-    ------
-    InputError
-        The name is unknown; the message lists the known ones.
-    """
+    """The declaration of a name, InputError if unknown; ``recorded:exact_match`` is the grader ``recorded``."""
     known = declared(kind)
     first = name.partition(":")[0]
     if first in known and known[first].options.get("recorded"):
@@ -221,14 +200,10 @@ def definition(declaration: Declaration) -> Any:
 
 
 def figure_files(figures: Mapping[str, Declaration]) -> dict[str, tuple[str, str | None]]:
-    """Figures by the name of their files.
+    """A figure's name and its metric by the name of its files: ``gap_map_P`` to ``("gap_map", "P")``.
 
-    Returns
-    -------
-    dict of str to (str, str or None)
-        Name of the files, without suffix, to the figure's name and its metric: ``gap_map_P`` to ``("gap_map", "P")``.
-        Figures that are declared with ``per_metric=True`` are drawn for every metric that is declared with
-        ``drawn=True``. Files of all others have the figure's name, and their metric is None.
+    Figures that are declared with ``per_metric=True`` are drawn for every metric that is declared with ``drawn=True``.
+    Files of all others have the figure's name, and their metric is None.
     """
     files: dict[str, tuple[str, str | None]] = {}
     for name, declaration in figures.items():
@@ -265,13 +240,9 @@ def _added() -> tuple[tuple[str, Path], ...]:
 
 
 @cache
-def _declarations(module: str, path: Path) -> tuple[Declaration, ...]:
-    return tuple(_read(module, path))
-
-
-def _read(module: str, path: Path) -> Iterator[Declaration]:
+def _declarations(module: str, path: Path) -> list[Declaration]:
     """The declarations of a file. Only the decorators are parsed: to parse whole files would slow down every job."""
-    text = path.read_text()
+    text, found = path.read_text(), list[Declaration]()
     for match in _DECORATOR.finditer(text):
         definition = _DEFINITION.search(text, match.end())
         if definition is None:
@@ -282,11 +253,9 @@ def _read(module: str, path: Path) -> Iterator[Declaration]:
         call = stub.decorator_list[0]
         if isinstance(call, ast.Call) and call.args:
             options = {str(key.arg): _literal(key.value, path) for key in call.keywords}
-            yield Declaration(_called(call.func), _literal(call.args[0], path), module, path, options)
-
-
-def _called(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            kind = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            found.append(Declaration(kind, _literal(call.args[0], path), module, path, options))
+    return found
 
 
 def _literal(node: ast.expr, path: Path) -> Any:
@@ -305,16 +274,8 @@ def _literal(node: ast.expr, path: Path) -> Any:
 def use(names: Sequence[str], root: Path = Path()) -> None:
     """Use these files as extensions, in place of earlier ones, in this process and in its child processes.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Paths of Python files, relative to ``root``, or dotted names of modules that can be imported.
-    root : Path, optional
-
-    Raises
-    ------
-    InputError
-        There is no such file or module.
+    Names are paths of Python files, relative to ``root``, or dotted names of modules that can be imported. Raises
+    InputError if there is no such file or module.
     """
     paths = [_locate(name, root) for name in names]
     os.environ[_VARIABLE] = os.pathsep.join(map(str, paths))

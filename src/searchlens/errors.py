@@ -42,14 +42,8 @@ class InputError(Exception):
 class JobError(RuntimeError):
     """A job had to stop although its input may be right: an engine died, or too many searches failed.
 
-    Its finished chunks stay. The command line prints the message without a traceback and exits with status 1.
-
-    Parameters
-    ----------
-    message : str
-        What happened.
-    hint : str, optional
-        What to do about it, as one sentence.
+    Its finished chunks stay. The command line prints the message without a traceback and exits with status 1. The hint
+    says what to do about it, as one sentence.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -72,13 +66,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
 
 
 def require_known(name: str, known: Iterable[str], what: str) -> str:
-    """``name``, if it is one of the known names.
-
-    Raises
-    ------
-    InputError
-        It is not; the message begins with ``what``, such as ``benchmark``.
-    """
+    """The name, if it is known; otherwise InputError, which begins with ``what``, such as ``benchmark``."""
     names = list(known)
     if not isinstance(name, str) or name not in names:
         raise InputError(f"{what} {unknown(name, names)}")

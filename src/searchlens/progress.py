@@ -14,17 +14,7 @@ SECONDS = 10.0
 
 
 class Progress:
-    """Count finished work and log the progress at intervals.
-
-    Parameters
-    ----------
-    label : str
-        What is being worked on.
-    total : int
-        Total number of units.
-    unit : str
-        Name of a unit.
-    """
+    """Count finished work, in some unit, and log the progress at intervals."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit

@@ -36,39 +36,14 @@ def _digest(key: tuple[str | int, ...]) -> bytes:
 
 
 def sample_seed(generation_id: str, question_id: str, sample: int) -> int:
-    """Return the seed of one sample.
-
-    Parameters
-    ----------
-    generation_id : str
-        Hash of everything that decides the generated tokens.
-    question_id : str
-        Unique within the benchmark.
-    sample : int
-        Position in the pool of this question, from 0.
-
-    Returns
-    -------
-    int
-        In [0, 2**63), so that it fits a signed 64-bit column.
-    """
+    """Return the seed of a sample, by its position from 0: in [0, 2**63), so that it fits a signed 64-bit column."""
     return int.from_bytes(_digest((generation_id, question_id, sample))[:8], "big") >> 1
 
 
 def child(seed: int, *key: str | int) -> int:
-    """Return the seed of one request of a controller.
+    """Return the seed, in [0, 2**63), of one request of a controller, from that of the sample or run.
 
-    Parameters
-    ----------
-    seed : int
-        Of the sample or run.
-    *key : str or int
-        Where in the search the request stands (block and step, path in the tree), never when it was made.
-
-    Returns
-    -------
-    int
-        In [0, 2**63).
+    The key says where in the search the request stands (block and step, path in the tree), never when it was made.
     """
     return int.from_bytes(_digest((seed, *key))[:8], "big") >> 1
 
@@ -76,30 +51,17 @@ def child(seed: int, *key: str | int) -> int:
 def generator(*key: str | int) -> np.random.Generator:
     """Return a generator for what is neither a token nor resampled: cut points of a search, simulated data.
 
-    Parameters
-    ----------
-    *key : str or int
-        What the numbers are for. Equal keys give equal streams; types count, so 1 and "1" differ.
-
-    Returns
-    -------
-    numpy.random.Generator
-        Philox, a counter-based generator, with a 128-bit key.
+    Equal keys give equal streams; types count, so 1 and "1" differ. It is a Philox, counter-based, with a 128-bit key.
     """
     words = _Key(_digest(key)[:16])
     return np.random.Generator(np.random.Philox(words))  # type: ignore[arg-type]  # typed too narrowly by numpy
 
 
 class _Key(ISeedSequence):
-    """The words that a Philox takes as its key, given as its ``seed``.
+    """The words that a Philox takes as its key, a big-endian integer of 128 bits, given as its ``seed``.
 
     Given as ``key``, they make the same stream, but numpy first asks the system for a seed that it does not use, which
     takes longer than all the rest.
-
-    Parameters
-    ----------
-    digest : bytes
-        A big-endian integer of 128 bits.
     """
 
     def __init__(self, digest: bytes) -> None:
@@ -114,16 +76,9 @@ class _Key(ISeedSequence):
 def resampler(*key: int) -> np.random.Generator:
     """Return a generator for resampling: bootstrap draws, permutations, shuffles and sign flips.
 
-    Parameters
-    ----------
-    *key : int
-        The seed of the analysis, then the shape of what is resampled; none negative. Equal keys give equal draws, which
-        is what pairs the intervals of different tables.
-
-    Returns
-    -------
-    numpy.random.Generator
-        Philox, a counter-based generator, seeded through ``numpy.random.SeedSequence``.
+    The key is the seed of the analysis, then the shape of what is resampled; none negative. Equal keys give equal
+    draws, which is what pairs the intervals of different tables. It is a Philox, seeded through
+    ``numpy.random.SeedSequence``.
     """
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
@@ -136,25 +91,11 @@ def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def uniform(seeds: npt.NDArray[np.uint64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return one number in [0, 1) per (seed, position).
+    """Return one number in [0, 1), a multiple of 2**-53, per seed and position of the generated token, from 0.
 
     The number is the top 53 bits of ``mix(mix(seed) + (position + 1) * golden)``: output ``position`` of the SplitMix64
-    stream whose state starts at ``mix(seed)``.
-
-    Parameters
-    ----------
-    seeds : uint64 array, shape (n,)
-    positions : int64 array, shape (n,)
-        Index of the generated token, from 0.
-
-    Returns
-    -------
-    float64 array, shape (n,)
-        Multiples of 2**-53.
-
-    References
-    ----------
-    Steele, Lea and Flood (2014), Fast splittable pseudorandom number generators, OOPSLA.
+    stream whose state starts at ``mix(seed)`` (Steele, Lea and Flood (2014), Fast splittable pseudorandom number
+    generators).
     """
     counter = (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     return (_mix(_mix(seeds) + counter) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -36,18 +36,7 @@ LAYOUTS = (
 
 
 def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
-    """Questions with lettered choices.
-
-    Parameters
-    ----------
-    permuted : bool
-        The file gives the right choice first, so that the choices are put in the order of ``permutation``.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without a question, choices, or a gold among them.
-    """
+    """Questions with lettered choices; put in the order of ``permutation`` if the file gives the right one first."""
     layout = layout_of(file, LAYOUTS)
 
     def convert(name: str, row: RawRow) -> Row:
@@ -93,14 +82,12 @@ def _position(gold: Any) -> int | None:
 def options(question: Question) -> int:
     """Number of lettered choices that a question lists; 0 if it lists none, or its gold is none of them.
 
+    Choices that begin a line count alone, if there are any: their texts may hold letters, too, such as E. coli.
+
     >>> options(Question("1", "Which is even? (A) 3 (B) 4 (C) 5", "B"))
     3
     >>> options(Question("2", "Points A: and B: are 3 apart. How far is C?", "7"))
     0
-
-    Notes
-    -----
-    Choices that begin a line count alone, if there are any: their texts may hold letters, too, such as E. coli.
     """
     counts = (_run(mark.findall(question.text)) for mark in _MARKS)
     count = next((count for count in counts if count > 1), 0)

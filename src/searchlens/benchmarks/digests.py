@@ -29,12 +29,7 @@ def _words(wording: str) -> frozenset[str]:
 
 
 def align(trusted: Sequence[Row], other: Sequence[Row]) -> list[tuple[int, Row]]:
-    """Pair rows of another file with the trusted row of the same question, by the same wording or the most similar one.
-
-    Returns
-    -------
-    list of (position in the other file from 0, trusted row)
-    """
+    """Pair rows of another file, by position from 0, with the trusted row of the same or the most similar wording."""
     words = [(_words(row.wording), row) for row in trusted]
     by_digest = {line_of(row.wording, row.answer): row for row in trusted}
     pairs = []

@@ -55,18 +55,10 @@ class WorkedExamples:
 
 
 def read(path: Path, count: int, seed: int | None = None) -> WorkedExamples:
-    """Read worked examples from a file of JSON lines with the keys ``question`` and ``answer``.
+    """Read worked examples from a file of JSON lines with the keys ``question`` and ``answer``, for ``WorkedExamples``.
 
-    Parameters
-    ----------
-    count, seed
-        As in ``WorkedExamples``.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, a row is not two texts, a question occurs twice, or there are too few examples: with a
-        seed, one more than ``count`` is needed, because a question is not shown its own answer.
+    Raises InputError if the file cannot be read, a row is not two texts, a question occurs twice, or there are too few
+    examples: with a seed, one more than ``count`` is needed, because a question is not shown its own answer.
     """
     try:
         content = require_no_stream(path).read_bytes()
@@ -94,13 +86,7 @@ def read(path: Path, count: int, seed: int | None = None) -> WorkedExamples:
 
 
 def require_others(path: Path, examples: WorkedExamples, questions: Iterable[str]) -> None:
-    """Refuse examples that every prompt shows if one of them is a question of the benchmark.
-
-    Raises
-    ------
-    InputError
-        An example is a question that is asked; the message names its line, not its text.
-    """
+    """Raise InputError, which names the line, if an example that every prompt shows is a question that is asked."""
     asked = {plain(text) for text in questions}
     shown: Sequence[Example] = examples.known[: examples.count] if examples.seed is None else ()
     for place, each in enumerate(shown, start=1):

@@ -21,13 +21,7 @@ PACKED = ".gz"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a benchmark file; of one with the suffix ``.gz``, what it was before it was compressed.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is no whole gzip file although it has that suffix.
-    """
+    """What a benchmark file holds, decompressed with the suffix ``.gz``; InputError if it is not whole."""
     try:
         if path.suffix != PACKED:
             return require_no_stream(path).read_bytes()
@@ -43,12 +37,8 @@ def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     """Rows of a file, read by its suffix; ``content`` is what ``read_bytes`` returns.
 
     The formats are Parquet, comma-separated values with a header, JSON lines, and one JSON list. A file with the suffix
-    of JSON lines may hold a list, and the other way round.
-
-    Raises
-    ------
-    InputError
-        Unknown suffix, content that is not what the suffix says, or no rows.
+    of JSON lines may hold a list, and the other way round. Raises InputError if the suffix is unknown, the content is
+    not what the suffix says, or there are no rows.
     """
     suffix = path.with_suffix("").suffix if path.suffix == PACKED else path.suffix
     if suffix not in SUFFIXES:

@@ -14,20 +14,10 @@ SPLITS = ("train", "test", "validation", "val", "dev")
 
 
 def select(names: Iterable[str], split: HubSplit) -> list[str]:
-    """The files that hold a split, sorted.
+    """The files that hold a split, sorted, of paths relative to the repository, with ``/``.
 
     The configuration and the split are words in the path of a file. Files that name no split are the training split. If
-    the split is there in several formats, the first of ``SUFFIXES`` is used.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Paths relative to the repository, with ``/``.
-
-    Raises
-    ------
-    InputError
-        No file does.
+    the split is there in several formats, the first of ``SUFFIXES`` is used. Raises InputError if no file holds it.
     """
     data = sorted(name for name in names if _is_data(name))
     configured = [name for name in data if split.config and _has_word(name, split.config)] or data

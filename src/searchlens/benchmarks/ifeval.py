@@ -26,13 +26,7 @@ LAYOUTS = (
 
 
 def read(file: BenchmarkFile) -> list[Row]:
-    """Prompts with their instructions.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without a prompt or without one set of parameters for each instruction.
-    """
+    """Prompts with their instructions; InputError if a row lacks one set of parameters for each instruction."""
     layout_of(file, LAYOUTS)
     return file.read(_convert)
 
@@ -43,17 +37,16 @@ def _convert(name: str, row: RawRow) -> Row:
         raise RowError("no prompt in 'prompt'")
     if not _instructions(names, parameters):
         raise RowError("needs one set of parameters in 'kwargs' for each of 'instruction_id_list'")
-    check = {"instruction_id_list": names, "kwargs": [_without_nulls(each or {}) for each in parameters or ()]}
+    given = [
+        {key: _whole(value) for key, value in (each or {}).items() if value is not None} for each in parameters or ()
+    ]
+    check = {"instruction_id_list": names, "kwargs": given}
     return Row(Question(name, prompt, "", {CHECK: check}, tags_of(row)), prompt, canonical(check))
 
 
 def _instructions(names: Any, parameters: Any) -> bool:
     both = isinstance(names, list) and isinstance(parameters, list) and len(names) == len(parameters) > 0
     return both and all(isinstance(each, Mapping | None) for each in parameters)
-
-
-def _without_nulls(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _whole(given) for name, given in parameters.items() if given is not None}
 
 
 def _whole(given: Any) -> Any:

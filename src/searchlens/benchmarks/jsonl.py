@@ -24,22 +24,10 @@ REQUIRED = ("id", "question", "gold")
 def objects(
     path: Path, content: bytes, *, nan: bool = False
 ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]:
-    """Parse JSON lines, one object each; blank lines are skipped.
+    """Parse JSON lines, one object each, without blank ones; returns objects and errors, with lines from 1.
 
-    Parameters
-    ----------
-    nan : bool
-        Accept NaN and infinities, which are not JSON, but which Python writes.
-
-    Returns
-    -------
-    rows : list of (line number from 1, object)
-    errors : list of (line number, message)
-
-    Raises
-    ------
-    InputError
-        Not UTF-8, or blank lines only.
+    ``nan``: accept NaN and infinities, which are not JSON, but which Python writes. Raises InputError if the content is
+    not UTF-8, or blank lines only.
     """
     try:
         # Not splitlines, which would split a JSON string at U+2028.
@@ -62,13 +50,7 @@ def objects(
 
 
 def strict_json(text: str, *, nan: bool = False) -> Any:
-    """A JSON value without repeated keys, lone surrogates and, unless ``nan``, NaN or infinities.
-
-    Raises
-    ------
-    ValueError
-        Anything else. The message quotes no value.
-    """
+    """A JSON value; ValueError for repeated keys, lone surrogates and, unless ``nan``, NaN or infinities."""
     try:
         value = json.loads(text, object_pairs_hook=distinct, parse_constant=float if nan else refuse_constant)
     except json.JSONDecodeError as error:
@@ -115,11 +97,8 @@ def refuse(path: Path, errors: Iterable[tuple[int | None, str]], hint: str) -> N
 def read(path: Path, content: bytes) -> tuple[Question, ...]:
     """Questions of a file in the project's own format.
 
-    Raises
-    ------
-    InputError
-        Invalid JSON, missing or unknown keys, wrong types, a question with neither gold nor checks, an id or a question
-        text that occurs twice, or an empty file.
+    Raises InputError for invalid JSON, missing or unknown keys, wrong types, a question with neither gold nor checks,
+    an id or a question text that occurs twice, or an empty file.
     """
     rows, errors = objects(path, content)
     seen: dict[tuple[str, str], int] = {}
@@ -131,14 +110,16 @@ def read(path: Path, content: bytes) -> tuple[Question, ...]:
                 what = f"id {_short(value)}" if key == "id" else "the question"
                 errors.append((line, f"{what} occurs already on line {first}"))
     refuse(path, errors, f"a row has {', '.join(REQUIRED)} and may have checks and tags (docs/add-a-benchmark.md)")
-    return tuple(_question(row) for _, row in rows)
+    return tuple(
+        Question(row["id"], row["question"], row["gold"], row.get("checks"), row.get("tags", {})) for _, row in rows
+    )
 
 
 def _row_errors(row: dict[str, Any]) -> list[str]:
     errors = [f"key {key!r} is missing" for key in REQUIRED if key not in row]
     errors += [f"key {key!r} is unknown" for key in row if key not in KEYS]
     errors += [
-        f"{key!r} must be {_name(kind)}, found {type(row[key]).__name__}"
+        f"{key!r} must be {'a string' if kind is str else 'an object'}, found {type(row[key]).__name__}"
         for key, kind in KEYS.items()
         if key in row and not isinstance(row[key], kind)
     ]
@@ -152,13 +133,5 @@ def _row_errors(row: dict[str, Any]) -> list[str]:
     return errors
 
 
-def _name(kind: type) -> str:
-    return "a string" if kind is str else "an object"
-
-
 def _short(value: str) -> str:
     return repr(value if len(value) <= 60 else value[:57] + "…")
-
-
-def _question(row: dict[str, Any]) -> Question:
-    return Question(row["id"], row["question"], row["gold"], row.get("checks"), row.get("tags", {}))

@@ -85,13 +85,7 @@ def known_benchmarks() -> dict[str, KnownBenchmark]:
 
 
 def known_benchmark(family: str) -> KnownBenchmark:
-    """The known benchmark of a name.
-
-    Raises
-    ------
-    InputError
-        Unknown name; the message lists all families.
-    """
+    """The known benchmark of a name. Raises InputError if it is unknown; the message lists all families."""
     declarations = catalogue.declared("family")
     if family not in declarations:
         raise InputError(f"benchmark family {unknown(family, family_names())}")

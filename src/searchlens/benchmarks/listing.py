@@ -19,20 +19,10 @@ PathsOf = Callable[[str], Sequence[Path]]
 
 
 def answer(configured: Configured, paths_of: PathsOf) -> dict[str, Any]:
-    """The known benchmarks, each with its configured files and its datasets on the hub.
+    """The ``known`` benchmarks and the ``own`` ones, with configured files and datasets on the hub.
 
-    Parameters
-    ----------
-    configured : mapping
-        ``benchmarks`` of a configuration.
-    paths_of : callable
-        Name of a configured benchmark to its files and folders; raises InputError if they are not available.
-
-    Returns
-    -------
-    dict
-        ``known``, and under ``own`` the configured benchmarks in the project's own format. ``configured`` of a
-        benchmark maps the names in the configuration to what is there, in words.
+    ``paths_of`` gives the files and folders of a configured benchmark by its name, or raises InputError. ``configured``
+    of a benchmark maps the names in the configuration to what is there, in words.
     """
     return {
         "known": [

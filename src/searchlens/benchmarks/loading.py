@@ -62,27 +62,12 @@ def load(
     family: str = OWN,
     check: bool = True,
 ) -> tuple[Question, ...]:
-    """Read the questions of a benchmark.
+    """Read the questions of a benchmark: of files, or folders with files as on the hub, one after another.
 
-    Parameters
-    ----------
-    path : Path or sequence of Path
-        Files, or folders with files as on the hub, one after another.
-    expected_sha256 : str, optional
-        64 hexadecimal digits: sha256 of the bytes of all files, one after another, before they were
-        compressed (``.gz``).
-    limit : int, optional
-        Keep the first ``limit`` questions, >= 1.
-    family : str
-        One of ``family_names()``.
-    check : bool
-        Refuse a known benchmark that has another number of rows or other golds than are known, or a question twice.
-
-    Raises
-    ------
-    InputError
-        A file is missing or has another hash, its layout is unknown, rows are wrong, the check fails, or there are
-        fewer questions than ``limit``.
+    ``expected_sha256`` is that of the bytes of all files, one after another, before they were compressed (``.gz``).
+    ``check``: refuse a known benchmark that has another number of rows or other golds than are known, or a question
+    twice. Raises InputError if a file is missing or has another hash, its layout is unknown, rows are wrong, the check
+    fails, or there are fewer questions than ``limit``.
     """
     paths = [path] if isinstance(path, Path) else list(path)
     return read(paths, family, expected_sha256=expected_sha256, limit=limit, check=check).questions
@@ -130,13 +115,7 @@ def read_rows(paths: Sequence[Path], family: str) -> list[Row]:
 
 
 def files_at(path: Path, family: str) -> list[Path]:
-    """The file itself, or the files of a folder that hold the family's split.
-
-    Raises
-    ------
-    InputError
-        The folder has no such file.
-    """
+    """The file itself, or the files of a folder that hold the family's split; InputError if there are none."""
     if not path.is_dir():
         return [path]
     splits = known_benchmark(family).splits if family != OWN else []
@@ -174,9 +153,7 @@ def _rows(contents: Sequence[_Content]) -> tuple[int, list[Row]]:
 
 
 def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> tuple[int, list[int]]:
-    """Number of golds compared, and positions of rows in unknown wordings; an ``InputError`` if a gold is wrong, the
-    number of rows is, or a question is there twice.
-    """
+    """Number of golds compared, and positions of rows in unknown wordings; InputError for a wrong gold or number."""
     known, hint = known_benchmark(family), "to use it as it is, set `check: false` for this benchmark"
     if known.sizes and count not in known.sizes:
         sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())

@@ -44,20 +44,7 @@ _TEMPLATES = (
 
 
 def read(file: BenchmarkFile, *, integer: bool = False, without_gold: bool = False) -> list[Row]:
-    """Questions with their golds.
-
-    Parameters
-    ----------
-    integer : bool
-        All golds are integers.
-    without_gold : bool
-        Rows without a gold occur, and are left out.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without a question or a gold that can be read.
-    """
+    """Questions with their golds; rows without one are left out with ``without_gold``, otherwise InputError."""
     layout = layout_of(file, LAYOUTS)
 
     def convert(name: str, row: RawRow) -> Row | None:
@@ -89,21 +76,10 @@ def _question(row: RawRow, layout: Layout) -> str | None:
 
 
 def gold_text(content: Any, boxed: bool = False, *, multiple: bool = False) -> str | None:
-    """A gold answer as LaTeX without dollar signs or box.
+    """A gold answer as LaTeX without dollar signs or box; None if there is none, or its box is not closed.
 
-    Parameters
-    ----------
-    content : Any
-        A string, a number, or a list of these.
-    boxed : bool
-        The answer is the last box of the text.
-    multiple : bool
-        There are several answers, in any order; they are separated by a comma and a space.
-
-    Returns
-    -------
-    str or None
-        None if there is no answer, or its box is not closed.
+    The content is a string, a number, or a list of these. ``boxed``: the answer is the last box of the text.
+    ``multiple``: there are several answers, in any order; they are separated by a comma and a space.
     """
     if isinstance(content, list):
         parts = [gold_text(part, boxed) for part in content]

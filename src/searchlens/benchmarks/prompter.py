@@ -40,21 +40,9 @@ class Prompt:
 class Prompter:
     """Tokenizer and template of a checkpoint: ``stop_ids`` end an answer, and ``masked`` ids are never drawn.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the checkpoint.
-    template : Template
-        The text around a question, and the tokens and texts that end an answer.
-    stop_tokens : sequence of str or int, optional
-        Tokens that end an answer, by spelling or id, instead of those that the folder's files name.
-    specials : Specials, optional
-        By which the samples have their id; by default those of the folder.
-
-    Raises
-    ------
-    InputError
-        A file is damaged, the tokenizer is of another model or lacks a stop token, or no token ends a text.
+    ``stop_tokens``, by spelling or id, replace those that the folder's files name. Samples have their id by
+    ``specials``, by default those of the folder. Raises InputError if a file is damaged, the tokenizer is of another
+    model or lacks a stop token, or no token ends a text.
     """
 
     def __init__(
@@ -133,13 +121,7 @@ class Prompter:
         return {"stops": sorted(self.stop_ids), "masked": runs(self.masked), "prompt": empty, "made": made}
 
     def texts(self, questions: Sequence[Question]) -> list[str]:
-        """Return the prompts of questions as texts.
-
-        Raises
-        ------
-        InputError
-            The chat template fails or leaves a question out, or the template has a question in its own text.
-        """
+        """Return prompts as texts; InputError if a template fails, leaves a question out, or has one in its own."""
         around = plain(self.template.opening + self.template.text)
         for question in questions:
             if len(asked := plain(question.text)) >= _TELLING and asked in around:
@@ -189,12 +171,8 @@ class Prompter:
         """Return the token ids of prompts, after the special tokens that the tokenizer puts before a text.
 
         A special token that begins the text already, such as ``<bos>`` in a template, is there once. A chat template
-        writes all special tokens itself.
-
-        Raises
-        ------
-        InputError
-            The tokenizer puts a token after a text, the prompt begins with BOS twice, or a token has no embedding.
+        writes all special tokens itself. Raises InputError if the tokenizer puts a token after a text, the prompt
+        begins with BOS twice, or a token has no embedding.
         """
         return [self._encode(text) for text in self.texts(questions)]
 

@@ -85,10 +85,7 @@ class Template:
     def with_examples(self, examples: WorkedExamples) -> Template:
         """The same prompt after worked examples. An answer also ends where another example would begin.
 
-        Raises
-        ------
-        InputError
-            The answer of an example contains a text that ends answers.
+        Raises InputError if the answer of an example contains a text that ends answers.
         """
         head = self.text.removeprefix(self.opening).split("{question}")[0]
         # A turn that begins with the question itself has nothing that marks another one but the gap before it.
@@ -133,28 +130,11 @@ def wordings() -> Mapping[str, str]:
 def template(
     name: str, wording: str | None = None, *, recipe_stops: bool = False, own: Mapping[str, PromptFamily] | None = None
 ) -> Template:
-    """The prompt of a family, with a wording inside its turn.
+    """The prompt of a family, with a wording inside its turn, by default the family's own instructions for mathematics.
 
-    Parameters
-    ----------
-    name : str
-        Of ``families``.
-    wording : str, optional
-        Of ``wordings``; by default the family's own instructions for mathematics.
-    recipe_stops : bool
-        Whether answers also end at the stop words of the published recipe.
-    own : mapping, optional
-        Section ``templates`` of a study.
-
-    Returns
-    -------
-    Template
-        With ``chat``, its digest is still empty: it depends on the checkpoint.
-
-    Raises
-    ------
-    InputError
-        Unknown name; the message lists the known ones.
+    ``recipe_stops``: answers also end at the stop words of the published recipe. ``own`` is the section ``templates``
+    of a study. With ``chat``, the digest of the template is still empty: it depends on the checkpoint. Raises
+    InputError if a name is unknown; the message lists the known ones.
     """
     known = families(own)
     family = known[require_known(name, known, "prompt template")]

@@ -51,18 +51,9 @@ class BenchmarkFile:
     """Number of rows in earlier files of the family."""
 
     def read(self, convert: Callable[[str, RawRow], Row | None]) -> list[Row]:
-        """Convert each row.
+        """Convert each row by a function of its id (family and position) and the raw row; None leaves the row out.
 
-        Parameters
-        ----------
-        convert : callable
-            Takes the id of the question (family and position) and the raw row. Returns None to leave the row out.
-            Raises ``RowError``.
-
-        Raises
-        ------
-        InputError
-            Some rows cannot be used; the message has the first ten.
+        Raises InputError with the first ten rows that cannot be used (``RowError``).
         """
         rows: list[Row] = []
         errors: list[tuple[int, str]] = []
@@ -103,13 +94,7 @@ class Layout:
 
 
 def layout_of(file: BenchmarkFile, layouts: Sequence[Layout]) -> Layout:
-    """The first layout whose fields the first row has.
-
-    Raises
-    ------
-    InputError
-        No layout fits; the message lists the fields of the row and all layouts.
-    """
+    """The first layout whose fields the first row has; InputError if none fits, which lists fields and layouts."""
     for layout in layouts:
         if all(value(file.rows[0], name) is not None for name in layout.fields.values()):
             return layout

@@ -20,13 +20,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
 
 
 def gsm8k(file: BenchmarkFile) -> list[Row]:
-    """Questions whose gold stands behind ``####`` at the end of a worked answer, perhaps with commas between thousands.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without a question or a number behind ``####``.
-    """
+    """Questions whose gold stands behind ``####`` at the end of a worked answer, perhaps with commas in thousands."""
     layout = layout_of(file, (WORKED,))
 
     def convert(name: str, row: RawRow) -> Row:
@@ -39,13 +33,7 @@ def gsm8k(file: BenchmarkFile) -> list[Row]:
 
 
 def svamp(file: BenchmarkFile) -> list[Row]:
-    """Questions in two parts, a story and what is asked; a comma joins them where the story ends without a stop.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without text or a number.
-    """
+    """Questions in two parts, a story and what is asked; a comma joins them where the story ends without a stop."""
     layout = layout_of(file, (IN_TWO_PARTS,))
 
     def convert(name: str, row: RawRow) -> Row:
@@ -58,13 +46,7 @@ def svamp(file: BenchmarkFile) -> list[Row]:
 
 
 def mawps(file: BenchmarkFile) -> list[Row]:
-    """Questions with ``number0``, ``number1`` … in place of the numbers, which stand in a field of their own.
-
-    Raises
-    ------
-    InputError
-        Unknown layout, or rows without text, a number that is asked for, or a gold.
-    """
+    """Questions with ``number0``, ``number1`` … in place of the numbers, which stand in a field of their own."""
     layout = layout_of(file, (WITH_PLACEHOLDERS,))
 
     def convert(name: str, row: RawRow) -> Row:

@@ -14,17 +14,10 @@ from searchlens.grid import TO_GET_READY, Grid
 def answer(grid: Grid, *, with_prompts: bool = False) -> dict[str, Any]:
     """Check the study, and count its cells.
 
-    Returns
-    -------
-    dict
-        ``missing``: why it is not ready to run, and ``hint``: what to do then. ``anchor``: the pair and benchmark on
-        which BOPTR is fitted, or empty, and then ``without_boptr`` says why. ``prompts``, if they are asked for: the
-        first prompt of each cell.
-
-    Raises
-    ------
-    InputError
-        The configuration names something that does not exist or does not fit, or nothing can be written.
+    ``missing`` says why it is not ready to run, and ``hint`` what to do then. ``anchor`` is the pair and benchmark on
+    which BOPTR is fitted, or empty, and then ``without_boptr`` says why. ``prompts``, if they are asked for, has the
+    first prompt of each cell. Raises InputError if the configuration names something that does not exist or does not
+    fit, or nothing can be written.
     """
     grid.check()
     if not grid.study.cells:

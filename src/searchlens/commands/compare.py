@@ -14,13 +14,7 @@ GAP = "  "
 
 
 def rendered(found: LogComparison, width: int) -> str:
-    """All tables, then a sentence on what each reading can and cannot say.
-
-    Parameters
-    ----------
-    width : int
-        Cells of a line of the terminal; sentences are wrapped, rows of tables are not.
-    """
+    """All tables, then a sentence on what each reading can and cannot say, wrapped at ``width`` cells."""
     lines: list[str] = []
     for section in sections(found):
         lines += [*_section(section, width), ""]

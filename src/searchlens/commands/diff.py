@@ -18,15 +18,7 @@ _INTERVALS = {"exact": "the same samples", "paired": "paired over questions", "i
 
 
 def rendered(found: Differences, names: tuple[str, str], most: int | None = LINES) -> str:
-    """What changed as text, largest differences first.
-
-    Parameters
-    ----------
-    names : (str, str)
-        The two folders.
-    most : int, optional
-        Lines of each kind; None for all.
-    """
+    """What changed between two folders as text, largest differences first, at most ``most`` lines of a kind."""
     lines = [f"A: {names[0]}", f"B: {names[1]}", _configuration(found), *_cells(found), _samples(found)]
     lines += _changes(
         "operating points", _points(found.points, most), found.compared["points"], most, found.points.height

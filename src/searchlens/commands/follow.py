@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from searchlens.commands.terminal import say
+
 Answer = Mapping[str, Any]
 """Of ``commands.status.answer``."""
 
@@ -47,13 +49,7 @@ def is_finished(found: Answer) -> bool:
 
 
 def line(found: Answer, per_second: float | None) -> str:
-    """Progress of the whole study on one line.
-
-    Parameters
-    ----------
-    per_second : float or None
-        Samples drawn a second; None if that is not known.
-    """
+    """Progress of the whole study on one line; of samples drawn a second, if that is known."""
     drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
     cells = len(found["cells"])
     parts = []
@@ -78,6 +74,37 @@ def _span(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min" if seconds < 3600 else f"about {seconds / 3600:.1f} h"
 
 
+class Line:
+    """Progress on one line, over the line before on a terminal, otherwise at intervals; or messages alone."""
+
+    def __init__(self, out: TextIO, *, shown: bool = True) -> None:
+        self._out, self._shown, self._over = out, shown, out.isatty()
+        self._width = 0
+        self.every = TERMINAL_SECONDS if self._over else LOG_SECONDS
+        """Seconds between two lines."""
+
+    def put(self, text: str) -> None:
+        """Show how far the run is."""
+        if self._shown and self._over:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            self._out.write(f"\r{text:{self._width}}")
+            self._width = len(text)
+        elif self._shown:
+            self._out.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._out.flush()
+
+    def message(self, text: str) -> None:
+        """Show a line that stays."""
+        self.end()
+        say(text, self._out)
+
+    def end(self) -> None:
+        """Go on below what is written over."""
+        if self._width:
+            self._out.write("\n")
+            self._width = 0
+
+
 def follow(
     look: Callable[[], Answer],
     out: TextIO,
@@ -85,32 +112,15 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Answer:
-    """Print progress until everything is done; returns the last answer.
-
-    Parameters
-    ----------
-    look : callable
-        Reads the study anew.
-    out : text file
-        Its line is written over if it is a terminal.
-    sleep, clock : callable
-        Wait for some seconds; seconds since some moment.
-    """
-    over, rate, width = out.isatty(), Rate(), 0
+    """Print progress until everything is done, over the line before on a terminal; returns the last answer."""
+    shown, rate = Line(out), Rate()
     try:
         while True:
             found = look()
             rate.see(clock(), sum(cell["drawn"] for cell in found["cells"]))
-            text = line(found, rate.per_second)
-            if over:
-                text = text[: shutil.get_terminal_size().columns - 1]
-                out.write(f"\r{text:{width}}")
-                width = len(text)
-            else:
-                out.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-            out.flush()
+            shown.put(line(found, rate.per_second))
             if is_finished(found):
                 return found
-            sleep(TERMINAL_SECONDS if over else LOG_SECONDS)
+            sleep(shown.every)
     finally:
-        out.write("\n" * over)
+        shown.end()

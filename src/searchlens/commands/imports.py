@@ -26,20 +26,8 @@ def listing(grid: Grid) -> str:
 def remove(grid: Grid, name: str) -> list[Path]:
     """Take imports back: their records, their samples, and the questions of a benchmark that came with them alone.
 
-    Parameters
-    ----------
-    name : str
-        ``pair/benchmark``, or more precisely ``pair/benchmark/role`` or ``pair/benchmark/role/policy``.
-
-    Returns
-    -------
-    list of Path
-        What was deleted.
-
-    Raises
-    ------
-    InputError
-        Nothing that was imported has this name.
+    The name is ``pair/benchmark``, or more precisely ``pair/benchmark/role`` or ``pair/benchmark/role/policy``. Returns
+    what was deleted. Raises InputError if nothing that was imported has this name.
     """
     wanted = name.strip("/").split("/")
     gone = [

@@ -20,25 +20,10 @@ DEMO = """# The demo: the micro pair at laptop size. Snakemake and every command
 def init(folder: Path, *, demo: bool = False) -> list[str]:
     """Write the folder of a study: ``config/``, ``profiles/``, and a ``Snakefile`` that includes the workflow.
 
-    The workflow itself stays where it is installed, because its rules call the code of their own version.
-
-    Parameters
-    ----------
-    folder : Path
-        May exist, but without files of these names.
-    demo : bool
-        The study of the micro pair, ready to run, in place of one to fill in.
-
-    Returns
-    -------
-    list of str
-        The names of what was written.
-
-    Raises
-    ------
-    InputError
-        The folder is a file, cannot be written to, or has one of these names already; or the micro pair is not
-        installed. Nothing is written.
+    The workflow itself stays where it is installed, because its rules call the code of their own version. ``demo``: the
+    study of the micro pair, ready to run, in place of one to fill in. Returns the names of what was written. Raises
+    InputError, and writes nothing, if the folder is a file, cannot be written to, or has one of these names already; or
+    the micro pair is not installed.
     """
     names = ("config", "profiles", "slurm", "Snakefile")
     _require_free(folder, names)

@@ -69,18 +69,7 @@ class Hub:
         return snapshot(source, pin)
 
     def fetch(self, source: Source, pin: Pin) -> Path:
-        """Download the files of a pinned source that are missing in the cache.
-
-        Returns
-        -------
-        Path
-            ``snapshot(source, pin)``.
-
-        Raises
-        ------
-        InputError
-            The hub cannot be reached, or refuses the files.
-        """
+        """Download missing files of a pinned source, and return its snapshot; InputError if the hub does not."""
         from huggingface_hub import snapshot_download
 
         with _hub_errors(source):
@@ -158,13 +147,7 @@ class Cache:
 
 
 def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
-    """Download missing files of pinned sources, compare every byte, and print one line per source.
-
-    Raises
-    ------
-    InputError
-        A source is not pinned, cannot be downloaded, or is not what was pinned.
-    """
+    """Download missing files of pinned sources, compare every byte, and print a line for each; InputError if unlike."""
     for source in sources:
         pin = lock[source]
         folder = snapshot(source, pin)
@@ -190,15 +173,8 @@ def _understood(source: Source, pinned: Pin, registry: Registry) -> Pin:
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
     """Pin sources that are not pinned yet, write the lock file, and print one line per source.
 
-    Parameters
-    ----------
-    update : bool
-        Resolve again sources that are pinned already.
-
-    Raises
-    ------
-    InputError
-        Some sources could not be resolved; the message names them all, and the others are pinned.
+    ``update``: resolve again sources that are pinned already. Raises InputError if some could not be resolved; the
+    message names them all, and the others are pinned.
     """
     new: dict[Source, Pin] = {}
     failed: list[InputError] = []

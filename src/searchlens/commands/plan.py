@@ -62,7 +62,6 @@ def read_store(grid: Grid) -> StoredShards:
 
 
 def _total(shards: Iterable[Shard], key: str) -> int:
-    """Sum over shards."""
     return sum(int(shard.sidecar[key]) for shard in shards)
 
 
@@ -108,13 +107,7 @@ def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str], *, of_searche
 
 
 def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
-    """Every generation of every sampled cell, in order.
-
-    Parameters
-    ----------
-    stored : StoredShards, optional
-        ``read_store(grid)``, if the caller has read it already.
-    """
+    """Every generation of every sampled cell, in order; ``stored`` is ``read_store(grid)``, if it is known."""
     stored = read_store(grid) if stored is None else stored
     for cell in stored:
         checkpoint, benchmark = cell
@@ -175,11 +168,8 @@ def _without_formula(grid: Grid, stored: StoredShards) -> list[str]:
 def answer(grid: Grid) -> dict[str, Any]:
     """The plan with totals and assumptions.
 
-    Returns
-    -------
-    dict
-        ``cells``: of each its generations and their totals. ``generations`` and ``to_make`` count, ``tokens`` and
-        ``gpu_hours`` add up what is still to draw. ``gpu_hours`` is None where it cannot be estimated.
+    ``cells`` has of each its generations and their totals. ``generations`` and ``to_make`` count, ``tokens`` and
+    ``gpu_hours`` add up what is still to draw, None where it cannot be estimated.
     """
     stored = read_store(grid)
     lines = list(plan(grid, stored))
@@ -221,15 +211,7 @@ def _line(line: PlanLine) -> dict[str, Any]:
 
 
 def rendered(found: Mapping[str, Any], *, by_policy: bool = False) -> str:
-    """The plan as a table with totals and assumptions.
-
-    Parameters
-    ----------
-    found : mapping
-        ``answer``.
-    by_policy : bool
-        One line for each policy of each cell, instead of one for each cell.
-    """
+    """The plan as a table with totals and assumptions: a line for each cell, or for each policy of each cell."""
     lines = _policy_lines(found["cells"]) if by_policy else _cell_lines(found["cells"])
     hours = "" if found["gpu_hours"] is None else f" and {found['gpu_hours']:,.1f} GPU-hours"
     counts = f"{found['generations']} generations, {found['to_make']} to make"

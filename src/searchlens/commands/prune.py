@@ -33,13 +33,7 @@ class Unused:
 
 
 def unused(grid: Grid) -> Unused:
-    """Everything in the cells of a study that it no longer uses; folders of other checkpoints are left alone.
-
-    Raises
-    ------
-    InputError
-        Ids cannot be computed, because weights or questions are not pinned or missing.
-    """
+    """All in the cells of a study, and no others, that it no longer uses; InputError if an id cannot be computed."""
     if missing := grid.placeholders():
         raise InputError(
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",

@@ -10,13 +10,7 @@ from searchlens.store.shards import set_aside
 
 
 def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> tuple[list[Shard], list[Path]]:
-    """Move the shards of a cell, or of one policy of it, out of the store, under whatever name they lie there.
-
-    Returns
-    -------
-    moved : list of Path
-        The new paths of their files.
-    """
+    """Move the shards of a cell, or of a policy of it, out of the store; returns them, and their files' new paths."""
     generations = [g for g in grid.jobs.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
     own = {g.id: grid.folder(checkpoint, benchmark, g.id) for g in generations}
     folders = dict.fromkeys(folder for key, first in own.items() for folder in (first, *grid.folders[key]))

@@ -20,20 +20,10 @@ from searchlens.project import extras
 def command_of(
     targets: Sequence[str], configs: Sequence[str], *, cores: str = "", profile: str = "", dry_run: bool = False
 ) -> list[str]:
-    """The command line of Snakemake.
+    """The command line of Snakemake, whose configurations are merged last; without targets it makes everything.
 
-    Parameters
-    ----------
-    targets : sequence of str
-        Rules or files; none: everything.
-    configs : sequence of str
-        Files that are merged last.
-    cores : str
-        A number or ``all``; empty: as the profile says.
-    profile : str
-        A folder, or its name; empty: only the profile of the study's folder.
-    dry_run : bool
-        Print the jobs, and run none.
+    Without a number of ``cores``, or ``all``, the profile decides. The profile is a folder or its name; if empty, only
+    that of the study's folder counts. ``dry_run``: print the jobs, and run none.
     """
     own = Path("Snakefile")
     snakefile = own if own.exists() else project.root() / "Snakefile"
@@ -43,13 +33,7 @@ def command_of(
 
 
 def require_installed(grid: Grid, *, here: bool) -> None:
-    """Check that Snakemake is installed and, for jobs that run here, the libraries that they will need in the end.
-
-    Raises
-    ------
-    InputError
-        One of them is missing; the hint names the extra that brings it.
-    """
+    """Raise InputError, which names the extra, if Snakemake or, for jobs that run here, a library is missing."""
     extras.require("snakemake")
     if here:
         sampled = [cell for cell in grid.study.cells if any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))]
@@ -62,14 +46,7 @@ def require_installed(grid: Grid, *, here: bool) -> None:
 def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:
     """Run Snakemake and end with its exit status; its jobs find the programs of this installation first.
 
-    Parameters
-    ----------
-    grid : Grid
-        Its samples are counted while they are drawn.
-    plain : bool
-        Become the process of Snakemake, whose output is shown as it is.
-    quiet : bool
-        Show no progress.
+    Samples are counted meanwhile. ``plain``: become Snakemake, whose output is shown as it is. ``quiet``: no progress.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     sys.stdout.flush()

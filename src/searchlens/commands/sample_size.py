@@ -43,13 +43,7 @@ _NODES = 40
 
 @dataclass(frozen=True)
 class Design:
-    """Size of a study.
-
-    Raises
-    ------
-    InputError
-        Fewer than two models, or no questions or seeds.
-    """
+    """Size of a study. Raises InputError for fewer than two models, or no questions or seeds."""
 
     questions: tuple[int, ...]
     """Number on each benchmark."""
@@ -60,7 +54,6 @@ class Design:
     A pool that is twice as large as that of ``Components.sample_sd`` is worth nearly two."""
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
         if self.models < 2:
             raise InputError(f"models: {self.models}; a test over models needs at least 2")
         if not self.questions or min(self.questions) < 1 or self.seeds < 1:
@@ -77,13 +70,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of the difference of two rows, in percentage points.
-
-    Raises
-    ------
-    InputError
-        A standard deviation is negative, or the share is not in [0, 1].
-    """
+    """Standard deviations of the difference of two rows, in percentage points; InputError if out of range."""
 
     question_sd: float
     """Over the questions of one cell: of a question's part in the difference, averaged over samples."""
@@ -96,7 +83,6 @@ class Components:
     models do not average it out, and the test over models does not notice it."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         deviations = (self.question_sd, self.sample_sd, self.model_sd)
         if not all(0 <= value < math.inf for value in deviations) or not 0 <= self.shared <= 1:
             raise InputError(f"{self}: standard deviations must be finite and at least 0, and shared between 0 and 1")
@@ -107,25 +93,12 @@ TYPICAL = Components(question_sd=9, sample_sd=10, model_sd=2.7, shared=0.2)
 
 
 def power(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> float:
-    """Probability that the test is significant.
+    """Probability that the test, in either direction, is significant, so at gap 0 and ``shared`` 0 it is the level.
 
-    Parameters
-    ----------
-    gap : float
-        True difference of mean errors, percentage points, of either sign.
-    alpha : float
-        Familywise level, in (0, 1).
-    contrasts : int
-        Number of contrasts that are tested together; each is tested at alpha / contrasts.
+    The gap is the true difference of mean errors in percentage points, of either sign. ``alpha`` is the familywise
+    level; each of the contrasts that are tested together is tested at alpha / contrasts. Without any variation the
+    power is 1 for every gap but 0.
 
-    Returns
-    -------
-    float
-        Significance in either direction counts, so at gap 0 and ``shared`` 0 it is the level. Without any variation it
-        is 1 for every gap but 0.
-
-    Notes
-    -----
     The prediction assumes errors larger than their noise. With smaller errors the power is lower, because noise
     inflates the smaller of two errors more, so that the gap shrinks (``docs/power.md`` has the sizes).
     """
@@ -162,22 +135,10 @@ def required(
     alpha: float = 0.05,
     contrasts: int = 1,
 ) -> Design | None:
-    """The smallest design with sufficient power, if one of its sizes may grow.
+    """The smallest design with sufficient power, as of ``power``, if one of its sizes may grow; at least the given one.
 
-    Parameters
-    ----------
-    components, gap, alpha, contrasts
-        As in ``power``.
-    target_power : float
-        In (0, 1).
-    free : {"models", "questions", "seeds"}
-        The size that may grow; questions grow by the same factor on all benchmarks.
-
-    Returns
-    -------
-    Design or None
-        The given design if it suffices. None if ``LARGEST`` times its size does not suffice: questions and seeds cannot
-        replace models if the models differ.
+    Questions grow by the same factor on all benchmarks. None if ``LARGEST`` times the size does not suffice: questions
+    and seeds cannot replace models if the models differ.
     """
 
     def enough(factor: float) -> bool:
@@ -199,22 +160,11 @@ def required(
 
 
 def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
-    """Each question's part in the error of a cell.
+    """Each question's part in the error of a cell, in percentage points, shape (questions, seeds); their mean is it.
 
-    Parameters
-    ----------
-    predicted, target : array_like, shape (budgets, questions, seeds)
-        Readouts in [0, 1] of the predicted curve and of the RL curve.
-
-    Returns
-    -------
-    ndarray, shape (questions, seeds)
-        100 mean_b sign(d_b) (predicted - target), where d_b is the difference of the means over questions and seeds.
-        The mean of it is the error in percentage points.
-
-    Notes
-    -----
-    This is the error linearised at d_b. If d_b is within its noise of zero, the spread of the error is smaller.
+    It is 100 mean_b sign(d_b) (predicted - target), of readouts in [0, 1], shape (budgets, questions, seeds), where d_b
+    is the difference of the means over questions and seeds. This is the error linearised at d_b. If d_b is within its
+    noise of zero, the spread of the error is smaller.
     """
     gaps = np.asarray(predicted, float) - np.asarray(target, float)
     signs = np.sign(gaps.mean(axis=(1, 2), keepdims=True))
@@ -222,20 +172,11 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
 
 
 def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
-    """Each question's part in the error of one row, minus its part in that of another.
+    """Each question's part in the error of one row, minus its part in that of another, by the first of their pools.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-    first, second : Row
-        In the first of their pools. A row that predicts a curve has such parts if the curve is a sum of others
-        (``Curve.terms``).
-
-    Returns
-    -------
-    polars.DataFrame
-        ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
+    The rule is on the sample view. A row that predicts a curve has such parts if the curve is a sum of others
+    (``Curve.terms``). Returns ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are
+    defined; ``seed`` is 0.
     """
     frames = []
     for model, benchmark in itertools.product(rule.plan.fitted_models, rule.plan.with_role("fitted")):
@@ -286,25 +227,11 @@ def _curve_parts(rule: Rule, curve: Curve, benchmark: str) -> Floats | None:
 def landscape_contributions(
     folder: Path, plan: CohortPlan, options: BoptrOptions, first: str, second: str
 ) -> Contributions:
-    """The parts of ``row_contributions``, computed from the landscapes of a study.
+    """The parts of ``row_contributions``, with one seed, from the landscapes of a study, by the keys of two rows.
 
-    Parameters
-    ----------
-    folder : Path
-        Holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
-    first, second : str
-        Keys of two rows.
-
-    Returns
-    -------
-    Contributions
-        One seed.
-
-    Raises
-    ------
-    InputError
-        There is no such row, a landscape is damaged, the anchor has none, or there is no cell in which both rows
-        predict question by question.
+    The folder holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
+    Raises InputError if there is no such row, a landscape is damaged, the anchor has none, or there is no cell in which
+    both rows predict question by question.
     """
     row_by_key = {row.key: row for row in ROWS}
     for name in (first, second):
@@ -320,13 +247,7 @@ def landscape_contributions(
 
 
 def read_contributions(path: Path) -> Contributions:
-    """Read contributions from a Parquet file with ``COLUMNS``, in which every question of a cell has the same seeds.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, a column is missing, or some cell does not have every seed of every question once.
-    """
+    """Read contributions from Parquet with ``COLUMNS``; InputError if a cell lacks a seed of a question."""
     try:
         frame = pl.read_parquet(files.read_bytes(path))
     except (*DAMAGED, FileNotFoundError) as error:
@@ -354,24 +275,11 @@ def _cells(frame: pl.DataFrame) -> Contributions:
 
 
 def estimate_components(contributions: Contributions) -> Components:
-    """Components from each question's part in the difference of two rows.
+    """Components, by moments and at least 0, from each question's part in the difference of two rows.
 
-    Parameters
-    ----------
-    contributions : mapping
-        (model, benchmark) to ndarray, shape (questions, seeds), with at least 2 questions; questions of a benchmark are
-        in the same order for all models.
-
-    Returns
-    -------
-    Components
-        Moment estimates, at least 0. With a single seed all variance counts as question variance, so more seeds seem
-        useless. With a single model ``model_sd`` and ``shared`` cannot be estimated; they are those of ``TYPICAL``.
-
-    Raises
-    ------
-    ValueError
-        There are no cells.
+    There are at least two questions, in the same order for all models. With a single seed all variance counts as
+    question variance, so more seeds seem useless. With a single model ``model_sd`` and ``shared`` cannot be estimated;
+    they are those of ``TYPICAL``. Raises ValueError if there are no cells.
     """
     cells = list(contributions.values())
     if not cells:
@@ -407,13 +315,7 @@ def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> f
 
 
 def report(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> str:
-    """Power of a design, and the sizes that would raise it to 80% and 90%, as text.
-
-    Raises
-    ------
-    InputError
-        The gap is not a finite number above 0, the level is not between 0 and 1, or there is no contrast.
-    """
+    """Power of a design, and the sizes for 80% and 90%, as text; InputError if a number is out of its range."""
     for name, value, fits, allowed in (
         ("gap", gap, 0 < gap < math.inf, "a finite number > 0"),
         ("alpha", alpha, 0 < alpha < 1, "a number > 0, < 1"),

@@ -51,23 +51,16 @@ class Wanted:
 def shown(study: Study, wanted: Wanted) -> Record:
     """The questions and answers to show, as plain types.
 
-    Returns
-    -------
-    dict
-        ``results``, ``pair``, ``benchmark``, ``under`` (policies that a filter reads), ``matching`` (number of
-        questions that it lets pass; None if they were named), ``withheld`` (why no text is shown, or empty), and
-        ``questions``: index, id, text, gold, tags,
-        note, and ``policies``, each with what ``base`` and ``rl`` answered.
-
-    Raises
-    ------
-    InputError
-        A name is unknown, or files that the filter reads are not there.
+    ``under`` are policies that a filter reads, ``matching`` is the number of questions that it lets pass, None if they
+    were named, and ``withheld`` says why no text is shown, or is empty. Each of ``questions`` has index, id, text,
+    gold, tags, note, and ``policies``, each with what ``base`` and ``rl`` answered. Raises InputError if a name is
+    unknown, or files that the filter reads are not there.
     """
     side = _cell(study, wanted)
     policies = _policies(study, side, wanted.policies)
     matching = None if wanted.questions else _matching(study, side, policies, wanted.only)
-    chosen = [_key(name) for name in wanted.questions] if matching is None else matching[: wanted.limit]
+    named = [int(name) if name.isascii() and name.isdigit() else name for name in wanted.questions]
+    chosen = named if matching is None else matching[: wanted.limit]
     disagreeing = _disagreements(study, side, required=wanted.only == DISAGREE)
     return {
         "results": str(study.results),
@@ -103,10 +96,6 @@ def _policies(study: Study, side: Mapping[str, str], named: Sequence[str]) -> li
     if list(named) == [ALL]:
         return [name for name in classes[0] if name in set(classes[1])]
     return [require_known(name, either, "policy") for name in named]
-
-
-def _key(which: str) -> int | str:
-    return int(which) if which.isascii() and which.isdigit() else which
 
 
 # ---- which questions
@@ -265,13 +254,7 @@ def _sample(row: Mapping[str, Any], second: str | None, withheld: str) -> Record
 
 
 def rendered(record: Record, width: int, most: int | None = LINES) -> str:
-    """The result of ``shown`` as text, at most ``width`` cells wide.
-
-    Parameters
-    ----------
-    most : int, optional
-        Lines of one answer; None for all.
-    """
+    """The result of ``shown`` as text, at most ``width`` cells wide, with at most ``most`` lines of one answer."""
     width = max(width, _NARROWEST)
     lines = [f"{record['pair']} on {record['benchmark']}, {record['results']}"]
     if record["matching"] is not None:

@@ -73,15 +73,7 @@ class CellStatus:
 
 
 def status(grid: Grid, stored: StoredShards | None = None, now: float | None = None) -> list[CellStatus]:
-    """Every sampled cell of a study, in order.
-
-    Parameters
-    ----------
-    stored : StoredShards, optional
-        ``plan.read_store(grid)``, if the caller has read it already.
-    now : float, optional
-        Seconds since 1970; by default the present time.
-    """
+    """Every sampled cell, in order, at a second since 1970; ``stored`` is ``plan.read_store(grid)``, if known."""
     stored, now = read_store(grid) if stored is None else stored, time.time() if now is None else now
     lines: dict[tuple[str, str], list[PlanLine]] = {cell: [] for cell in stored}
     for line in plan(grid, stored):
@@ -153,11 +145,8 @@ def _read_job_record(path: Path) -> dict[str, Any]:
 def answer(grid: Grid) -> dict[str, Any]:
     """Progress of the whole study.
 
-    Returns
-    -------
-    dict
-        ``cells``, their ``states``, what was ``spent`` on them and what is ``to_go``; ``health`` of cells that have a
-        landscape; ``running`` and ``failed`` jobs, and what is ``not_made``. ``gpu_hours`` may be None: not estimated.
+    There are ``cells``, their ``states``, what was ``spent`` and what is ``to_go``; ``health`` of cells with a
+    landscape; ``running`` and ``failed`` jobs, and what is ``not_made``. ``gpu_hours`` may be None: not estimated.
     """
     cells = status(grid)
     states = Counter(cell.state for cell in cells)

@@ -20,23 +20,11 @@ from searchlens.tables.study import GREEDY
 
 
 def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
-    """The pairs, the half-widths of the intervals, and the health of every cell.
+    """The pairs, the half-widths of the intervals, and the health of every cell, in proportions, as in the tables.
 
-    Parameters
-    ----------
-    run : str, optional
-        The command that makes the tables of this study; an error names it.
-
-    Returns
-    -------
-    dict
-        Proportions in [0, 1], as in the tables. A pair that is not interpretable on a benchmark has a ``warning`` and
-        no numbers, and its cells have some of their texts.
-
-    Raises
-    ------
-    InputError
-        A table of the study is missing.
+    ``run`` is the command that makes the tables of this study. A pair that is not interpretable on a benchmark has a
+    ``warning`` and no numbers, and its cells have some of their texts. Raises InputError, which names that command, if
+    a table of the study is missing.
     """
     rows = _table(grid, "recovery_summary", run).filter(pl.col("metric") == "P")
     widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("readout") == "expected")

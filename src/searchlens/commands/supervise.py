@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import queue
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -19,8 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO, TextIO
 
-from searchlens.commands.follow import LOG_SECONDS, TERMINAL_SECONDS
-from searchlens.commands.terminal import say
+from searchlens.commands.follow import Line
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -45,12 +43,7 @@ _OF_A_JOB = re.compile(r"\d\d:\d\d:\d\d (?!.*(: attention: |: not interpretable:
 class Filter:
     """Tells routine output of Snakemake from what a user must see, line by line.
 
-    Attributes
-    ----------
-    steps : tuple of (int, int)
-        Jobs done, and all of this run; zeros before it is known.
-    log : str
-        Path of Snakemake's own log, as far as it was named.
+    ``steps`` are jobs done, and all; zeros before it is known. ``log`` is the path of Snakemake's own log, once named.
     """
 
     def __init__(self) -> None:
@@ -85,60 +78,8 @@ class Filter:
         return not line[0].isspace() and not re.fullmatch(r"[\w-]+ +[\w-]+", line)
 
 
-class Line:
-    """Progress on one line: written over on a terminal, otherwise written again at intervals.
-
-    Parameters
-    ----------
-    out : text file
-    shown : bool
-        False: nothing is written but messages.
-    """
-
-    def __init__(self, out: TextIO, *, shown: bool = True) -> None:
-        self._out, self._shown, self._over = out, shown, out.isatty()
-        self._width = 0
-        self.every = TERMINAL_SECONDS if self._over else LOG_SECONDS
-        """Seconds between two lines."""
-
-    def put(self, text: str) -> None:
-        """Show how far the run is."""
-        if self._shown and self._over:
-            text = text[: shutil.get_terminal_size().columns - 1]
-            self._out.write(f"\r{text:{self._width}}")
-            self._width = len(text)
-        elif self._shown:
-            self._out.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-        self._out.flush()
-
-    def message(self, text: str) -> None:
-        """Show a line that stays."""
-        self.end()
-        say(text, self._out)
-
-    def end(self) -> None:
-        """Go on below what is written over."""
-        if self._width:
-            self._out.write("\n")
-            self._width = 0
-
-
 def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, *, shown: bool = True) -> int:
-    """Run a command of Snakemake to its end.
-
-    Parameters
-    ----------
-    progress : callable
-        What else is said of the progress: of sampling, or empty.
-    out : text file
-    shown : bool
-        Whether progress is written.
-
-    Returns
-    -------
-    int
-        Its exit status; 128 and the number of the signal that killed it.
-    """
+    """Run Snakemake to its end, with ``progress`` in words; returns its status, or 128 and the number of a signal."""
     started, known, line = time.monotonic(), Filter(), Line(out, shown=shown)
     # A group of its own, so that an interrupt from the terminal comes once, by ``_forwarding``. It stops such a group
     # if that reads from it, which nothing in a run does.

@@ -23,10 +23,7 @@ BAR = " | "
 
 
 def say(text: object, file: TextIO | None = None) -> None:
-    """Print what may have the words of others: names of files and models, texts, messages.
-
-    What the encoding of the file (default: standard output) does not have is escaped, too.
-    """
+    """Print what may have words of others; what the encoding of the file (standard output) lacks is escaped, too."""
     file = file or sys.stdout
     print(_encoded(printable(str(text)), file), file=file, flush=True)
 

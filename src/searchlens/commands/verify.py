@@ -65,19 +65,9 @@ _ASIDE = "`searchlens verify --repair` sets other damaged files aside; the next 
 def verify(results: Path, *, repair: bool = False, study: Grid | None = None) -> Verified:
     """Check everything in a results folder; every shard is hashed and read.
 
-    Parameters
-    ----------
-    repair : bool
-        Move what is damaged into ``aside/``, and write new sidecars of whole shards that lost theirs, at once; a run
-        does this only with what it needs.
-
-    study : Grid, optional
-        Whose checkpoints are compared with what the samples were drawn with.
-
-    Raises
-    ------
-    InputError
-        There is no such folder, or nothing in it was ever sampled, scored or configured.
+    ``repair``: move what is damaged into ``aside/``, and write new sidecars of whole shards that lost theirs, at once;
+    a run does this only with what it needs. Checkpoints of a given study are compared with what the samples were drawn
+    with. Raises InputError if there is no such folder, or nothing in it was ever sampled, scored or configured.
     """
     layout = Layout(results)
     if not layout.is_results_folder():

@@ -21,26 +21,11 @@ CHECKED = 2_000
 
 
 def convert(source: Path, folder: Path, dtype: str = "bfloat16") -> str:
-    """Write a checkpoint folder from a GGUF file of Gemma 3.
+    """Write a checkpoint folder, new or empty, from a GGUF file of Gemma 3; returns one line about the model.
 
-    Parameters
-    ----------
-    source : Path
-        The file. Its quantised weights are written in ``dtype``: what quantisation lost stays lost.
-    folder : Path
-        New, or empty.
-    dtype : {"bfloat16", "float32"}
-
-    Returns
-    -------
-    str
-        One line about the model.
-
-    Raises
-    ------
-    InputError
-        The file is not one of Gemma 3, is cut off, or has a tokenizer that is not one of SentencePiece; a library is
-        missing; the folder has files; or ``tokenizer.json`` would cut a text otherwise than the file's own tokenizer.
+    Quantised weights are written in ``dtype``: what quantisation lost stays lost. Raises InputError if the file is not
+    one of Gemma 3, is cut off, or has a tokenizer that is not one of SentencePiece; a library is missing; the folder
+    has files; or ``tokenizer.json`` would cut a text otherwise than the file's own tokenizer.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already", "name a folder that is not, or an empty one")

@@ -32,27 +32,14 @@ class GgufFile:
     """Name to a tensor of ``gguf.GGUFReader``."""
 
     def fact(self, key: str) -> Any:
-        """One fact.
-
-        Raises
-        ------
-        InputError
-            The file does not have it.
-        """
+        """One fact. Raises InputError if the file does not have it."""
         if key not in self.facts:
             raise InputError(f"{self.path} does not say {key!r}", "is it a whole model? Files of adapters are not")
         return self.facts[key]
 
 
 def read(path: Path) -> GgufFile:
-    """Read a file without its tensors' content, which stays on disk.
-
-    Raises
-    ------
-    InputError
-        The file is not there, is no GGUF file or is cut off, or it holds another architecture
-        or another kind of tokenizer.
-    """
+    """Read a file without its tensors' content; InputError if it is cut off, or of other architecture or tokenizer."""
     reader = _reader(path)
     content = {name: field.contents() for name, field in reader.fields.items() if name != "GGUF.version"}
     architecture = content.get("general.architecture")

@@ -81,13 +81,7 @@ def _merges(file: GgufFile, ids: dict[str, int]) -> list[tuple[str, str]]:
 
 
 def texts(file: GgufFile, count: int) -> Iterator[str]:
-    """Made-up texts to compare tokenizers on: words, pieces of the vocabulary, runs of spaces and lines, any letters.
-
-    Parameters
-    ----------
-    count : int
-        Number of texts, >= 1.
-    """
+    """Made-up texts to compare tokenizers on: words, pieces of the vocabulary, runs of spaces and lines, letters."""
     words = [p.replace(_SPACE, " ") for p, kind in zip(file.pieces, file.types, strict=True) if kind in (NORMAL, USER)]
     signs = ["\n", " ", "  ", "\t", "<", ">", "0", "7", "$", "é", "日", "😀", "\u0301", "\u200d", "\x00", "\x7f"]
     random = seeds.generator("texts to compare tokenizers on")
@@ -107,13 +101,8 @@ def texts(file: GgufFile, count: int) -> Iterator[str]:
 def difference(reference: Any, tokenizer: Any, checked: Iterable[str]) -> str:
     """The first text that two tokenizers cut in different ways, with both results; empty if there is none.
 
-    Parameters
-    ----------
-    reference : SentencePieceProcessor
-    tokenizer : tokenizers.Tokenizer
-        Compared without what it puts around a text.
-    checked : iterable of str
-        Without names of control pieces, which only ``tokenizer`` reads as such.
+    The reference is a SentencePieceProcessor, the other one of ``tokenizers``, compared without what it puts around a
+    text. Texts are without names of control pieces, which only the latter reads as such.
     """
     for text in checked:
         wanted: Sequence[int] = reference.encode(text)

@@ -43,13 +43,7 @@ def name_of(tensor: str) -> str | None:
 
 
 def weights(file: GgufFile, dtype: Any) -> dict[str, Any]:
-    """All tensors, dequantised, in a type of torch.
-
-    Raises
-    ------
-    InputError
-        The file has a tensor that is not one of Gemma 3, lacks one, or has one in a type that cannot be read.
-    """
+    """All tensors, dequantised, in a type of torch; InputError if one is missing, unknown or of an unreadable type."""
     import gguf
     import torch
 

@@ -50,13 +50,8 @@ class Bounds:
     """Most tokens of prompt, prefix and completion together."""
 
     def check(self, request_id: int, request: Request) -> None:
-        """Refuse a request that no engine can serve.
-
-        Raises
-        ------
-        InputError
-            If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
-            ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
+        """Raise InputError if a prompt is empty, a token id does not exist, prompt, prefix and ``max_tokens`` do not
+        fit together, or ``top`` is more than the tokens that can be drawn.
         """
         self._require("Request", request_id, _prompt_flaw(request.prompt, self.vocab_size))
         self._require("Request", request_id, _id_flaw("prefix", request.prefix, self.vocab_size))
@@ -66,13 +61,7 @@ class Bounds:
         self._check_length(request_id, request)
 
     def check_given(self, texts: Sequence[Given]) -> None:
-        """Refuse texts of which one cannot be scored.
-
-        Raises
-        ------
-        InputError
-            If prompt or text are empty or have a token id that does not exist, or they do not fit together.
-        """
+        """Raise InputError if prompt or text are empty, have an id that does not exist, or do not fit together."""
         for number, text in enumerate(texts):
             self._require("Text", number, _prompt_flaw(text.prompt, self.vocab_size))
             self._require("Text", number, _id_flaw("text", text.tokens, self.vocab_size))

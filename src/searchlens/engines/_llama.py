@@ -91,7 +91,6 @@ def _takes_mkl(weight: Tensor, bias: Tensor | None) -> bool:
 
 @cache
 def _is_intel() -> bool:
-    """Whether Intel made the CPU."""
     file = Path("/proc/cpuinfo")
     return file.exists() and "GenuineIntel" in file.read_text()
 
@@ -123,19 +122,11 @@ class _Layer:
 
     @property
     def products(self) -> tuple[_Linear, ...]:
-        """All products with weights."""
         return self.qkv, self.out, self.gate_up, self.down
 
 
 class Llama:
-    """Weights on a device and the forward pass.
-
-    Parameters
-    ----------
-    weights : Weights
-        Its tensors are taken.
-    device : torch.device
-    """
+    """Weights on a device and the forward pass; the tensors of the given weights are taken."""
 
     def __init__(self, weights: Weights, device: torch.device) -> None:
         self.shape, self._tensors = weights.shape, weights.tensors
@@ -153,14 +144,7 @@ class Llama:
         self._rotations = _rotations(weights, device)
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Return the final hidden states, shape (rows, hidden), with as many rows as `tokens`.
-
-        Parameters
-        ----------
-        tokens, positions : int64 tensors, shape (rows,)
-        attend : Attend
-            Called once per layer.
-        """
+        """Return the final hidden states, shape (rows, hidden), of int64 tokens and positions, shape (rows,)."""
         rows = tokens.shape[0]
         padding = self.padding(rows)
         if padding:

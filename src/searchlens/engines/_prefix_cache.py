@@ -50,15 +50,8 @@ class CachedPrefix:
 class PrefixCache:
     """A pool of keys and values, and the sequences in it.
 
-    The last token of a generated text is not cached: it was drawn, but never fed to the model.
-
-    Parameters
-    ----------
-    shape : Shape
-    capacity : int
-        Most tokens of all sequences together. A slot that several sequences share is counted for each of them.
-    device : torch.device
-    dtype : torch.dtype
+    The last token of a generated text is not cached: it was drawn, but never fed to the model. The capacity is the most
+    tokens of all sequences together; a slot that several sequences share is counted for each of them.
     """
 
     def __init__(self, shape: Shape, capacity: int, device: torch.device, dtype: torch.dtype) -> None:
@@ -105,21 +98,12 @@ class PrefixCache:
     def allocate(
         self, keys: Sequence[Key], prefixes: Sequence[CachedPrefix]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Make room for sequences and say what is to be written.
+        """Make room for sequences, each a (prompt, generated), and say what is to be written.
 
-        Parameters
-        ----------
-        keys : sequence of (prompt, generated)
-        prefixes : sequence of CachedPrefix
-            The cached tokens that the first keys and values of each sequence were copied from.
-
-        Returns
-        -------
-        skipped : int64 array, shape (sequences,)
-            How many first tokens of each sequence need not be written: those of its prefix that are still cached. All
-            tokens, if the sequence is cached already or does not fit.
-        slots : int64 array
-            Where to write the other tokens, one sequence after the other.
+        Given are the cached tokens that the first keys and values of each sequence were copied from. Returns, both
+        int64, how many first tokens of each sequence need not be written, and the slots of the other tokens, one
+        sequence after the other. Not written are tokens that are still cached, and all of a sequence that is cached
+        already or does not fit.
         """
         skipped = np.array([len(generated) - 1 if generated else len(prompt) for prompt, generated in keys], np.int64)
         insertions = []

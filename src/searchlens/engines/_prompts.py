@@ -26,14 +26,7 @@ _UNEVEN = 3
 
 
 class Prompts:
-    """The prompts of a batch, and the prompt of each row.
-
-    Parameters
-    ----------
-    shape : Shape
-    device : torch.device
-    dtype : torch.dtype
-    """
+    """The prompts of a batch, and the prompt of each row."""
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         self._shape = shape
@@ -54,13 +47,8 @@ class Prompts:
     def add(self, prompts: Sequence[Tokens], keys_values: Tensor, hidden: Tensor) -> None:
         """Add prompts that the batch does not have yet.
 
-        Parameters
-        ----------
-        prompts : sequence of token ids
-        keys_values : tensor, shape (tokens, layers, 2, kv_heads, head_dim)
-            Of all tokens, one prompt after the other.
-        hidden : tensor, shape (prompts, hidden)
-            Final hidden state of the last token of each prompt.
+        Keys and values are those of all tokens, one prompt after the other, shape (tokens, layers, 2, kv_heads,
+        head_dim); the hidden states are the final ones of each prompt's last token, shape (prompts, hidden).
         """
         lengths, before = np.array([len(prompt) for prompt in prompts]), len(self._lengths)
         longest = max(int(lengths.max()), self.longest)
@@ -97,15 +85,7 @@ class Prompts:
         self._arrange()
 
     def keep_rows(self, order: npt.NDArray[np.int64], wanted: Collection[Tokens] = ()) -> None:
-        """Keep some rows, in a new order, and drop prompts without rows once there are many of them.
-
-        Parameters
-        ----------
-        order : int64 array
-            For each row that is kept, its number before.
-        wanted : collection of token ids
-            Prompts that are not dropped although they have no row yet.
-        """
+        """Keep rows by their numbers, in this order; drop prompts without rows, but ``wanted``, once there are many."""
         self._prompt_of_row = self._prompt_of_row[order]
         used = np.unique(self._prompt_of_row)
         unused = len(self._lengths) - len(used)
@@ -130,13 +110,7 @@ class Prompts:
     def scores(self, layer: int, queries: Tensor) -> Tensor:
         """Return the attention scores of each row with its prompt, before the softmax.
 
-        Parameters
-        ----------
-        queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
-
-        Returns
-        -------
-        tensor, shape (rows * kv_heads, repeat, longest prompt)
+        From scaled queries of shape (rows * kv_heads, repeat, head_dim) to (rows * kv_heads, repeat, longest prompt).
         """
         scores = torch.bmm(self._by_prompt(queries), self._keys[layer])
         if self._bias is not None:
@@ -146,13 +120,7 @@ class Prompts:
     def weighted_values(self, layer: int, weights: Tensor) -> Tensor:
         """Return each row's values of its prompt, summed by attention weights.
 
-        Parameters
-        ----------
-        weights : tensor, shape (rows * kv_heads, repeat, longest prompt)
-
-        Returns
-        -------
-        tensor, shape (rows * kv_heads, repeat, head_dim)
+        From weights of shape (rows * kv_heads, repeat, longest prompt) to (rows * kv_heads, repeat, head_dim).
         """
         return self._by_row(torch.bmm(self._by_prompt(weights), self._values[layer]))
 
@@ -209,13 +177,8 @@ class Prefills:
 
     A job samples the same questions under many policies, one after the other. The same prompts in the same order give
     the same bits, so no result depends on what is kept here, and it may outlive the prefix cache, in which the bits of
-    a prompt depend on which other prompts were computed with it.
-
-    Parameters
-    ----------
-    model : Llama
-    tokens : int
-        Most tokens to keep; beyond that everything is forgotten.
+    a prompt depend on which other prompts were computed with it. Once that is more than the given number of tokens,
+    everything is forgotten.
     """
 
     def __init__(self, model: Llama, tokens: int) -> None:
@@ -239,17 +202,9 @@ class Prefills:
 
 
 def prefill(model: Llama, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
-    """Run prompts through the model.
+    """Return keys and values of all tokens of prompts, and the final hidden state of each prompt's last token.
 
-    Parameters
-    ----------
-    prompts : sequence of token ids
-
-    Returns
-    -------
-    tuple of tensor
-        Keys and values of all tokens, one prompt after the other, shape (tokens, layers, 2, kv_heads, head_dim), and
-        the final hidden state of each prompt's last token, shape (prompts, hidden).
+    Shapes are (tokens, layers, 2, kv_heads, head_dim), one prompt after the other, and (prompts, hidden).
     """
     shape, device = model.shape, model.device
     lengths = np.array([len(prompt) for prompt in prompts])

@@ -53,37 +53,13 @@ def occurrence(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def mask_bias(masked: Tensor, kv_heads: int, dtype: torch.dtype) -> Tensor:
-    """Return what is added to attention scores to mask them: minus infinity, or zero.
-
-    Parameters
-    ----------
-    masked : bool tensor, shape (sequences, n)
-
-    Returns
-    -------
-    tensor, shape (sequences * kv_heads, 1, n)
-    """
+    """Return what masks attention scores, -inf or 0: (sequences, n) becomes (sequences * kv_heads, 1, n)."""
     bias = torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -torch.inf)
     return bias.repeat_interleave(kv_heads, 0)[:, None]
 
 
 class PaddedBatch:
-    """Sequences of a flat list of tokens as one batch, padded on the right.
-
-    Parameters
-    ----------
-    lengths : int64 array, shape (sequences,)
-    device : torch.device
-
-    Attributes
-    ----------
-    sequence, position : int64 array, shape (count,)
-        From :func:`token_index`.
-    count : int
-        Tokens of all sequences.
-    longest : int
-        Tokens of the longest sequence.
-    """
+    """Sequences of a flat list of tokens as one batch, padded on the right; their lengths have shape (sequences,)."""
 
     def __init__(self, lengths: npt.NDArray[np.int64], device: torch.device) -> None:
         self.sequence, self.position = token_index(lengths)
@@ -98,19 +74,10 @@ class PaddedBatch:
         return batch.view(self._sequences, self.longest, *flat.shape[1:])
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend within each sequence; causally if there is no mask.
+        """Attend within each sequence; causally if there is no mask. Returns shape (rows, heads * head_dim).
 
-        Parameters
-        ----------
-        queries : tensor, shape (rows, heads, head_dim)
-            One for each of the `count` tokens, then padding.
-        keys, values : tensor, shape (sequences, kv_heads, n, head_dim)
-        mask : bool tensor, shape (sequences, 1, longest, n), or None
-            True where a token may look.
-
-        Returns
-        -------
-        tensor, shape (rows, heads * head_dim)
+        Queries have shape (rows, heads, head_dim), one for each of the ``count`` tokens, then padding; keys and values
+        (sequences, kv_heads, n, head_dim); the mask (sequences, 1, longest, n), true where a token may look.
         """
         out = functional.scaled_dot_product_attention(
             self.pad(queries).transpose(1, 2),

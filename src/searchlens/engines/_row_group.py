@@ -31,15 +31,9 @@ _GROWTH = 16  # columns added at a time: more would spread the reads of a step o
 class RowGroup:
     """Rows of similar length in one KV cache.
 
-    Parameters
-    ----------
-    shape : Shape
-    cache : tensor, shape (layers, 2, rows, kv_heads, at least ``columns``, head_dim)
-        Keys and values of private tokens, zero in the padding before the first one of a row.
-    start : int64 array, shape (rows,)
-        Column of each row's first private token.
-    columns : int
-        Columns in use; the last one has the newest token of every row.
+    The cache has keys and values of private tokens, shape (layers, 2, rows, kv_heads, at least ``columns``, head_dim),
+    zero in the padding before the column ``start`` of a row's first one. The last of the columns in use has the newest
+    token of every row.
     """
 
     def __init__(self, shape: Shape, cache: Tensor, start: npt.NDArray[np.int64], columns: int) -> None:
@@ -87,19 +81,9 @@ class RowGroup:
     def attend(self, layer: int, queries: Tensor, keys_values: Tensor, prompt_scores: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new column of a layer, and attend to prompt and private tokens with one softmax.
 
-        Parameters
-        ----------
-        queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
-        keys_values : tensor, shape (rows, 2, kv_heads, head_dim)
-            Of the new column.
-        prompt_scores : tensor, shape (rows * kv_heads, repeat, n)
-            From :meth:`Prompts.scores`.
-
-        Returns
-        -------
-        tuple of tensor
-            The attention weights of the prompts, shape (rows * kv_heads, repeat, n), and the weighted values of the
-            private tokens, shape (rows * kv_heads, repeat, head_dim).
+        Queries are scaled, shape (rows * kv_heads, repeat, head_dim); keys and values of the new column have shape
+        (rows, 2, kv_heads, head_dim); the scores are those of :meth:`Prompts.scores`. Returns the attention weights of
+        the prompts, and the weighted values of the private tokens, in the shapes of scores and queries.
         """
         new_column, keys, values = self._layers[layer]
         new_column.copy_(keys_values)
@@ -112,17 +96,7 @@ class RowGroup:
         return weights[:, :, :prompt_length], torch.bmm(weights[:, :, prompt_length:], values)
 
     def keep_rows(self, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Drop rows; the last of the rows that stay move into the gaps.
-
-        Parameters
-        ----------
-        alive : bool array, shape (rows,)
-
-        Returns
-        -------
-        int64 array, shape (rows that stay,)
-            For each row, its number before.
-        """
+        """Drop the rows that are not alive, and return the numbers of the others; the last of them fill the gaps."""
         count = int(alive.sum())
         order = np.arange(count)
         gaps = np.flatnonzero(~alive[:count])
@@ -183,17 +157,9 @@ class RowGroup:
     ) -> Tensor:
         """Run private tokens of some rows through the model and store their keys and values.
 
-        Parameters
-        ----------
-        prompt_numbers, rows, lengths : int64 arrays, shape (n,)
-            The number of the prompt, the row, and how many private tokens of the row are stored already.
-        tokens : sequence of token ids
-            The tokens that follow, at least one for each row.
-
-        Returns
-        -------
-        tensor, shape (tokens, hidden)
-            Final hidden states of these tokens, one row after the other.
+        Given are for each of these rows the number of its prompt, its own number, how many of its private tokens are
+        stored, and the tokens that follow, at least one. Returns their final hidden states, shape (tokens, hidden), one
+        row after the other.
         """
         batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.device)
         position = lengths[batch.sequence] + batch.position
@@ -237,7 +203,6 @@ class RowGroup:
         return self._cache.permute(2, 4, 0, 1, 3, 5)
 
     def _mask(self) -> None:
-        """Mask the padding, if there is any."""
         self._bias = None
         if self._start.any():
             start = self._tensor(self._start)
@@ -253,22 +218,10 @@ def _size(shape: Shape, rows: int, columns: int) -> tuple[int, ...]:
 
 
 def plan_merges(sizes: Sequence[tuple[int, int]], max_masked: int) -> list[slice]:
-    """Choose which neighbouring row groups to merge.
+    """Choose which neighbouring row groups to merge; returns the groups that each merged group is made of.
 
-    Merging two groups pads the rows of the shorter one. The pair with the least padding is merged first, as long as it
-    is small.
-
-    Parameters
-    ----------
-    sizes : sequence of (rows, longest)
-        Of each group, sorted by ``longest``.
-    max_masked : int
-        Most cells (row times column) of padding that merging two groups may add.
-
-    Returns
-    -------
-    list of slice
-        The groups that each merged group is made of, in order.
+    Merging two groups pads the rows of the shorter one. The pair with the least padding is merged first, as long as
+    this adds at most ``max_masked`` cells (row times column). Sizes are (rows, longest), sorted by ``longest``.
     """
     begins, rows, lengths = list(range(len(sizes))), [count for count, _ in sizes], [longest for _, longest in sizes]
     while len(begins) > 1:
@@ -286,10 +239,7 @@ def plan_merges(sizes: Sequence[tuple[int, int]], max_masked: int) -> list[slice
 
 
 def attend(prompts: Prompts, groups: Sequence[RowGroup], layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-    """Compute the attention of one layer in a decode step, for the rows of all groups, one group after the other.
-
-    The last three parameters and the result are those of :class:`searchlens.engines._llama.Attend`.
-    """
+    """Attention of one layer in a decode step, for the rows of all groups in turn; the last arguments as ``Attend``."""
     edges = list(accumulate((group.rows for group in groups), initial=0))
     rows, (kv_heads, head_dim) = edges[-1], keys_values.shape[2:]
     queries = queries[:rows].reshape(rows * kv_heads, -1, head_dim)

@@ -135,13 +135,7 @@ class Rows:
         return Rows(*(_stack(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
     def record(self, draw: sampler.Draw) -> list[tuple[int, Completion]]:
-        """Append one token to each living row; return the completions of rows that finish with it.
-
-        Raises
-        ------
-        InputError
-            The model's logits are not numbers.
-        """
+        """Append one token to each living row; return completions. InputError if the logits are not numbers."""
         state = self.state
         (tokens, logprobs, sampling_logprobs), measures, top_tokens, top_logprobs = _to_host(draw)
         require_numbers((logprobs + sampling_logprobs)[state["alive"]])

@@ -53,12 +53,8 @@ def refusals() -> tuple[type[Exception], ...]:
 def sampling_params(request_id: int, request: Request, generators: bool = False) -> SamplingParams:
     """Return vLLM's parameters of a request, none of them a default; the rest is left to the worker.
 
-    These are penalties, min-p and typical-p, and the seed unless vLLM is to draw by ``generators`` of its own.
-
-    Raises
-    ------
-    InputError
-        If vLLM cannot draw in this way.
+    These are penalties, min-p and typical-p, and the seed unless vLLM is to draw by ``generators`` of its own. Raises
+    InputError if vLLM cannot draw in this way.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -97,10 +93,7 @@ def sampling_params(request_id: int, request: Request, generators: bool = False)
 
 
 class _StopIds(list[int]):
-    """Stop tokens as a list, the type that vLLM takes, with the membership test of a set.
-
-    vLLM tests every drawn token, and the end of a thought may have a thousand stop tokens.
-    """
+    """Stop tokens, perhaps a thousand, as the list that vLLM takes, with the membership test of a set."""
 
     def __init__(self, ids: tuple[int, ...]) -> None:
         super().__init__(ids)
@@ -128,13 +121,7 @@ def scoring(text: Given) -> tuple[Request, SamplingParams]:
 
 
 def given_logprobs(text: Given, output: Any, last: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return log p of each token of a text: from vLLM's numbers of the prompt, and the ledger's of the last token.
-
-    Raises
-    ------
-    RuntimeError
-        vLLM returned other tokens than were given, or the model's logits are not numbers.
-    """
+    """Return log p of a text, from vLLM's numbers of the prompt and the ledger's last; RuntimeError if wrong."""
     flat, count = output.prompt_logprobs, len(text.tokens) - 1
     begin = len(flat.token_ids) - count
     if tuple(flat.token_ids[begin:]) != text.tokens[:-1]:
@@ -178,17 +165,7 @@ def drawn(
     finish: FinishReason | Literal["rejected"],
     reused: int,
 ) -> Completion:
-    """Return what was drawn of a request, without its most likely tokens.
-
-    Parameters
-    ----------
-    tokens : int32 array, shape (n,)
-    ledger : float32 array, shape (n, LEDGER_COLUMNS)
-    finish : str
-        As in ``Completion``.
-    reused : int
-        Cached tokens of prompt and prefix.
-    """
+    """Return what was drawn of a request, without its most likely tokens; the ledger has shape (n, LEDGER_COLUMNS)."""
     logprobs, sampling_logprobs, entropies, certainties = ledger.T.copy()
     return Completion(
         tokens=tokens,
@@ -202,13 +179,7 @@ def drawn(
 
 
 def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -> Completion | RequestError:
-    """Return the completion of a finished request.
-
-    Parameters
-    ----------
-    output : vllm.RequestOutput
-    ledger : float32 array, shape (tokens, LEDGER_COLUMNS)
-    """
+    """Return the completion of a finished request, from a ``vllm.RequestOutput`` and its ledger."""
     text = output.outputs[0]
     if text.finish_reason not in ("stop", "length"):
         return RequestError(f"vLLM gave the request up ({text.finish_reason})")

@@ -22,20 +22,7 @@ _WAYS = Sampling(1.0), Sampling(_TEMPERATURE, top_k=2), Sampling(0.0)
 
 
 def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...]) -> None:
-    """Draw eight tokens three ways, and compare log p and log q with what they must be.
-
-    Parameters
-    ----------
-    engine : Engine
-        Idle; its requests may have ``top``.
-    version : str
-        Of what it runs on, for the message.
-
-    Raises
-    ------
-    InputError
-        vLLM refuses one of them, or a number is not what it must be.
-    """
+    """Draw eight tokens three ways on an idle engine; InputError if log p or log q are not what they must be."""
     count = min(_TOKENS, engine.max_model_len - len(prompt))
     if count < 1:
         return
@@ -56,10 +43,8 @@ def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...])
 def differences(plain: Completion, two: Completion, greedy: Completion) -> list[tuple[str, float]]:
     """What is compared, and by how much it is off, in nats.
 
-    Parameters
-    ----------
-    plain, two, greedy : Completion
-        At temperature 1 without filters; at temperature 0.5 of the two most likely tokens; greedy. All with ``top``.
+    The completions are one at temperature 1 without filters, one at 0.5 of the two most likely tokens, and a greedy
+    one, all with ``top``.
     """
     assert two.top_logprobs is not None and greedy.top_logprobs is not None
     assert two.top_tokens is not None

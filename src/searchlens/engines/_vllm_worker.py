@@ -61,21 +61,8 @@ class Extension:
     ) -> None:
         """Replace the sampler; once, after the model is loaded.
 
-        Parameters
-        ----------
-        slots : int
-            Most requests that vLLM has at once.
-        vocab_size : int
-            Ids from here on are not tokens and are never drawn.
-        masked : sequence of int
-            Token ids that are never drawn.
-        generators : bool
-            Draw by vLLM's generators.
-
-        Raises
-        ------
-        InputError
-            This version of vLLM has another model runner.
+        There is a slot for each request that vLLM has at once. Ids from ``vocab_size`` on are no tokens and are never
+        drawn, nor are masked ones. Raises InputError if this version of vLLM has another model runner.
         """
         runner = self.model_runner
         _require_hooks(runner)
@@ -89,31 +76,18 @@ class Extension:
         processors.argmax_invariant.append(TypicalP(batch))  # after min-p, before top-k
 
     def searchlens_fetch(self: Any, slots: Sequence[int], lengths: Sequence[int]) -> tuple[int, bytes]:
-        """Return the decode steps since the start, and the ledger of finished requests.
+        """Return the decode steps since the start, and the ledger of finished requests, by slots and lengths.
 
-        Parameters
-        ----------
-        slots, lengths : sequences of int
-            Slot and number of tokens of each request.
-
-        Returns
-        -------
-        tuple of (int, bytes)
-            The bytes are a float32 array of shape (sum of lengths, LEDGER_COLUMNS), one request after the other. Bytes
-            can pass every process boundary that vLLM has.
+        The ledger is float32, shape (sum of lengths, LEDGER_COLUMNS), one request after the other, as bytes, which pass
+        every process boundary that vLLM has.
         """
         return self.searchlens_ledger.steps, self.searchlens_ledger.fetch(slots, lengths).tobytes()
 
     def searchlens_rejected(self: Any) -> tuple[list[int], list[int], bytes, bytes]:
         """Return the requests that have come down to their floors since the last call, and clear their slots.
 
-        The caller must abort them before the next step.
-
-        Returns
-        -------
-        tuple of (list of int, list of int, bytes, bytes)
-            Slots; numbers of tokens; the tokens, int32, one request after the other; the ledger, as
-            ``searchlens_fetch``.
+        Returns slots, numbers of tokens, the tokens, int32, one request after the other, and the ledger as
+        ``searchlens_fetch``. The caller must abort the requests before the next step.
         """
         slots, lengths, tokens, numbers = self.searchlens_ledger.rejected()
         return slots, lengths, tokens.tobytes(), numbers.tobytes()
@@ -162,18 +136,6 @@ class Ledger:
     entered. vLLM may discard a draw, for instance of a prompt that is computed in parts, and the next one has the same
     position. So a number counts once the position after it is entered, and a request is known to have come down to its
     floor one or two steps later.
-
-    Parameters
-    ----------
-    slots : int
-    positions : int
-        Most tokens of a request, and one more.
-    device : torch.device
-
-    Attributes
-    ----------
-    steps : int
-        Decode steps, each of which drew one token for every row.
     """
 
     def __init__(self, slots: int, positions: int, device: torch.device) -> None:
@@ -195,14 +157,7 @@ class Ledger:
         values: Tensor,
         floors: FloorRows | None = None,
     ) -> None:
-        """Record the numbers of a step, without waiting for the device.
-
-        Parameters
-        ----------
-        slots, positions : int64 arrays, shape (rows,)
-        values : float32 tensor, shape (rows, LEDGER_COLUMNS)
-            With one column more, the tokens, if there are ``floors``.
-        """
+        """Record a step's numbers, (rows, LEDGER_COLUMNS), and tokens if there are ``floors``, without waiting."""
         self.steps += 1
         self._enter()
         if self._on_cpu:
@@ -217,10 +172,7 @@ class Ledger:
     def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> npt.NDArray[np.float32]:
         """Return the numbers of finished requests, one request after the other, and clear their slots.
 
-        Raises
-        ------
-        RuntimeError
-            Numbers are missing, or the model's logits are not numbers.
+        Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
         """
         self._enter()
         return self._take(slots, lengths)
@@ -228,10 +180,7 @@ class Ledger:
     def rejected(self) -> tuple[list[int], list[int], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return slots, lengths, tokens and numbers of the requests known to be below their floors; clear their slots.
 
-        Raises
-        ------
-        RuntimeError
-            Numbers are missing, or the model's logits are not numbers.
+        Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
         """
         self._enter()
         slots = sorted(self._low)
@@ -302,8 +251,8 @@ class BatchParameters:
     """Rows that use typical-p, and its values, shape (n, 1)."""
     penalties: PenaltyRows | None
     given: Tensor | None
-    """Int64 tensor,. Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one;
-    None if no row has one. Shape (rows,)."""
+    """Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one; None if no row has
+    one. Int64, shape (rows,)."""
     floors: FloorRows | None
 
 
@@ -493,18 +442,7 @@ class Generators(torch.nn.Module):
 
 
 class LedgerSampler(Sampler):  # type: ignore[misc]
-    """vLLM's sampler, which also records log p, log q and measures of what it draws.
-
-    Parameters
-    ----------
-    runner : vllm's GPUModelRunner or CPUModelRunner
-    batch : BatchRows
-    ledger : Ledger
-    masked : sequence of int
-        Columns of the logits that are never drawn; masked before all other steps.
-    generators : bool
-        Draw by vLLM's generators.
-    """
+    """vLLM's sampler, which also records log p, log q and measures; masked columns are masked first."""
 
     def __init__(self, runner: Any, batch: BatchRows, ledger: Ledger, masked: Sequence[int], generators: bool) -> None:
         exact = runner.sampler.use_fp64_gumbel
@@ -580,13 +518,7 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         )
 
     def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:
-        """Return the log-probability of the drawn tokens under q, float32, 0 for greedy rows.
-
-        Raises
-        ------
-        RuntimeError
-            vLLM drew at random in another way than by ``topk_topp_sampler``.
-        """
+        """Return log q of the drawn tokens, float32, 0 for greedy rows; RuntimeError if vLLM drew in another way."""
         if self._drawn is None:
             if not sampling_metadata.all_greedy:
                 raise RuntimeError("vLLM's sampler drew at random in a way of its own, so log q is unknown")

@@ -30,15 +30,11 @@ def visible() -> list[str]:
 
 
 def take() -> str | None:
-    """Restrict this process to one of several visible GPUs.
+    """Restrict this process to one of several visible GPUs; returns the new value of CUDA_VISIBLE_DEVICES.
 
     It takes the GPU that the fewest processes of this user have taken, the first one among equals. If there are more
-    processes than GPUs, they share. Must be called before CUDA starts, which reads CUDA_VISIBLE_DEVICES once.
-
-    Returns
-    -------
-    str or None
-        The new value of CUDA_VISIBLE_DEVICES. None if at most one GPU is visible; the variable is then left alone.
+    processes than GPUs, they share. If at most one GPU is visible, the variable is left alone. Must be called before
+    CUDA starts, which reads CUDA_VISIBLE_DEVICES once.
     """
     gpus = visible()
     if len(gpus) < 2:

@@ -41,10 +41,7 @@ Reply = list[tuple[int, Completion | RequestError]]
 
 
 def share(settings: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Arguments of :class:`VllmEngine` for each of ``count`` processes, from those for all of them together.
-
-    Rows, threads, and the memory of the device are divided; what is None stays so.
-    """
+    """Arguments of each of several engines: rows, threads and memory are divided, but for those that are None."""
     rows, threads, kept = (settings[name] for name in ("max_rows", "threads", "kv_cache_memory_bytes"))
     return {
         **settings,
@@ -56,33 +53,11 @@ def share(settings: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 class Replicas:
-    """Engines in processes of their own, as one engine.
+    """Engines in processes of their own, as one engine, whose ``max_rows`` is that of all processes together.
 
-    Parameters
-    ----------
-    make : callable
-        Starts an engine; it can be pickled, and is called once in each process, one after the other: an engine measures
-        the memory of the device as it starts, which nobody else may change meanwhile.
-    count : int
-        Processes, >= 1.
-
-    Attributes
-    ----------
-    max_rows : int
-        Of all processes together.
-    repeatable : bool
-        False: which process a request goes to depends on time.
-    steps : int
-        Mean number of steps of the processes.
-    vocab_size, max_model_len, groups, masked, device, version, bounds
-        Those of each engine.
-
-    Raises
-    ------
-    InputError, EngineMemoryError
-        What an engine raised as it started; ``EngineMemoryError.max_rows`` is that of all together.
-    RuntimeError
-        An engine failed in another way, or its process ended.
+    ``make`` starts an engine and can be pickled. It is called once in each process, one after the other: an engine
+    measures the memory of the device as it starts, which nobody else may change meanwhile. What an engine raises as it
+    starts is raised here; RuntimeError if it failed in another way, or its process ended.
     """
 
     vocab_size: int
@@ -117,25 +92,13 @@ class Replicas:
         return sum(process.steps for process in self._processes) // len(self._processes)
 
     def clear(self) -> None:
-        """Empty the prefix caches.
-
-        Raises
-        ------
-        RuntimeError
-            Requests are waiting or running.
-        """
+        """Empty the prefix caches. Raises RuntimeError if requests are waiting or running."""
         require_idle(not self._requests, "its cache can be cleared")
         self._homes.clear()
         self._ask_all("clear", [()] * len(self._processes))
 
     def add(self, request_id: int, request: Request) -> None:
-        """Send a request to a process.
-
-        Raises
-        ------
-        InputError
-            As the ``add`` of each engine; what only the engine itself knows to be wrong is raised by a later ``step``.
-        """
+        """Send a request; InputError as ``Engine.add``. What only the engine knows is raised by a later ``step``."""
         self.bounds.check(request_id, request)
         home = self._home(request)
         self._requests[request_id] = home, request
@@ -143,16 +106,9 @@ class Replicas:
         self._processes[home].send("add", request_id, request)
 
     def step(self) -> Reply:
-        """Wait until a process has finished requests; return all that are finished, nothing if no request is left.
+        """Wait until a process has finished requests, and return all that are finished; nothing if none is left.
 
-        Raises
-        ------
-        InputError
-            A request is wrong.
-        EngineMemoryError
-            The device is out of memory.
-        RuntimeError
-            A process ended, or its engine failed.
+        Raises what an engine raised, and RuntimeError if it failed in another way, or its process ended.
         """
         busy = {process.connection: process for process in self._processes if process.requests}
         finished: Reply = []
@@ -166,19 +122,7 @@ class Replicas:
         return finished
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, as ``Engine.score``; each process scores a part.
-
-        Raises
-        ------
-        InputError
-            A text is wrong.
-        RuntimeError
-            Requests are waiting or running, or the model's logits are not numbers.
-        RequestError
-            An engine gave up a text.
-        EngineMemoryError
-            The device is out of memory.
-        """
+        """Score texts as ``Engine.score``, each process a part; also RequestError if an engine gave up a text."""
         require_idle(not self._requests, "texts can be scored")
         self.bounds.check_given(texts)
         count = len(self._processes)
@@ -212,7 +156,6 @@ class Replicas:
         return results
 
     def _home(self, request: Request) -> int:
-        """Choose the process for a request."""
         loads = [process.requests for process in self._processes]
         least = min(loads)
         home = self._homes.get((request.prompt, request.prefix[:_BEGINNING]))
@@ -237,15 +180,7 @@ class Replicas:
 
 
 class _Process:
-    """A process with an engine, and how many requests it has.
-
-    Attributes
-    ----------
-    connection : Connection
-    requests : int
-    steps : int
-        Of its engine, as it said last.
-    """
+    """A process with an engine, how many requests it has, and the steps of its engine, as it said last."""
 
     def __init__(self, make: Callable[[], Engine], count: int) -> None:
         context = get_context("spawn")  # CUDA cannot be used after a fork
@@ -257,7 +192,6 @@ class _Process:
         theirs.close()  # so that the pipe ends with the process
 
     def send(self, *message: Any) -> None:
-        """Send a command and its arguments."""
         try:
             self.connection.send(message)
         except OSError:

@@ -40,7 +40,7 @@ class Draw:
     """One token per row."""
 
     tokens: Tensor
-    """Int64 tensor. Shape (rows,)."""
+    """Int64, shape (rows,)."""
     logprobs: Tensor
     sampling_logprobs: Tensor
     """``logprobs``, ``sampling_logprobs``: natural logs, under the raw and under the sampling distribution. Shape
@@ -48,10 +48,9 @@ class Draw:
     measures: Tensor | None = None
     """Entropy and self-certainty of the raw distribution, in nats. Shape (2, rows with measures), of float32."""
     top_tokens: Tensor | None = None
-    """Int64 tensor,. Shape (largest top, rows with a top)."""
     top_logprobs: Tensor | None = None
-    """Float tensor of the same shape,. The most likely tokens of the raw distribution, most likely first, ties by token
-    id. Of float32."""
+    """``top_tokens``, ``top_logprobs``: the most likely tokens of the raw distribution, most likely first, ties by
+    token id, and their natural logs. Shape (largest top, rows with a top), of int64 and float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Penalties:
     """Penalties and token counts of the n rows that use a penalty."""
 
     rows: Tensor
-    """Int64 tensor. Shape (n,)."""
+    """Int64, shape (n,)."""
     repetition: Tensor
     frequency: Tensor
     presence: Tensor
@@ -131,9 +130,9 @@ class SamplingBatch:
     penalties: Penalties | None
     """Its counts grow with every drawn token; everything else is constant."""
     measure_rows: Tensor | None
-    """Int64 tensor. Rows with entropy and self-certainty."""
+    """Rows with entropy and self-certainty, int64."""
     top_rows: Tensor | None
-    """Int64 tensor. Rows with a list of the most likely tokens."""
+    """Rows with a list of the most likely tokens, int64."""
     largest_top: int
     """Length of the longest of these lists."""
 
@@ -155,21 +154,9 @@ def prepare(
 ) -> SamplingBatch:
     """Prepare the sampling parameters of a batch.
 
-    Parameters
-    ----------
-    table : float64 array, shape (rows, 8)
-        From :func:`parameters`.
-    prompts : sequence of token ids, one per row
-    generated : int32 array, shape (rows, longest)
-        Token ids that each row has generated, padded on the right.
-    counts : int64 array, shape (rows,)
-        How many tokens each row has generated.
-    width : int
-        Width of the logits.
-    measures : bool array, shape (rows,), optional
-        Rows that need entropy and self-certainty; by default no row.
-    top : int64 array, shape (rows,), optional
-        How many of the most likely tokens each row needs; by default 0.
+    The table is that of :func:`parameters`, shape (rows, 8). Of each row there are its prompt, the tokens that it has
+    generated, padded on the right, and their count. ``width`` is that of the logits. ``measures`` are the rows that
+    need entropy and self-certainty, and ``top`` is how many of the most likely tokens each row needs; by default none.
     """
     temperature, top_p, top_k, min_p, typical_p = table[:, :5].T
     greedy = temperature == 0
@@ -213,18 +200,10 @@ def prepare_all(
     top_rows: Tensor | None,
     largest_top: int,
 ) -> SamplingBatch:
-    """Prepare a batch whose parameters are on the device, without asking it anything.
+    """Prepare a batch whose parameters are on the device, float64, shape (8, rows, 1), without asking it anything.
 
-    Parameters
-    ----------
-    parameters : float64 tensor, shape (8, rows, 1)
-        From :func:`parameters`.
-    width : int
-        Width of the logits.
-    filters : sequence of bool
-        Which of ``FILTERS`` a row may use; the others are left out.
-    measure_rows, top_rows, largest_top
-        As in :class:`SamplingBatch`.
+    ``filters`` are those of ``FILTERS`` that a row may use; the others are left out. The last three are as in
+    :class:`SamplingBatch`.
     """
     temperature, top_p, top_k, min_p, typical_p = parameters[:5]
     greedy = temperature == 0
@@ -254,16 +233,9 @@ def _nonzero(values: npt.NDArray[Any] | None, device: torch.device) -> Tensor | 
 
 
 def draw(logits: Tensor, batch: SamplingBatch, uniforms: Tensor) -> Draw:
-    """Draw one token per row.
+    """Draw one token per row, by its random number in [0, 1), float64; the token counts of the batch are updated.
 
-    Parameters
-    ----------
-    logits : float32 tensor, shape (rows, width)
-        ``width`` from :func:`padded_vocab`; minus infinity for every token that must not be drawn.
-    batch : SamplingBatch
-        Parameters of these rows; its token counts are updated.
-    uniforms : float64 tensor, shape (rows,)
-        One random number in [0, 1) per row.
+    Logits are float32, ``padded_vocab`` wide, minus infinity for every token that must not be drawn.
     """
     highest = logits.amax(-1, keepdim=True)
     weights = _exp(logits - highest)
@@ -340,23 +312,12 @@ def _exp(values: Tensor) -> Tensor:
 
 
 def inverse_cdf(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first token whose cumulative weight exceeds ``uniform * total``, and its log-probability.
+    """Return the first token whose cumulative weight exceeds ``uniform * total``, and the natural log of its share.
 
-    The search has two levels, first blocks and then the tokens of one block, because float64 sums over the whole
-    vocabulary would need a float64 copy of the weights. A token of weight zero adds nothing to a cumulative sum, so it
-    is never the first to exceed the target.
-
-    Parameters
-    ----------
-    weights : float32 tensor, shape (rows, width)
-        ``width`` from :func:`padded_vocab`; in each row one weight at least is above 0.
-    uniforms : float64 tensor, shape (rows,)
-        In [0, 1).
-
-    Returns
-    -------
-    tuple of tensors, shape (rows,)
-        Tokens, int64; natural logs of their shares of the weights, float64.
+    Weights are float32, ``padded_vocab`` wide; in each row one at least is above 0. Tokens are int64, shares and
+    uniforms, in [0, 1), float64. The search has two levels, first blocks and then the tokens of one block, because
+    float64 sums over the whole vocabulary would need a float64 copy of the weights. A token of weight zero adds nothing
+    to a cumulative sum, so it is never the first to exceed the target.
     """
     rows = weights.shape[0]
     blocks = weights.view(rows, -1, _BLOCK)
@@ -404,10 +365,7 @@ def _penalties(
     width: int,
     device: torch.device,
 ) -> Penalties | None:
-    """Count the tokens of rows with a penalty.
-
-    Token ids are sent to the device and counted there: a dense table of counts would be slow to transfer.
-    """
+    """Count the tokens of rows with a penalty, on the device: a dense table of counts would be slow to transfer."""
     rows = np.flatnonzero((table != (1.0, 0.0, 0.0)).any(1))
     if not rows.size:
         return None
@@ -506,18 +464,7 @@ def _drop_beyond_limit(
 
     A row is decided if its first token alone has enough mass; its limit is known. The limit of other rows takes a sort.
     A CPU finds the undecided rows at no cost and sorts only these. CUDA would have to wait for the answer, so it sorts
-    all rows.
-
-    Parameters
-    ----------
-    weights : tensor, shape (rows, width)
-    decided : bool tensor, shape (rows, 1)
-    limit : tensor, shape (rows, 1)
-        Valid in decided rows.
-    sorted_limit : callable
-        Returns the limits of some rows, from a sort.
-    beyond : callable
-        Returns which tokens are beyond a limit.
+    all rows. Decisions and limits have shape (rows, 1).
     """
     if weights.device.type == "cpu":
         rows = torch.nonzero(~decided.squeeze(1)).squeeze(1)

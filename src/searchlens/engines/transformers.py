@@ -96,14 +96,10 @@ class TransformersEngine:
 
     Attributes
     ----------
-    device : str
-    vocab_size, max_model_len, max_rows : int
     repeatable : bool
         True on a CPU.
     groups : tuple of int
         (1,): this engine gathers requests itself, by their number.
-    steps : int
-        Decode steps since the engine started.
     masked : tuple of int
         Never drawn, and left out of every distribution, including raw log-probabilities.
 
@@ -151,13 +147,7 @@ class TransformersEngine:
         self._reset()
 
     def clear(self) -> None:
-        """Empty the prefix cache.
-
-        Raises
-        ------
-        RuntimeError
-            Requests are waiting or running.
-        """
+        """Empty the prefix cache. Raises RuntimeError if requests are waiting or running."""
         require_idle(self._is_idle, "its cache can be cleared")
         self._reset()
 
@@ -171,12 +161,7 @@ class TransformersEngine:
     def step(self) -> list[tuple[int, Completion]]:
         """Decode until at least one request finishes; return the finished ones, nothing if no request is left.
 
-        Raises
-        ------
-        EngineMemoryError
-            The device is out of memory.
-        InputError
-            The model's logits are not numbers.
+        Raises EngineMemoryError, and InputError if the model's logits are not numbers.
         """
         finished: list[tuple[int, Completion]] = []
         try:
@@ -197,10 +182,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, as ``base.Engine`` says.
-
-        Texts of similar length go through the model together, and prompts are taken from the prefix cache.
-        """
+        """Score texts as ``base.Engine`` says: similar lengths together, with prompts from the prefix cache."""
         require_idle(self._is_idle, "texts can be scored")
         self.bounds.check_given(texts)
         lengths = [len(text.prompt) + len(text.tokens) for text in texts]
@@ -509,10 +491,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _max_rows(value: int | None, model: _llama.Llama, max_model_len: int) -> int:
-    """Choose how many rows to decode together.
-
-    By default it depends on the device and the model, but not on free memory: it must not change from run to run.
-    """
+    """Rows to decode together: by default by device and model, not by free memory, which changes from run to run."""
     if value is not None:
         if value < 1:
             raise InputError(f"max_rows is {value}, it must be at least 1")

@@ -117,7 +117,7 @@ class VllmEngine:
         With several devices: fuse their sum with the normalisation after it; by default vLLM decides.
     generators : bool
         Draw by vLLM's generators, one of each request, as vLLM alone does with the same seeds: the same law, other
-        texts, and a kernel for each row in every step.
+        texts, and a kernel for each row in every step. On a CPU vLLM uses the lower 32 bits of a seed.
     threads : int, optional
         CPU threads of the process, not bound to cores; by default vLLM decides.
     masked : sequence of int, optional
@@ -127,11 +127,8 @@ class VllmEngine:
 
     Attributes
     ----------
-    device : str
     version : str
         Version of vLLM.
-    vocab_size : int
-    max_model_len, max_rows : int
     repeatable : bool
         False: which requests share a batch depends on time, and with it the last digits of the logits.
     groups : tuple of int
@@ -139,8 +136,6 @@ class VllmEngine:
         decodes.
     steps : int
         Decode steps since the engine started, up to the last one that finished a request.
-    masked : tuple of int
-        Never drawn, as in the embedded engine.
 
     Raises
     ------
@@ -149,10 +144,6 @@ class VllmEngine:
         first tokens that it draws have not the log-probabilities that they must have.
     EngineMemoryError
         If the model, or one sequence of the longest length, does not fit.
-
-    Notes
-    -----
-    With ``generators`` vLLM gets the 63-bit seeds as they are; on a CPU it uses the lower 32 bits.
     """
 
     def __init__(
@@ -226,13 +217,7 @@ class VllmEngine:
         self._try_out()
 
     def clear(self) -> None:
-        """Empty the prefix cache.
-
-        Raises
-        ------
-        RuntimeError
-            Requests are waiting or running.
-        """
+        """Empty the prefix cache. Raises RuntimeError if requests are waiting or running."""
         require_idle(not (self._queue or self._running), "its cache can be cleared")
         self._engine.reset_prefix_cache()
 
@@ -242,26 +227,14 @@ class VllmEngine:
         self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
 
     def step(self) -> list[tuple[int, Completion | RequestError]]:
-        """Let vLLM take one step; return the requests that finished, often none.
-
-        Raises
-        ------
-        EngineMemoryError
-            The device is out of memory.
-        """
+        """Let vLLM take one step; return the requests that finished, often none. Raises EngineMemoryError."""
         finished: list[tuple[int, Completion | RequestError]] = [*self._admit()]
         ended = self._ended(self._advance() if self._running else [])
         finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
         return finished + self._rejected()
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, as ``base.Engine`` says.
-
-        Raises
-        ------
-        RequestError
-            vLLM refused or gave up a text; the others were computed.
-        """
+        """Score texts as ``base.Engine`` says; RequestError if vLLM gave up one, after the others were computed."""
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts)
         for number, text in enumerate(texts):
@@ -331,7 +304,6 @@ class VllmEngine:
         raise memory_error
 
     def _advance(self) -> list[Any]:
-        """Let vLLM take a step; return its outputs."""
         try:
             outputs: list[Any] = self._engine.step()
         except Exception as error:
@@ -410,7 +382,6 @@ class VllmEngine:
         ]
 
     def _release(self, slots: Sequence[int]) -> None:
-        """Free the slots of requests that have ended."""
         self._free_slots += slots
         for slot in slots:
             self._bounded.pop(slot, None)
@@ -475,10 +446,7 @@ def _versions() -> str:
 
 
 def shut_down(engine: Any) -> None:
-    """Stop the processes of a ``vllm.LLMEngine``.
-
-    Its memory is free once the caller has dropped the engine, too, and called :func:`release_memory`.
-    """
+    """Stop the processes of a ``vllm.LLMEngine``, whose memory is free after it is dropped and ``release_memory``."""
     queues = _message_queues()  # a reference here, so that vLLM's own shutdown does not collect them
     engine.engine_core.shutdown()
     _close_sockets(queues)

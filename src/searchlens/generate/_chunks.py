@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -21,6 +22,9 @@ from searchlens.store.frames import read_unvouched
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
+
+_SUMMED = ("wall_seconds", "prefilled", "reused", "gpu_seconds")
+_JOINED = ("device", "engine", "host", "version", "commit", "config", "slurm_job")
 
 
 @dataclass(frozen=True)
@@ -41,20 +45,13 @@ def concatenate(parts: Sequence[ChunkSamples]) -> tuple[pl.DataFrame, shards.Pro
     """Return the samples of a shard from its chunks, and their total cost. Chunks may come from several machines."""
     frame, steps = pl.concat([part.frame for part in parts]), sum(part.steps for part in parts)
     provenances = [part.provenance for part in parts]
+    costs: dict[str, Any] = {name: sum(getattr(each, name) for each in provenances) for name in _SUMMED}
+    where: dict[str, Any] = {name: join(getattr(each, name) for each in provenances) for name in _JOINED}
     return frame, replace(
         provenances[-1],
-        wall_seconds=sum(each.wall_seconds for each in provenances),
-        prefilled=sum(each.prefilled for each in provenances),
-        reused=sum(each.reused for each in provenances),
-        gpu_seconds=sum(each.gpu_seconds for each in provenances),
+        **costs,
+        **where,
         mean_running=int(frame["generated"].sum()) / steps if steps else 0.0,
-        device=join(each.device for each in provenances),
-        engine=join(each.engine for each in provenances),
-        host=join(each.host for each in provenances),
-        version=join(each.version for each in provenances),
-        commit=join(each.commit for each in provenances),
-        config=join(each.config for each in provenances),
-        slurm_job=join(each.slurm_job for each in provenances),
         finished=max(each.finished for each in provenances),
     )
 
@@ -143,14 +140,12 @@ def _content(frame: pl.DataFrame) -> str:
 
 @dataclass(frozen=True, eq=False)
 class MissingShard:
-    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks.
-
-    ``traces`` is the folder of what is recorded of its searches.
-    """
+    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks."""
 
     generation: Generation
     folder: Path
     traces: Path
+    """Folder of what is recorded of its searches."""
     start: int
     stop: int
     chunks: tuple[Chunk, ...]

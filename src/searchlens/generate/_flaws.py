@@ -16,13 +16,7 @@ def checked(outcomes: Sequence[Outcome], policy: Policy, vocab_size: int) -> Seq
     """Return the outcomes of runs of a policy, with a failure for each whose samples are invalid.
 
     The arrays of all candidates are looked at together, which is ten times as fast as one by one; only if there is a
-    flaw somewhere is each outcome looked at.
-
-    Parameters
-    ----------
-    outcomes : sequence of Result or Failure
-    vocab_size : int
-        Token ids go from 0 to ``vocab_size - 1``.
+    flaw somewhere is each outcome looked at. Token ids go from 0 to ``vocab_size - 1``.
     """
     results = [outcome.candidates for outcome in outcomes if not isinstance(outcome, Failure)]
     if not any(_list_flaw(result, policy.width) for result in results):

@@ -81,13 +81,8 @@ class Job:
     def engine(self) -> Engine:
         """The engine, with the checkpoint loaded. Weights and prompts are checked before.
 
-        Raises
-        ------
-        InputError
-            The files are not the pinned or declared ones, a prompt does not fit, or a policy needs more different
-            tokens than can be drawn.
-        EngineMemoryError
-            The device is out of memory.
+        Raises InputError if the files are not the pinned or declared ones, a prompt does not fit, or a policy needs
+        more different tokens than can be drawn; and EngineMemoryError.
         """
         self.grid.inputs.checked_folder(self.pool.checkpoint)
         self.check_lengths()

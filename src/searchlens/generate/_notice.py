@@ -32,17 +32,7 @@ class Notice:
 
 @contextmanager
 def stop_signals(grace: float) -> Iterator[Notice]:
-    """Note the first of ``SIGNALS`` instead of ending the process. Only in the main thread.
-
-    Parameters
-    ----------
-    grace : float
-        Seconds from the signal until ``GraceExpired`` is raised, wherever the program is.
-
-    Yields
-    ------
-    Notice
-    """
+    """Note the first of ``SIGNALS`` in place of ending; ``grace`` seconds later, ``GraceExpired``. Main thread only."""
     notice = Notice()
 
     def note(number: int, _: Any) -> None:

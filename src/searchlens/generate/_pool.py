@@ -42,28 +42,14 @@ _PASSES = 3
 def generate(
     grid: Grid, checkpoint: str, benchmark: str, manifest: Path, *, threads: int = 1, notice: Notice | None = None
 ) -> None:
-    """Sample what the store does not have of one pool, then write the pool's manifest.
+    """Sample what the store does not have of one pool, then write the pool's manifest, whose name identifies the pool.
 
-    If memory runs out, the engine is started once more, with half as many rows.
+    If memory runs out, the engine is started once more, with half as many rows. After a signal (``notice``) no chunk is
+    begun, and the running ones have the grace period to finish. Finished chunks are kept in any case.
 
-    Parameters
-    ----------
-    manifest : Path
-        ``Grid.current_manifest`` of the pool; its name identifies the pool.
-    threads : int
-        CPU threads of the engine.
-    notice : Notice, optional
-        From ``stop_signals``. After a signal no chunk is begun, and the running ones have the grace period to finish.
-
-    Raises
-    ------
-    InputError
-        Unknown pool, checkpoint files missing or changed, prompt too long, results folder not writable, or memory too
-        small.
-    JobError
-        The engine died, or too many searches failed. Finished chunks are kept.
-    JobStoppedError
-        A signal came before the pool was complete. Finished chunks are kept.
+    Raises InputError if the pool is unknown, checkpoint files are missing or changed, a prompt is too long, the results
+    folder is not writable, or memory is too small; JobError if the engine died, or too many searches failed;
+    JobStoppedError if a signal came before the pool was complete.
     """
     pool, notice = grid.jobs.find_pool(checkpoint, benchmark, str(manifest)), notice or Notice()
     with (
@@ -219,7 +205,6 @@ def _length(job: Job, generation: Generation) -> float:
 
 
 def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
-    """Return the content of the pool's manifest."""
     entries = []
     for generation in pool.generations:
         folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)

@@ -19,15 +19,7 @@ BEAT_SECONDS = 30.0
 
 
 class Record:
-    """Writes the job record regularly. If several jobs sample the same pool, the file is that of the last writer.
-
-    Parameters
-    ----------
-    path : Path
-        ``Layout.job_record`` of the pool.
-    manifest : str
-        Name of the pool's manifest; the job's log has the same name.
-    """
+    """Writes the job record regularly. If several jobs sample the same pool, the file is that of the last writer."""
 
     def __init__(self, path: Path, manifest: str) -> None:
         self.path = path

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -22,14 +22,16 @@ from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, ChunkSamples
 from searchlens.generate._flaws import checked
 from searchlens.generate._job import Job
-from searchlens.generate._recorded import trace_rows
-from searchlens.generate._stops import cut
+from searchlens.schemas.columns import TRACES
 from searchlens.search.driver import Failure, Outcome, Usage, run, start
 from searchlens.search.recorder import Recorder
 from searchlens.search.task import Candidate, Search, Task, unrecorded
 from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
+
+_SCORES: Mapping[str, Callable[..., Any]] = {"mean_logprob": np.mean, "sequence_logprob": np.sum}
+"""Evaluators whose score is a function of log-probabilities alone, which can be computed again for a cut text."""
 
 
 class _Sample(NamedTuple):
@@ -60,34 +62,18 @@ def sample(
     """Draw the samples of chunks in one run of the driver, and yield each chunk as soon as its last search has ended.
 
     Searches are started chunk by chunk, as others end, so the engine stays full from the first chunk to the last, and
-    only the samples of running chunks are in memory. A sample depends on its own seed, never on when it ended.
+    only the samples of running chunks are in memory. A sample depends on its own seed, never on when it ended. Chunks
+    are taken one by one, when the driver can start more searches. After every search, ``on_run`` is called with the
+    number of its samples and their chunk.
 
     Costs are shared out whenever a chunk is finished. The seconds since the last time go to the running chunks in
     proportion to the tokens computed (generated or prefilled) for their searches that ended since then; the engine's
     steps in proportion to the generated tokens. So seconds and steps of all chunks add up to the total. Generated
-    tokens per step of a chunk are the mean number of rows, its own and others', that were decoded together while it
-    was sampled. A chunk that runs alone gets everything.
+    tokens per step of a chunk are the mean number of rows, its own and others', that were decoded together while it was
+    sampled. A chunk that runs alone gets everything.
 
-    Parameters
-    ----------
-    chunks : iterable of Chunk
-        Taken one by one, when the driver can start more searches.
-    on_run : callable
-        Called after every search with the number of its samples and their chunk.
-
-    Yields
-    ------
-    tuple of (Chunk, ChunkSamples)
-        In order of completion.
-
-    Raises
-    ------
-    InputError
-        The engine refuses a request.
-    JobError
-        More searches of a chunk failed than ``failed_share`` allows, or the engine died.
-    EngineMemoryError
-        The device is out of memory.
+    Raises InputError if the engine refuses a request, JobError if more searches of a chunk failed than ``failed_share``
+    allows, or the engine died, and EngineMemoryError.
     """
     running: dict[int, _RunningChunk] = {}
     meter = _Meter(job.engine)
@@ -149,19 +135,10 @@ def _shares(amounts: Sequence[int]) -> list[float]:
 
 
 class _RunningChunk:
-    """A chunk whose searches have started.
+    """A chunk whose searches, all its ``keys``, have started; ``unfinished`` of them have not ended.
 
-    Attributes
-    ----------
-    keys : list of (question, run)
-        All its searches.
-    unfinished : int
-        Searches that have not ended.
-    ended : list of (question, run, Outcome)
-    usage, new_usage : Usage
-        Of its ended searches, until and since costs were last shared out.
-    seconds, steps : float
-        Its share of the costs.
+    ``usage`` and ``new_usage`` are of its ended searches, until and since costs were last shared out; ``seconds`` and
+    ``steps`` are its share of the costs.
     """
 
     def __init__(self, job: Job, chunk: Chunk) -> None:
@@ -179,7 +156,6 @@ class _RunningChunk:
         self.seconds = self.steps = 0.0
 
     def start(self, question: int, run_: int) -> Search:
-        """Return the search of one run."""
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
@@ -209,7 +185,6 @@ class _RunningChunk:
         return recorder
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
-        """Add the outcome of a run."""
         self.unfinished -= 1
         self.new_usage += outcome.usage
         if recorder := self.recorders.pop((question, run_), None):
@@ -219,13 +194,7 @@ class _RunningChunk:
         self.ended.append((question, run_, outcome))
 
     def samples(self) -> ChunkSamples:
-        """Return the samples, by question, then sample.
-
-        Raises
-        ------
-        JobError
-            Too many searches failed.
-        """
+        """Return the samples, by question, then sample. Raises JobError if too many searches failed."""
         self.ended.sort(key=itemgetter(0, 1))
         outcomes = checked([outcome for *_, outcome in self.ended], self.policy, self.job.engine.vocab_size)
         runs = [(question, run_, outcome) for (question, run_, _), outcome in zip(self.ended, outcomes, strict=True)]
@@ -259,10 +228,7 @@ class _RunningChunk:
 
 
 def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: policies.Policy) -> Iterator[_Sample]:
-    """Yield the samples of a run, one per candidate; those of a failed run are empty and have the reason.
-
-    What the run took stands in its first sample.
-    """
+    """Yield the samples of a run, one per candidate; the first has its costs. Those of a failed run are empty."""
     name, number = job.questions[question].id, run_ * policy.width
     taken = outcome.usage.generated, outcome.usage.requests
     if isinstance(outcome, Failure):
@@ -288,8 +254,49 @@ def _ended(job: Job, candidate: Candidate, policy: policies.Policy) -> tuple[Can
     return (cut(candidate, end.length, policy.evaluator.name), end.text) if end else (candidate, text)
 
 
+def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
+    """Return a candidate cut to its first ``length`` tokens, as one that stopped there.
+
+    If the evaluator's score is a function of log-probabilities alone, it is computed again for the cut text. Otherwise
+    the candidate keeps the score by which the search chose it.
+    """
+    logprobs = candidate.logprobs[:length]
+    rescore = _SCORES.get(evaluator)
+    return candidate._replace(
+        tokens=candidate.tokens[:length],
+        logprobs=logprobs,
+        sampling_logprobs=candidate.sampling_logprobs[:length],
+        finish="stop",
+        score=float(rescore(logprobs, dtype=np.float64)) if rescore else candidate.score,
+    )
+
+
+def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:
+    """Rows of ``TRACES`` of a run that has ended, given by the question's position and id, and its number."""
+    try:
+        if isinstance(outcome, Failure):
+            recorder.finish([], outcome.reason, outcome.usage)
+        else:
+            recorder.finish(outcome.candidates, usage=outcome.usage)
+        return _trace_frame(recorder.rows, run, width)
+    except Exception as error:  # whatever a controller of one's own may have noted: its samples are not lost by it
+        mistake = json.dumps({"notes": len(recorder.rows), "mistake": f"{type(error).__name__}: {error}"})
+    row: dict[str, Any] = {"step": 0, "kind": "cut", "detail": mistake}
+    costs = {"requests": outcome.usage.requests, "generated": outcome.usage.generated}
+    return _trace_frame([{**row, **costs}], run, width)
+
+
+def _trace_frame(rows: list[dict[str, Any]], run: tuple[int, str, int], width: int) -> pl.DataFrame:
+    question, name, number = run
+    of_run = {"question": question, "id": name, "run": number}
+    numbered = [{**of_run, "row": i, **row} for i, row in enumerate(rows)]
+    for row in numbered:
+        if "sample" in row:
+            row["sample"] += number * width
+    return pl.DataFrame(numbered, schema=TRACES)
+
+
 def _frame(found: Sequence[_Sample]) -> pl.DataFrame:
-    """Return samples as a frame of ``shards.SAMPLES``."""
     columns: dict[str, Any] = dict(zip(_Sample._fields, zip(*found, strict=True), strict=True))
     lengths = np.array([len(tokens) for tokens in columns["tokens"]])
     lists = {

@@ -17,38 +17,14 @@ from searchlens.store import shards, traces
 from searchlens.store.ranges import Shard, shards_of
 
 
-def trace(
-    grid: Grid,
-    checkpoint: str,
-    benchmark: str,
-    policy: str,
-    traced: Traced,
-    *,
-    threads: int = 1,
-) -> list[Path]:
-    """Record the first runs of a policy on the first questions, whose samples the store has.
+def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Traced, *, threads: int = 1) -> list[Path]:
+    """Record the first runs of a policy on the first questions, as far as there are any, and return the files.
 
     A sample depends on its seed alone, so drawing it again on the same kind of machine gives the same tokens. All of
     them are compared with the stored ones, and nothing is written if one differs.
 
-    Parameters
-    ----------
-    traced : Traced
-        How many questions and runs; fewer if there are fewer.
-    threads : int
-        CPU threads of the engine.
-
-    Returns
-    -------
-    list of Path
-        Files with the records.
-
-    Raises
-    ------
-    InputError
-        Nothing is sampled under this policy here, or samples are missing.
-    JobError
-        Tokens differ.
+    Raises InputError if nothing is sampled under this policy here, or samples are missing, and JobError if tokens
+    differ.
     """
     generation = _generation(grid, checkpoint, benchmark, policy)
     job = Job(grid, JobPool(checkpoint, benchmark, (generation,)), threads, traced)

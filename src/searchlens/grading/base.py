@@ -122,13 +122,7 @@ class Grader(ABC):
 
 
 def grader(kind: str) -> Grader:
-    """The grader of a kind of question.
-
-    Raises
-    ------
-    InputError
-        Unknown kind; the message lists the known ones.
-    """
+    """The grader of a kind of question. Raises InputError if it is unknown; the message lists the known ones."""
     return cast(Grader, catalogue.find("grader", kind)())
 
 

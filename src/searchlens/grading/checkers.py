@@ -33,12 +33,8 @@ _PACKAGES = ("lm_eval", "lm_eval.tasks", "lm_eval.tasks.ifeval")
 def registry() -> Mapping[str, Any]:
     """Class of each checker, by the id of its instruction.
 
-    Raises
-    ------
-    InputError
-        lm-eval or the data of the checkers are not installed.
-    RuntimeError
-        lm-eval does not have the official number of checkers.
+    Raises InputError if lm-eval or the data of the checkers are not installed, and RuntimeError if lm-eval does not
+    have the official number of checkers.
     """
     missing = [name for name in ("lm_eval", "nltk", "langdetect", "immutabledict") if find_spec(name) is None]
     if missing:
@@ -90,11 +86,8 @@ def _seed_langdetect() -> None:
 def of_prompt(gold: str) -> tuple[Any, ...]:
     """The checkers of the instructions of one prompt, with their parameters set.
 
-    Raises
-    ------
-    ValueError
-        An instruction is unknown, or a parameter is missing, zero or empty. The official code drops a parameter that is
-        zero or empty, and draws a missing one at random.
+    Raises ValueError if an instruction is unknown, or a parameter is missing, zero or empty. The official code drops a
+    parameter that is zero or empty, and draws a missing one at random.
     """
     spec = json.loads(gold)
     return tuple(map(_checker, spec["instruction_id_list"], spec["kwargs"]))
@@ -116,21 +109,11 @@ def _checker(name: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def judge(gold: str, answer: str) -> str:
-    """Which instructions a response follows.
+    """Which instructions of JSON with ``instruction_id_list`` and ``kwargs`` a response follows.
 
-    Parameters
-    ----------
-    gold : str
-        JSON with ``instruction_id_list`` and ``kwargs``.
-    answer : str
-        The response.
-
-    Returns
-    -------
-    str
-        One digit per instruction: strict verdicts, ``/``, loose verdicts, as in ``"101/111"``. The loose verdict also
-        accepts the response without its first line, its last line, both, or its asterisks. A response that passes
-        strictly passes loosely.
+    One digit per instruction: strict verdicts, ``/``, loose verdicts, as in ``"101/111"``. The loose verdict also
+    accepts the response without its first line, its last line, both, or its asterisks. A response that passes strictly
+    passes loosely.
     """
     prompt = of_prompt(gold)
     strict = [_follows(checker, [answer]) for checker in prompt]

@@ -27,13 +27,7 @@ class Checklist(Grader):
     version = f"instructions-1/{_SOURCE[:12]}"
 
     def reference(self, question: Question) -> str:
-        """The checks, as canonical JSON.
-
-        Raises
-        ------
-        InputError
-            The question has none.
-        """
+        """The checks, as canonical JSON. Raises InputError if the question has none."""
         if not question.checks:
             raise InputError(
                 f"question {question.id!r} has no checks", "the grader instructions needs `checks` in every row"
@@ -45,13 +39,7 @@ class Checklist(Grader):
         return Extraction(text.strip(), "whole") if stopped else NO_ANSWER
 
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
-        """Run the checks, in this process.
-
-        Raises
-        ------
-        InputError
-            A check is unknown, or its parameters do not fit it.
-        """
+        """Run the checks, in this process. Raises InputError if one is unknown, or its parameters do not fit it."""
         return [Verdict(_passes(pair), "") for pair in pairs]
 
 

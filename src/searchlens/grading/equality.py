@@ -36,13 +36,7 @@ _USUAL = (
 
 
 def prepare() -> None:
-    """Parse the usual kinds of answers once: the parser caches its predictions, and each worker inherits the cache.
-
-    Raises
-    ------
-    RuntimeError
-        math-verify is broken.
-    """
+    """Parse usual answers once: workers inherit the cache of the parser. RuntimeError if math-verify is broken."""
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it would warn of each limit reached; ours are counted
     hasten()
     # A parser that does not fit its runtime fails on every answer, so that every answer would be wrong.
@@ -62,11 +56,8 @@ def _two_stage_parser(self: Any, latex: str) -> Any:
     """A parser that predicts with SLL first, and again with LL only after a syntax error.
 
     The grammar needs full-context (LL) prediction at every bracket. ANTLR never caches that, and it takes nine tenths
-    of the time of tuples and intervals. SLL prediction gives the same tree or a syntax error.
-
-    References
-    ----------
-    Parr, Harwell, Fisher (2014), Adaptive LL(*) parsing: the power of dynamic analysis, section 3.2 (two-stage).
+    of the time of tuples and intervals. SLL prediction gives the same tree or a syntax error (Parr, Harwell, Fisher
+    (2014), Adaptive LL(*) parsing: the power of dynamic analysis, section 3.2).
     """
     parser = _create_parser(self, latex)
     parser._interp.predictionMode = PredictionMode.SLL

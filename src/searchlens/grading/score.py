@@ -96,20 +96,7 @@ def named(samples: pl.DataFrame, policy: str) -> pl.DataFrame:
 
 
 def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """The answers in samples, which take little memory: some samples after others can be read so.
-
-    Parameters
-    ----------
-    samples : DataFrame
-        Columns of ``SAMPLES``, in any order; other columns are ignored.
-    kind : str
-        Name of a grader.
-
-    Returns
-    -------
-    DataFrame
-        ``SAMPLES`` without ``text``, with ``answer`` (null if there is none) and ``extraction``; rows in order.
-    """
+    """Answers (null for none) and extractions of samples in place of their texts, which take more memory."""
     recorded = samples if "finish" in samples.columns else samples.with_columns(finish=pl.lit(None, pl.String))
     whole = recorded.select(SAMPLES.names()).cast(SAMPLES)
     return whole.drop("text").with_columns(_extract(whole, grading.grader(kind)))
@@ -170,24 +157,11 @@ class Rules:
         return positions(self.questions).with_columns(gold=pl.Series(golds, dtype=pl.String))
 
     def judged(self, answers: pl.DataFrame, policies: Sequence[str] | None = None) -> tuple[pl.DataFrame, Summary]:
-        """The verdicts of whole policies, in the order of the policies, and their counts.
+        """The verdicts of whole policies on ``found_answers``, in the order of the policies, and their counts.
 
-        Parameters
-        ----------
-        answers : DataFrame
-            Of ``found_answers``.
-        policies : sequence of str, optional
-            Order of the policies in the result; by default the order of their first rows.
-
-        Returns
-        -------
-        DataFrame
-            For ``answer_classes`` and ``graded``; without the answers themselves, which may be whole texts.
-
-        Raises
-        ------
-        InputError
-            Unknown grader; a sample of an unknown question or policy; a sample that occurs twice.
+        The order is by default that of first rows. The rows are for ``answer_classes`` and ``graded``, without the
+        answers themselves, which may be whole texts. Raises InputError if the grader is unknown, a sample is of an
+        unknown question or policy, or a sample occurs twice.
         """
         grader = grading.grader(self.kind)
         order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
@@ -213,15 +187,7 @@ class Rules:
         return _sorted(rows.drop("question", "gold", "answer"), order), summary
 
     def graded(self, rows: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
-        """Graded samples (``schemas.columns.GRADED``), rows in order.
-
-        Parameters
-        ----------
-        rows : DataFrame
-            Of ``judged``.
-        classes : DataFrame
-            ``answer_classes`` of all policies of the cell.
-        """
+        """Graded samples (``GRADED``) of ``judged`` rows, in order, by the classes of all policies of the cell."""
         if grading.votes(self.kind):
             numbered = rows.join(
                 classes, on=["position", "form", "correct"], how="left", maintain_order="left"
@@ -234,16 +200,8 @@ class Rules:
 def answer_classes(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The classes of equivalent answers to each question, over all policies of a cell.
 
-    Parameters
-    ----------
-    parts : sequence of DataFrame
-        Of ``Rules.judged``, or of ``distinct_forms`` of these.
-
-    Returns
-    -------
-    DataFrame
-        ``position``, ``form`` and ``correct``, once each, with ``class``, by rank of form with 0 for right answers, and
-        ``plain``, by form alone.
+    From ``Rules.judged``, or ``distinct_forms`` of these, to ``position``, ``form`` and ``correct``, once each, with
+    ``class``, by rank of form with 0 for right answers, and ``plain``, by form alone.
     """
     wrong = pl.when(~pl.col("correct")).then(pl.col("form"))
     return distinct_forms(pl.concat([distinct_forms(part) for part in parts])).with_columns(
@@ -308,14 +266,12 @@ def _separate_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.D
 
 
 def _sorted(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
-    """The rows by policy, question and sample."""
     names = pl.Series(policies, dtype=pl.String())
     place = pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32)
     return rows.sort(place, "position", "sample")
 
 
 def _written(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows as they are written."""
     named = rows.with_columns(
         pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"),
         pl.col("plain").cast(pl.Int32).fill_null(-1),

@@ -55,35 +55,16 @@ class Judgements:
 
 @dataclass(frozen=True)
 class VerdictStore:
-    """The part of the table for one benchmark.
-
-    Parameters
-    ----------
-    folder : Path
-        ``results/verdicts/<benchmark>``. It need not exist.
-    batch : int, optional
-        Pairs judged before they are written, by default ``BATCH``. Each batch starts processes, so a table that nobody
-        keeps has large ones.
-    """
+    """The part of the table for one benchmark."""
 
     folder: Path
+    """``results/verdicts/<benchmark>``; it need not exist."""
     batch: int | None = None
+    """Pairs judged before they are written, by default ``BATCH``. Each batch starts processes, so a table that nobody
+    keeps has large ones."""
 
     def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judgements:
-        """Verdicts of all pairs; only pairs without a verdict in the table are judged.
-
-        Parameters
-        ----------
-        pairs : DataFrame
-            String columns gold and answer, without nulls; duplicates are allowed.
-        workers : int, optional
-            Number of worker processes of the grader, >= 1; by default one per core.
-
-        Raises
-        ------
-        InputError
-            A file of the table is damaged.
-        """
+        """Verdicts of all pairs, none null; only those that the table lacks are judged. InputError if it is damaged."""
         distinct = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
         table = VerdictTable(self.folder, grader.version, distinct)
         missing = _rotated(table.missing(distinct))
@@ -132,18 +113,9 @@ _STORED = [f"{name}_stored" for name in PAIR]
 
 @dataclass
 class VerdictTable:
-    """The rows of the table for some pairs.
+    """The rows of the table for some pairs, given as the table spells them: columns gold_stored and answer_stored.
 
     Files that other jobs add are read when they appear. Rows of other pairs are not kept in memory.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of one benchmark.
-    version : str
-        Version of the grader.
-    pairs : DataFrame
-        Columns gold_stored and answer_stored: the pairs as the table spells them.
     """
 
     folder: Path
@@ -152,10 +124,7 @@ class VerdictTable:
     _parts: dict[Path, pl.DataFrame] = field(default_factory=dict)
 
     def verdicts(self) -> pl.DataFrame:
-        """Columns gold, answer (as stored), correct, form: one row per pair that has a verdict.
-
-        If two jobs judged the same pair, a decided verdict is preferred to an undecided one.
-        """
+        """Columns gold, answer (as stored), correct, form: a row per pair, of two verdicts the decided one."""
         for path in files.entries(self.folder):
             if path.suffix == ".parquet" and path not in self._parts:
                 part = _read_part(path).filter(pl.col("version") == self.version).drop("benchmark", "version")
@@ -171,9 +140,7 @@ class VerdictTable:
 
 
 def _rotated(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Begin at a row that depends on the pairs, so that jobs with overlapping pairs do not judge the same ones at the
-    same time.
-    """
+    """Begin at a row that depends on the pairs, so that jobs with overlapping pairs judge different ones first."""
     start = int(pairs.hash_rows(seed=0).sum()) % max(1, pairs.height)
     return pl.concat([pairs.slice(start), pairs.slice(0, start)])
 

@@ -10,18 +10,5 @@ from searchlens.store.frames import read_frame
 
 
 def cell_health(landscape: Path, default_policy: str, limits: HealthOptions) -> Health:
-    """The health of one cell.
-
-    Parameters
-    ----------
-    landscape : Path
-        Folder of its landscape.
-    limits : HealthOptions
-        Section ``health``.
-
-    Raises
-    ------
-    InputError
-        The landscape is missing or damaged.
-    """
+    """The health of one cell, by the section ``health``. Raises InputError if its landscape is missing or damaged."""
     return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, limits)

@@ -20,18 +20,10 @@ class Counts(NamedTuple):
 
 
 def of_graded(graded: pl.DataFrame) -> pl.DataFrame:
-    """Counts of graded samples.
+    """Counts of graded samples: first the row of all policies together, then one for each policy.
 
-    Parameters
-    ----------
-    graded : DataFrame
-        ``schemas.columns.GRADED``, or at least ``SCORES``. ``correct`` may be null: not judged.
-
-    Returns
-    -------
-    DataFrame
-        ``schemas.columns.HEALTH``: first the row of all policies together, then one for each policy. What the columns
-        of the samples do not say is null, never 0.
+    Samples have at least ``SCORES`` of ``schemas.columns.GRADED``; ``correct`` may be null: not judged. In
+    ``schemas.columns.HEALTH``, what the columns of the samples do not say is null, never 0.
     """
     return together([counted(graded)])
 
@@ -55,20 +47,11 @@ def together(parts: Sequence[Counts]) -> pl.DataFrame:
 
 
 def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
-    """Counts of a cell that is read from compact readouts, as far as these have them.
+    """Counts, as of ``of_graded``, of a cell that is read from compact readouts, as far as these have them.
 
-    Parameters
-    ----------
-    classes : DataFrame
-        ``schemas.columns.CLASSES``: the answer classes of the cell.
-    points : DataFrame
-        ``schemas.columns.POINTS``, for the share of samples that stopped.
-
-    Returns
-    -------
-    DataFrame
-        As of ``of_graded``. Compact readouts do not say why a sample did not stop, nor which answers were not judged:
-        ``truncated`` is all that did not stop, and the columns that they do not have are null.
+    Answer classes are ``schemas.columns.CLASSES``; points, for the share of samples that stopped,
+    ``schemas.columns.POINTS``. Compact readouts do not say why a sample did not stop, nor which answers were not
+    judged: ``truncated`` is all that did not stop, and the columns that they do not have are null.
     """
     shares = points.filter(metric="stopped", readout="expected").group_by("policy").agg(pl.col("value").last())
     counted = classes.group_by("policy", maintain_order=True).agg(

@@ -16,25 +16,12 @@ Find = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[Question], *, quotes: bool = True) -> list[str]:
-    """Five samples without an answer, one line for each.
+    """Five samples without an answer, one line for each: question, sample, finish and the end of the text.
 
-    Parameters
-    ----------
-    graded : LazyFrame
-        ``schemas.columns.GRADED`` of a cell.
-    find : Find
-        Looks up samples of the cell.
-    questions : sequence of Question
-        In the order of the benchmark.
-    quotes : bool
-        Whether texts may be shown; the terms of gated benchmarks forbid it.
-
-    Returns
-    -------
-    list of str
-        Question, sample, finish and the end of the text. They are spread over the cell. If every sample has an answer,
-        samples with an unknown verdict are shown, if there are any. If no sample is right, two with an answer follow,
-        with their golds.
+    Samples are ``schemas.columns.GRADED`` of a cell, spread over it; questions are in the order of the benchmark. If
+    every sample has an answer, samples with an unknown verdict are shown, if there are any. If no sample is right, two
+    with an answer follow, with their golds. ``quotes``: whether texts may be shown; the terms of gated benchmarks
+    forbid it.
     """
     chosen = _spread(graded.filter(pl.col("answer") < 0))
     if chosen.is_empty():

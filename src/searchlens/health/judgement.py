@@ -79,15 +79,7 @@ class Health:
 
 
 def judge(counts: pl.DataFrame, default_policy: str = "", limits: HealthOptions = DEFAULTS) -> Health:
-    """Judge a cell by all its samples, and by those of the default policy, whose curve for RL is the target.
-
-    Parameters
-    ----------
-    counts : DataFrame
-        ``schemas.columns.HEALTH`` of one cell.
-    default_policy : str, optional
-        A policy without samples here is not judged.
-    """
+    """Judge a cell (``HEALTH``) by all its samples, and by those of the default policy, the target of RL, if any."""
     rows = counts.rows(named=True)
     total = next(row for row in rows if row["policy"] is None)
     policies = [row for row in rows if row["policy"] is not None]

@@ -35,21 +35,12 @@ MIXING = pl.Schema(
 
 
 def mixing(chains: pl.DataFrame) -> pl.DataFrame:
-    """What the chains of each cell and policy say of their mixing.
+    """``MIXING``: what the chains of each cell and policy (``CHAINS``, without nulls) say, in their order.
 
-    Parameters
-    ----------
-    chains : DataFrame
-        ``CHAINS``, without nulls.
-
-    Returns
-    -------
-    DataFrame
-        ``MIXING``, in the order of the chains. ``accepted`` and ``changed`` are shares of the steps. ``rise`` is the
-        mean of log p of the text after all steps minus that after half of them, in nats, and ``rise_error`` its
-        standard error over questions; ``rhat`` is that of the function. The verdict is "not mixed" if
-        ``rhat`` is above ``RHAT`` or the rise ``RISE`` standard errors above 0, "unknown" if no question has two
-        chains, else "no sign".
+    ``accepted`` and ``changed`` are shares of the steps. ``rise`` is the mean of log p of the text after all steps
+    minus that after half of them, in nats, and ``rise_error`` its standard error over questions; ``rhat`` is that of
+    the function. The verdict is "not mixed" if ``rhat`` is above ``RHAT`` or the rise ``RISE`` standard errors above 0,
+    "unknown" if no question has two chains, else "no sign".
     """
     rows = []
     for key, group in chains.group_by("checkpoint", "benchmark", "policy", maintain_order=True):

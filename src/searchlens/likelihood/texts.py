@@ -28,27 +28,13 @@ _KEY = ["question", "sample"]
 def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.DataFrame], threads: int) -> pl.DataFrame:
     """Draw nothing, and score the first samples of both sides under both checkpoints, one after the other.
 
-    A text is scored after the prompt of the checkpoint that scores it, as that checkpoint would have drawn it. Its
-    stop token counts; so log p of a text that ended is that of the whole text, not of its beginning.
+    A text is scored after the prompt of the checkpoint that scores it, as that checkpoint would have drawn it. Its stop
+    token counts; so log p of a text that ended is that of the whole text, not of its beginning. ``right`` has for each
+    side the columns ``question`` (position in the benchmark), ``sample`` and ``right`` of the cell's policy. Returns
+    ``schemas.columns.SCORED_TEXTS``, in the order of side, question and sample.
 
-    Parameters
-    ----------
-    right : mapping of str to DataFrame
-        Side to columns ``question`` (position in the benchmark), ``sample`` and ``right`` of the cell's policy.
-    threads : int
-        CPU threads of the engine.
-
-    Returns
-    -------
-    DataFrame
-        ``schemas.columns.SCORED_TEXTS``, in the order of side, question and sample.
-
-    Raises
-    ------
-    InputError
-        Samples are missing, or a token of a text means another thing to the other checkpoint.
-    JobError
-        The device is out of memory.
+    Raises InputError if samples are missing, or a token of a text means another thing to the other checkpoint, and
+    JobError if the device is out of memory.
     """
     jobs = {side: Job(grid, JobPool(part.checkpoint, cell.benchmark, ()), threads) for side, part in cell.sides.items()}
     ids = [question.id for question in jobs["base"].questions[: cell.questions]]

@@ -36,13 +36,7 @@ def root() -> Path:
 
 
 def zoo() -> Path:
-    """Folder of the micro pair, its benchmarks and recorded readouts; in a checkout it has the cohort, too.
-
-    Raises
-    ------
-    InputError
-        There is no checkout, and ``searchlens-zoo`` is not installed.
-    """
+    """Folder of the micro pair, and of the cohort in a checkout; InputError without that and ``searchlens-zoo``."""
     checkout = root() / "resources" / "zoo"
     if checkout.is_dir():
         return checkout
@@ -53,13 +47,7 @@ def zoo() -> Path:
 
 
 def cohort() -> Path:
-    """Folder of the cohort of the zoo.
-
-    Raises
-    ------
-    InputError
-        There is no checkout: 39 MB are too much for a wheel.
-    """
+    """Folder of the cohort of the zoo. Raises InputError if there is no checkout: 39 MB are too much for a wheel."""
     folder = root() / "resources" / "zoo" / "cohort"
     if not folder.is_dir():
         raise InputError(
@@ -70,13 +58,7 @@ def cohort() -> Path:
 
 
 def locate(path: str, study: Path = Path()) -> Path:
-    """A path of the configuration: in the micro zoo, or relative to the folder of the study.
-
-    Raises
-    ------
-    InputError
-        A path in the micro zoo, which is not installed.
-    """
+    """A path in the micro zoo, InputError if that is not installed, or relative to the folder of the study."""
     if not path.startswith(ZOO_PREFIX):
         return study / path
     name = Path(path.removeprefix(ZOO_PREFIX))

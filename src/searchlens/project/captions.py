@@ -38,8 +38,6 @@ def source(kind: str, name: str) -> str:
 def plain(text: str) -> list[str]:
     r"""The paragraphs of a caption without marks.
 
-    Examples
-    --------
     >>> plain("How *samples* ended,\nby **cell**. See ``x``.\n\nMore.\n")
     ['How samples ended, by cell. See x.', 'More.']
     """
@@ -50,8 +48,6 @@ def plain(text: str) -> list[str]:
 def readable(name: str) -> str:
     """A name as a title.
 
-    Examples
-    --------
     >>> readable("pass_curves")
     'Pass curves'
     """
@@ -60,13 +56,7 @@ def readable(name: str) -> str:
 
 
 def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
-    """A caption as HTML, for one pair on one benchmark if it names them.
-
-    Raises
-    ------
-    InputError
-        A library of the extra ``plot`` is not installed.
-    """
+    """A caption as HTML, for one pair on one benchmark if it names them; InputError without the extra ``plot``."""
     extras.require("docutils")
     import jinja2
 

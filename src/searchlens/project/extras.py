@@ -57,13 +57,7 @@ def installing(extra: str) -> str:
 
 
 def require(*modules: str) -> None:
-    """Check that optional modules can be imported, without importing them.
-
-    Raises
-    ------
-    InputError
-        The first that cannot.
-    """
+    """Check that optional modules can be imported, without importing them; InputError names the first that cannot."""
     for module in modules:
         if not _is_here(module):
             raise missing(module)

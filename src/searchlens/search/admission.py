@@ -21,19 +21,7 @@ HELD_SHARE = 16
 
 
 class Trials:
-    """Tries sizes of a group in turn, twice, and then stays with the fastest.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Each >= 1; a single one needs no trial.
-
-    Attributes
-    ----------
-    size : int
-        In use now.
-    is_decided : bool
-    """
+    """Tries sizes of a group in turn, twice, and then stays with the fastest; a single one needs no trial."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         # The second time in reverse, so that a drift favours no size.
@@ -63,18 +51,8 @@ class Trials:
 class Admission:
     """Holds requests that the engine does not have yet.
 
-    Parameters
-    ----------
-    engine : Engine
-        One with a single size in ``groups`` gathers requests itself and gets all at once. Another gets no more than
-        ``max_rows``, those of the lowest priority numbers first.
-    group : int, optional
-        Instead of trying the engine's ``groups``.
-
-    Attributes
-    ----------
-    running : int
-        Requests that the engine has.
+    An engine with a single size in ``groups`` gathers requests itself and gets all at once. Another gets no more than
+    ``max_rows``, those of the lowest priority numbers first. A given ``group`` is used instead of trying the engine's.
     """
 
     def __init__(self, engine: Engine, group: int | None = None) -> None:

@@ -72,13 +72,7 @@ class TokenBeam(Controller):
         return {"width": drawable // continuations(1, stop_ids)}
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
-        """``width`` candidates.
-
-        Raises
-        ------
-        InputError
-            The beam needs more continuations than the vocabulary has tokens.
-        """
+        """``width`` candidates. Raises InputError if it needs more continuations than the vocabulary has tokens."""
         del policy, evaluator
         k = continuations(self.width, task.stop_ids)
         live, hypotheses = [_Beam()], list[_Beam]()

@@ -103,7 +103,6 @@ class _Live:
     """``requests``, ``generated``, ``prefilled``, ``reused``: as in ``Usage``."""
 
     def pay(self, request: Request, reply: Completion) -> None:
-        """Add the cost of a request."""
         self.requests += 1
         self.generated += len(reply.tokens)
         self.prefilled += len(request.prompt) + len(request.prefix) - reply.reused
@@ -111,7 +110,6 @@ class _Live:
 
     @property
     def usage(self) -> Usage:
-        """The cost so far."""
         return Usage(self.requests, self.generated, self.prefilled, self.reused)
 
 
@@ -123,33 +121,14 @@ def run(
     group: int | None = None,
     limits: Limits = Limits(),
 ) -> Iterator[tuple[Key, Outcome]]:
-    """Drive all searches to their end.
+    """Drive all searches to their end; yields each key once, with its outcome, in order of completion.
 
-    Parameters
-    ----------
-    searches : iterable of (key, search)
-        The next is taken only as another ends, so that memory is bounded however many there are.
-    engine : Engine
-        Must be idle. It is cleared first, so that batches, and with them the last digits of a result, depend on these
-        searches alone.
-    live : int, optional
-        Most searches alive at once, >= 1; by default 4,096, or twice the engine's ``max_rows`` if that is more, so that
-        the engine has work while some searches are between two requests.
-    group : int, optional
-        New requests are held until this many have gathered, or 1/16 of those that the engine has. By default the
-        engine's ``groups`` are tried at the start, and the fastest stays in use.
-    limits : Limits
-        Of each search.
-
-    Yields
-    ------
-    tuple of (key, Result or Failure)
-        In order of completion, each key once.
-
-    Raises
-    ------
-    InputError
-        The engine refuses a request.
+    The next search is taken only as another ends, so that memory is bounded however many there are. The engine must be
+    idle. It is cleared first, so that batches, and with them the last digits of a result, depend on these searches
+    alone. At most ``live`` searches are alive at once, by default 4,096, or twice the engine's ``max_rows`` if that is
+    more, so that the engine has work while some searches are between two requests. New requests are held until
+    ``group`` of them have gathered, or 1/16 of those that the engine has; by default the engine's ``groups`` are tried
+    at the start, and the fastest stays in use. Raises InputError if the engine refuses a request.
     """
     engine.clear()
     source, most = iter(searches), live or max(_LIVE, 2 * engine.max_rows)

@@ -99,12 +99,8 @@ class EntropyTree(Controller):
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """All branches of a round are requested at once.
 
-        The detail ``found`` of the first candidate is the number of leaves before they repeat.
-
-        Raises
-        ------
-        InputError
-            The vocabulary has too few tokens for ``distinct`` children.
+        The detail ``found`` of the first candidate is the number of leaves before they repeat. Raises InputError if the
+        vocabulary has too few tokens for ``distinct`` children.
         """
         rounds = policy.component(Rounds).rounds
         roots = [_Node((root,), 0, task.empty) for root in range(self.roots)]

@@ -44,16 +44,8 @@ def mean_logprob(trace: Trace) -> float:
 def self_certainty(trace: Trace) -> float:
     """Mean over tokens of the divergence of the uniform distribution from the raw model's, in nats, >= 0.
 
-    0, as for a model that knows nothing, on the empty path.
-
-    Raises
-    ------
-    ValueError
-        A part of the path was drawn without measures.
-
-    References
-    ----------
-    Kang, Zhao and Song (2025), Scalable best-of-N selection for large language models via self-certainty.
+    0, as for a model that knows nothing, on the empty path. Raises ValueError if a part of the path was drawn without
+    measures. Of Kang, Zhao and Song (2025), Scalable best-of-N selection for large language models via self-certainty.
     """
     if not len(trace.tokens):
         return 0.0
@@ -86,8 +78,6 @@ class RolloutUtility:
     utility of a text is 0 if it states no answer, else exp(mean log p), the geometric mean of the probabilities of all
     its tokens under the raw model. A product of log-probability and share of answers would reward texts without one.
 
-    Notes
-    -----
     Rollouts as the value of a reasoning step: Wang et al. (2024), Math-Shepherd, where the utility is whether the
     answer is right. A policy cannot know that, so the likelihood of an answer takes its place.
     """
@@ -114,11 +104,8 @@ class AnswerAgreement:
     Every path is completed as in ``RolloutUtility``. With s_i(a) the share of path i's completions that state answer a,
     the score of path i is ``sum_a s_i(a) mean_j s_j(a)`` over all paths j of the call, i included: the chance that one
     of its completions and one of a random path agree. Each path has the same weight, however many completions it has; a
-    completion without an answer agrees with none, not even itself.
-
-    Notes
-    -----
-    Agreement as evidence: Wang et al. (2023), Self-consistency improves chain of thought reasoning in language models.
+    completion without an answer agrees with none, not even itself. Agreement as evidence is that of Wang et al. (2023),
+    Self-consistency improves chain of thought reasoning in language models.
     """
 
     rollouts: int
@@ -151,8 +138,6 @@ class SelfEvaluation:
     that is not among the ``top`` most likely tokens is taken to be as likely as the last of them, which is an upper
     bound; if neither is among them, the score is 1/2.
 
-    Notes
-    -----
     P(True) of Kadavath et al. (2022), Language models (mostly) know what they know; of unfinished texts, as the
     confidence in a step: Xie et al. (2023), Self-evaluation guided beam search for reasoning. There a prompt of its own
     quotes the text; here the question continues the text, whose keys and values the engine already has.
@@ -169,13 +154,7 @@ class SelfEvaluation:
     compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
-        """Score the paths by one request for each.
-
-        Raises
-        ------
-        InputError
-            As ``spelled``.
-        """
+        """Score the paths by one request for each; raises InputError as ``spelled``."""
         del sampling
         question, right, wrong = self.spelled(task.encode)
         replies = yield [
@@ -190,7 +169,7 @@ class SelfEvaluation:
             for i, trace in enumerate(traces)
         ]
         logs = [_log_answers(reply, right, wrong) for reply in replies]
-        scores = [_share(*of_path) for of_path in logs]
+        scores = [float(np.exp(yes - np.logaddexp(yes, no))) for yes, no in logs]
         for trace, score, (log_right, log_wrong) in zip(traces, scores, logs, strict=True):
             task.note("judged", path=trace, score=score, log_right=log_right, log_wrong=log_wrong)
         return scores
@@ -198,20 +177,7 @@ class SelfEvaluation:
     def spelled(
         self, encode: Callable[[str], tuple[int, ...]], where: str = "evaluator self_evaluation"
     ) -> tuple[tuple[int, ...], int, int]:
-        """Token ids of the question, and the one of each answer.
-
-        Parameters
-        ----------
-        encode : callable
-            As in ``Task``.
-        where : str
-            For messages.
-
-        Raises
-        ------
-        InputError
-            An answer is not one token, or both are the same one.
-        """
+        """Token ids of question and answers; InputError if an answer is not one token, or both are the same."""
         right, wrong = encode(self.right), encode(self.wrong)
         for name, text, tokens in (("right", self.right, right), ("wrong", self.wrong, wrong)):
             if len(tokens) != 1:
@@ -236,13 +202,7 @@ class Verifier:
     compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
-        """Score the paths by one call.
-
-        Raises
-        ------
-        ValueError
-            The scorer did not return one finite number for each path.
-        """
+        """Score the paths by one call. Raises ValueError if it does not return one finite number for each path."""
         del sampling, key
         texts = [task.text(trace.prefix) for trace in traces]
         (reply,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
@@ -273,13 +233,7 @@ class HttpScorer:
     """Seconds without a byte until the request counts as failed; it is not repeated."""
 
     def __call__(self, prompt: str, texts: Sequence[str]) -> Sequence[float]:
-        """Ask for the scores.
-
-        Raises
-        ------
-        RuntimeError
-            No reply in time, an HTTP error, or a reply without scores.
-        """
+        """Ask for the scores; RuntimeError if there is no reply in time, an HTTP error, or no scores in it."""
         body = json.dumps({"prompt": prompt, "texts": list(texts)}).encode()
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
         try:
@@ -329,11 +283,6 @@ def _log_answers(reply: Completion, right: int, wrong: int) -> tuple[float, floa
     logprobs = reply.top_logprobs[0].tolist()
     listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
     return listed.get(right, logprobs[-1]), listed.get(wrong, logprobs[-1])
-
-
-def _share(log_right: float, log_wrong: float) -> float:
-    """p(right) / (p(right) + p(wrong))."""
-    return float(np.exp(log_right - np.logaddexp(log_right, log_wrong)))
 
 
 def _utility(task: Task, text: Trace) -> float:

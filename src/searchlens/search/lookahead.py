@@ -64,13 +64,7 @@ class Lookahead(Controller):
         return sum(map(drawn, texts.lengths)) / len(texts.lengths)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
-        """One candidate; its details have ``clipped``, how many shares the jackknife made negative.
-
-        Raises
-        ------
-        ValueError
-            A weight or the score is not a number.
-        """
+        """One candidate; ``clipped`` in its details counts negative shares. Raises ValueError for a NaN."""
         text, generator, clipped = task.empty, task.generator("lookahead"), 0
         node: tuple[int, int] | None = None  # of the recorded search, whose end is ``text``
         while text.finish is None:
@@ -115,18 +109,7 @@ class Lookahead(Controller):
 
 
 def _shares(levels: Sequence[Sequence[float]]) -> tuple[list[float], int]:
-    """Share of each candidate by the jackknife over its rollouts, and how many were negative.
-
-    Parameters
-    ----------
-    levels : sequence of sequences of float
-        For each candidate, and each of the same number of rollouts, a log weight.
-
-    Raises
-    ------
-    ValueError
-        A weight is not a number.
-    """
+    """Each candidate's share by the jackknife over log weights, and how many were negative; ValueError for a NaN."""
     most = max(max(row) for row in levels)
     if any(math.isnan(level) for row in levels for level in row):
         raise ValueError("the weight of a rollout is not a number")

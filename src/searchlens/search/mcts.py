@@ -96,12 +96,8 @@ class MonteCarloTreeSearch(Controller):
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """The rollouts, best first, equal ones in the order of iterations.
 
-        The detail ``found`` of the first candidate is the number of rollouts before they repeat.
-
-        Raises
-        ------
-        ValueError
-            A score is not a finite number.
+        The detail ``found`` of the first candidate is the number of rollouts before they repeat. Raises ValueError if a
+        score is not a finite number.
         """
         thoughts, rule = Thoughts(task, policy, evaluator), Rule(self.select, self.exploration)
         root, iterations = Node(thoughts.root()), policy.component(Iterations).iterations

@@ -110,18 +110,13 @@ class PowerSampling(Controller):
         """One candidate; its details tell how far the chain has moved.
 
         ``proposed`` and ``accepted`` are numbers of steps; an accepted step changed to the proposal (``changed``), or
-        drew the same text again. ``rejected_early`` are proposals that were not drawn to their end.
-        ``proposal_tokens`` is the mean length of the texts proposed, as far as they were drawn. ``log_weight_before``,
-        ``log_weight_half`` and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first
-        step, after half of the steps and after all steps of the last block that the chain stepped in; ``logp_before``,
-        ``logp_half`` and ``logp_after`` are log p of the same texts. ``chain_mean`` and ``chain_variance`` (divisor
-        n - 1, if n > 1) are of log p of the n = ``chain_states`` texts after the steps of the second half of that
-        block. Without steps, only ``proposed`` and ``accepted``.
-
-        Raises
-        ------
-        ValueError
-            A ratio or the score is not a number.
+        drew the same text again. ``rejected_early`` are proposals that were not drawn to their end. ``proposal_tokens``
+        is the mean length of the texts proposed, as far as they were drawn. ``log_weight_before``, ``log_weight_half``
+        and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first step, after half of
+        the steps and after all steps of the last block that the chain stepped in; ``logp_before``, ``logp_half`` and
+        ``logp_after`` are log p of the same texts. ``chain_mean`` and ``chain_variance`` (divisor n - 1, if n > 1) are
+        of log p of the n = ``chain_states`` texts after the steps of the second half of that block. Without steps, only
+        ``proposed`` and ``accepted``. Raises ValueError if a ratio or the score is not a number.
         """
         schedule, exact = policy.component(Blocks), self.mode == "exact"
         length = -(-task.max_tokens // schedule.blocks)
@@ -202,10 +197,7 @@ class PowerSampling(Controller):
         return min(int(chances.searchsorted(place * chances[-1], "right")), len(chances) - 1)
 
     def _floor(self, text: _State, cut: int, replaced: float, longest: int, level: float) -> Floor:
-        """The log weight at which a proposal for the text after the cut is rejected, whatever follows.
-
-        ``replaced`` is the log weight of the text after the cut.
-        """
+        """The log weight at which a proposal for the text after the cut, of weight ``replaced``, must be rejected."""
         bound = math.log(level) if level else -math.inf
         bound += replaced - _ROUNDING * self.alpha * (longest - cut)
         if self.mode == "reference":
@@ -220,12 +212,8 @@ class PowerSampling(Controller):
         """Metropolis-Hastings ratio of changing from ``old`` to ``new``, which agree up to ``cut``, in nats.
 
         The change is accepted with probability ``min(1, exp(log_ratio))``. If ``new`` is not whole, the ratio is the
-        most that it could have become. ``replaced`` is as in ``_floor``.
-
-        Raises
-        ------
-        ValueError
-            The ratio is not a number.
+        most that it could have become. ``replaced`` is as in ``_floor``. Raises ValueError if the ratio is not a
+        number.
         """
         odds = 0.0
         if self.mode == "reference":
@@ -321,13 +309,10 @@ def _rises(text: Trace) -> npt.NDArray[np.float64]:
 
 
 def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:
-    """Importance weight of each token, ``alpha log p - log q``.
+    """Importance weight of each token, ``alpha log p - log q``, in nats.
 
-    Returns
-    -------
-    float64 array, shape (n,)
-        In nats. If q is p at temperature 1/alpha, unfiltered, the token drops out: the weight is the log-normaliser
-        ``log sum_v p(v)^alpha`` of the position.
+    If q is p at temperature 1/alpha, unfiltered, the token drops out: the weight is the log-normaliser
+    ``log sum_v p(v)^alpha`` of the position.
     """
     weights: npt.NDArray[np.float64] = alpha * trace.logprobs.astype("float64") - trace.sampling_logprobs
     return weights

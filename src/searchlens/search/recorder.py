@@ -52,21 +52,11 @@ Row = dict[str, Any]
 
 
 class Recorder:
-    """Records one search.
+    """Records one search: rows with keys of ``COLUMNS``, null without one, in the order in which they were begun.
 
-    Parameters
-    ----------
-    decode : callable
-        Token ids to text.
-    limit : int
-        Most bytes of the record, by ``ROW_BYTES`` and ``TOKEN_BYTES``, texts and details included. Beyond it no row is
-        added, except what ``finish`` adds.
-
-    Attributes
-    ----------
-    rows : list of dict
-        With keys of ``COLUMNS``, null without one, in the order in which they were begun. ``requests`` and
-        ``generated`` are what the engine did between the note before and this one.
+    ``requests`` and ``generated`` of a row are what the engine did between the note before and this one. The limit is
+    in bytes, by ``ROW_BYTES`` and ``TOKEN_BYTES``, texts and details included. Beyond it no row is added, except what
+    ``finish`` adds.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], limit: int) -> None:
@@ -163,7 +153,7 @@ class Recorder:
             row["node"] = self._numbers.setdefault(name, len(self._numbers))
             self._nodes[row["node"]] = row
         elif name is not None:
-            row["node"] = self._number(name)
+            row["node"] = self._numbers.get(name)
         return row
 
     def _new(self, kind: str) -> Row:
@@ -172,21 +162,16 @@ class Recorder:
         self._bytes += ROW_BYTES
         return row
 
-    def _number(self, name: Hashable) -> int | None:
-        """Number of a node that has a row."""
-        return self._numbers.get(name)
-
     def _fill(self, row: Row, values: Mapping[str, Any]) -> None:
-        """Add the values of a note to a row."""
         others = {key: value for key, value in values.items() if key not in ("node", "step")}
         path, judged = others.pop("path", None), others.pop("of", None)
         if judged is not None:
             row["parent"] = self._judged.get(id(judged), (judged, None))[1]
         for key in ("parent", "same_as"):
             if key in others:
-                row[key] = self._number(others.pop(key))
+                row[key] = self._numbers.get(others.pop(key))
         if "nodes" in others:
-            row["nodes"] = [self._number(name) for name in others.pop("nodes")]
+            row["nodes"] = [self._numbers.get(name) for name in others.pop("nodes")]
         if row["kind"] == "judged" and path is not None:
             row["node"] = self._judged.get(id(path), (path, None))[1]
         elif path is not None:
@@ -235,18 +220,9 @@ class Recorder:
 def text_of(
     nodes: Mapping[int, Mapping[str, Any]], number: int | None, length: int | None = None, last: int | None = None
 ) -> list[int]:
-    """The tokens of a node's whole text, from the own tokens of its line.
+    """The tokens of the whole text of a node, None for the empty text, from rows of one run that have tokens.
 
-    Parameters
-    ----------
-    nodes : mapping of int to mapping
-        Rows of one run that have tokens, by ``node``.
-    number : int or None
-        A node; None is the empty text.
-    length : int, optional
-        Of the beginning that is wanted; all of it by default.
-    last : int, optional
-        How many tokens at the end of that; all of them by default.
+    Only its beginning of ``length`` tokens, if given, and of that only the ``last`` tokens.
     """
     parts: list[Sequence[int]] = []
     missing = math.inf if last is None else last
@@ -273,15 +249,7 @@ def samples_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
 
 
 def differing_run(rows: pl.DataFrame, samples: pl.DataFrame) -> tuple[str, int] | None:
-    """Return id of the question and number of the first run whose record has other samples than were stored.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Columns of ``TRACES``.
-    samples : DataFrame
-        Columns question (its id), run, sample and tokens; samples that are not stored are not compared.
-    """
+    """Id of the question, and number, of the first run whose record (``TRACES``) has other samples than are stored."""
     stored = samples.join(
         rows.select("id", "run").unique(), left_on=["question", "run"], right_on=["id", "run"], how="semi"
     )

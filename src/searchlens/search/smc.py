@@ -65,11 +65,7 @@ class SequentialMonteCarlo(Controller):
         """One candidate; its details have ``log_z``, resamplings, and what was left at the end.
 
         ``effective`` is the effective number of particles at the end, ``distinct`` the number of different texts.
-
-        Raises
-        ------
-        ValueError
-            A weight or the score is not a number.
+        Raises ValueError if a weight or the score is not a number.
         """
         generator, size = task.generator("smc"), self.particles
         texts, weights = [task.empty] * size, [0.0] * size
@@ -132,13 +128,7 @@ def _gained(old: Trace, new: Trace, exponent: float) -> float:
 
 
 def _normalised(weights: Sequence[float]) -> tuple[list[float], float]:
-    """Log weights as shares, which sum to 1, and the logarithm of their mean.
-
-    Raises
-    ------
-    ValueError
-        A weight is not a number.
-    """
+    """Log weights as shares, which sum to 1, and the log of their mean. Raises ValueError if one is not a number."""
     if any(math.isnan(weight) for weight in weights):
         raise ValueError("the weight of a particle is not a number")
     most = max(weights)

@@ -36,13 +36,7 @@ class End(NamedTuple):
 
 
 def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) -> End | None:
-    """Return the end of a text by a stop text, None if the text contains no stop text.
-
-    Parameters
-    ----------
-    text : str
-        ``decode(tokens)``.
-    """
+    """Return the end of a text, ``decode(tokens)``, by a stop text, None if the text contains no stop text."""
 
     def has_stop(length: int) -> bool:
         head = decode(tokens[:length])

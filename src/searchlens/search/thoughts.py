@@ -59,10 +59,7 @@ class Thoughts:
         return root
 
     def think(self, parents: Sequence[Path], step: int = 0) -> Growth:
-        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children.
-
-        ``step`` is what a record of the search says of them.
-        """
+        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children."""
         limit = self.policy.component(Thought).max_tokens
         return self._grow("thought", parents, limit, step, self.task.step_ids)
 
@@ -82,13 +79,7 @@ class Thoughts:
         return list(first.values())
 
     def ranked(self, paths: Sequence[Path], key: tuple[str | int, ...], step: int = 0) -> Growth:
-        """The paths, best first, equal ones in the order given.
-
-        Raises
-        ------
-        ValueError
-            A score is not a finite number.
-        """
+        """The paths, best first, equal ones in the order given. Raises ValueError if a score is not a finite number."""
         scored = yield from self._scored(paths, key, step)
         return [path for path, _ in scored]
 

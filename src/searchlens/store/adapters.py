@@ -43,13 +43,7 @@ class Adapter:
 
     @classmethod
     def read(cls, folder: Path) -> Adapter:
-        """An adapter's folder, whose settings are checked; its weights are not read.
-
-        Raises
-        ------
-        InputError
-            A file is missing or damaged, or the adapter is not plain LoRA.
-        """
+        """An adapter's folder; its weights are not read. InputError if it is damaged, or not plain LoRA."""
         for name in (SETTINGS, WEIGHTS):
             if not (folder / name).is_file():
                 raise InputError(
@@ -67,13 +61,7 @@ class Adapter:
         return fingerprint_of({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)})
 
     def require_fits(self, checkpoint: Path) -> None:
-        """Check the matrices against the weights in a checkpoint's folder, by the headers of both.
-
-        Raises
-        ------
-        InputError
-            A matrix that is neither A nor B of a weight, which vLLM would leave out, or whose shape does not fit it.
-        """
+        """Check matrices against a checkpoint's weights, by headers; InputError for one that fits no weight."""
         files = checkpoint.glob("*.safetensors")
         weights = {name: tensor.shape for file in files for name, tensor in headers(file).items()}
         for name, shape in ((name, tensor.shape) for name, tensor in headers(self.folder / WEIGHTS).items()):

@@ -111,18 +111,9 @@ class Stored:
 def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None:
     """Check a checkpoint's folder. Which files a study needs says ``hashing.weight_files``.
 
-    Parameters
-    ----------
-    embedded : bool
-        The embedded engine runs it, which knows the types ``EMBEDDED`` alone.
-    sampled : bool
-        Look at some bytes of the weights, too.
-
-    Raises
-    ------
-    InputError
-        A file is damaged, is cut short, is not of transformers' layout, or needs code of its own; or config.json
-        and the weights are of different models.
+    The ``embedded`` engine knows the types ``EMBEDDED`` alone. ``sampled``: look at some bytes of the weights, too.
+    Raises InputError if a file is damaged, is cut short, is not of transformers' layout, or needs code of its own; or
+    if config.json and the weights are of different models.
     """
     config = mapping(folder / "config.json")
     kind = config.get("model_type")
@@ -321,13 +312,7 @@ def context(folder: Path, *, embedded: bool) -> int | None:
 
 
 def index_names(index: Path) -> list[str]:
-    """Names of the files that an index of weights names, each once.
-
-    Raises
-    ------
-    InputError
-        It is no index, or names a file that does not lie beside it.
-    """
+    """Names of the files of an index, each once; InputError if it names one that does not lie beside it."""
     names = mapping(index).get("weight_map")
     if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
         raise InputError(f"{index}: 'weight_map' must be a mapping of tensors to files", _AGAIN)
@@ -348,13 +333,7 @@ def mapping(path: Path) -> Mapping[str, Any]:
 
 
 def headers(path: Path) -> dict[str, Stored]:
-    """Every tensor of a safetensors file, from its header, which is compared with the file's size.
-
-    Raises
-    ------
-    InputError
-        The file is missing, damaged or cut short.
-    """
+    """Every tensor of a safetensors file, from its header; InputError if that does not fit the file's size."""
     try:
         size = require_no_stream(path).stat().st_size
         with path.open("rb") as stream:

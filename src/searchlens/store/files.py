@@ -60,13 +60,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
 def require_writable(folder: Path) -> None:
-    """Check that ``folder`` can be created and written to, without creating it.
-
-    Raises
-    ------
-    InputError
-        There is a file at its path or above, or permission is missing.
-    """
+    """Raise InputError if a folder cannot be created or written to; it is not created."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         why = "permission denied" if existing.is_dir() else "it is a file"
@@ -92,13 +86,7 @@ def _unwritable(path: Path, error: OSError) -> InputError:
 
 
 def patiently(path: Path, read: Callable[[], T]) -> T:
-    """What a function reads of a file or folder; tried again for half a minute while its server is away.
-
-    Raises
-    ------
-    OSError
-        It names the path.
-    """
+    """What a function reads, tried again for half a minute while its server is away. An OSError names the path."""
     waits = iter(WAITS)
     while True:
         try:
@@ -114,24 +102,13 @@ def patiently(path: Path, read: Callable[[], T]) -> T:
 def read_bytes(path: Path) -> bytes:
     """The content of a file, in which parsers meet no disk; a file that is cut meanwhile ends no process.
 
-    Raises
-    ------
-    InputError
-        It is no file.
-    OSError
-        It is not there, or cannot be read.
+    Raises InputError if it is no file, and OSError if it is not there, or cannot be read.
     """
     return patiently(path, require_no_stream(path).read_bytes)
 
 
 def entries(folder: Path) -> list[Path]:
-    """What is in a folder, sorted; nothing if there is none.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    """
+    """What is in a folder, sorted; nothing if there is none. Raises OSError if it cannot be read."""
     try:
         return patiently(folder, lambda: sorted(folder.iterdir()))
     except (FileNotFoundError, NotADirectoryError):
@@ -163,13 +140,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder, and those above it, so that they outlast a power failure.
-
-    Raises
-    ------
-    InputError
-        It cannot be created.
-    """
+    """Create a folder, and those above it, so that they outlast a power failure; InputError if it cannot be created."""
     absent = []
     for path in (folder, *folder.parents):
         if path.is_dir():
@@ -226,22 +197,10 @@ def _remove_quietly(path: Path) -> None:
 
 
 def publish(target: Path, write: Callable[[Path], object]) -> bool:
-    """Write ``target`` atomically, unless it exists already.
+    """Write ``target`` atomically, by a function of a temporary path next to it, unless it exists already.
 
-    Parameters
-    ----------
-    write : callable
-        Writes the content to the path that it is called with, a temporary one next to ``target``.
-
-    Returns
-    -------
-    bool
-        False if another process published first; its file stays.
-
-    Raises
-    ------
-    InputError
-        The disk is full or fails, or permission is missing.
+    False if another process published first; its file stays. Raises InputError if the disk is full or fails, or
+    permission is missing.
     """
     temporary = _write(target, write)
     is_first = False
@@ -257,13 +216,7 @@ def publish(target: Path, write: Callable[[Path], object]) -> bool:
 
 
 def replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write ``target`` atomically, also in place of an older file: for derived files, whose content can change.
-
-    Raises
-    ------
-    InputError
-        As of ``publish``.
-    """
+    """Write ``target`` as ``publish``, also in place of an older file: for derived files, whose content can change."""
     temporary = _write(target, write)
     try:
         with _named(target):
@@ -276,13 +229,7 @@ def replace(target: Path, write: Callable[[Path], object]) -> None:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """A folder beside ``target`` for what is put together there; it is removed in the end.
-
-    Raises
-    ------
-    InputError
-        As of ``publish``.
-    """
+    """A folder beside ``target`` for what is put together there, removed in the end; InputError as ``publish``."""
     folder = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     make_folder(folder)
     try:
@@ -298,18 +245,7 @@ def replace_text(target: Path, text: str) -> None:
 
 
 def move(source: Path, target: Path) -> bool:
-    """Move a file.
-
-    Returns
-    -------
-    bool
-        False if it is gone, because another process was first.
-
-    Raises
-    ------
-    InputError
-        The disk is full or fails, or permission is missing.
-    """
+    """Move a file; False if it is gone, because another process was first. Raises InputError as ``publish``."""
     make_folder(target.parent)
     with _named(target):
         try:
@@ -351,13 +287,7 @@ def _unused(path: Path) -> Path:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Remove files and whole folders; one that is gone already is no error.
-
-    Raises
-    ------
-    InputError
-        The disk fails, or permission is missing.
-    """
+    """Remove files and whole folders, InputError if the disk does not; one that is gone already is no error."""
     for path in paths:
         with _named(path), suppress(FileNotFoundError):
             if path.is_dir() and not path.is_symlink():
@@ -367,13 +297,7 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; an ``InputError`` that names the file if it is missing, a folder, or damaged.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    """
+    """Read a JSON file; InputError if it is missing, a folder, or damaged, OSError if it cannot be read."""
     try:
         return json.loads(read_bytes(path).decode("utf-8"))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
@@ -386,20 +310,10 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[bool]:
-    """Hold a lock file within a ``with`` block, unless another process holds it. Every end of the process frees it.
+    """Hold a lock file within a ``with`` block; False while another process holds it. A process that ends frees it.
 
     The lock is only a hint: some file systems have no locks, and on others the lock of a node that died stays for ever.
-    Work that must not happen twice needs ``publish``.
-
-    Yields
-    ------
-    bool
-        False while another process holds it.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be written to.
+    Work that must not happen twice needs ``publish``. Raises InputError if the folder cannot be written to.
     """
     make_folder(lock.parent)
     with _named(lock):

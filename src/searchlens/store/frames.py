@@ -29,26 +29,12 @@ GROUP = 16_384
 
 
 def write_frame(frame: pl.DataFrame, path: Path, group: int | None = None) -> None:
-    """Write a derived Parquet file, in place of an older one.
-
-    Parameters
-    ----------
-    group : int, optional
-        Rows of a group, for frames of which single rows are read.
-    """
+    """Write a derived Parquet file, in place of an older one, in groups of rows if single rows of it are read."""
     files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd", row_group_size=group))
 
 
 def join_frames(parts: Sequence[Path], path: Path, group: int | None = None) -> None:
-    """Write the rows of some derived Parquet files as one, without having all in memory.
-
-    Parameters
-    ----------
-    parts : sequence of Path
-        Files of equal columns, at least one.
-    path, group
-        As of ``write_frame``.
-    """
+    """Write the rows of at least one derived Parquet file of equal columns as one, without having all in memory."""
     rows = pl.scan_parquet([files.read_bytes(part) for part in parts])
     files.replace(path, lambda temporary: rows.sink_parquet(temporary, compression="zstd", row_group_size=group))
 
@@ -70,25 +56,13 @@ def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_frame(path: Path, stage: str, hint: str = AGAIN) -> pl.DataFrame:
-    """One frame of an earlier stage; ``hint`` is what to do if it is damaged.
-
-    Raises
-    ------
-    InputError
-        The file is not there, or is damaged.
-    """
+    """One frame of an earlier stage, or InputError; ``hint`` is what to do if it is damaged."""
     with readable(path, stage, hint) as content:
         return pl.read_parquet(content)
 
 
 def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFrame | None:
-    """The recorded verdicts of a cell beside ours; None if none came with its samples.
-
-    Raises
-    ------
-    InputError
-        The file is damaged.
-    """
+    """The recorded verdicts of a cell beside ours; None if none came with its samples. InputError if damaged."""
     path, scores = layout.compared(checkpoint, benchmark), layout.scores(checkpoint, benchmark)
     if not path.exists():
         return None
@@ -100,12 +74,7 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.Dat
 
     pyarrow reads it first, batch by batch, and raises where it is damaged. polars may end the process there: at eleven
     of the 44,056 bits of a small shard, each flipped alone, it asks for more memory than there is. A job that is
-    started again would end in the same way.
-
-    Raises
-    ------
-    OSError
-        It is not there, or cannot be read.
+    started again would end in the same way. Raises OSError if the file is not there, or cannot be read.
     """
     content = files.read_bytes(path)
     try:
@@ -118,13 +87,7 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.Dat
 
 @contextmanager
 def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[bytes]:
-    """Content of a file of an earlier stage; what is wrong with it if it cannot be parsed inside, and what to do.
-
-    Raises
-    ------
-    InputError
-        As of ``read_frame``.
-    """
+    """Content of a file of an earlier stage; InputError as ``read_frame``, also if it cannot be parsed inside."""
     if not path.exists():
         raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
     content = files.read_bytes(path)

@@ -41,13 +41,7 @@ def file_sha256(path: Path) -> str:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a checkpoint that decide what it generates.
-
-    Raises
-    ------
-    InputError
-        The folder, one of ``config.json``, ``tokenizer.json``, ``*.safetensors``, or a part of the weights is missing.
-    """
+    """The files of a checkpoint that decide what it generates; InputError names one that is missing."""
     if not folder.is_dir():
         raise InputError(f"checkpoint folder {folder} does not exist", "correct the path, or put the folder there")
     paths: list[Path] = []

@@ -44,13 +44,7 @@ _ENCODINGS = {
 
 
 def require_no_stream(path: Path) -> Path:
-    """The path, unless a pipe, a socket or a device is there; what is not there is left to who reads it.
-
-    Raises
-    ------
-    InputError
-        It is one of these.
-    """
+    """The path; InputError if a pipe, a socket or a device is there. What is not there is left to who reads it."""
     try:
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
     except (OSError, ValueError):  # not there, no name that a file can have

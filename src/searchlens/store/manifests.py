@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from searchlens.errors import InputError
 from searchlens.store.files import read_json
@@ -48,16 +48,12 @@ def _listed(manifest: Path, _: int) -> Listed | str:
             content["checkpoint"],
             content["benchmark"],
             frozenset((entry["id"], entry.get("start", 0), entry["samples"]) for entry in entries),
-            frozenset(_hashes(entries)),
+            frozenset((each["id"], one["file"], one["sha256"]) for each in entries for one in each.get("shards", ())),
         )
     except InputError as error:
         return error.message
     except (KeyError, TypeError, AttributeError) as error:
         return f"{manifest} is not a manifest: {error!r}"
-
-
-def _hashes(entries: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    return [(entry["id"], shard["file"], shard["sha256"]) for entry in entries for shard in entry.get("shards", ())]
 
 
 def vouched(layout: Layout, checkpoint: str, benchmark: str, generation_id: str) -> dict[str, set[str]]:

@@ -39,19 +39,10 @@ def _columns_of(path: Path, _size: int, _changed: int) -> tuple[str, ...]:
 
 
 def batches(path: Path, columns: Columns = None, content: Content = None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Number of the first row (from 0) and rows, a few at a time.
+    """Number of the first row (from 0) and rows, a few at a time, of a file, or of its ``content`` in memory.
 
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        Names; ``a.b`` is field b of the struct a. Those that the file does not have are left out. By default all.
-    content : bytes, optional
-        What the file holds, where it is in memory already.
-
-    Raises
-    ------
-    InputError
-        The file is damaged, or has fewer rows than it says.
+    In ``columns``, ``a.b`` is field b of the struct a; those that the file does not have are left out. Raises
+    InputError if the file is damaged, or has fewer rows than it says.
     """
     source = pa.OSFile(os.fsencode(path)) if content is None else pa.BufferReader(content)
     with _sound(path), pq.ParquetFile(source, page_checksum_verification=True) as file:

@@ -42,13 +42,7 @@ def commit() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = [
-        "git",
-        "--no-optional-locks",
-        "-C",
-        str(folder),
-        *arguments,
-    ]  # hundreds of jobs may run this at the same time
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]  # hundreds of jobs may run at once
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -81,18 +75,7 @@ def _installed() -> dict[str, str]:
 
 
 def made(fingerprint: str) -> dict[str, Any]:
-    """Versions, commit and machine that make a table, to be written next to it.
-
-    Parameters
-    ----------
-    fingerprint : str
-        Of the configuration; empty if there is none, as for a folder of landscapes.
-
-    Returns
-    -------
-    dict
-        versions, commit, host, slurm_job, config (its fingerprint), finished, wall_seconds (since the process began).
-    """
+    """Versions, commit and machine that make a table; the fingerprint is empty if there is no configuration."""
     return {
         "versions": _installed(),
         "commit": commit(),
@@ -105,17 +88,7 @@ def made(fingerprint: str) -> dict[str, Any]:
 
 
 def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None, **more: Any) -> None:
-    """Write the provenance of a derived file to a separate file, so that equal content has equal bytes.
-
-    Parameters
-    ----------
-    fingerprint : str
-        As for :func:`made`.
-    samples : mapping or None
-        Sampling cost of the derived file (:func:`spent`); None if there is no record.
-    **more
-        Further entries; empty ones are left out.
-    """
+    """Write a derived file's provenance beside it, without empty entries, so that equal content has equal bytes."""
     entries = {**made(fingerprint), "samples": samples, **{key: value for key, value in more.items() if value}}
     files.replace_text(signature, json.dumps(entries, indent=1))
 
@@ -131,14 +104,7 @@ _WHERE = {
 
 
 def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Sampling cost, and where samples were drawn, from the sidecars of their shards.
-
-    Returns
-    -------
-    dict
-        shards, samples, generated (tokens), wall_seconds, gpu_seconds; devices, engines, hosts, versions, commits and
-        configs, each named once. Recorded sidecars have fewer of these names.
-    """
+    """Sampling cost and origin of shards, from their sidecars, each name once; recorded ones say less."""
     entries = list(sidecars)
     where = {
         plural: sorted({name for entry in entries for name in str(entry.get(key, "")).split(JOINED) if name})

@@ -69,13 +69,7 @@ def shards_of(folder: Path) -> list[Shard]:
 
 
 def shard_at(sidecar: Path) -> Shard | None:
-    """The shard that a file describes; None if its name is not that of a sidecar, or it has just been moved away.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    """
+    """The shard of a sidecar; None if its name is none of these, or it has just been moved away. May raise OSError."""
     samples = parse_sidecar(sidecar)
     if samples is None:
         return None

@@ -40,20 +40,10 @@ Sidecars = Mapping[str, Iterable[Mapping[str, Any]]]
 def write(
     readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge = UNSTATED
 ) -> None:
-    """Publish the readouts of a cell.
+    """Publish the readouts of a cell, as ``landscape.compact`` returns them, and a JSON file next to them.
 
-    Parameters
-    ----------
-    readouts : DataFrame
-        Result of ``landscape.compact``.
-    sidecars : mapping
-        Policy to the sidecars of its shards. A shard that several policies share is listed under one of them.
-    target : Path
-        ``layout.readouts``.
-    drawn_from : mapping
-        ``Grid.readouts_from``; written to a JSON file next to ``target``.
-    judge : Judge
-        The grader of the samples; written to the same file.
+    A shard that several policies share is listed under one of them. The JSON file has what they were ``drawn_from``
+    (``Grid.readouts_from``), and the judge of the samples.
     """
     texts = [[_short(sidecar) for sidecar in sidecars.get(name, ())] for name in readouts["policy"]]
     frame = readouts.with_columns(shards=pl.Series(texts, dtype=SCHEMA["shards"]))
@@ -72,18 +62,7 @@ def _short(sidecar: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """The readouts of a cell.
-
-    Returns
-    -------
-    DataFrame
-        ``SCHEMA``, without the columns of metrics that were not recorded.
-
-    Raises
-    ------
-    InputError
-        The file is damaged, or holds something that this version does not know.
-    """
+    """The readouts of a cell: ``SCHEMA``, without metrics that were not recorded. InputError if damaged or unknown."""
     content = files.read_bytes(path)
     try:
         with lzma.open(io.BytesIO(content)) as file:

@@ -119,18 +119,8 @@ def publish(
 ) -> Shard:
     """Publish samples [start, stop) of a generation with their sidecar; an existing shard stays as it is.
 
-    Parameters
-    ----------
-    folder : Path
-        ``Layout.generation``.
-    start, stop : int
-        Range of the sample stream.
-    samples : DataFrame
-        Columns of ``SAMPLES``; every question once per sample, in benchmark order.
-    generation_id : str
-        Written into the file, so that a shard in the wrong place is noticed.
-    policies : iterable of str
-        Names, for people.
+    Samples have the columns of ``SAMPLES``, every question once per sample, in benchmark order. The id is written into
+    the file, so that a shard in the wrong place is noticed. Names of policies are for people.
     """
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
@@ -153,14 +143,7 @@ def publish_frames(
     policies: Iterable[str],
     provenance: Provenance,
 ) -> Shard:
-    """As ``publish``, of samples that come in pieces, of which one is in memory at a time.
-
-    Parameters
-    ----------
-    frames : callable
-        Gives DataFrames of columns ``SAMPLES``; one after another they have every question once per sample, in
-        benchmark order. It is called again if an unusable file was in the way.
-    """
+    """As ``publish``, of samples in pieces, one in memory at a time; called again if an unusable file was there."""
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
     totals = dict.fromkeys(_totals(pl.DataFrame(schema=SAMPLES)), 0)
@@ -187,13 +170,7 @@ _MEETINGS = 10
 
 
 def _insisting(attempt: Callable[[], Shard | None], target: Path) -> Shard:
-    """The shard that an attempt publishes; attempted again while it is moved away before it is whole.
-
-    Raises
-    ------
-    InputError
-        It is moved away whenever it is published.
-    """
+    """The shard that an attempt publishes, again while it is moved away before it is whole; InputError in the end."""
     for _ in range(_MEETINGS):
         if (shard := attempt()) is not None:
             return shard
@@ -321,13 +298,8 @@ def read(
     """Samples of one shard, checked against its sidecar and its id; of some questions alone if their ids are given.
 
     The bytes are hashed, once in the life of a process. A shard whose bytes were changed gets a new time, by which the
-    next plan notices it.
-
-    Raises
-    ------
-    InputError
-        Missing, truncated, changed, of another range, generation or schema, or without some of its samples: the message
-        names the file, what is wrong and what to do.
+    next plan notices it. Raises InputError if the shard is missing, truncated, changed, of another range, generation or
+    schema, or without some of its samples: the message names the file, what is wrong and what to do.
     """
     shard = _sound(shard)
     content = files.read_bytes(shard.path)
@@ -415,13 +387,7 @@ def read_generation(
     columns: Iterable[str] | None = None,
     questions: Collection[str] | None = None,
 ) -> pl.DataFrame:
-    """Samples [0, samples) of one generation, from all shards that they need; of some questions if their ids are given.
-
-    Raises
-    ------
-    InputError
-        A range is missing, or a shard cannot be used.
-    """
+    """Samples [0, samples) of one generation, from all shards that they need; InputError if a range is missing."""
     if missing := missing_ranges(folder, samples):
         raise InputError(f"{folder} has no samples {missing}", _lost_hint(folder))
     names = list(columns) if columns else None
@@ -443,25 +409,15 @@ def read_generation(
 
 
 def _lost_hint(folder: Path) -> str:
-    """What to do about missing samples."""
     is_imported = any(shard.sidecar.get("engine") == "imported" for shard in shards_of(folder))
     return IMPORT_AGAIN if is_imported else "run snakemake again: it samples the missing ones"
 
 
 def verify(layout: Layout) -> Iterator[tuple[Shard, str]]:
-    """Compare the hash of every shard in a store with its sidecar, and read it; update the times of sound copies.
+    """Read every shard in a store, and compare it with its sidecar; yields what is wrong, empty if nothing is.
 
-    A shard whose bytes were changed gets a new time, so that the next run makes it again.
-
-    Parameters
-    ----------
-    layout : Layout
-        Of the results folder; if it is not writable, no times are updated.
-
-    Yields
-    ------
-    tuple of (Shard, str)
-        A shard, and what is wrong with it; empty if nothing is.
+    The times of sound copies are updated, if the folder is writable. A shard whose bytes were changed gets a new time,
+    so that the next run makes it again.
     """
     for sidecar in layout.sidecars():
         if shard := shard_at(sidecar):
@@ -507,12 +463,7 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
     """Move shards, sidecars and records of their searches out of the store, into ``aside/<time>/``; nothing is deleted.
 
     The sidecar goes first: without it there is no shard, whatever happens meanwhile. Who moves it moves the rest: a job
-    that comes later would move what the first one has made again.
-
-    Returns
-    -------
-    list of Path
-        Their new paths.
+    that comes later would move what the first one has made again. Returns the new paths.
     """
     moved = []
     for shard in unwanted:
@@ -539,19 +490,9 @@ def _claimed(layout: Layout, shard: Shard) -> Path | None:
 def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]]) -> list[Path]:
     """Set aside what is damaged in the folder of a generation, and describe whole shards that lost their sidecar anew.
 
-    Shards whose chunks are there are left alone: the job that publishes them knows more of them.
-
-    Parameters
-    ----------
-    folder : Path
-        ``Layout.generation``.
-    vouched : mapping
-        Name of a shard to the hashes that manifests state of it; a shard with another one is not described anew.
-
-    Returns
-    -------
-    list of Path
-        New paths of what was set aside.
+    Shards whose chunks are there are left alone: the job that publishes them knows more of them. ``vouched`` has the
+    hashes that manifests state of a shard, by its name; one with another hash is not described anew. Returns the new
+    paths of what was set aside.
     """
     there = shards_of(folder)
     torn = [path for shard in there if shard.flaw and not shard.sidecar and (path := _still_torn(shard))]

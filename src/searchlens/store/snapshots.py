@@ -36,12 +36,9 @@ def export(config: Config) -> None:
 
 
 def export_code(commands: Path) -> None:
-    """Let the processes that this one starts run the code of this process, in environments without the package, too.
+    """Let child processes run the code of this process, also in environments without the package.
 
-    Parameters
-    ----------
-    commands : Path
-        Folder with the command ``searchlens`` for such environments; one that is installed goes first.
+    Such environments get the command ``searchlens`` of a folder; one that is installed goes first.
     """
     packages = (Path(__file__).parents[1], *(addon.folder for addon in addons.addons()))
     folders = dict.fromkeys(str(_sources(package)) for package in packages)
@@ -68,13 +65,7 @@ def _sources(package: Path) -> Path:
 
 
 def read(path: Path) -> Config:
-    """The configuration of a snapshot.
-
-    Raises
-    ------
-    InputError
-        There is no such snapshot, or it holds no configuration.
-    """
+    """The configuration of a snapshot. Raises InputError if there is no such snapshot, or it holds no configuration."""
     if not path.exists():
         raise InputError(
             f"{path} does not exist", "the configuration changed since this run was planned; start the run again"

@@ -52,28 +52,10 @@ def publish(
     policies: Iterable[str],
     provenance: Provenance,
 ) -> Path:
-    """Publish what was recorded of the searches of samples [start, stop), with a sidecar.
+    """Publish what was recorded of the searches of samples [start, stop), with a sidecar; returns the path.
 
-    Runs that an older file has and the new rows have not stay in it. The sidecar is removed first and written last, so
-    that a file without one is known to be from a job that was killed meanwhile.
-
-    Parameters
-    ----------
-    folder : Path
-        ``Layout.traces``.
-    start, stop : int
-        As of the shard.
-    rows : DataFrame
-        Columns of ``TRACES``.
-    policies : iterable of str
-        Names, for people.
-    provenance : Provenance
-        Where the searches ran.
-
-    Returns
-    -------
-    Path
-        Of the file.
+    Rows have the columns of ``TRACES``. Runs that an older file has and the new rows have not stay in it. The sidecar
+    is removed first and written last, so that a file without one is known to be from a job that was killed meanwhile.
     """
     target = folder / shard_name(start, stop)
     older = _older(target)
@@ -129,13 +111,7 @@ def _older(path: Path) -> pl.DataFrame:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """One file, checked against its sidecar.
-
-    Raises
-    ------
-    InputError
-        It is missing, changed, or of another version.
-    """
+    """One file, checked against its sidecar. Raises InputError if it is missing, changed, or of another version."""
     if not path.exists():
         raise _damaged(path, "it is missing")
     sidecar: dict[str, Any] = read_json(path.with_suffix(".json"))

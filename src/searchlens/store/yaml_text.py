@@ -22,12 +22,8 @@ _CHANGED = re.compile(r"[-+]?0[0-7_]+|.*:.*")
 def compose(path: Path) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     """The nodes of a YAML file, and the loader that makes values of them.
 
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    InputError
-        It is no file, not YAML in UTF-8, too long, or has aliases that stand for too many values or for themselves.
+    Raises OSError if the file cannot be read, and InputError if it is no file, not YAML in UTF-8, too long, or has
+    aliases that stand for too many values or for themselves.
     """
     try:
         text = require_no_stream(path).read_text("utf-8")
@@ -47,13 +43,7 @@ def compose(path: Path) -> tuple[yaml.SafeLoader, yaml.Node | None]:
 
 
 def construct(path: Path, loader: yaml.SafeLoader, node: yaml.Node | None) -> Any:
-    """The value of nodes; None of an empty file.
-
-    Raises
-    ------
-    InputError
-        A value is none of the types of plain YAML.
-    """
+    """The value of nodes; None of an empty file. Raises InputError if a value is none of the types of plain YAML."""
     try:
         return loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError) as error:
