@@ -2,8 +2,7 @@
 
 A section that is options of a stage is defined by that stage (``landscape.options``, ``recovery.options``,
 ``boptr.options``) or by an add-on; the others are defined here, a file each, with the checks that need more
-than one section. The JSON schema under ``workflow/schemas/`` and ``config/README.md`` are generated from them (``make
-schema``); a test fails when they disagree.
+than one section. ``config/README.md`` is generated from them (``make schema``); a test fails when they disagree.
 """
 
 from searchlens.config.load import DEFAULT_FILES, files, load, merge, overlays, plain, read, validate
