@@ -424,8 +424,9 @@ def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
 def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
     """The Snakefile reads it several times per job."""
     heavy = ("numpy", "polars", "scipy", "torch", "sympy", "matplotlib")
-    code = f"import sys, searchlens.config; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys; from searchlens import config; config.load(config.files())"
+    code += f"; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
