@@ -176,8 +176,7 @@ def _read(
 
 
 def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], wanted: pl.DataFrame) -> pl.DataFrame:
-    """The samples of a cell that are ``wanted``, with their texts, in the order of the store:
-    ``grading.score.SAMPLES``.
+    """The samples of a cell that are ``wanted``, with their texts, in the order of the store.
 
     ``wanted`` has ``policy``, ``question`` (an id) and ``sample``; policies and questions that are not named in it are
     not read.
