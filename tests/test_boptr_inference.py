@@ -13,6 +13,7 @@ from searchlens.boptr.inference import (
     corrected,
     folded,
     freedom,
+    holm,
     interval,
     iterated,
     macro,
@@ -294,6 +295,13 @@ def test_model_bootstrap_is_the_interval_of_the_mean() -> None:
     half = 1.96 * values.std() / np.sqrt(200)
     assert model_bootstrap(values) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
     assert np.isnan(model_bootstrap([1.0])).all()
+
+
+def test_holm_passes_over_nan_and_keeps_the_order() -> None:
+    """By hand: 5 x .01, 4 x .012, 3 x .03, 2 x .04, 1 x .5, none below an earlier one; a NaN is no hypothesis."""
+    np.testing.assert_allclose(holm([0.01, 0.04, np.nan, 0.03, 0.5, 0.012]), [0.05, 0.09, np.nan, 0.09, 0.5, 0.05])
+    assert holm([0.6, 0.7]).tolist() == [1.0, 1.0]
+    assert np.isnan(holm([np.nan, np.nan])).all() and holm([]).shape == (0,)
 
 
 def test_permutation_p_counts_the_true_pairing_and_ties() -> None:

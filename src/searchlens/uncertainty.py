@@ -53,40 +53,16 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
     ----------
     Wilson (1927), J. Am. Stat. Assoc. 22, 209-212.
     """
-    from scipy.special import ndtri
+    # Takes most of a second of CPU time to import, and most users of this module need no Wilson interval.
+    from statsmodels.stats.proportion import proportion_confint
 
     count, trials = (np.array(part, float) for part in np.broadcast_arrays(hits, n))
-    z = -ndtri((1 - confidence) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share, scale = count / trials, 1 + z**2 / trials
-        centre = (share + z**2 / (2 * trials)) / scale
-        half = z * np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / scale
+        lo, hi = proportion_confint(count, trials, alpha=1 - confidence, method="wilson")
     defined = trials > 0
-    lo = np.where(defined & (count == 0), 0.0, np.clip(centre - half, 0, 1))
-    hi = np.where(defined & (count == trials), 1.0, np.clip(centre + half, 0, 1))
+    lo = np.where(defined & (count == 0), 0.0, lo)
+    hi = np.where(defined & (count == trials), 1.0, hi)
     return Interval(np.where(defined, lo, np.nan), np.where(defined, hi, np.nan))
-
-
-def holm(p_values: npt.ArrayLike) -> Floats:
-    """Holm's adjusted p-values.
-
-    Parameters
-    ----------
-    p_values : array_like, shape (hypotheses,)
-
-    Returns
-    -------
-    ndarray, same shape and order
-        NaN for a p-value of NaN, which does not count among the hypotheses.
-
-    References
-    ----------
-    Holm (1979), Scand. J. Stat. 6, 65-70.
-    """
-    p = np.array(p_values, float)
-    order = np.argsort(p)[: len(p) - np.isnan(p).sum()]  # NaN comes last
-    p[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1)
-    return p
 
 
 def unseen(questions: npt.ArrayLike, confidence: float = 0.95) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, ndtr, stdtrit
 from scipy.stats import t as student
+from statsmodels.stats.multitest import multipletests
 
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Interval, with_width
@@ -449,6 +450,29 @@ def model_bootstrap(
     tail = (1 - confidence) / 2
     lo, hi = np.quantile(values[rng.integers(0, n, (draws, n))].mean(axis=1), [tail, 1 - tail])
     return float(lo), float(hi)
+
+
+def holm(p_values: npt.ArrayLike) -> Floats:
+    """Holm's adjusted p-values.
+
+    Parameters
+    ----------
+    p_values : array_like, shape (hypotheses,)
+
+    Returns
+    -------
+    ndarray, same shape and order
+        NaN for a p-value of NaN, which does not count among the hypotheses.
+
+    References
+    ----------
+    Holm (1979), Scand. J. Stat. 6, 65-70.
+    """
+    p = np.array(p_values, float)
+    tested = ~np.isnan(p)
+    if tested.any():
+        p[tested] = multipletests(p[tested], method="holm")[1]
+    return p
 
 
 def permutation_p(statistic: npt.ArrayLike) -> float:

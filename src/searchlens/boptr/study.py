@@ -30,7 +30,6 @@ from searchlens.boptr.view import View, bootstrap_view, sample_view
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames, definition, frame, loaded
 from searchlens.errors import require_known
 from searchlens.health.options import DEFAULTS, HealthOptions
-from searchlens.uncertainty import holm
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
 MAIN_ROWS = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES)
@@ -333,7 +332,9 @@ def decided(frame: pl.DataFrame, confidence: float) -> pl.DataFrame:
     Each scope is corrected as a whole, over all exponents, because its comparisons are read together.
     """
     parts = [
-        part.with_columns(pl.Series(f"{p}_holm", holm(part[p].to_numpy()), nan_to_null=True) for p in ("p", "p_both"))
+        part.with_columns(
+            pl.Series(f"{p}_holm", inference.holm(part[p].to_numpy()), nan_to_null=True) for p in ("p", "p_both")
+        )
         for part in frame.with_row_index("row").partition_by("scope")
     ]
     frame = pl.concat(parts).sort("row").drop("row")
