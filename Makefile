@@ -138,7 +138,7 @@ format: $(INSTALLED) ## format everything
 	.venv/bin/ruff check --fix .
 	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/project/templates/Snakefile
 
-schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the typed configuration
+schema: $(INSTALLED) ## generate config/README.md from the typed configuration
 	.venv/bin/python -m searchlens.config.check.reference
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)

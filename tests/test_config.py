@@ -75,13 +75,8 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
         assert set(check.load([*files, *overlays]).study.benchmarks) <= {"mawps", "svamp", "gsm8k"}
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [(reference.SCHEMA, check.schema_text()), (reference.README, reference.readme_text())],
-    ids=["schema", "page"],
-)
-def test_generated_files_agree_with_the_typed_configuration(path: Path, text: str) -> None:
-    assert (ROOT / path).read_text() == text, "run `make schema`"
+def test_the_generated_page_agrees_with_the_typed_configuration() -> None:
+    assert (ROOT / reference.README).read_text() == reference.readme_text(), "run `make schema`"
 
 
 def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
@@ -426,8 +421,9 @@ def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
 def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
     """The Snakefile reads it several times per job."""
     heavy = ("numpy", "polars", "scipy", "torch", "sympy", "matplotlib")
-    code = f"import sys, searchlens.config.check; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys; from searchlens.config import check; check.load(check.files())"
+    code += f"; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from searchlens_lab.zoo import model as models  # noqa: E402
 from searchlens_lab.zoo.accept import Check, checks, fit_alpha, path, text_table  # noqa: E402
 from searchlens_lab.zoo.benchmarks import build, write_benchmarks  # noqa: E402
 from searchlens_lab.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
-from searchlens_lab.zoo.cohort_card import write_cohort_cards  # noqa: E402
+from searchlens_lab.zoo.cohort_card import write_cohort_card  # noqa: E402
 from searchlens_lab.zoo.corpus import Tokens  # noqa: E402
 from searchlens_lab.zoo.jobs import Workshop, plan  # noqa: E402
 from searchlens_lab.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E402
@@ -430,16 +431,14 @@ def test_thresholds_fail_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.cohort
-def test_the_committed_cards_are_of_the_committed_records(tmp_path: Path) -> None:
-    """Protects the cards of the cohort: records, thresholds and template give them as they are."""
+def test_the_committed_card_is_of_the_committed_records(tmp_path: Path) -> None:
+    """Protects the card of the cohort: records, thresholds and template give it as it is."""
     folder = ZOO / "cohort"
     shutil.copytree(folder / "records", tmp_path / "records")
-    cards = sorted(folder.glob("*/README.md"))
-    assert len(cards) == 21
-    for card in cards:
-        (tmp_path / card.parent.name).mkdir()
-    for card in write_cohort_cards(tmp_path, checks(tmp_path)):
-        assert card.read_text() == (folder / card.parent.name / card.name).read_text(), card.parent.name
+    card = write_cohort_card(tmp_path, checks(tmp_path)).read_text()
+    assert card == (folder / "README.md").read_text()
+    models = {path.parent.name for path in folder.glob("*/model.safetensors")}
+    assert set(re.findall(r"^- `(.+?)`", card, re.MULTILINE)) == models
 
 
 def miniature() -> dict[str, CohortPair]:
@@ -468,7 +467,7 @@ def miniature() -> dict[str, CohortPair]:
 
 
 def test_a_cohort_in_miniature(tmp_path: Path) -> None:
-    """Protects the whole chain: every job of two pairs with its record and files, and the cards; no job runs twice."""
+    """Protects the whole chain: every job of two pairs with its record and files, and the card; no job runs twice."""
     cohort = miniature()
     shop = Workshop(tmp_path, cohort, scale=0.02)
     for job in ordered(plan([], cohort)):
@@ -485,9 +484,10 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
     assert read_record(tmp_path, "rl-control")["recipe"]["rlvr"]["cells"]
     made = checks(tmp_path)
     assert [check.holds for check in made if check.name == "cohort"] == [None]
-    cards = write_cohort_cards(tmp_path, made)
-    assert [card.parent.name for card in cards] == ["anchor-base", "anchor-rl", "control-rl"]
-    assert f"| math | {dev['numbers']['math']['greedy']['questions']} |" in cards[1].read_text()
+    card = write_cohort_card(tmp_path, made).read_text()
+    assert re.findall(r"^- `(.+?)`", card, re.MULTILINE) == ["anchor-base", "anchor-rl", "control-rl"]
+    curve = dev["numbers"]["math"][POLICY]["pass_at"].values()
+    assert f"| `anchor-rl` | {', '.join(map(str, curve))} |" in card
     (tmp_path / "work" / "qwen" / "corpus.npz").unlink()
     assert all(shop.done(job.name) for job in plan([], cohort))
     shop.record("base-anchor").unlink()

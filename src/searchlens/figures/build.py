@@ -19,16 +19,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     """One figure, and the numbers that it shows; None in place of an ``optional`` one that has nothing to show.
 
     The figures of a pair that is not interpretable say so in place of their panels, since every panel is a comparison.
-
-    Parameters
-    ----------
-    context : PairContext, StudyContext or FigureContext
-        The class that the figures of its stage take.
-
-    Raises
-    ------
-    InputError
-        Its file has no function ``draw``, or that returned nothing although the figure is not optional.
+    An InputError: its file has no function ``draw``, or that returned nothing although the figure is not optional.
     """
     numbers, module = definition(figure)(context), load(figure)
     if not hasattr(module, "draw"):
@@ -46,24 +37,12 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
 
 
 def write(figures: Mapping[str, Declaration], context: Any, folder: Path, record: Path) -> list[Path]:
-    """Draw some declared figures of one stage.
+    """Draw some declared figures of one stage, those of extensions included; returns the files.
 
-    Parameters
-    ----------
-    figures : mapping of str to Declaration
-        Such as ``catalogue.declared("figure", stage="pair")``, those of extensions included.
-    context : PairContext, StudyContext or FigureContext
-        For one figure per metric, ``context.with_metric(metric)`` is drawn.
-    folder : Path
-        Receives ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration. For an
-        ``optional`` figure they lie in a folder of its name, which is empty if there is nothing to draw.
-    record : Path
-        File that gets those that could not be drawn.
-
-    Returns
-    -------
-    list of Path
-        The files.
+    For one figure per metric, ``context.with_metric(metric)`` is drawn. ``folder`` receives
+    ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration. For an ``optional`` figure
+    they lie in a folder of its name, which is empty if there is nothing to draw. The file ``record`` gets those that
+    could not be drawn.
     """
     files, found = list[Path](), Failures()
     for stem, (name, metric) in figure_files(figures).items():

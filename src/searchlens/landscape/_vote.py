@@ -58,26 +58,11 @@ def expected_vote(pool: SamplePool, budgets: Budgets) -> Floats:
 
 
 def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Budgets) -> Floats:
-    """Expected credit for given class sizes.
+    """Expected credit of the vote in subsets of a pool, for given class sizes: shape (signatures, budgets).
 
-    Parameters
-    ----------
-    sizes : ndarray of int, shape (signatures, classes)
-        Votes for each class, 0 for padding; the other samples of the pool cast no vote.
-    right : ndarray of bool, same shape
-        Whether the class is right.
-    samples : int
-        SamplePool size N.
-    budgets : sequence of int
-        Subset sizes n <= N.
+    ``sizes``, shape (signatures, classes), has the votes for each class, 0 for padding; the other samples of the pool
+    cast no vote.
 
-    Returns
-    -------
-    ndarray, shape (signatures, budgets)
-        In [0, 1].
-
-    Notes
-    -----
     Sum over right classes j and winning counts M of: C(c_j, M) ways to get M votes from j, times the ways in which
     every other class k has at most M votes, t - 1 of them exactly M, weighted by the credit 1/t. With 1/t the integral
     of y^(t-1) over y in [0, 1], the latter is the coefficient of x^(n-M) in

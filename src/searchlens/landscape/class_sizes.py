@@ -16,13 +16,7 @@ _TERM = re.compile(r"(\d+)(\+?)(?:x(\d+))?")
 
 
 def to_text(pool: SamplePool) -> npt.NDArray[np.object_]:
-    """How many samples gave each valid answer, largest first: ``+`` marks a right answer, ``x3`` three such classes.
-
-    Returns
-    -------
-    ndarray of str, shape (rows,)
-        Rows as in ``SamplePool``.
-    """
+    """How many samples gave each valid answer, largest first: ``+`` marks a right answer, ``x3`` three such classes."""
     votes = class_sizes(pool, pool.samples)
     packed = np.sort((votes * 2 + (pool.correct & (votes > 0))).astype(np.uint16), axis=1)[:, ::-1]
     distinct, which = unique_rows(packed)

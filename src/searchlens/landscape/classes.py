@@ -14,22 +14,9 @@ from searchlens.schemas.columns import CLASSES
 
 
 def answer_classes(scores: pl.DataFrame) -> pl.DataFrame:
-    """The answer classes of every question under every policy.
+    """The answer classes of every question under every policy: ``schemas.columns.CLASSES``.
 
-    Parameters
-    ----------
-    scores : polars.DataFrame
-        ``schemas.columns.SCORES``: the graded samples of one checkpoint on one benchmark, rows in any order.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.CLASSES``, policies in order of appearance, questions increasing.
-
-    Raises
-    ------
-    InputError
-        As for ``operating_points``.
+    Policies are in order of appearance, questions increase. Scores that ``operating_points`` refuses are refused.
     """
     parts = [
         _frame(pool.policies, pool.questions, pool.samples, pool.width, to_text(pool)) for pool in read_pools(scores)

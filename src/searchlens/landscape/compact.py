@@ -33,25 +33,11 @@ _MOST_BUDGETS = 16  # bits of the prefix readouts
 def compact(
     scores: pl.DataFrame, votes: pl.DataFrame | None, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
 ) -> pl.DataFrame:
-    """What ``expand`` needs to rebuild the landscape without the samples.
+    """What ``expand`` needs to rebuild the landscape without the samples: ``schemas.metrics.COMPACT``.
 
-    Parameters
-    ----------
-    scores, budgets, options
-        See ``operating_points``; at most 16 budgets.
-    votes : polars.DataFrame or None
-        Result of ``plain_votes``; None if the scores have no plain strings.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.metrics.COMPACT``, policies in order of appearance. Metrics that are not declared as ``recorded`` are
-        left out.
-
-    Raises
-    ------
-    InputError
-        As for ``operating_points``; more than 16 budgets; or ties are shared, so that a vote is more than one bit.
+    ``votes`` is what ``plain_votes`` returns; None if the scores have no plain strings. Metrics that are not declared
+    as ``recorded`` are left out. An InputError, beside those of ``operating_points``: more than 16 budgets; or ties are
+    shared, so that a vote is more than one bit.
     """
     if options.ties != "first":
         raise InputError(

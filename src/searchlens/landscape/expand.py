@@ -29,25 +29,11 @@ def expand(
     options: LandscapeOptions = DEFAULTS,
     smallest: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Landscape, pl.DataFrame]:
-    """The landscape that ``operating_points`` reads from the samples.
+    """The landscape that ``operating_points`` reads from the samples, and the votes of ``plain_votes``.
 
-    Parameters
-    ----------
-    readouts : polars.DataFrame
-        Result of ``compact``.
-    options : LandscapeOptions
-        Those with which it was called.
-    smallest : mapping
-        See ``operating_points``.
-
-    Returns
-    -------
-    landscape : Landscape
-        Prefix readouts and counts are the same, all other values equal to single precision. B_expected and T_expected
-        of ``hits`` are null. Metrics that were neither recorded nor derive from recorded ones are left out of
-        ``points``, and null in ``hits``.
-    votes : polars.DataFrame
-        Result of ``plain_votes`` in single precision; empty if there were no plain strings.
+    ``options`` are those with which ``compact`` was called. Prefix readouts and counts are the same, all other values
+    equal to single precision; without plain strings there are no votes. B_expected and T_expected of ``hits`` are null.
+    Metrics that were neither recorded nor derive from recorded ones are left out of ``points``, and null in ``hits``.
     """
     parts = [_expand_group(group, options) for group in _groups(readouts)]
     landscape = join([landscape for landscape, _ in parts], readouts["policy"].to_list(), smallest)

@@ -16,20 +16,11 @@ COLUMNS = (
 
 
 def in_parts(scores: pl.LazyFrame, most: int = PART_ROWS) -> Iterator[pl.DataFrame]:
-    """The samples of some policies after those of others.
+    """The samples of some policies after those of others, policies in order of appearance.
 
-    Parameters
-    ----------
-    scores : LazyFrame
-        ``schemas.columns.GRADED``, or at least ``SCORES``, rows in any order.
-    most : int
-        Samples of a part; a policy with more is a part of its own.
-
-    Yields
-    ------
-    DataFrame
-        ``COLUMNS`` as far as there are such columns. Policies in order of appearance. Samples of which something is
-        missing are one part, so that a check of the whole says what it is.
+    Of ``schemas.columns.GRADED``, rows in any order, the ``COLUMNS`` that there are. A policy with more samples than
+    ``most`` is a part of its own. Samples of which something is missing are one part, so that a check of the whole says
+    what it is.
     """
     names = scores.collect_schema().names()
     needed = scores.select([name for name in COLUMNS if name in names])

@@ -14,25 +14,11 @@ from searchlens.schemas.columns import VOTES
 
 
 def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
-    """The vote under both kinds of classes, for comparison.
+    """The vote under both kinds of classes, for comparison: ``schemas.columns.VOTES``.
 
     The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
-    neither.
-
-    Parameters
-    ----------
-    scores : DataFrame
-        ``schemas.columns.GRADED``.
-    budgets : sequence of int
-        Numbers of samples n >= 1; a policy with a smaller pool has no rows beyond it.
-    ties : {"first", "fractional"}
-        As in ``LandscapeOptions``.
-
-    Returns
-    -------
-    DataFrame
-        ``schemas.columns.VOTES``: share of questions solved by the vote over ``answer`` (Q) and over ``plain``
-        (Q_plain), in [0, 1], for each policy, budget and readout. Candidates of searches have no ``expected`` rows.
+    neither. The share of questions solved by the vote over ``answer`` is Q, over ``plain`` Q_plain, for each policy,
+    budget up to its pool, and readout. Candidates of searches have no ``expected`` rows.
     """
     pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
     rows = [

@@ -35,33 +35,12 @@ def operating_points(
 ) -> Landscape:
     """Read every metric at every operating point.
 
-    Parameters
-    ----------
-    scores : polars.DataFrame
-        ``schemas.columns.SCORES``: the graded samples of one checkpoint on one benchmark, rows in any order.
-    budgets : sequence of int
-        Numbers of samples n >= 1. A policy with a smaller pool has no points beyond it (greedy: budget 1 alone).
-    options : LandscapeOptions
-        Ties, first finish, intervals.
-    smallest : mapping of str to int
-        Policy to the fewest samples at which it can be read; others from 1. A beam of 16 is not sixteen samples, and
-        its best four are not a beam of 4.
+    Policies are in order of appearance, then budgets increase, then metrics are in the order of their declarations
+    (``landscape.metrics``, then extensions), ``prefix`` before ``expected``. A metric without an expectation has
+    ``prefix`` alone. A policy with a smaller pool has no points beyond it (greedy: budget 1 alone). ``smallest`` has
+    the fewest samples at which a policy can be read; others from 1. A beam of 16 is not sixteen samples, and its best
+    four are not a beam of 4.
 
-    Returns
-    -------
-    Landscape
-        Policies in order of appearance, then budgets increasing, then metrics in the order of their declarations
-        (``landscape.metrics``, then extensions), ``prefix`` before ``expected``. A metric without an expectation has
-        ``prefix`` alone.
-
-    Raises
-    ------
-    InputError
-        A pool with missing or repeated samples, an answer class both right and wrong, budgets below 1 or beyond every
-        pool, or a metric whose declaration is wrong.
-
-    Notes
-    -----
     No valid answer among the n: Q is 0. No stopped valid sample: T is 0. B picks the highest mean log-probability among
     all n samples, valid or not; if any score of a policy is unknown, its B is null, since a value from part of the pool
     would not be comparable; so are C, and T under ``shortest``, where any token count is unknown, and ``stopped``,
@@ -72,9 +51,9 @@ def operating_points(
     and the interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The
     expected vote of pools above 512 samples is null.
 
-    References
-    ----------
-    Chen et al. (2021), arXiv:2107.03374, section 2.1 (unbiased pass@k).
+    An InputError: a pool with missing or repeated samples, an answer class both right and wrong, budgets below 1 or
+    beyond every pool, or a metric whose declaration is wrong. Unbiased pass@k: Chen et al. (2021), arXiv:2107.03374,
+    section 2.1.
     """
     parts = [read(pool, reached, options) for pool, reached in with_budgets(scores, budgets)]
     return join(parts, scores["policy"].unique(maintain_order=True).to_list(), smallest)

@@ -26,39 +26,29 @@ _MAY_BE_UNKNOWN = ("tokens", "generated", "stopped", "score")
 class SamplePool:
     """The samples of all policies that have the same number of samples, in runs of the same width.
 
-    A row is one question under one policy, a column one sample.
-
-    Attributes
-    ----------
-    policies : tuple of str
-        In the order of the scores. Policy i has rows i * questions to (i + 1) * questions.
-    questions : ndarray of uint32, shape (questions,)
-        Increasing; the same for every policy.
-    correct, valid, finished : ndarray of bool, shape (policies * questions, samples)
-        Columns in stream order. Finished samples stopped and state an answer. If the scores do not record this (samples
-        graded by others), they are those that stopped with a valid answer.
-    stopped : ndarray of bool, same shape
-        Of float instead, and NaN throughout a policy, where it is not known how some samples ended.
-    first : ndarray of int64, same shape
-        Column of the earliest sample with the same answer class; undefined where not ``valid``.
-    tokens, spent, score : ndarray of float, same shape
-        ``tokens``: of the sample. ``spent``: tokens drawn by the whole run, on its first sample, 0 on the others.
-        ``score``: of the evaluator. A policy with any unknown value, as imported samples may have, is NaN throughout.
-    width : int
-        Samples of one run. Above 1 they are candidates of one search, which are not independent draws.
+    A row is one question under one policy, a column one sample, in stream order.
     """
 
     policies: tuple[str, ...]
+    """In the order of the scores. Policy i has rows i * questions to (i + 1) * questions."""
     questions: npt.NDArray[np.uint32]
+    """Increasing; the same for every policy."""
     correct: Bools
     valid: Bools
     stopped: Bools | Floats
+    """Floats, and NaN throughout a policy, where it is not known how some samples ended."""
     finished: Bools
+    """Stopped and with an answer. If the scores do not record this (samples graded by others): stopped and valid."""
     first: Ints
+    """Column of the earliest sample with the same answer class; undefined where not ``valid``."""
     tokens: Floats
+    """NaN throughout a policy with any unknown value, as imported samples may have; so are ``spent`` and ``score``."""
     spent: Floats
+    """Tokens drawn by the whole run, on its first sample, 0 on the others."""
     score: Floats
+    """Of the evaluator."""
     width: int
+    """Samples of one run. Above 1 they are candidates of one search, which are not independent draws."""
 
     @property
     def samples(self) -> int:
@@ -69,11 +59,8 @@ class SamplePool:
 def read_pools(scores: pl.DataFrame) -> list[SamplePool]:
     """Split graded samples by pool size and width, policies in order of appearance.
 
-    Raises
-    ------
-    InputError
-        Missing columns or values, no rows, missing or repeated samples, unequal numbers of samples, runs of different
-        widths, or an answer class that is both right and wrong. Names policy and question.
+    An InputError names policy and question: missing columns or values, no rows, missing or repeated samples, unequal
+    numbers of samples, runs of different widths, or an answer class that is both right and wrong.
     """
     if "run" not in scores.columns:  # written without searches: every sample is a run
         scores = scores.with_columns(run=pl.col("sample"), generated=pl.col("tokens"))

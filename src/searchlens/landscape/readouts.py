@@ -106,10 +106,8 @@ _NEEDS = {
 def metrics() -> list[Metric]:
     """Every declared metric, in the order of points: this package's own, then those of extensions.
 
-    Raises
-    ------
-    InputError
-        An option is unknown or needs another one, or a metric is derived from one that is derived or not declared.
+    An InputError: an option is unknown or needs another one, or a metric is derived from one that is derived or not
+    declared.
     """
     known = [_metric(declaration) for declaration in catalogue.loaded("metric").values()]
     direct = [metric.name for metric in known if not metric.of]
@@ -132,10 +130,7 @@ def _metric(declaration: catalogue.Declaration) -> Metric:
 def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
     """Readouts of the first n samples of the stream, for all metrics except affine ones.
 
-    Raises
-    ------
-    InputError
-        A metric with ``hits`` is not 0 or 1, or the result of a metric has the wrong shape.
+    An InputError: a metric with ``hits`` is not 0 or 1, or the result of a metric has the wrong shape.
     """
     known = metrics()
     values = _prefix(known, pool, np.asarray(budgets), options)

@@ -12,28 +12,12 @@ from searchlens.landscape.pool import Bools, Floats, Ints
 
 
 def missed(samples: int, budgets: Sequence[float] | Ints) -> Floats:
-    """Probability that an n-subset of N samples contains none of c given samples.
+    """Probability that an n-subset of N samples contains none of c given samples: row c, column n.
 
-    Parameters
-    ----------
-    samples : int
-        Pool size N.
-    budgets : sequence of float
-        Subset sizes n <= N. Between whole numbers the product over i < c of (N - n - i) / (N - i), cut at 0.
-
-    Returns
-    -------
-    ndarray, shape (N + 1, budgets)
-        C(N - c, n) / C(N, n); row c, column n.
-
-    Notes
-    -----
-    For whole n its mean over samples is (1 - p)^n. For any other n in [1, N] it is nearly the binomial series of
-    (1 - p)^n up to p^N, which is at most 0.0016 off for N = 16 and 0.0003 for N = 64.
-
-    References
-    ----------
-    Chen et al. (2021), arXiv:2107.03374, section 2.1.
+    C(N - c, n) / C(N, n). Between whole numbers it is the product over i < c of (N - n - i) / (N - i), cut at 0. For
+    whole n its mean over samples is (1 - p)^n. For any other n in [1, N] it is nearly the binomial series of (1 - p)^n
+    up to p^N, which is at most 0.0016 off for N = 16 and 0.0003 for N = 64. Chen et al. (2021), arXiv:2107.03374,
+    section 2.1.
     """
     n, c = np.asarray(budgets, float)[None, :], np.arange(samples, dtype=float)[:, None]
     steps = np.maximum(samples - n - c, 0) / (samples - c)
@@ -43,43 +27,18 @@ def missed(samples: int, budgets: Sequence[float] | Ints) -> Floats:
 def first_best(key: Floats, credit: Bools, budgets: Ints) -> Floats:
     """Credit of the sample with the smallest key among the first n; ties go to the earlier sample.
 
-    Parameters
-    ----------
-    key, credit
-        As of ``expected_best``.
-    budgets : ndarray of int
-        Numbers of samples n.
-
-    Returns
-    -------
-    ndarray, shape (rows, budgets)
-        0 or 1; NaN in rows whose first key is NaN.
+    0 or 1, shape (rows, budgets); NaN in rows whose first key is NaN.
     """
     best = np.stack([key[:, :n].argmin(axis=1) for n in budgets], axis=1)
     return _where_known(key, np.take_along_axis(credit, best, axis=1))
 
 
 def expected_best(key: Floats, credit: Bools, budgets: Ints) -> Floats:
-    """Mean over all n-subsets of the credit of the sample with the smallest key.
+    """Mean over all n-subsets of the credit of the sample with the smallest key, equal keys being equally likely.
 
-    Parameters
-    ----------
-    key : ndarray of float, shape (rows, samples)
-        Samples with equal keys are equally likely to be the one chosen.
-    credit : ndarray of bool, same shape
-        What choosing the sample earns.
-    budgets : ndarray of int
-        Subset sizes n <= samples.
-
-    Returns
-    -------
-    ndarray, shape (rows, budgets)
-        In [0, 1]; NaN in rows whose first key is NaN.
-
-    Notes
-    -----
-    The r-th smallest of N is the smallest of the subset in C(N-1-r, n-1) of C(N, n) cases. Within a group of equal keys
-    samples are exchangeable, so each earns the group's mean credit.
+    Shape (rows, budgets); NaN in rows whose first key is NaN. The r-th smallest of N is the smallest of the subset in
+    C(N-1-r, n-1) of C(N, n) cases. Within a group of equal keys samples are exchangeable, so each earns the group's
+    mean credit.
     """
     rows, samples = key.shape
     order = np.argsort(key, axis=1)

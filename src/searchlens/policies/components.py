@@ -371,17 +371,7 @@ def parameters(role: str, name: str) -> dict[str, tuple[Value, str]]:
 def component(role: str, spec: str | Mapping[str, Any]) -> Component:
     """The component that a configuration asks for, with defaults for parameters that it does not set.
 
-    Parameters
-    ----------
-    role : str
-        ``controller``, ``evaluator``, ``transition`` or ``scheduler``.
-    spec : str or mapping
-        A name, or a mapping with ``name`` and parameters.
-
-    Raises
-    ------
-    InputError
-        Unknown component or parameter, or a value out of range.
+    An InputError: unknown component or parameter, or a value out of range.
     """
     values = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = values.pop("name", None)
@@ -400,10 +390,7 @@ def autoregressive() -> Controller:
 def composition(controller: str) -> dict[str, tuple[str, ...]]:
     """Names of the evaluators, transitions and schedulers that go with a controller, by role, the default first.
 
-    Raises
-    ------
-    InputError
-        The controller is declared with an unknown option, or with a component that does not exist.
+    An InputError: the controller is declared with an unknown option, or with a component that does not exist.
     """
     options = catalogue.declared("controller")[controller].options
     allowed = {}

@@ -94,12 +94,9 @@ class Policy(Stated):
         return self.local == _NEUTRAL and self.controller == autoregressive()
 
     def component(self, kind: type[Kind]) -> Kind:
-        """The component of a class, such as ``policy.component(Thought).max_tokens``.
+        """The component of a class, such as ``policy.component(Thought).max_tokens``; a TypeError if there is none.
 
-        Raises
-        ------
-        TypeError
-            The policy has none; what a controller is composed with is declared with it.
+        What a controller is composed with is declared with it.
         """
         for item in self.components:
             if isinstance(item, kind):
@@ -155,13 +152,7 @@ def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
 
 
 def _check_sampling(local: Sampling, where: str) -> Sampling:
-    """``local``, if every parameter is within the limits of ``Sampling``.
-
-    Raises
-    ------
-    InputError
-        Says which policy (``where``) and parameter, what was found and what is allowed.
-    """
+    """``local``, if every parameter is within the limits of ``Sampling``; an InputError says what is allowed."""
     for key, limits in _local_limits().items():
         value = getattr(local, key)
         if not all(_SIGNS[sign](value, bound) for sign, bound in limits):
@@ -200,17 +191,10 @@ def parse(name: str) -> Policy:
 
 @cache
 def spelled(name: str) -> Sampling:
-    """The local policy that a name spells.
+    """The local policy that a name spells, such as ``topp0.8_t0.9``.
 
-    Parameters
-    ----------
-    name : str
-        For example ``topp0.8_t0.9``. Parts may come in any order; ``Policy.name`` prints the canonical one.
-
-    Raises
-    ------
-    InputError
-        Unknown or repeated part, missing temperature, or a value out of range.
+    Parts may come in any order; ``Policy.name`` prints the canonical one. An InputError: unknown or repeated part,
+    missing temperature, or a value out of range.
     """
     pieces = name.split("_")
     if pieces[0] == "temp" and len(pieces) > 1:
@@ -235,20 +219,11 @@ def spelled(name: str) -> Sampling:
 
 
 def from_spec(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Policy:
-    """The policy of one entry under ``policies:``.
+    """The policy of one entry under ``policies:``; without a ``spec`` the entry's key says it all.
 
-    Parameters
-    ----------
-    name : str
-        The entry's key.
-    spec : PolicySpec, mapping or None
-        None: the name says it all. Otherwise ``local`` (parameters of ``Sampling``) and optionally ``controller``,
-        ``evaluator``, ``transition``, ``scheduler``, each a name or a mapping with ``name`` and parameters.
-
-    Raises
-    ------
-    InputError
-        Unknown key or parameter, value out of range, or a canonical name that contradicts the definition.
+    ``spec`` has ``local`` (parameters of ``Sampling``) and optionally ``controller``, ``evaluator``, ``transition``,
+    ``scheduler``, each a name or a mapping with ``name`` and parameters. An InputError: unknown key or parameter, value
+    out of range, or a canonical name that contradicts the definition.
     """
     if spec is None:
         return parse(name)

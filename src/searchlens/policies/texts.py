@@ -38,17 +38,9 @@ class Texts:
     def of_mean(
         cls, mean: float, limit: int, spread: float, thought: float | None = None, distinct: float = 1.0
     ) -> Texts:
-        """Texts of which the mean length is known.
+        """Texts of the mean length T: lengths have a lognormal law, cut at the limit and scaled so that the mean is T.
 
-        Parameters
-        ----------
-        mean : float
-            T, in (0, limit].
-        spread : float
-            Standard deviation of the logarithm of the lengths, >= 0: they have a lognormal law, cut at the limit and
-            scaled so that the mean is T.
-        thought, distinct
-            As in ``Texts``.
+        ``spread``: standard deviation of the logarithm of the lengths.
         """
         return cls(_lognormal(float(mean), limit, float(spread)), limit, thought, distinct)
 

@@ -9,28 +9,14 @@ from searchlens.uncertainty import Floats
 
 
 def entropy(pool: Pool) -> Floats:
-    """Entropy of the answers to each question, plain and with the correction of its bias.
+    """Entropy of the answers to each question in nats, plain and corrected: shape (questions, 2).
 
-    Parameters
-    ----------
-    pool : Pool
-        Samples without an answer are one class of their own.
+    Plain is -sum f log f over the shares f of the classes; samples without an answer are one class. It is too low by
+    about (K - 1) / (2 n), K the number of classes that occur, which the second adds (Miller and Madow). K counts only
+    what occurred, so that this is too low, too, where most samples have answers of their own: neither can exceed log n
+    by much.
 
-    Returns
-    -------
-    ndarray, shape (questions, 2)
-        In nats. First -sum f log f over the shares f of the classes, from 0 to log n; then the same plus
-        (K - 1) / (2 n), K the number of classes that occur (Miller and Madow).
-
-    Notes
-    -----
-    The plain entropy is too low, by about (K - 1) / (2 n). K counts only what occurred, so that the corrected one is
-    too low, too, where most samples have answers of their own: neither can exceed log n by much.
-
-    References
-    ----------
-    Miller (1955), Note on the bias of information estimates; Wu et al. (2025), arXiv:2507.14843 (entropy
-    of answers).
+    Miller (1955), Note on the bias of information estimates; Wu et al. (2025), arXiv:2507.14843 (entropy of answers).
     """
     sizes, _ = pool.sizes
     counted = np.column_stack([sizes, pool.samples - pool.answered])

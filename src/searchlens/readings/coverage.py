@@ -18,28 +18,11 @@ SLACK = 1e-9
 
 
 def cover(pool: Pool, taus: Sequence[float]) -> Floats:
-    """Cover@tau: whether at least a share tau of a question's samples is right.
+    """Cover@tau: whether at least a share tau of a question's samples is right; 0 or 1, shape (questions, taus).
 
-    Parameters
-    ----------
-    pool : Pool
-        With as many samples of every question.
-    taus : sequence of float
-        Each in (0, 1].
-
-    Returns
-    -------
-    ndarray, shape (questions, taus)
-        0 or 1. The mean over questions is the share that is solved reliably.
-
-    Notes
-    -----
-    The share c / n stands for the chance of a right answer; with few samples it is noisy, and a tau below 1 / n asks
-    for one right sample. pass@k is the integral of Cover@tau times k (1 - tau)^(k - 1) over tau.
-
-    References
-    ----------
-    arXiv:2510.08325 (2025).
+    The pool has as many samples of every question. The share c / n stands for the chance of a right answer; with few
+    samples it is noisy, and a tau below 1 / n asks for one right sample. pass@k is the integral over tau of Cover@tau
+    times k (1 - tau)^(k - 1). arXiv:2510.08325 (2025).
     """
     return (pool.correct[:, None] >= _whole(taus, pool.samples)).astype(float)
 
@@ -47,21 +30,8 @@ def cover(pool: Pool, taus: Sequence[float]) -> Floats:
 def g_pass(pool: Pool, k: int, taus: Sequence[float]) -> Floats:
     """G-Pass@k at tau: probability that at least ceil(tau k) of k samples are right, the mean over all k-subsets.
 
-    Parameters
-    ----------
-    k : int
-        In [1, n].
-    taus : sequence of float
-        Each in (0, 1]. tau = 1 is pass^k, C(c, k) / C(n, k): all of k samples are right; a tau of 1 / k or less is
-        pass@k.
-
-    Returns
-    -------
-    ndarray, shape (questions, taus)
-
-    References
-    ----------
-    Liu et al. (2024), arXiv:2412.13147; Yao et al. (2024), arXiv:2406.12045 (pass^k).
+    Shape (questions, taus). tau = 1 is pass^k, C(c, k) / C(n, k): all of k samples are right; a tau of 1 / k or less is
+    pass@k. Liu et al. (2024), arXiv:2412.13147; Yao et al. (2024), arXiv:2406.12045 (pass^k).
     """
     _check(pool, k)
     return _at_least(pool, k, _whole(taus, k))
@@ -71,19 +41,8 @@ def mg_pass(pool: Pool, k: int) -> Floats:
     """mG-Pass@k: twice the integral of G-Pass@k over tau from 0.5 to 1, as (2 / k) times the sum over i of G-Pass@k at
     tau = i / k, i from ceil(k / 2) + 1 to k.
 
-    Parameters
-    ----------
-    k : int
-        In [2, n]: with one sample the sum has no term.
-
-    Returns
-    -------
-    ndarray, shape (questions, 1)
-        From 0 to 1 - 1 / k for odd k, to 1 for even k.
-
-    References
-    ----------
-    Liu et al. (2024), arXiv:2412.13147.
+    Shape (questions, 1), from 0 to 1 - 1 / k for odd k, to 1 for even k; k is at least 2, because with one sample the
+    sum has no term. Liu et al. (2024), arXiv:2412.13147.
     """
     _check(pool, k)
     if k < 2:

@@ -34,30 +34,13 @@ STEPS = 8
 
 
 def crossing(base: Pool, rl: Pool, resamples: Resamples, confidence: float, *, exchange: float = 1.0) -> pl.DataFrame:
-    """The budget of RL from which on Base solves as much at the same cost.
+    """The budget of RL from which on Base solves as much at the same cost: ``CROSSINGS``, one row.
 
-    Parameters
-    ----------
-    base, rl : Pool
-        On the same questions.
-    resamples : Resamples
-        Over these; both sides of a question are drawn together.
-    confidence : float
-        Nominal coverage, in (0, 1).
-    exchange : float
-        Samples of Base that cost as much as one of RL, above 0 and finite; taken as known.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``CROSSINGS``, one row; none if there is no budget at which both pools can be read.
-
-    Notes
-    -----
-    With D(b) = P_rl(b) - P_base(exchange * b) the crossing is the last b with D > 0, if D < 0 later. ``lo`` is an
-    expanded percentile (``equivalents.tails``) of the last b with D above half a question, ``hi`` of the last b with D
-    above minus half a question: where both solve nearly all questions to the end, the samples cannot show which is
-    ahead, and ``hi_open`` is set. Coverage: validation/equivalents.py.
+    ``exchange``: samples of Base that cost as much as one of RL, taken as known. No row if there is no budget at which
+    both pools can be read. With D(b) = P_rl(b) - P_base(exchange * b) the crossing is the last b with D > 0, if D < 0
+    later. ``lo`` is an expanded percentile (``equivalents.tails``) of the last b with D above half a question, ``hi``
+    of the last b with D above minus half a question: where both solve nearly all questions to the end, the samples
+    cannot show which is ahead, and ``hi_open`` is set. Coverage: validation/equivalents.py.
     """
     first, last = max(0.0, -math.log2(exchange)), min(math.log2(rl.samples), math.log2(base.samples / exchange))
     if not last > first:
@@ -96,18 +79,9 @@ def _within(samples: Floats, pool: Pool) -> list[float]:
 
 
 def last_positive(x: Floats, gaps: Floats) -> Floats:
-    """Where curves cease to be positive for the last time.
+    """Where curves, shape (positions, draws), cease to be positive for the last time, interpolated linearly.
 
-    Parameters
-    ----------
-    x : ndarray, shape (positions,)
-        Increasing.
-    gaps : ndarray, shape (positions, draws)
-
-    Returns
-    -------
-    ndarray, shape (draws,)
-        Interpolated linearly; -inf if a curve is nowhere positive, inf if it is at the last position.
+    -inf if a curve is nowhere positive, inf if it is at the last position.
     """
     positive = gaps > 0
     last = len(x) - 1 - positive[::-1].argmax(axis=0)

@@ -56,18 +56,9 @@ class Equivalents:
 
 
 def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resamples: Resamples) -> Equivalents:
-    """N*(b) of the best of several policies of Base, or of the only one.
+    """N*(b) of the best of several policies of Base, or of the only one; b is at most RL's pool.
 
-    Parameters
-    ----------
-    base : sequence of Pool
-        At least one. Of several, the one that solves most at each k counts: the upper edge of Base (``upper_edge``).
-    rl : Pool
-        On the same questions.
-    budgets : sequence of int
-        Samples of RL b, at most its pool.
-    resamples : Resamples
-        Over the questions; both sides of a question are drawn together.
+    Of several policies, the one that solves most at each k counts: the upper edge of Base (``upper_edge``).
     """
     largest = min(pool.samples for pool in base)
     ks = knots(largest)
@@ -108,21 +99,11 @@ def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int])
 def upper_edge(curves: Floats, questions: int) -> Floats:
     """The largest of several curves at each position, with draws that allow for its optimism.
 
-    Parameters
-    ----------
-    curves : ndarray, shape (policies, positions, 1 + draws)
-        The sample first, then bootstrap draws.
-    questions : int
-        Q, behind each curve.
+    Curves have the shape (policies, positions, 1 + draws): the sample first, then bootstrap draws over that many
+    questions. In the result, shape (positions, 1 + draws), a draw is the largest of the sample minus the largest
+    change, from the sample to the draw, of any policy within sqrt(log Q) standard errors of the best. It does not fall
+    along the first axis.
 
-    Returns
-    -------
-    ndarray, shape (positions, 1 + draws)
-        The largest of the sample first. A draw is that minus the largest change, from the sample to the draw, of any
-        policy within sqrt(log Q) standard errors of the best. It does not fall along the first axis.
-
-    Notes
-    -----
     The largest of several noisy curves lies above the largest true one, and the largest of their resampled curves above
     that again: plain percentiles miss on one side. The largest has a derivative only in directions: that of the largest
     among those policies that may be the best. The draws are mirrored at the sample (basic bootstrap), so that their
@@ -130,8 +111,6 @@ def upper_edge(curves: Floats, questions: int) -> Floats:
     Where policies differ by a few standard errors, these draws allow for too much optimism. So they give upper ends of
     N* alone; lower ends come from draws of the policy that is the best of the sample.
 
-    References
-    ----------
     Fang and Santos (2019), Rev. Econ. Stud. 86, 377-412, arXiv:1404.3763.
     """
     sample = curves[..., :1]
@@ -148,21 +127,10 @@ SAME = 1e-9
 
 
 def inverse(curve: Floats, position: Floats, target: Floats) -> Floats:
-    """Where increasing curves reach their targets.
+    """Where curves that do not fall, shape (positions, draws), reach their targets, shape (targets, draws).
 
-    Parameters
-    ----------
-    curve : ndarray, shape (positions, draws)
-        Values that do not fall along the first axis.
-    position : ndarray, shape (positions,)
-        Increasing.
-    target : ndarray, shape (targets, draws)
-
-    Returns
-    -------
-    ndarray, shape (targets, draws)
-        Interpolated linearly, on a flat part the first position; -inf below the first value of the curve, inf from its
-        last value on.
+    Interpolated linearly, on a flat part the first position; -inf below the first value of the curve, inf from its last
+    value on.
     """
     below = (curve[None] < target[:, None] - SAME).sum(axis=1)
     right = np.clip(below, 1, len(curve) - 1)
@@ -176,35 +144,26 @@ def inverse(curve: Floats, position: Floats, target: Floats) -> Floats:
 
 
 def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
-    """N*(b) with intervals, and the local exponent from each budget to the next.
+    """N*(b) with intervals, and the local exponent from each budget to the next: ``EQUIVALENTS``, a row per budget.
 
-    Parameters
-    ----------
-    confidence : float
-        Nominal coverage, in (0, 1).
+    Where N* is below 1 or above the pool, ``n`` is null and ``state`` says which, or ``level`` where RL solves as much
+    as Base with its whole pool; an end of an interval that lies there is 1 or the pool, and ``lo_open`` or ``hi_open``
+    is set.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``EQUIVALENTS``, a row per budget. Where N* is below 1 or above the pool, ``n`` is null and ``state`` says
-        which, or ``level`` where RL solves as much as Base with its whole pool; an end of an interval that lies there
-        is 1 or the pool, and ``lo_open`` or ``hi_open`` is set.
-
-    Notes
-    -----
     ``lo`` to ``hi``: expanded percentiles (``tails``) of the bootstrap over questions, pointwise. Of several policies
     the upper end allows for the optimism of the best (``upper_edge``). It is open where the share left unsolved rests
     on fewer than z^2 questions, 3.8 at 95%: as many hard ones may be absent from a sample (``unseen``), and draws
-    cannot show those. ``band_lo`` to ``band_hi``: a band that contains N*(b) at all budgets within the pool at once
-    with the nominal coverage. It has percentiles of the same draws as ends, at the share at which that proportion of
-    the draws lies within it at all these budgets (``joint_confidence``), expanded in the same way. So it contains the
-    intervals, and like them it reaches 1 or the pool only if draws do; half-widths in standard deviations of the draws
-    would not, since draws outside of the pool inflate these. ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2
-    of the step between two budgets; a power law has the same slope, beta, everywhere. Coverage:
-    validation/equivalents.py.
+    cannot show those.
 
-    References
-    ----------
+    ``band_lo`` to ``band_hi``: a band that contains N*(b) at all budgets within the pool at once with the nominal
+    coverage. It has percentiles of the same draws as ends, at the share at which that proportion of the draws lies
+    within it at all these budgets (``joint_confidence``), expanded in the same way. So it contains the intervals, and
+    like them it reaches 1 or the pool only if draws do; half-widths in standard deviations of the draws would not,
+    since draws outside of the pool inflate these. Coverage: validation/equivalents.py.
+
+    ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step between two budgets; a power law has the same
+    slope, beta, everywhere.
+
     Mandel and Betensky (2008), Comput. Stat. Data Anal. 52, 2158-2165; Montiel Olea and Plagborg-Moller (2019), J.
     Appl. Econometrics 34, 1-17 (simultaneous bands from quantiles of the bootstrap).
     """
@@ -252,21 +211,8 @@ def _few(questions: Floats, confidence: float) -> npt.NDArray[np.bool_]:
 def tails(confidence: float, questions: Floats) -> Floats:
     """Share of draws below an interval, such that it has the nominal coverage also where few questions decide.
 
-    Parameters
-    ----------
-    confidence : float
-        In (0, 1).
-    questions : ndarray
-        Number of questions on which each number rests; at least 2 are assumed.
-
-    Returns
-    -------
-    ndarray
-        Below (1 - confidence) / 2: the normal probability of Student's quantile times sqrt(m / (m - 1)).
-
-    References
-    ----------
-    Hesterberg (2015), Am. Stat. 69, 371-386 (expanded percentile interval).
+    Of the number of questions m on which each number rests, at least 2, it is the normal probability of Student's
+    quantile times sqrt(m / (m - 1)). Hesterberg (2015), Am. Stat. 69, 371-386 (expanded percentile interval).
     """
     m = np.maximum(questions, 2)
     share: Floats = special.ndtr(special.stdtrit(m - 1, (1 - confidence) / 2) * np.sqrt(m / (m - 1)))
@@ -280,22 +226,9 @@ def _quantiles(rows: Floats, shares: Floats) -> Floats:
 def joint_confidence(lower: Floats, upper: Floats, confidence: float) -> float:
     """Pointwise level at which equal-tailed percentile intervals contain this share of the draws at all places at once.
 
-    Parameters
-    ----------
-    lower, upper : ndarray, shape (places, draws)
-        Draws of which the lower and the upper ends are percentiles.
-    confidence : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        In [confidence, 1); ``confidence`` itself for one place or none.
-
-    Notes
-    -----
-    The depth of a draw at a place is the smaller of two shares: of draws at most as large as its lower value, and of
-    draws at least as large as its upper one. The tail is the quantile of the least depth over places.
+    Lower and upper ends are percentiles of the two draws, shape (places, draws). ``confidence`` itself for one place or
+    none. The depth of a draw at a place is the smaller of two shares: of draws at most as large as its lower value, and
+    of draws at least as large as its upper one. The tail is the quantile of the least depth over places.
     """
     if len(lower) < 2:
         return confidence

@@ -63,14 +63,9 @@ class Lattice:
     ) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.intp]]:
         """Weights of P at the ``knots`` that interpolate it, linearly in log2 k, at 2^x_b, clipped to the pool.
 
-        Returns
-        -------
-        weights : ndarray, shape (laws, budgets, knots)
-            Of the laws that differ: many points of the lattice have the same x_b, clipped to the pool.
-        outside : ndarray of int, shape (laws, budgets)
-            1 if 2^x_b is more than the pool, -1 if it is less than one sample, otherwise 0.
-        law : ndarray of int, shape (alphas * betas,)
-            Which law each point has.
+        First the weights, shape (laws, budgets, knots), of the laws that differ: many points of the lattice have the
+        same x_b, clipped to the pool. Then, shape (laws, budgets), 1 if 2^x_b is more than the pool, -1 if it is less
+        than one sample, otherwise 0. Last which law each point of the lattice has.
         """
         at = self.log2_alpha[:, None, None] + self.beta[None, :, None] * np.log2(budgets)
         position = np.log2(knots(largest))
@@ -128,17 +123,8 @@ class Test:
 
 
 def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) -> Test:
-    """Test the law under one policy, at every point of a lattice.
+    """Test the law under one policy, at every point of a lattice; with as many budgets as questions or more no law is.
 
-    Parameters
-    ----------
-    base, rl : Pool
-        On the same questions. With as many budgets as questions or more no law is tested.
-    budgets : sequence of int
-        b, at most RL's pool.
-
-    Notes
-    -----
     Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the knots
     and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that is to F with as many
     degrees of freedom as moments, rather than to chi square: V is estimated from the questions. The smallest J over
@@ -147,8 +133,6 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
     inequality, which counts only where it is violated (``_binding``). An equality there, with P at the end of the pool,
     would reject N = 2b where both sides have as many samples. validation/exponents.py measures the size of the test.
 
-    References
-    ----------
     Anderson and Rubin (1949), Ann. Math. Stat. 20, 46-63; Stock and Wright (2000), Econometrica 68, 1055-1096;
     Hotelling (1931), Ann. Math. Stat. 2, 360-378; Guggenberger, Kleibergen, Mavroeidis and Chen (2012), Econometrica
     80, 2649-2666 (the smallest J over a parameter that is fitted).
@@ -227,17 +211,7 @@ def _log_p(j: Floats, moments: npt.NDArray[np.int64], questions: int) -> Floats:
 
 
 def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights: Floats) -> tuple[Floats, Floats]:
-    """log2 alpha and beta of the least mean absolute error over b, of any of these policies, in each draw.
-
-    Parameters
-    ----------
-    weights : ndarray, shape (questions, draws)
-        How often each question counts.
-
-    Returns
-    -------
-    log2_alpha, beta : ndarray, shape (draws,)
-    """
+    """log2 alpha and beta of the least mean absolute error over b, of any of these policies, in each draw."""
     grid = COARSE
     target = rl.solved(budgets).T @ weights / len(weights)
     least = np.full(weights.shape[1], np.inf)
@@ -292,15 +266,6 @@ def undecided(tests: Sequence[Test]) -> npt.NDArray[np.bool_]:
 def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
     """The set of betas that are tested and not rejected, and the best point of all policies: columns of ``EXPONENTS``.
 
-    Parameters
-    ----------
-    tests : sequence of Test
-        One per policy, on the same benchmark.
-    level : float
-        Nominal coverage, in (0, 1).
-
-    Notes
-    -----
     A beta is in the set if some law with it, of any alpha and policy, is tested and not rejected. If the true law is
     tested, the set contains its beta with the nominal coverage or more. It need not if the true law is one of those
     that the samples cannot test: ``untested`` says how many there are.
@@ -347,27 +312,12 @@ JOINT = pl.Schema(
 def joint_sets(
     profiles: Mapping[str, Floats], open_betas: Mapping[str, npt.NDArray[np.bool_]], level: float
 ) -> pl.DataFrame:
-    """Betas that one exponent common to several pairs may have: of all pairs, then without each of them.
+    """Betas that one exponent common to several pairs may have: ``JOINT``, of all pairs, then without each of them.
 
-    Parameters
-    ----------
-    profiles : mapping of str to ndarray, shape (betas,)
-        Pair to ``profile`` of its tests, on the same benchmark.
-    open_betas : mapping of str to ndarray of bool, shape (betas,)
-        Pair to ``undecided`` of the same tests.
-    level : float
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    polars.DataFrame
-        ``JOINT``; ``left_out`` is null for all pairs. Of one pair only that row.
-
-    Notes
-    -----
-    A beta is in the set if some pair tests it and no pair rejects it at (1 - level) / pairs (Bonferroni). That holds
-    for any dependence between pairs, which share questions and sometimes a Base. Unlike in the set of one pair, a beta
-    is rejected only if every law with it is tested: over several pairs the true law of one or the other is often not.
+    Pairs have their ``profile`` and ``undecided`` betas, of tests on the same benchmark. A beta is in the set if some
+    pair tests it and no pair rejects it at (1 - level) / pairs (Bonferroni). That holds for any dependence between
+    pairs, which share questions and sometimes a Base. Unlike in the set of one pair, a beta is rejected only if every
+    law with it is tested: over several pairs the true law of one or the other is often not.
     """
     groups = [(None, list(profiles)), *((name, [other for other in profiles if other != name]) for name in profiles)]
     records: list[dict[str, object]] = []

@@ -61,25 +61,10 @@ class Fit:
 
 
 def fit(correct: Ints, samples: int, *, zero_inflated: bool = False) -> Fit | None:
-    """Beta-binomial fit of counts.
+    """Beta-binomial fit of counts of right samples; zero-inflated, a share z of the questions has no chance of one.
 
-    Parameters
-    ----------
-    correct : ndarray of int, shape (questions,)
-        c, of ``samples`` each.
-    samples : int
-        n, at least 2.
-    zero_inflated : bool
-        A share z of the questions has no chance of a right answer.
-
-    Returns
-    -------
-    Fit or None
-        None if it is not determined: every question has 0 right samples, or every one has n, or only one differs.
-
-    References
-    ----------
-    Schaeffer et al. (2025), arXiv:2502.17578; Kazdan et al. (2025), arXiv:2510.05197.
+    None if it is not determined: every question has 0 right samples, or every one has n, or only one differs. Schaeffer
+    et al. (2025), arXiv:2502.17578; Kazdan et al. (2025), arXiv:2510.05197.
     """
     counts = np.bincount(correct, minlength=samples + 1)
     seen = np.flatnonzero(counts)
@@ -136,25 +121,13 @@ def _solved(theta: Floats, k: int) -> float:
 
 
 def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: float = 0.95) -> pl.DataFrame:
-    """pass@k at ``REACH`` times the samples, and how often the same method finds what is known.
+    """pass@k at ``REACH`` times the samples, and how often the same method finds what is known: ``EXTRAPOLATED``.
 
-    Parameters
-    ----------
-    pool : Pool
-        With at least 2 ``REACH`` samples; otherwise there is nothing to try it on.
-    trials : int
-        In each, as many questions as there are are drawn with replacement, with n / ``REACH`` of the samples of each;
-        pass@n is predicted from these and compared with that of the pool.
-    confidence : float
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    polars.DataFrame
-        ``EXTRAPOLATED``, a row for each of ``MODELS``: ``inside`` of ``trials`` intervals contain the share of
-        questions that the whole pool solves, give or take half a question, since it is a whole number of questions;
-        ``trial_error`` is the mean of predicted minus found. A trial whose counts determine no fit is not inside and
-        has no error. Empty for a pool that is too small.
+    In each trial as many questions as there are are drawn with replacement, with n / ``REACH`` of the samples of each;
+    pass@n is predicted from these and compared with that of the pool. There is a row for each of ``MODELS``: ``inside``
+    of ``trials`` intervals contain the share of questions that the whole pool solves, give or take half a question,
+    since it is a whole number of questions; ``trial_error`` is the mean of predicted minus found. A trial whose counts
+    determine no fit is not inside and has no error. Without rows for a pool of fewer than 2 ``REACH`` samples.
     """
     few = pool.samples // REACH
     if few < 2:
@@ -188,22 +161,11 @@ def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: f
 
 
 def judged(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
-    """Rows with the measured coverage of their benchmark and model, and whether that is near the nominal one.
+    """``EXTRAPOLATED`` with the measured coverage of benchmark and model, and whether that is near the nominal one.
 
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        ``EXTRAPOLATED``, with a column ``benchmark``.
-    confidence : float
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    polars.DataFrame
-        With ``coverage``, the share of all trials on the benchmark, of every pair and side, whose interval contains
-        what the pool solves; and ``trusted``: it differs from ``confidence`` by at most ``NEAR``, and the pool has at
-        least ``SMALLEST`` samples. Pools that determine no fit do not count; without any other, coverage is null and
-        nothing is trusted.
+    ``coverage`` is the share of all trials on the benchmark, of every pair and side, whose interval contains what the
+    pool solves; ``trusted``: it differs from ``confidence`` by at most ``NEAR``, and the pool has at least ``SMALLEST``
+    samples. Pools that determine no fit do not count; without any other, coverage is null and nothing is trusted.
     """
     fitted = pl.col("value").is_not_null()
     inside, trials = (pl.col(name).filter(fitted).sum().over("benchmark", "model") for name in ("inside", "trials"))

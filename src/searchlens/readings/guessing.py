@@ -21,11 +21,6 @@ from searchlens.uncertainty import Floats, Interval, Resamples, with_width, with
 def chance(options: npt.ArrayLike) -> Floats:
     """Probability g that a guess is right: 1 / options; 0 for a question without options.
 
-    Parameters
-    ----------
-    options : array_like of int, shape (questions,)
-        0 for an open question, otherwise at least 2.
-
     >>> chance([4, 8, 0]).tolist()
     [0.25, 0.125, 0.0]
     """
@@ -40,24 +35,11 @@ def null(guess: Floats, budgets: Sequence[int]) -> Floats:
 
 
 def luck(pool: Pool, budgets: Sequence[int]) -> Floats:
-    """pass@k of the same samples if each question had the gold of another one.
+    """pass@k of the same samples if each question had the gold of another one: shape (questions, budgets).
 
-    Parameters
-    ----------
-    pool : Pool
-        With known ``lucky``.
-    budgets : sequence of int
-        k, each in [1, n].
-
-    Returns
-    -------
-    ndarray, shape (questions, budgets)
-        1 - C(n - l, k) / C(n, k), l the lucky samples. Where its mean is near pass@k, pass@k shows no knowledge of the
-        questions, only of what answers are like.
-
-    Notes
-    -----
-    Not to be subtracted from pass@k: a sample that knows the answer does not guess besides (``beside_luck``).
+    1 - C(n - l, k) / C(n, k), l the lucky samples, which the pool must know. Where its mean is near pass@k, pass@k
+    shows no knowledge of the questions, only of what answers are like. Not to be subtracted from pass@k: a sample that
+    knows the answer does not guess besides (``beside_luck``).
     """
     if pool.lucky is None:
         raise ValueError(f"lucky samples of {pool.policy} are unknown")
@@ -67,22 +49,9 @@ def luck(pool: Pool, budgets: Sequence[int]) -> Floats:
 def beside_luck(base: Pool, rl: Pool, budgets: Sequence[int], resamples: Resamples, confidence: float) -> pl.DataFrame:
     """Luck of both sides and of their difference, and pass@k without it: 1 - (1 - P) / (1 - L).
 
-    Parameters
-    ----------
-    base, rl : Pool
-        On the same questions.
-    budgets : sequence of int
-        k; those above a pool are left out.
-    resamples : Resamples
-        Over the questions; P, pass@k, and L, luck, of both sides are drawn together.
+    ``MEASURES``, without rows if lucky samples are unknown; budgets above a pool are left out. P, pass@k, and L, luck,
+    of both sides are drawn together. Of means over questions, also below 0; null if L is 1.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``MEASURES``; none if lucky samples are unknown. Of means over questions, also below 0; null if L is 1.
-
-    Notes
-    -----
     Assumption: a question is solved if it is known or met by luck, independently of each other, and luck is alike on
     known and unknown questions: (1 - P) = (1 - known) (1 - L). It fails where a model repeats one answer to what it
     knows: such samples are hardly ever lucky, L is too small for its other questions, and too little is taken away.
@@ -105,30 +74,14 @@ def beside_luck(base: Pool, rl: Pool, budgets: Sequence[int], resamples: Resampl
 
 
 def corrected(pool: Pool, guess: Floats, budgets: Sequence[int]) -> Floats:
-    """pass@k without what guessing adds: 1 - [C(n - c, k) / C(n, k)] / (1 - g)^k.
+    """pass@k without what guessing adds: 1 - [C(n - c, k) / C(n, k)] / (1 - g)^k, shape (questions, budgets).
 
-    Parameters
-    ----------
-    guess : ndarray, shape (questions,)
-        g of each question, below 1.
-    budgets : sequence of int
-        k, each in [1, n].
-
-    Returns
-    -------
-    ndarray, shape (questions, budgets)
-        Also negative: a question that is solved less often than by guessing is not cut at 0, so that means stay
-        unbiased. A question with g = 0 has its plain pass@k.
-
-    Notes
-    -----
+    Also negative: a question that is solved less often than by guessing is not cut at 0, so that means stay unbiased.
     Unbiased if a sample either knows the answer, with some probability, or else guesses evenly: then it is wrong with
     probability (1 - known) (1 - g), and the result is the pass@k of knowing. Where a model avoids or prefers wrong
     options, it is not. The divisor (1 - g)^k makes it useless at large k: of four options it is 0.32 at k = 4 and 0.01
     at k = 16.
 
-    References
-    ----------
     The correction for guessing of multiple-choice tests (Lord and Novick 1968, Statistical Theories of Mental Test
     Scores), applied to the probability that all of k samples are wrong.
     """

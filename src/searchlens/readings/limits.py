@@ -10,13 +10,7 @@ WIDE = 1.0
 
 
 def of_exponents(row: Mapping[str, Any]) -> str:
-    """Why the exponents of a row are no answer; empty if they are one.
-
-    Parameters
-    ----------
-    row : mapping
-        ``empty``, ``hardly``, ``testable``, ``beta_lo`` and ``beta_hi`` of ``readings.exponents.EXPONENTS``, or None.
-    """
+    """Why the exponents of a row of ``readings.exponents.EXPONENTS``, or of Nones, are no answer; empty if they are."""
     if row["empty"]:
         return "no power law that was tested fits"
     if row["testable"] is False:

@@ -34,24 +34,11 @@ def compared(
     ks: list[int] | None = None,
     taus: list[float] | None = None,
 ) -> pl.DataFrame:
-    """Means over questions of Base, of RL, and of their difference.
+    """Means over questions of Base, of RL, and of their difference: ``MEASURES``, three rows for each column.
 
-    Parameters
-    ----------
-    base, rl : ndarray, shape (questions, columns)
-        In the same unit. A column that contains NaN is not known: its rows have no value.
-    resamples : Resamples
-        Over the questions; both sides of a question are drawn together.
-    confidence : float
-        Nominal coverage, in (0, 1).
-    most : float
-        Largest possible value of a question, the smallest being 0: the width of an interval where all questions agree.
-    ks, taus : list, one for each column, optional
-
-    Returns
-    -------
-    polars.DataFrame
-        ``MEASURES``, three rows for each column: percentile bootstrap, never without a width.
+    A column of a side, shape (questions, columns), that contains NaN is not known: its rows have no value. ``most`` is
+    the largest possible value of a question, the smallest being 0: the width of an interval where all questions agree.
+    ``ks`` and ``taus`` have one entry per column. Intervals are percentile bootstrap, never without a width.
     """
     values = np.concatenate([base, rl, rl - base], axis=1)
     means, columns = values.mean(axis=0), base.shape[1]

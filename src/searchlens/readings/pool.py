@@ -60,26 +60,10 @@ class Pool:
         return sizes[which], right[which]
 
     def solved(self, budgets: Iterable[float]) -> Floats:
-        """Probability that k samples contain a right one: 1 - C(n - c, k) / C(n, k).
+        """Probability that k samples contain a right one: 1 - C(n - c, k) / C(n, k), shape (questions, budgets).
 
-        Parameters
-        ----------
-        budgets : iterable of float
-            Numbers of samples k, each in [1, ``samples``]; between whole numbers as in ``landscape.subsets.missed``.
-
-        Returns
-        -------
-        ndarray, shape (questions, budgets)
-            The mean over all k-subsets of the pool.
-
-        Raises
-        ------
-        ValueError
-            A budget is outside of [1, ``samples``].
-
-        References
-        ----------
-        Chen et al. (2021), arXiv:2107.03374, section 2.1.
+        The mean over all k-subsets of the pool; k between whole numbers as in ``landscape.subsets.missed``. A budget
+        outside of [1, ``samples``] is a ValueError. Chen et al. (2021), arXiv:2107.03374, section 2.1.
         """
         ks = list(budgets)
         if not all(1 <= k <= self.samples for k in ks):
@@ -93,8 +77,6 @@ def knots(largest: int) -> list[float]:
     >>> [round(k, 2) for k in knots(3)]
     [1.0, 1.19, 1.41, 1.68, 2.0, 2.38, 2.83, 3]
 
-    Notes
-    -----
     Between whole numbers alone, 1 and 2 above all, interpolation in log2 k would put pass@k of hard questions up to 6%
     too high; here the error is below 0.5%.
     """
@@ -114,20 +96,10 @@ def effective(values: Floats) -> Floats:
 
 
 def read_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[str, Pool]:
-    """The pools of one landscape whose samples are independent, by policy.
+    """The pools of one landscape whose samples are independent, by policy, in order of appearance.
 
-    Parameters
-    ----------
-    classes : polars.DataFrame
-        ``schemas.columns.CLASSES``.
-    tokens : dict
-        Policy to mean generated tokens per sample; policies that are missing have NaN.
-
-    Returns
-    -------
-    dict of str to Pool
-        Policies in order of appearance. Those whose samples are candidates of searches (width above 1) are left out:
-        k of their samples are no random subset.
+    ``tokens`` has the mean generated tokens per sample; policies that are missing have NaN. Policies whose samples are
+    candidates of searches (width above 1) are left out: k of their samples are no random subset.
     """
     pools = {}
     for (name,), rows in classes.filter(pl.col("width") == 1).group_by("policy", maintain_order=True):

@@ -71,13 +71,7 @@ Reading = Callable[[PairPools, ReadingsOptions], Frames]
 
 
 def read_study(cells: Iterable[PairPools], options: ReadingsOptions) -> Frames:
-    """All frames, rows in the order of the cells, with their pair and benchmark first.
-
-    Parameters
-    ----------
-    cells : iterable of PairPools
-        RL has samples of the default policy in each.
-    """
+    """All frames, rows in the order of the cells, with their pair and benchmark first."""
     parts: dict[str, list[pl.DataFrame]] = {}
     for cell in cells:
         for read in READINGS:

@@ -49,22 +49,11 @@ def epsilon(samples: int) -> float:
 
 
 def ratios(counts: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Ratios of support, of counts of the same shape; NaN where the denominator is 0.
+    """Ratios of support, of counts P ``kept``, S ``shrunk`` and E ``expanded``; NaN where the denominator is 0.
 
-    Parameters
-    ----------
-    counts : mapping of str to ndarray
-        ``kept`` P, ``shrunk`` S and ``expanded`` E.
-
-    Returns
-    -------
-    dict of str to ndarray
-        ``srr``: support retention rate P / (P + S). ``ndr``: net discovery rate E / (P + E). ``sds``: support dynamic
-        score, their harmonic mean; NaN if either is. ``nscr``: net support change rate (E - S) / (P + E + S).
-
-    References
-    ----------
-    Wu et al. (2025), arXiv:2507.14843.
+    ``srr``: support retention rate P / (P + S). ``ndr``: net discovery rate E / (P + E). ``sds``: support dynamic
+    score, their harmonic mean; NaN if either is. ``nscr``: net support change rate (E - S) / (P + E + S). Wu et al.
+    (2025), arXiv:2507.14843.
     """
     kept, shrunk, expanded = (np.asarray(counts[name], float) for name in COUNTS[:3])
     srr, ndr = _over(kept, kept + shrunk), _over(expanded, kept + expanded)
@@ -86,31 +75,15 @@ def support(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """How many questions keep, lose and gain support, with intervals, and each change with its p-value.
 
-    A question is in the support of a side if at least one of its samples is right.
+    A question is in the support of a side if at least one of its samples is right. ``SUPPORT``, one row: ``kept`` (both
+    sides), ``shrunk`` (Base alone), ``expanded`` (RL alone), ``out`` (neither), and ``ratios`` of these. A ratio of
+    nothing is null; its interval is null if it is undefined in more draws than the interval leaves out. ``CHANGES``:
+    the questions that are shrunk or expanded, with Fisher's exact p of the two counts, two-sided, and the same after
+    Holm's correction for the number of changes; significant is a p of at most 1 - confidence.
 
-    Parameters
-    ----------
-    base, rl : Pool
-        On the same questions. A larger pool finds more support: pools of the same size compare best.
-    resamples : Resamples
-        Over the questions; both sides of a question are drawn together.
-    confidence : float
-        Nominal coverage, in (0, 1); a change is significant if its p-value is at most 1 - confidence.
-
-    Returns
-    -------
-    support : polars.DataFrame
-        One row, ``SUPPORT``: ``kept`` (both sides), ``shrunk`` (Base alone), ``expanded`` (RL alone), ``out``
-        (neither), and ``ratios`` of these. A ratio of nothing is null; its interval is null if it is
-        undefined in more draws than the interval leaves out.
-    changes : polars.DataFrame
-        ``CHANGES``: the questions that are shrunk or expanded, with Fisher's exact p of the two counts, two-sided, and
-        the same after Holm's correction for the number of changes.
-
-    Notes
-    -----
-    One right sample of n is weak evidence: a question with a small chance enters and leaves the support at random.
-    ``shrunk_null``, ``expanded_null`` and ``significant_null`` say how often (``by_chance``).
+    A larger pool finds more support: pools of the same size compare best. One right sample of n is weak evidence: a
+    question with a small chance enters and leaves the support at random. ``shrunk_null``, ``expanded_null`` and
+    ``significant_null`` say how often (``by_chance``).
     """
     ours, theirs = base.correct > 0, rl.correct > 0
     parts = np.stack([ours & theirs, ours & ~theirs, ~ours & theirs, ~ours & ~theirs], axis=1)
@@ -174,20 +147,9 @@ def changes(base: Pool, rl: Pool, shrunk: Bools, expanded: Bools) -> pl.DataFram
 def by_chance(base: Pool, rl: Pool, level: float) -> dict[str, float]:
     """How many questions would change their support if both sides were alike on every question.
 
-    Parameters
-    ----------
-    level : float
-        A change is significant if its p-value is at most this.
-
-    Returns
-    -------
-    dict of str to float
-        Expected numbers: ``shrunk_null``, ``expanded_null``, and ``significant_null``, of either kind with a
-        significant p-value.
-
-    Notes
-    -----
-    Exact: the right samples of a question are dealt to the two sides at random, in every way, as in Fisher's test.
+    Expected numbers: ``shrunk_null``, ``expanded_null``, and ``significant_null``, of either kind with a p-value of at
+    most ``level``. Exact: the right samples of a question are dealt to the two sides at random, in every way, as in
+    Fisher's test.
     """
     found = dict.fromkeys(("shrunk_null", "expanded_null", "significant_null"), 0.0)
     totals, questions = np.unique(base.correct + rl.correct, return_counts=True)

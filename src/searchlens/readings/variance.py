@@ -32,28 +32,11 @@ def of_one_sample(pool: Pool) -> Floats:
 def beats(base: Pool, rl: Pool, resamples: Resamples, confidence: float = 0.95) -> tuple[float, float, float]:
     """Probability that RL solves more questions than Base if both answer the same questions once more, once each.
 
-    Parameters
-    ----------
-    base, rl : Pool
-        On the same questions, with at least two samples.
-    resamples : Resamples
-        Over the questions.
-    confidence : float
-        Nominal coverage, in (0, 1).
+    Value and interval over questions of Phi(D / sqrt(s_B^2 + s_R^2)), D the difference of pass@1 and s^2 = sum p (1 -
+    p) / Q^2 the variance of one run over Q questions. Without any spread 1, 0, or 1/2 for a tie. NaN if a side has a
+    single sample. A rerun has new samples, not new questions. Normal approximation: of use from some twenty questions
+    on.
 
-    Returns
-    -------
-    value, lo, hi : float
-        Phi(D / sqrt(s_B^2 + s_R^2)), D the difference of pass@1 and s^2 = sum p (1 - p) / Q^2 the variance of one run
-        over Q questions; the interval is that over questions. Without any spread 1, 0, or 1/2 for a tie. NaN if a
-        side has a single sample.
-
-    Notes
-    -----
-    A rerun has new samples, not new questions. Normal approximation: of use from some twenty questions on.
-
-    References
-    ----------
     arXiv:2512.07795 (2025), on reruns of evaluations; the formula is that of two means of independent trials.
     """
     difference = (rl.correct / rl.n) - (base.correct / base.n)
@@ -80,32 +63,16 @@ def _winner(difference: Floats, noise: Floats) -> Floats:
 def parts(
     side: str, pool: Pool, resamples: Resamples, *, batches: Sequence[Pool] = (), confidence: float = 0.95
 ) -> pl.DataFrame:
-    """The variance of pass@1 over this benchmark's questions, in parts.
+    """The variance of pass@1 over this benchmark's questions, in parts: one row, ``VARIANCE``, in squared proportions.
 
-    Parameters
-    ----------
-    resamples : Resamples
-        Over the questions.
-    batches : sequence of Pool
-        The same checkpoint and policy, sampled again with other seeds.
-    confidence : float
-        Nominal coverage, in (0, 1).
+    ``questions_part``: Var(p) / Q, which only more questions reduce. ``decoding``: mean p (1 - p) / (Q n), which more
+    samples reduce. ``total``: their sum, the sample variance of c / n over Q. ``seeds``: what the means of batches, the
+    same policy sampled again with other seeds, vary beyond decoding; null without batches.
 
-    Returns
-    -------
-    polars.DataFrame
-        One row, ``VARIANCE``, in squared proportions. ``questions_part``: Var(p) / Q, which only more questions reduce.
-        ``decoding``: mean p (1 - p) / (Q n), which more samples reduce. ``total``: their sum, the sample variance of
-        c / n over Q. ``seeds``: what the means of batches vary beyond decoding; null without batches.
+    Var(p) is the sample variance of c / n without the share of decoding in it, at least 0. With a single question or a
+    single sample a part is null. Intervals: percentile bootstrap over questions; ``seeds`` has none, since a handful of
+    seeds say little. Another training run is no part: that needs checkpoints that were trained again.
 
-    Notes
-    -----
-    Var(p) is the sample variance of c / n without the share of decoding in it, at least 0. With a single question or
-    a single sample a part is null. Intervals: percentile bootstrap over questions; ``seeds`` has none, since a
-    handful of seeds say little. Another training run is no part: that needs checkpoints that were trained again.
-
-    References
-    ----------
     Miller (2024), arXiv:2411.00640.
     """
     share, noise = pool.correct / pool.n, of_one_sample(pool) / pool.n

@@ -63,13 +63,7 @@ def compared_prefixes(base: Landscape, rl: Landscape, default_policy: str) -> li
 
 
 def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Curves, Curves]:
-    """Curves of both checkpoints, questions in the same order.
-
-    Raises
-    ------
-    InputError
-        The two landscapes have different questions.
-    """
+    """Curves of both checkpoints, questions in the same order; an InputError if these differ."""
     of_base, of_rl = (np.unique(landscape.hits["question"].to_numpy()) for landscape in (base, rl))
     if not np.array_equal(of_base, of_rl):
         odd = np.setxor1d(of_base, of_rl)[0]
@@ -94,13 +88,7 @@ def _curves(hits: pl.DataFrame, column: str, questions: npt.NDArray[np.uint32]) 
 
 
 def target(rl: Curves, default_policy: str) -> tuple[list[int], Floats]:
-    """Budgets of the RL target curve, increasing, and its credit, shape (budgets, questions).
-
-    Raises
-    ------
-    InputError
-        RL has no samples of ``default_policy``.
-    """
+    """Budgets of the RL target curve, increasing, and its credit, shape (budgets, questions)."""
     at = sorted((budget, i) for i, (policy, budget) in enumerate(rl.points) if policy == default_policy)
     if not at:
         names = ", ".join(dict.fromkeys(policy for policy, _ in rl.points))

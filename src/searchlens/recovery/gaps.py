@@ -17,19 +17,10 @@ from searchlens.uncertainty import Floats, Interval, Resamples, quantiles, unsee
 
 
 def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """A_RL(pi, n) - A_Base(pi, n) at every operating point that both models have.
+    """A_RL(pi, n) - A_Base(pi, n) at every operating point that both models have: ``schemas.columns.SAME_POLICY``.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.SAME_POLICY``: policies in the order of Base. ``rl_minus_base`` is in [-1, 1], with a paired
-        bootstrap interval (``uncertainty.with_width``): a draw takes the same questions from both models. Where no
-        question differs, the interval is what 0 differences in so many questions leave open.
-
-    Raises
-    ------
-    InputError
-        The two landscapes have different questions.
+    ``rl_minus_base`` has a paired bootstrap interval (``uncertainty.with_width``): a draw takes the same questions from
+    both models. Where no question differs, the interval is what 0 differences in so many questions leave open.
     """
     keys = compared(base, rl, options.default_policy)
     rows = [row for metric, readout in keys for row in _same_policy(base, rl, metric, readout, options)]
@@ -61,17 +52,9 @@ def _same_policy(
 def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
     """Number of policies under which Base is above RL, or at least level, with and without the RL default policy.
 
-    Parameters
-    ----------
-    same : polars.DataFrame
-        Result of ``same_policy``.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.COUNTS``. ``ahead`` counts no ties, ``ahead_or_level`` does, as the paper, also those of two
-        models that solve nothing: ``both_zero`` is the number of those, and no verdict should count them. The paper
-        prints counts over 24 policies (with the default) and draws a figure over 23 (without).
+    ``schemas.columns.COUNTS``, of the result of ``same_policy``. ``ahead`` counts no ties, ``ahead_or_level`` does, as
+    the paper, also those of two models that solve nothing: ``both_zero`` is the number of those, and no verdict should
+    count them. The paper prints counts over 24 policies (with the default) and draws a figure over 23 (without).
     """
     ahead, level = (pl.col("rl_minus_base") < -ROUNDING, pl.col("rl_minus_base") <= ROUNDING)
     other = pl.col("policy") != options.default_policy
@@ -91,49 +74,35 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
 
 
 def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """The RL target curve against the Base+search envelope.
+    """The RL target curve against the Base+search envelope: ``schemas.columns.SUPPORT``.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.SUPPORT``, one row per metric, readout and budget b of the target curve. ``envelope`` is the
-        largest Base value over all policies and all n <= b, at the smallest such n and then the first policy by name;
-        it never falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null if Base has
-        no b), and ``inside`` says whether low <= rl <= envelope. ``rl_minus_best`` = rl - envelope. ``rl_lo``
-        and ``rl_hi`` are the interval of RL's point in its landscape. If Base has no point at n <= b, everything about
-        the envelope is null.
+    ``envelope`` is the largest Base value over all policies and all n <= b, at the smallest such n and then the first
+    policy by name; it never falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null
+    if Base has no b), and ``inside`` says whether low <= rl <= envelope. ``rl_minus_best`` = rl - envelope. ``rl_lo``
+    and ``rl_hi`` are the interval of RL's point in its landscape. If Base has no point at n <= b, everything about the
+    envelope is null.
 
-    Raises
-    ------
-    InputError
-        The two landscapes have different questions, or RL has no samples of the default policy.
-
-    Notes
-    -----
     The envelope is the best of many noisy readouts, so it lies above the best true value, and the gap below the true
     gap. ``optimism`` estimates by how much: the mean over draws of what choosing the best again in each draw adds.
     Intervals:
 
-    ``fixed``
-        Paired bootstrap with the envelope's operating point held fixed, as the paper holds its paths. Right for that
-        point, too low for the gap. Has no width where RL and that point agree on every question.
-    ``corrected`` (default)
-        The lower end is that of ``fixed``. The upper end is a basic one, the gap minus a quantile of its change in the
-        draws, which removes the optimism instead of doubling it; the envelope changes in a world in which the points of
-        each budget are shrunk to their mean by the share of their variance that noise explains. Policies that only
-        noise tells apart are equal there, so that all of them compete for the envelope, and policies that differ stay
-        apart. Both ends are at least as far from the gap as the upper end of the Wilson interval of 0 out of N
-        questions: draws only repeat differences that occurred in the sample. So the interval contains the gap, and has
-        a width even where RL and Base agree on every question.
-    ``reselected``
-        The envelope is chosen again in each draw: twice in all, in the pool and in the draw, which doubles the bias.
+    ``fixed``: paired bootstrap with the envelope's operating point held fixed, as the paper holds its paths. Right for
+    that point, too low for the gap. Has no width where RL and that point agree on every question.
 
-    Measured coverage of the true gap: docs/validation.md, "Interval of the recovery gap".
+    ``corrected`` (default): the lower end is that of ``fixed``. The upper end is a basic one, the gap minus a quantile
+    of its change in the draws, which removes the optimism instead of doubling it; the envelope changes in a world in
+    which the points of each budget are shrunk to their mean by the share of their variance that noise explains.
+    Policies that only noise tells apart are equal there, so that all of them compete for the envelope, and policies
+    that differ stay apart. Both ends are at least as far from the gap as the upper end of the Wilson interval of 0 out
+    of N questions: draws only repeat differences that occurred in the sample. So the interval contains the gap, and has
+    a width even where RL and Base agree on every question.
 
-    References
-    ----------
-    Fang and Santos (2019), Rev. Econ. Stud. 86, 377-412, arXiv:1404.3763 (why draws of a largest mean are biased);
-    Efron and Morris (1973), J. Am. Stat. Assoc. 68, 117-130 (shrinkage).
+    ``reselected``: the envelope is chosen again in each draw: twice in all, in the pool and in the draw, which doubles
+    the bias.
+
+    Measured coverage of the true gap: docs/validation.md, "Interval of the recovery gap". Fang and Santos (2019), Rev.
+    Econ. Stud. 86, 377-412, arXiv:1404.3763 (why draws of a largest mean are biased); Efron and Morris (1973), J. Am.
+    Stat. Assoc. 68, 117-130 (shrinkage).
     """
     keys = compared(base, rl, options.default_policy)
     rows = [row for metric, readout in keys for row in _support(base, rl, metric, readout, options)]

@@ -25,16 +25,8 @@ Components = Mapping[str, Sequence[Hashable]]
 def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
     """Every Base operating point within ``epsilon`` of the RL target, at each target budget.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point at distance
-        ``epsilon`` belongs to the set.
-
-    Raises
-    ------
-    InputError
-        The two landscapes have different questions, or RL has no samples of the default policy.
+    ``schemas.columns.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point at distance
+    ``epsilon`` belongs to the set.
     """
     rows = []
     for metric in compared_prefixes(base, rl, options.default_policy):
@@ -45,29 +37,14 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
 
 
 def path(base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """Two paths of Base operating points that follow the RL target curve.
+    """Two paths of Base operating points that follow the RL target curve: ``schemas.columns.PATH``.
 
-    Parameters
-    ----------
-    components : mapping
-        Policy name to its five components, for every Base policy.
+    ``closest``: at each budget the candidate with the smallest absolute error, whether or not within ``epsilon``; ties
+    to the smaller budget, then to the candidate nearest to the previous choice in d, then by name.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.PATH``, one row per metric, kind and target budget.
-
-        ``closest``: at each budget the candidate with the smallest absolute error, whether or not within ``epsilon``;
-        ties to the smaller budget, then to the candidate nearest to the previous choice in d, then by name.
-
-        ``monotone``: the path with non-decreasing budgets that minimises the sum of absolute errors (proportions) plus
-        ``path_lambda`` times the distances d between neighbours, found exactly by dynamic programming; ties to smaller
-        budgets, then names, earliest target first.
-
-    Raises
-    ------
-    InputError
-        As ``near_match``; or a policy without components.
+    ``monotone``: the path with non-decreasing budgets that minimises the sum of absolute errors (proportions) plus
+    ``path_lambda`` times the distances d between neighbours, found exactly by dynamic programming; ties to smaller
+    budgets, then names, earliest target first.
     """
     base_points = geometry(base, rl).filter(model="base")
     distances = distance(base_points, components, options)
@@ -87,14 +64,11 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
 
 
 def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
-    """z(u) = [P, Q, T, D, C] of every operating point of both models.
+    """z(u) = [P, Q, T, D, C] of every operating point of both models: ``schemas.columns.GEOMETRY``, prefix readouts.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``schemas.columns.GEOMETRY``, prefix readouts. C is the natural logarithm of the generated tokens per question,
-        scaled so that the Base landscape spans [0, 1]; RL points share the scale and may lie outside. C is 0 if all
-        Base points cost the same. C and T are null where token counts are unknown.
+    C is the natural logarithm of the generated tokens per question, scaled so that the Base landscape spans [0, 1]; RL
+    points share the scale and may lie outside. C is 0 if all Base points cost the same. C and T are null where token
+    counts are unknown.
     """
     wide = [_wide(landscape).with_columns(model=pl.lit(model)) for model, landscape in (("base", base), ("rl", rl))]
     cost = wide[0]["C"].drop_nulls().to_numpy()
@@ -104,26 +78,10 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
 
 
 def distance(points: pl.DataFrame, components: Components, options: RecoveryOptions = DEFAULTS) -> Floats:
-    """d(u, u') = l_comp d_comp + l_z |z - z'|_1 + l_b |ln n - ln n'| between all rows of ``points``.
+    """d(u, u') = l_comp d_comp + l_z |z - z'|_1 + l_b |ln n - ln n'| between all rows of ``geometry``.
 
-    Parameters
-    ----------
-    points : polars.DataFrame
-        Rows of ``geometry``.
-    components : mapping
-        Policy name to its five components, for every policy in ``points``; d_comp is the fraction that differ.
-    options : RecoveryOptions
-        The weights.
-
-    Returns
-    -------
-    ndarray, shape (rows, rows)
-        Coordinates unknown on either side count as equal. Symmetric, zero on the diagonal.
-
-    Raises
-    ------
-    InputError
-        A policy without components.
+    d_comp is the fraction of the five components of the policies that differ. Coordinates unknown on either side count
+    as equal.
     """
     unknown = sorted(set(points["policy"]) - set(components))
     if unknown:

@@ -27,13 +27,7 @@ _KEY = ["policy", "question", "sample"]
 
 
 def recorded_verdicts(cell: needs.Score, layout: Layout) -> pl.DataFrame:
-    """The verdicts that count in place of a grader's: ``policy``, ``question``, ``sample``, ``value``, ``answer``.
-
-    Raises
-    ------
-    InputError
-        The file of an import is not there, or is damaged.
-    """
+    """The verdicts that count in place of a grader's: ``policy``, ``question``, ``sample``, ``value``, ``answer``."""
     scorer = cell.grader.partition(":")[2]
     parts = []
     for key, policy, _ in cell.imports:
@@ -51,17 +45,7 @@ def write_compared(
 ) -> None:
     """Write how our verdicts compare with the recorded ones of a cell; an older file is removed if there are none.
 
-    Parameters
-    ----------
-    find : Find
-        ``stages.score.read_some`` of the cell.
-    scores : LazyFrame
-        ``schemas.columns.GRADED``.
-
-    Raises
-    ------
-    InputError
-        The file of an import is damaged.
+    ``find`` is ``stages.score.read_some`` of the cell.
     """
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     output = layout.compared(*where)

@@ -36,25 +36,9 @@ def agreement(
     *,
     threads: int = 1,
 ) -> None:
-    """Judge some samples of a cell a second time.
+    """Judge some samples of a scored cell a second time, and write ``schemas.columns.AGREEMENT``.
 
-    Parameters
-    ----------
-    questions : sequence of Question
-        Those of the benchmark.
-    layout : Layout
-        Results folder with the samples and the scores of the cell.
-    manifests : iterable of Path
-        Of the cell's pools.
-    output : Path
-        Parquet file, ``schemas.columns.AGREEMENT``.
-    threads : int
-        Worker processes.
-
-    Raises
-    ------
-    InputError
-        The cell is not scored, or a shard cannot be used.
+    ``manifests`` are those of the cell's pools; ``threads`` are worker processes.
     """
     where = (cell.score.samples.checkpoint, cell.score.samples.benchmark)
     graded = _drawn(read_frame(layout.scores(*where), "score"), cell, questions)

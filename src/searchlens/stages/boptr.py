@@ -18,22 +18,11 @@ log = logging.getLogger(__name__)
 
 
 def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Layout, *, fingerprint: str = "") -> None:
-    """Fit the rule on the anchor, transfer it to every other cell, and score it.
+    """Fit the rule on the anchor, transfer it to every other cell, and score it: a Parquet file per frame with numbers.
 
-    Parameters
-    ----------
-    landscapes : Path
-        Folder of landscapes; it need not belong to a study.
-    output : Layout
-        Gets one Parquet file per frame with numbers; stage ``transfer`` writes the others.
-    fingerprint : str
-        Of the configuration, for the provenance; empty if there is none.
-
-    Raises
-    ------
-    InputError
-        The anchor was not sampled, a landscape is damaged, or a model to leave out is not in the cohort. Nothing was
-        written.
+    ``landscapes`` is a folder that need not belong to a study. Stage ``transfer`` writes the other frames. An
+    InputError, before anything is written: the anchor was not sampled, a landscape is damaged, or a model to leave out
+    is not in the cohort.
     """
     for name in options.mu_without:
         require_known(name, plan.models, "boptr.mu_without:")

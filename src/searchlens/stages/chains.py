@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 
 def chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
-    """One row per chain that a study has the samples of.
+    """``CHAINS``: one row per chain that a study has the samples of.
 
-    Returns
-    -------
-    DataFrame
-        ``CHAINS``. Chains without these numbers are left out: those of recorded cells and of policies without steps.
+    Chains without these numbers are left out: those of recorded cells and of policies without steps.
     """
     parts = [CHAINS.to_frame()]
     for cell in cells:

@@ -66,13 +66,9 @@ def without_costs(cells: Iterable[CellSamples], layout: Layout) -> int:
 def costs(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
     """One row per shard that a study uses, with the cost of sampling it.
 
-    Returns
-    -------
-    DataFrame
-        checkpoint, benchmark, policy, controller, and what ``shards.publish`` and ``shards.Provenance`` record: rows,
-        tokens (returned), generated, requests, prefilled, reused, mean_running, wall_seconds, device, device_count.
-        An autoregressive sample is one request and returns what it generates. Imported samples cost nothing here and
-        are left out, as are recorded samples without sidecars.
+    Beside the cell, policy and controller, what ``shards.publish`` and ``shards.Provenance`` record. An autoregressive
+    sample is one request and returns what it generates. Imported samples cost nothing here and are left out, as are
+    recorded samples without sidecars.
     """
     rows = []
     for cell in cells:
@@ -90,17 +86,9 @@ def costs(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
 def prefill(cells: Mapping[str, CellSamples], layout: Layout) -> pl.DataFrame:
     """Tokens that were computed but not generated, per policy: what FLOPs count besides the generated tokens.
 
-    Parameters
-    ----------
-    cells : mapping
-        The cells of a pair, under ``Base`` and ``RL``.
-
-    Returns
-    -------
-    DataFrame
-        model (``Base`` or ``RL``), policy; prompt: mean tokens of a question's prompt, computed once for all its
-        samples; again: tokens of prompts and prefixes computed beyond that, per generated token. Policies without
-        shards, or with a shard that has no such record, have no row.
+    ``model`` is the key of the cell, ``Base`` or ``RL``. ``prompt``: mean tokens of a question's prompt, computed once
+    for all its samples. ``again``: tokens of prompts and prefixes computed beyond that, per generated token. Policies
+    without shards, or with a shard that has no such record, have no row.
     """
     columns = {"model": pl.String(), "policy": pl.String(), "prompt": pl.Float64(), "again": pl.Float64()}
     rows: list[tuple[str, str, float, float]] = []

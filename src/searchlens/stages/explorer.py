@@ -15,26 +15,10 @@ log = logging.getLogger(__name__)
 
 
 def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None = None) -> Sequence[str]:
-    """Write the page of a study, with its data inside.
+    """Write the page of a study, with its data inside, of at most ``size`` bytes.
 
-    Parameters
-    ----------
-    output : Path
-        File.
-    size : int
-        Most bytes.
-    headline : Path, optional
-        File for three sentences a cell, a piece of HTML.
-
-    Returns
-    -------
-    sequence of str
-        Sentences on what was left out: what a licence forbids to show, and what the size does not allow.
-
-    Raises
-    ------
-    InputError
-        Not even the index fits.
+    ``headline`` is a file for three sentences a cell, a piece of HTML. Returns sentences on what was left out: what a
+    licence forbids to show, and what the size does not allow. An InputError if not even the index fits.
     """
     made = explorer_page(study, size)
     files.replace_text(output, made.html)

@@ -20,20 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
-    """Draw every figure of one pair on one benchmark.
-
-    Parameters
-    ----------
-    layout : Layout
-        Results folder with landscapes, recovery and shards.
-    output : Path
-        Folder.
-
-    Raises
-    ------
-    InputError
-        A landscape or the recovery analysis is missing.
-    """
+    """Draw every figure of one pair on one benchmark."""
     cell = study.cell
     drawn = curves(study, cell, layout)
     tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)

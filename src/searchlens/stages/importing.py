@@ -57,20 +57,10 @@ class Imported(NamedTuple):
 
 
 def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dry: bool = False) -> Imported:
-    """Put samples into the store and register them.
+    """Put samples into the store and register them; ``is_dry`` reads and checks everything, and writes nothing.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files or folders of one format (docs/import.md).
-    is_dry : bool
-        Read and check everything, and write nothing.
-
-    Raises
-    ------
-    InputError
-        A name or a sample is wrong, the grader is unknown or needs more than a gold answer, this configuration samples
-        the policy itself, or what was found is doubtful and not confirmed. Nothing was written.
+    An InputError, before anything is written: a name or a sample is wrong, the grader is unknown or needs more than a
+    gold answer, this configuration samples the policy itself, or what was found is doubtful and not confirmed.
     """
     for what, name in (("pair", request.pair), ("benchmark", request.subset or request.benchmark)):
         _require_name(what, name)
@@ -111,13 +101,7 @@ def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
 
 
 def _grader(grid: Grid, request: Request) -> str:
-    """The grader of the benchmark that samples are imported into.
-
-    Raises
-    ------
-    InputError
-        It has another one than that whose verdicts the log has.
-    """
+    """The grader of the benchmark that samples are imported into; an InputError if the log was judged by another."""
     known = set(grid.config.benchmarks) | {item.benchmark for item in grid.study.every_import}
     wanted = request.grader
     for name in (request.subset, request.benchmark):

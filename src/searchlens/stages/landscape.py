@@ -54,18 +54,11 @@ class _Part(NamedTuple):
 
 
 def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str) -> None:
-    """Compute the operating points of one cell.
+    """Compute the operating points of one cell from graded samples (``.parquet``) or compact readouts.
 
-    Parameters
-    ----------
-    scores : Path
-        Graded samples (``.parquet``) or compact readouts.
-    output : Path
-        Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``health.parquet``, ``votes.parquet``,
-        which is empty if the graded samples have no plain strings, ``grader.json``, and last ``content.json``, the
-        hashes of all these.
-    fingerprint : str
-        Of the configuration, for the provenance.
+    The folder gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``health.parquet``, ``votes.parquet``,
+    which is empty if the graded samples have no plain strings, ``grader.json``, and last ``content.json``, the hashes
+    of all these.
     """
     computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
     write_frame(computed.landscape.points, output / "points.parquet")

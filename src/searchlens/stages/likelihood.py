@@ -23,21 +23,8 @@ log = logging.getLogger(__name__)
 def likelihood(grid: Grid, cell: needs.Likelihood, output: Path, *, fingerprint: str, threads: int = 1) -> None:
     """Score the texts of one pair on one benchmark under both of its checkpoints.
 
-    Parameters
-    ----------
-    grid : Grid
-        Checkpoints and questions are read as for sampling.
-    output : Path
-        Folder that gets ``texts.parquet`` and ``summary.parquet``.
-    fingerprint : str
-        Of the configuration, for the provenance.
-    threads : int
-        CPU threads of the engine.
-
-    Raises
-    ------
-    InputError
-        A side is not sampled or scored, or both tokenizers differ.
+    The folder gets ``texts.parquet`` and ``summary.parquet``. Checkpoints and questions are read as for sampling. An
+    InputError: a side is not sampled or scored, or both tokenizers differ.
     """
     right = {
         side: read_frame(grid.scores(part.checkpoint, cell.benchmark), "score")

@@ -19,20 +19,7 @@ if TYPE_CHECKING:
 
 
 def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
-    """Draw every figure of the whole study.
-
-    Parameters
-    ----------
-    layout : Layout
-        Results folder with the landscapes and the readings.
-    output : Path
-        Folder.
-
-    Raises
-    ------
-    InputError
-        A landscape or the readings are missing.
-    """
+    """Draw every figure of the whole study."""
     drawn = [curves(study, cell, layout) for cell in study.cells]
     titles = {cell.benchmark: cell.title for cell in study.cells}
     readings = {

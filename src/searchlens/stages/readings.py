@@ -22,20 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None:
-    """Write every frame of readings.
-
-    Parameters
-    ----------
-    layout : Layout
-        Results folder with the landscapes; gets ``readings/<frame>.parquet``.
-    fingerprint : str
-        Of the configuration, for the provenance.
-
-    Raises
-    ------
-    InputError
-        A landscape is missing or damaged.
-    """
+    """Write every frame of readings."""
     plans = list(zip(study.cells, study.batches, strict=True))
     sides = dict.fromkeys(
         (side, benchmark)

@@ -23,18 +23,10 @@ from searchlens.store.frames import readable
 
 
 def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
-    """Write the compact readouts of every sampled cell whose scores are there and current.
+    """Write the compact readouts of every sampled cell whose scores are there and current, and return the files.
 
-    Parameters
-    ----------
-    output : Path
-        Folder: ``study.readouts`` of the studies that read them.
-
-    Returns
-    -------
-    written : list of Path
-    unfinished : list of str
-        Cells that have to be sampled or scored first.
+    ``output`` is ``study.readouts`` of the studies that read them. Cells that have to be sampled or scored first are
+    returned, too.
     """
     written, unfinished = [], []
     for cell in grid.study.cells:

@@ -26,20 +26,8 @@ log = logging.getLogger(__name__)
 def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerprint: str) -> None:
     """Compare the landscapes of a pair; references such as greedy are not among the policies compared.
 
-    Parameters
-    ----------
-    base, rl : Path
-        Folders of the two landscapes.
-    output : Path
-        Folder; gets one Parquet file per frame, and ``content.json``, their hashes.
-    fingerprint : str
-        Of the configuration, for the provenance.
-
-    Raises
-    ------
-    InputError
-        A landscape is missing or damaged, both were asked different questions, or they were judged by different graders
-        or versions.
+    The folder gets one Parquet file per frame, and ``content.json``, their hashes. An InputError: a landscape is
+    missing or damaged, both were asked different questions, or they were judged by different graders or versions.
     """
     _require_one_judge(base, rl)
     base_landscape, rl_landscape = (_read_landscape(side, pair) for side in (base, rl))

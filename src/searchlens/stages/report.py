@@ -13,12 +13,6 @@ log = logging.getLogger(__name__)
 
 
 def report(study: Study, output: Path) -> None:
-    """Write the report of a study.
-
-    Raises
-    ------
-    InputError
-        A library of the extra ``plot`` is not installed.
-    """
+    """Write the report of a study."""
     files.replace_text(output, report_page(study))
     log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)

@@ -54,29 +54,9 @@ def score(
 ) -> None:
     """Grade the samples of one cell, and log its health, with some of its texts unless all is well.
 
-    Parameters
-    ----------
-    questions : sequence of Question
-        Those of the benchmark.
-    layout : Layout
-        Results folder with the samples and the verdicts.
-    manifests : iterable of Path
-        Of the cell's pools. They list the samples, also if the configuration has changed since.
-    output : Path
-        Parquet file of graded samples.
-    fingerprint : str
-        Of the configuration, for the provenance.
-    threads : int
-        Processes of the grader.
-    limits : HealthOptions
-        They decide what is logged, and nothing that is written.
-    quotes : bool
-        Whether the log may show texts; the terms of gated benchmarks forbid it.
-
-    Raises
-    ------
-    InputError
-        There are no samples, or a shard cannot be used.
+    ``manifests`` of the cell's pools list the samples, also if the configuration has changed since. ``limits`` decide
+    what is logged, and nothing that is written. Without ``quotes`` the log shows no texts: the terms of gated
+    benchmarks forbid it. An InputError: there are no samples, or a shard cannot be used.
     """
     manifests = tuple(manifests)
     counts, summary = _write(cell, questions, layout, manifests, threads, output)
@@ -196,25 +176,10 @@ def _read(
 
 
 def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], wanted: pl.DataFrame) -> pl.DataFrame:
-    """The samples of a cell that are ``wanted``, with their texts.
+    """The samples of a cell that are ``wanted``, with their texts, in the order of the store.
 
-    Parameters
-    ----------
-    manifests : iterable of Path
-        Of the cell's pools.
-    wanted : DataFrame
-        ``policy``, ``question`` (an id) and ``sample``; other columns are ignored. Policies and questions that are not
-        named in it are not read.
-
-    Returns
-    -------
-    DataFrame
-        ``grading.score.SAMPLES``, in the order of the store.
-
-    Raises
-    ------
-    InputError
-        There are no samples, or a shard cannot be used.
+    ``wanted`` has ``policy``, ``question`` (an id) and ``sample``; policies and questions that are not named in it are
+    not read.
     """
     keys = wanted.select("policy", "question", pl.col("sample").cast(pl.UInt32))
     streams = [stream for stream in _streams(cell, manifests) if keys["policy"].is_in(stream.policies).any()]

@@ -29,22 +29,7 @@ Healths = Mapping[tuple[str, str], Health]
 
 
 def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: str) -> None:
-    """Write every table of the study.
-
-    Parameters
-    ----------
-    layout : Layout
-        Results folder with landscapes, recovery and shards.
-    output : Layout
-        Results folder that gets the tables.
-    fingerprint : str
-        Of the configuration, for the provenance.
-
-    Raises
-    ------
-    InputError
-        A landscape or a recovery analysis is missing.
-    """
+    """Write every table of the study."""
     points = {
         (cell.checkpoint, cell.benchmark): read_points(layout.landscape(cell.checkpoint, cell.benchmark), study.budgets)
         for cell in study.cells

@@ -30,25 +30,10 @@ def transfer(
     fingerprint: str = "",
     figures: bool = True,
 ) -> None:
-    """Write every table and figure of the transfer analysis.
+    """Write every table and figure of the transfer analysis, and the frames of BOPTR without numbers.
 
-    Parameters
-    ----------
-    landscapes : Path
-        Those of the cohort.
-    output : Layout
-        Results folder with the frames of BOPTR that have numbers; gets the other frames, tables and figures.
-    limits : HealthOptions
-        From where on a cell is flagged as not interpretable.
-    fingerprint : str
-        Of the configuration, for the provenance; empty if there is none.
-    figures : bool
-        Whether figures are drawn.
-
-    Raises
-    ------
-    InputError
-        A frame is missing: BOPTR was not fitted here. Or the frames hold another readout than the options name.
+    ``limits`` say from where on a cell is flagged as not interpretable. An InputError: a frame is missing, because
+    BOPTR was not fitted here; or the frames hold another readout than the options name.
     """
     frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in boptr_frames() if name not in BOPTR_WORDS}
     read = frames["errors"].get_column("readout", default=None)

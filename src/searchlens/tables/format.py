@@ -46,14 +46,9 @@ def minus(text: str) -> str:
 
 
 def text_frame(lines: Sequence[Mapping[str, str]], missing: str = DASH) -> pl.DataFrame:
-    """Lines as a frame of strings; without lines, one row that holds ``missing``.
+    """Lines as a frame of strings, with all their headings in the order of first appearance.
 
-    Parameters
-    ----------
-    lines : sequence of mapping
-        Heading to text. The headings of the frame are those of all lines, in the order of their first appearance.
-    missing : str, optional
-        Printed where a line does not have a heading.
+    Without lines, one row that holds ``missing``, which also stands where a line does not have a heading.
     """
     headings = list(dict.fromkeys(heading for line in lines for heading in line)) or ["(no rows)"]
     rows = [[line.get(heading, missing) for heading in headings] for line in lines] or [[missing]]

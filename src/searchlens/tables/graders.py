@@ -56,10 +56,7 @@ def of_judges(judges: Mapping[Cell, Judge]) -> list[str]:
 def mixed_versions(judges: Mapping[Cell, Judge]) -> list[str]:
     """A sentence for each grader of which the cells have several versions.
 
-    Parameters
-    ----------
-    judges : mapping
-        Cell to its grader. Cells that state nothing count if others of the same grader state their version.
+    Cells that state nothing count if others of the same grader state their version.
     """
     by_name: dict[str, dict[str, list[str]]] = {}
     for cell, judge in judges.items():

@@ -82,7 +82,7 @@ def exponents(context: StudyContext) -> Table:
             "pair": row["pair"],
             "policy": row["policy"],
             "set of β": exponents_allowed(row),
-            "N up to": _up_to(row),
+            "N up to": "–".join(str(pool) for pool in sorted({row["pool_min"], row["pool_max"]})),
             "not tested": f"{100 * row['untested']:.0f}%",
             "p": DASH if row["p"] is None else f"{row['p']:.3f}",
             "misfit": f"{100 * row['misfit']:.2f}",
@@ -108,10 +108,6 @@ def exponents(context: StudyContext) -> Table:
     ]
     rules = fmt.changes([line["benchmark"] for line in pairs])
     return Table(data, [Part(fmt.text_frame(pairs, missing=""), rule_before=rules)], noted(notes, context))
-
-
-def _up_to(row: Row) -> str:
-    return "–".join(str(pool) for pool in sorted({row["pool_min"], row["pool_max"]}))
 
 
 def _best(row: Row) -> str:

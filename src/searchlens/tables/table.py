@@ -218,10 +218,7 @@ li { margin: .2em 0; max-width: 60em }
 def html(table: Table, csv: Path) -> str:
     """A page without script that needs no other file: the parts, the notes, and the CSV as a link.
 
-    Parameters
-    ----------
-    csv : Path
-        The table's CSV, which is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
+    The CSV is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
     """
     name = escaped(csv.name)
     if csv.stat().st_size <= LINKED:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchlens.policies import Policy
 from searchlens.policies.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
@@ -21,9 +21,12 @@ from searchlens.search.mcts import MonteCarloTreeSearch
 from searchlens.search.power import PowerSampling
 from searchlens.search.smc import SequentialMonteCarlo
 from searchlens.search.step_beam import StepBeam
-from searchlens.search.task import Task
 from searchlens.search.thought_tree import ThoughtTree
-from searchlens.seeds import generator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from searchlens.search.task import Task
 
 
 class Token(NamedTuple):
@@ -88,6 +91,12 @@ Drawing = Generator[Continuation, Text, Text]
 """Yields one continuation, and returns the text that it leads to."""
 
 
+def _chance(task: Task, *key: int | str) -> np.random.Generator:
+    from searchlens.seeds import generator  # checks of a configuration read SEARCHES, without numpy
+
+    return generator(task.seed, *key)
+
+
 def _drawn(task: Task, text: Text, seed: int, stop_ids: Ids, max_tokens: int) -> Drawing:
     """``text`` followed by what is drawn, up to the token that completes a stop text."""
     return _followed(task, text, (yield Continuation(text, seed, stop_ids, max_tokens)))
@@ -140,7 +149,7 @@ def chain(task: Task, policy: Policy) -> Generator[Continuation, Text, tuple[Tex
         if not ended:
             room = min(size, task.max_tokens - len(text))
             text = yield from _drawn(task, text, task.seed_of("extend", block), task.stop_ids, room)
-        chance = generator(task.seed, "power", block)
+        chance = _chance(task, "power", block)
         for step in range(schedule.steps):
             place, level = chance.random(2)
             cut = math.floor(place * len(text)) if p.cut == "uniform" else _place(_cuts(text), place)
@@ -192,7 +201,7 @@ def smc(task: Task, policy: Policy) -> PlainSearch:
     ``p^a / q`` since it was last drawn again, when it stood for ``p^b`` of what it was then.
     """
     p = policy.component(SequentialMonteCarlo)
-    chance, warm = generator(task.seed, "smc"), policy.local.temperature
+    chance, warm = _chance(task, "smc"), policy.local.temperature
     texts: list[Text] = [()] * p.particles
     born: list[tuple[float, Text]] = [(1.0, ())] * p.particles  # exponent and text when it was last drawn again
     for begin in range(0, task.max_tokens, p.every):
@@ -239,7 +248,7 @@ def lookahead(task: Task, policy: Policy) -> PlainSearch:
     Ji et al. (2026), arXiv 2601.21590: p^alpha of a token times the mean weight of rollouts behind it, as shares of
     all candidates, with the jackknife over rollouts.
     """
-    p, chance = policy.component(Lookahead), generator(task.seed, "lookahead")
+    p, chance = policy.component(Lookahead), _chance(task, "lookahead")
     text: Text = ()
     while not _over(task, text):
         place, room = len(text), task.max_tokens - len(text) - 1

@@ -5,7 +5,7 @@ files; ``train`` trains the pair; ``evaluate`` measures it on a split; ``cards``
 all of it, and opens the test split only if the pair shows the effect on dev.
 
 The cohort (docs/zoo-cohort.md), in the folder --output (default: resources/zoo/cohort): ``cohort`` trains and measures
-all pairs as jobs spread over ``--devices``, then writes the model cards and checks the thresholds on dev; run it again
+all pairs as jobs spread over ``--devices``, then writes the model card and checks the thresholds on dev; run it again
 to resume. ``accept`` prints the thresholds again. ``steps`` fits the exponent beta to the dev curve of every RL step.
 ``job`` runs one job.
 """
@@ -26,7 +26,7 @@ from searchlens_lab.zoo.accept import checks, text_table
 from searchlens_lab.zoo.benchmarks import write_benchmarks
 from searchlens_lab.zoo.card import write_cards
 from searchlens_lab.zoo.cohort import rehearsal, with_needs
-from searchlens_lab.zoo.cohort_card import write_cohort_cards
+from searchlens_lab.zoo.cohort_card import write_cohort_card
 from searchlens_lab.zoo.jobs import Workshop, make_cohort
 from searchlens_lab.zoo.recipe import Recipe
 from searchlens_lab.zoo.train import evaluate, train
@@ -65,7 +65,7 @@ def _cohort_command(options: argparse.Namespace) -> int:
         open_jobs = make_cohort(options.output, options.only, devices, options.slots, options.minutes, options.rehearse)
     thresholds = checks(options.output)
     print(text_table(thresholds))
-    write_cohort_cards(options.output, thresholds)
+    write_cohort_card(options.output, thresholds)
     if open_jobs:
         print(f"not done yet: {' '.join(open_jobs)}; run the same command to resume", file=sys.stderr)
     return 1 if open_jobs else 0

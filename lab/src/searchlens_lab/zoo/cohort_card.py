@@ -1,4 +1,4 @@
-"""Model cards of the cohort, written from its records, so that no number is typed by hand."""
+"""The model card of the cohort, written from its records, so that no number is typed by hand."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ _CARD = (
     HEAD
     + """
 
-{parameters:,} parameters, {architecture} architecture, bf16. It solves small arithmetic problems and nothing else.
-`docs/zoo-cohort.md` describes the cohort and says which of its properties were designed.
+They solve small arithmetic problems and nothing else. `docs/zoo-cohort.md` describes the pairs and says which of their
+properties were designed.
 
-Prompt: `Problem: {{question}}\\nSolution:\\n`. The answer is in `\\boxed{{}}`, and `{end_token}` ends the text.
+Prompt: `Problem: {{question}}\\nSolution:\\n`. The answer is in `\\boxed{{}}`, and the end token ends the text.
+
+## Models
+
+{models}
 
 ## Training
 
+All numbers of the recipes, the curves and the math of RL's steps: `records/`, one file per job. Hardware: {hardware}.
+
 {training}
-
-Seeds: {seeds}. Hardware: {hardware}. All numbers of the recipe: `records/{job}.json.gz`.
-
-{curve}
 
 ## Measured on the dev split
 
-Policy {policy}, prefix readout, percent of questions solved by k samples.
+Policy {policy}, prefix readout, percent of questions solved by k samples. Greedy decoding, and how many samples ended:
+`records/dev-*.json.gz`.
 
 {dev}
-
-{steps}
 
 ## Thresholds, on dev
 
@@ -47,8 +48,8 @@ Policy {policy}, prefix readout, percent of questions solved by k samples.
 
 ## Limits
 
-Synthetic questions, one seed. The model is really trained, but the causes of what it shows were put into the corpus by
-design; it says nothing about any other model.
+Synthetic questions, one seed. The models are really trained, but the causes of what they show were put into the corpus
+by design; they say nothing about any other model.
 """
 )
 
@@ -56,41 +57,39 @@ design; it says nothing about any other model.
 _VERDICTS = {True: "yes", False: "**no**", None: "missing"}
 
 
-def write_cohort_cards(folder: Path, thresholds: list[Check]) -> list[Path]:
-    """Write ``README.md`` of every model whose training and dev records exist; returns the files written."""
+def write_cohort_card(folder: Path, thresholds: list[Check]) -> Path:
+    """Write ``README.md`` of the models whose training and dev records exist; returns the file."""
+    models = {f"{name}-{side}": (name, side) for name in COHORT for side in ("base", "rl")}
+    trained = {model: read_record(folder, f"{side}-{name}") for model, (name, side) in models.items()}
+    measured = {model: read_record(folder, f"dev-{model}") for model in models}
+    made = {model: place for model, place in models.items() if trained[model] and measured[model]}
     tried = json.loads((folder / TRIED).read_text(encoding="utf-8")) if (folder / TRIED).exists() else []
-    written = []
-    for name, pair in COHORT.items():
-        for side in ("base", "rl"):
-            training, dev = (read_record(folder, job) for job in (f"{side}-{name}", f"dev-{name}-{side}"))
-            if not training or not dev:
-                continue
-            recipe = training["recipe"]
-            checks = [check for check in thresholds if check.name.startswith(f"{name}:")]
-            verdicts = [(check.name, check.value, _VERDICTS[check.holds]) for check in checks]
-            trials = [(trial["pair"], trial["change"], trial["verdict"]) for trial in tried if trial["pair"] == name]
-            role = f"an {pair.plays}" if pair.plays.startswith("extra") else f"in the role of {pair.plays}"
-            text = _CARD.format(
-                name=f"{name}-{side}",
-                what=f"{'Base' if side == 'base' else 'RL'} of the pair `{name}`, {role}.",
-                parameters=parameters(pair.recipe.shape),
-                architecture=pair.recipe.shape.architecture,
-                end_token=pair.recipe.end_token,
-                training=_training(name, side, training),
-                seeds=", ".join(f"{k.removesuffix('_seed')} {recipe[k]}" for k in recipe if k.endswith("_seed")),
-                hardware=training["hardware"],
-                job=f"{side}-{name}",
-                curve=_curve(side, training["curve"]),
-                policy=DEFAULT,
-                dev=_numbers(dev["numbers"]),
-                steps=_steps(dev["steps"]),
-                checks=table(("threshold", "measured", "holds"), verdicts) if verdicts else "None of its own.",
-                tried=table(("pair", "change", "verdict"), trials) if trials else "This one only.",
-            )
-            path = folder / f"{name}-{side}" / "README.md"
-            path.write_text(text, encoding="utf-8")
-            written.append(path)
-    return written
+    text = _CARD.format(
+        name="Cohort of the micro zoo",
+        what=f"{len(made)} language models of at most 1.5 million parameters, bf16: Base and RL of pairs.",
+        models=table(
+            ("model", "plays", "architecture", "parameters", "end token", "seeds"),
+            (_identity(name, side, trained[model]["recipe"]) for model, (name, side) in made.items()),
+        ),
+        hardware=", ".join(sorted({trained[model]["hardware"] for model in made})),
+        training="\n".join(f"- `{model}`: {_training(*place, trained[model])}" for model, place in made.items()),
+        policy=DEFAULT,
+        dev=_dev({model: measured[model]["numbers"] for model in made}),
+        checks=table(("threshold", "measured", "holds"), ((c.name, c.value, _VERDICTS[c.holds]) for c in thresholds)),
+        tried=table(("pair", "change", "verdict"), ((t["pair"], t["change"], t["verdict"]) for t in tried))
+        if tried
+        else "These only.",
+    )
+    path = folder / "README.md"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _identity(name: str, side: str, recipe: dict[str, Any]) -> tuple[object, ...]:
+    pair = COHORT[name]
+    seeds = ", ".join(f"{key.removesuffix('_seed')} {recipe[key]}" for key in recipe if key.endswith("_seed"))
+    shape, end = pair.recipe.shape, pair.recipe.end_token.replace("|", r"\|")
+    return f"`{name}-{side}`", pair.plays, shape.architecture, f"{parameters(shape):,}", f"`{end}`", seeds
 
 
 def _training(name: str, side: str, record: dict[str, Any]) -> str:
@@ -114,26 +113,15 @@ def _training(name: str, side: str, record: dict[str, Any]) -> str:
     )
 
 
-def _curve(side: str, curve: list[dict[str, float]]) -> str:
-    """About ten points of the training curve, up to the last one."""
-    keys = ("step", "tokens", "loss") if side == "base" else ("step", "reward", "entropy", "tokens", "finished")
-    step = max(1, len(curve) // 10)
-    points = curve[::-step][::-1]
-    return table(keys, ([point[key] for key in keys] for point in points))
-
-
-def _numbers(numbers: dict[str, Any]) -> str:
-    rows = []
-    for role, by_policy in numbers.items():
-        default, greedy = by_policy[DEFAULT], by_policy["greedy"]["pass_at"]["1"]
-        values = ", ".join(f"{k}: {value}" for k, value in default["pass_at"].items())
-        rows.append((role, default["questions"], values, greedy, default["finished"]))
-    return table(("role", "questions", "by k", "greedy", "ended"), rows)
-
-
-def _steps(steps: dict[str, Any]) -> str:
-    if not steps:
-        return ""
-    ks = next(iter(steps.values())).keys()
-    rows = ([step, *(pass_at[k] for k in ks)] for step, pass_at in steps.items())
-    return "Math by RL step:\n\n" + table(("step", *(f"k = {k}" for k in ks)), rows)
+def _dev(numbers: dict[str, dict[str, Any]]) -> str:
+    """A row per model and a column per role, with its budgets."""
+    curves = {
+        model: {role: by_policy[DEFAULT]["pass_at"] for role, by_policy in roles.items()}
+        for model, roles in numbers.items()
+    }
+    budgets = {role: ", ".join(curve) for roles in curves.values() for role, curve in roles.items()}
+    rows = (
+        (f"`{model}`", *(", ".join(map(str, roles.get(role, {}).values())) for role in budgets))
+        for model, roles in curves.items()
+    )
+    return table(("model", *(f"{role}, k = {ks}" for role, ks in budgets.items())), rows)

@@ -1,6 +1,6 @@
 """The jobs that make the cohort. Each writes its record last, so a job with a record is done.
 
-FOLDER/NAME-base, FOLDER/NAME-rl    weights, tokenizer, model card
+FOLDER/NAME-base, FOLDER/NAME-rl    weights, tokenizer
 FOLDER/benchmarks                   the nine test sets and, once levels are measured, those of rltrain
 FOLDER/levels.json                  measured levels
 FOLDER/records/JOB.json.gz          recipe as used, curves, dev numbers, seconds

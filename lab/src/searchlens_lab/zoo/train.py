@@ -88,4 +88,4 @@ def _timed(seconds: dict[str, float], stage: str, work: Callable[[], _T]) -> _T:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Writes what is generated from the typed configuration: its JSON schema and ``config/README.md``."""
+"""Writes ``config/README.md``, which is generated from the typed configuration."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from searchlens.config.check.schema import Node, content, limits, resolve, schema, schema_text
+from searchlens.config.check.schema import Node, content, limits, resolve, schema
 from searchlens.policies import components
 from searchlens.policies.policy import ROLES
 
-SCHEMA = Path("workflow/schemas/config.schema.json")
 README = Path("config/README.md")
 
 _INTRODUCTION = """# Configuration
@@ -105,9 +104,7 @@ def _type(place: str, node: Node) -> str:
 
 
 def main() -> None:
-    """Write both files."""
-    SCHEMA.parent.mkdir(parents=True, exist_ok=True)
-    SCHEMA.write_text(schema_text())
+    """Write the page."""
     README.write_text(readme_text())
 
 

@@ -47,7 +47,7 @@ def schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The generated file ``workflow/schemas/config.schema.json``."""
+    """The schema for editors and validators, as ``searchlens schema`` prints it."""
     return json.dumps(schema(), indent=0) + "\n"
 
 
