@@ -82,19 +82,12 @@ class Differences:
 
 
 def differences(a: Study, b: Study) -> Differences:
-    """Compare two results folders.
+    """Compare two results folders. What only one of them has is named, what neither has is left out.
 
-    Parameters
-    ----------
-    a, b : Study
-        Before and after. What only one of them has is named, what neither has is left out.
-
-    Notes
-    -----
-    A difference of readouts of other samples of the same questions has a paired bootstrap over these, as a gap
-    of recovery has. Where questions differ or values of single questions are not stored, its interval is made
-    from those of A and B (``apart``). Equal generation ids have equal samples: such a difference has no sampling error,
-    and its interval is the difference itself.
+    A difference of readouts of other samples of the same questions has a paired bootstrap over these, as a gap of
+    recovery has. Where questions differ or values of single questions are not stored, its interval is made from those
+    of A and B (``apart``). Equal generation ids have equal samples: such a difference has no sampling error, and its
+    interval is the difference itself.
     """
     notes: list[str] = []
     cells = [cell for cell in _cells(a) if cell in set(_cells(b))]
@@ -124,28 +117,10 @@ def differences(a: Study, b: Study) -> Differences:
 
 
 def apart(a: Floats, of_a: Interval, b: Floats, of_b: Interval) -> Interval:
-    """Interval of b - a from an interval of each, as if they were independent.
+    """Interval of b - a from an interval of each, at one confidence, as if they were independent; NaN where any end is.
 
-    Parameters
-    ----------
-    a, b : ndarray
-        Estimates, of the same shape.
-    of_a, of_b : Interval
-        Their intervals at the same confidence, which contain them.
-
-    Returns
-    -------
-    Interval
-        NaN where any end is.
-
-    Notes
-    -----
-    The distance from an estimate to an end stands for the spread on that side (MOVER). Where A and B share questions,
-    they are usually alike, and the interval is too wide.
-
-    References
-    ----------
-    Zou and Donner (2008), Stat. Med. 27, 1693-1702.
+    The distance from an estimate to an end stands for the spread on that side (MOVER; Zou and Donner 2008, Stat. Med.
+    27, 1693-1702). Where A and B share questions, they are usually alike, and the interval is too wide.
     """
     down = np.sqrt((b - of_b.lo) ** 2 + (of_a.hi - a) ** 2)
     up = np.sqrt((of_b.hi - b) ** 2 + (a - of_a.lo) ** 2)

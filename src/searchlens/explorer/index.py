@@ -329,12 +329,8 @@ def traces_of(study: Study, shards: Mapping[str, Sequence[Shard]]) -> dict[str, 
 
 
 def solvers(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
-    """Which questions a checkpoint solves.
-
-    Returns
-    -------
-    DataFrame
-        question, solved: with any sample under any policy; right, samples: counts over all policies.
+    """Which questions a checkpoint solves, with any sample under any policy: question, solved, and counts right and
+    samples.
     """
     classes = study.classes(checkpoint, benchmark)
     counts = classes.group_by("question").agg(pl.col("correct").sum().alias("right"), pl.col("samples").sum())

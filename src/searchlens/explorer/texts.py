@@ -124,32 +124,17 @@ def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> lis
 
 
 def drawn(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int], extent: Extent) -> pl.DataFrame:
-    """All samples of some questions, under the policies of an extent.
-
-    Raises
-    ------
-    InputError
-        They are not here, or not those of the scores.
+    """All samples of some questions, under the policies of an extent; an ``InputError`` if they are not here, or not
+    those of the scores.
     """
     policy = None if extent.every_policy else study.default_policy
     return study.samples(checkpoint, benchmark, policy, list(asked), tokens=extent.tokens)
 
 
 def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl.DataFrame:
-    """Some samples of each policy and question: the first right and the first wrong one, then the others in order.
-
-    Parameters
-    ----------
-    samples : DataFrame
-        Of ``drawn``.
-    recorded : DataFrame
-        policy, question, sample, recorded: what another tool said of samples.
-
-    Returns
-    -------
-    DataFrame
-        policy, question, sample, run, text, tokens, logp (of each token under the raw model), logq (under the policy),
-        n_tokens, score, correct, class, answer, extraction, finish, unknown, recorded.
+    """Some of the ``drawn`` samples of each policy and question: the first right and the first wrong one, then the
+    others in order. ``logp`` is of each token under the raw model, ``logq`` under the policy; ``recorded`` is what
+    another tool said.
     """
     group = ["policy", "question"]
     first_of_kind = pl.col("sample") == pl.col("sample").min().over(*group, "correct")
@@ -184,12 +169,8 @@ def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl
 
 
 def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
-    """What another tool said of imported samples, in words; no rows where there is nothing.
-
-    Raises
-    ------
-    InputError
-        The file is damaged.
+    """What another tool said of imported samples, in words; no rows where there is nothing. An ``InputError`` if a file
+    is damaged.
     """
     schema = {"policy": pl.String(), "question": pl.UInt32(), "sample": pl.UInt32(), "recorded": pl.String()}
     rows = read_compared(study.layout, checkpoint, benchmark)
@@ -222,14 +203,10 @@ def prompts(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int])
 
 
 def pieces(study: Study, checkpoint: str, tokens: Collection[int] | None = None) -> bytes | None:
-    """Token to its text as JSON; without tokens, of the whole vocabulary.
+    """Token to its text as JSON; without tokens, of the whole vocabulary. None if the tokenizer, or the library that
+    reads it, is not here.
 
     A token is decoded behind another one, because many tokenizers leave the space before the first word out.
-
-    Returns
-    -------
-    bytes or None
-        None if the tokenizer is not here, or the library that reads it.
     """
     tokenizer = _tokenizer(study, checkpoint)
     if tokenizer is None:

@@ -47,15 +47,7 @@ class Found:
 
 
 class KnownDocuments:
-    """Documents of a benchmark that is known.
-
-    Parameters
-    ----------
-    ids : {"own", "index"}
-        As of ``Matcher``.
-    quotes : bool
-        Whether messages may quote golds; otherwise they name ids alone.
-    """
+    """Documents of a known benchmark; ``ids`` as of ``Matcher``. Without ``quotes``, messages name ids alone."""
 
     def __init__(self, questions: Sequence[Question], ids: Ids = "own", *, quotes: bool = True) -> None:
         self._questions = questions
@@ -134,13 +126,7 @@ class KnownDocuments:
 
 class OwnDocuments:
     """Documents that define a benchmark of their own, ordered by id, so that the order of lines does not matter.
-
-    Parameters
-    ----------
-    needs_golds : bool
-        Whether a question without a gold is a mistake; otherwise its gold is empty.
-    quotes : bool
-        Whether messages may quote golds and prompts; otherwise they name places alone.
+    Without ``quotes``, messages name places alone.
     """
 
     def __init__(self, *, needs_golds: bool = True, quotes: bool = True) -> None:

@@ -86,33 +86,13 @@ def read(
     quotes: bool = True,
     needs_golds: bool = True,
 ) -> Iterator[Reading]:
-    """Read files of samples, and match and check them. Nothing is stored.
+    """Read files of one format into pools that can be read in the ``with`` block: matched with the questions, or with a
+    benchmark that the log defines, and checked. Nothing is stored.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files or folders of one format.
-    questions : sequence of Question, optional
-        The benchmark that was sampled. Without it, the documents of the log define one.
-    grader : str
-        Grader of the benchmark, by which golds are compared.
-    folder : callable, optional
-        Makes the folder of temporary files, which is needed for more than about 100 MB of texts only; by default one of
-        the system.
-    quotes : bool
-        Whether messages may quote golds and texts; the terms of some benchmarks forbid it.
-    needs_golds : bool
-        Whether documents that define a benchmark must have golds; otherwise those of some may be empty.
-
-    Yields
-    ------
-    Reading
-        Its pools can be read as long as the ``with`` block lasts.
-
-    Raises
-    ------
-    InputError
-        A file cannot be used, documents are not questions of the benchmark, golds differ, or samples do not make pools.
+    Golds are compared by the grader; with ``needs_golds`` a benchmark of the log must have all. ``folder`` makes the
+    folder of temporary files, which more than about 100 MB of texts need. Without ``quotes``, messages quote nothing.
+    An ``InputError`` if a file cannot be used, documents are not questions of the benchmark, golds differ, or samples
+    do not make pools.
     """
     chosen = recognised(paths)
     notes = Notes()
@@ -135,15 +115,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d.:+-]+")
 
 
 def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool) -> list[Path]:
-    """The files without earlier runs of equal content, which are no second draw.
+    """The files without earlier runs of equal content, which are no second draw; an ``InputError`` if two other files
+    are equal.
 
     Runs are files of one folder whose names differ by their times alone. With ``takes_newest`` the reader chooses among
     them.
-
-    Raises
-    ------
-    InputError
-        Two other files have the same content.
     """
     sizes: dict[int, list[Path]] = {}
     for file in files:

@@ -49,12 +49,8 @@ class BatchReader:
         return candidates(path, r".+\.jsonl", _is_output)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples in the order of answers; requests without an answer are failed samples at the end.
-
-        Raises
-        ------
-        InputError
-            Neither requests nor a pattern are given, an answer has no request, or a request occurs twice.
+        """The samples in the order of answers; requests without an answer are failed samples at the end. Refuses
+        answers without requests or pattern, and a request that occurs twice.
         """
         pattern = _pattern(wishes["custom_id"]) if "custom_id" in wishes else None
         if "requests" not in wishes and pattern is None:

@@ -58,13 +58,7 @@ class EvalscopeReader:
         return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file; verdicts of a file are in memory, texts are not.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or a configuration is no YAML.
-        """
+        """The samples, file by file; verdicts of a file are in memory, texts are not."""
         for path in sorted(files):
             config = _config(path, notes)
             repeats = count_of(config.get("repeats")) or 1

@@ -39,13 +39,7 @@ class EveryEvalEverReader:
         return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
-        """The samples, file by file.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or an interaction has several turns.
-        """
+        """The samples, file by file; refuses interactions of several turns."""
         for path in sorted(files):
             yield from _samples(path, notes)
 

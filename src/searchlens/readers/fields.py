@@ -38,14 +38,8 @@ _NOISE = 1e-4
 
 
 def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | None = None) -> Document:
-    """The question that a row of a data set holds, by the names of fields that data sets usually have.
-
-    Parameters
-    ----------
-    wishes : mapping
-        ``id_key``, ``question_key`` and ``gold_key`` name fields that have other names.
-    index : int, optional
-        Position of the row, which is the id if the row has none of its own.
+    """The question that a row of a data set holds, by the names of fields that data sets usually have; the wishes
+    ``id_key``, ``question_key`` and ``gold_key`` name others. ``index`` is the id if the row has none of its own.
     """
     own_id = _first(row, wishes.get("id_key"), _IDS, (str, int))
     prompt = _first(row, wishes.get("question_key"), _QUESTIONS, (str,))

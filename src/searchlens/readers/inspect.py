@@ -112,12 +112,8 @@ class InspectReader:
         return candidates(path, r".+\.(eval|json)", _is_log)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples of all logs; ``partial`` also reads logs that did not succeed.
-
-        Raises
-        ------
-        InputError
-            A log did not succeed, is damaged, or has no header.
+        """The samples of all logs; refuses logs that did not succeed, unless ``partial``, are damaged, or have no
+        header.
         """
         logs = [_Log(path, _header(path, notes)) for path in files]
         first: dict[tuple[str, ...], int] = {}

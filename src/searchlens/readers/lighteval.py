@@ -44,13 +44,7 @@ class LightevalReader:
         return candidates(path, r"details_.+\.parquet", lambda file: bool(_columns(file)) or _is_older(file))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, or no file has the date that was asked for.
-        """
+        """The samples, file by file; refuses a date that no file has."""
         by_model: dict[str, list[Dated]] = {}
         for path in files:
             by_model.setdefault(_model(path), []).append(_dated(path))

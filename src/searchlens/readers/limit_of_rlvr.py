@@ -53,13 +53,7 @@ class LimitOfRlvrReader:
         return candidates(path, r".+_seed\d+_t.+\.jsonl", _is_output)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
-        """The samples, seed by seed.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or its lists have different lengths.
-        """
+        """The samples, seed by seed; refuses a line whose lists have different lengths."""
         series: dict[tuple[str, ...], list[_Part]] = {}
         for path in files:
             part = _part(path)

@@ -45,13 +45,7 @@ class LmEvalReader:
         return candidates(path, r"samples_.+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file.
-
-        Raises
-        ------
-        InputError
-            A file is no file of samples, its task generated no text, or no file has the date that was asked for.
-        """
+        """The samples, file by file; refuses a task that generated no text, and a date that no file has."""
         drawn: dict[tuple[Path, str], int] = {}
         for file in chosen([_named(path) for path in files], wishes.get("date"), notes):
             series = (file.path.parent, file.task)
@@ -130,12 +124,8 @@ def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tupl
 
 
 def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | None, Mapping[str, Any]]:
-    """The drawn texts (None: taken out of the log), the prompt, and the sampling parameters of a row.
-
-    Raises
-    ------
-    InputError
-        The task compares likelihoods of given texts, so that nothing was generated.
+    """The drawn texts (None: taken out of the log), the prompt, and the sampling parameters of a row. Refuses a task
+    that compares likelihoods of given texts.
     """
     arguments = row["arguments"]
     if isinstance(arguments, list):  # as older versions write it: a list of the arguments of each request

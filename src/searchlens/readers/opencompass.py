@@ -49,13 +49,7 @@ class OpencompassReader:
         return candidates(path, r"(?!tmp_).+\.json", _is_predictions)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
-        """The samples, data set by data set.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, parts are missing, or there are verdicts on other rows than these.
-        """
+        """The samples, data set by data set; refuses missing parts, and verdicts on other rows than these."""
         for predictions in _sets(files):
             for path in sorted(predictions.paths[0].parent.glob("tmp_*")):
                 notes.add("a run is not finished, and its temporary file was left out", str(path))

@@ -38,13 +38,7 @@ class VerlReader:
         return candidates(path, r"(\d+\.jsonl|.+\.parquet)", _is_rollout)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, step by step.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or does not have the number that ``right`` names.
-        """
+        """The samples, step by step; refuses a line without the number that ``right`` names."""
         right = Right(wishes.get("right"))
         for path in sorted(files, key=lambda path: (str(path.parent), _step(path), path.name)):
             if _is_generated(path):

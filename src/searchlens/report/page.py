@@ -25,12 +25,8 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).translate(str.maketrans("", "", '"
 
 
 def report_page(study: Study) -> str:
-    """The page of a study: headline, health and pass curves, then every figure and table with its caption.
-
-    Raises
-    ------
-    InputError
-        A library of the extra ``plot`` is not installed.
+    """The page of a study: headline, health and pass curves, then every figure and table with its caption. It needs the
+    extra ``plot``.
     """
     extras.require("docutils")
     sections = contents(study)
