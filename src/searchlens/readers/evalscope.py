@@ -11,18 +11,20 @@ from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
 from searchlens.readers.fields import (
+    Numbers,
+    Verdicts,
     count_of,
     end_of,
     golds_of,
     joined,
+    judged,
     last_asked,
     logprobs_of,
     parameters,
     parts_of,
-    verdict_or_number,
 )
-from searchlens.readers.folders import beside, candidates, plain_name
-from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
+from searchlens.readers.folders import beside, candidates, plain_name, split_at
+from searchlens.readers.logged import Document, LoggedSample, Notes, Stream
 from searchlens.store import yaml_text
 
 _REQUIRED = ("index", "model_output")
@@ -35,8 +37,8 @@ class _Review:
     generation: int | None
     prompt: str | None
     gold: tuple[str, ...]
-    verdicts: dict[str, Verdict]
-    numbers: dict[str, float]
+    verdicts: Verdicts
+    numbers: Numbers
 
 
 @reader(
@@ -83,15 +85,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _split(path: Path) -> tuple[Path, Path] | None:
-    """The folder of the run, and the rest of the path behind ``predictions``; None if the file is in no such folder."""
-    parts = path.parts
-    where = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == "predictions"), None)
-    return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
-
-
 def _config(path: Path, notes: Notes) -> dict[str, Any]:
-    split = _split(path)
+    split = split_at(path, "predictions")
     for folder in (split[0] / "configs", split[0]) if split else ():
         for file in sorted(folder.glob("task_config*.yaml")):
             try:
@@ -104,7 +99,7 @@ def _config(path: Path, notes: Notes) -> dict[str, Any]:
 
 
 def _reviews(path: Path, notes: Notes) -> dict[Any, _Review]:
-    split = _split(path)
+    split = split_at(path, "predictions")
     file = beside(split[0] / "reviews" / split[1]) if split else None
     if file is None:
         return {}
@@ -112,19 +107,15 @@ def _reviews(path: Path, notes: Notes) -> dict[Any, _Review]:
 
 
 def _review(row: lines.Object) -> _Review:
-    judged = row.get("sample_score") or {}
-    score = judged.get("score") or {}
-    status = score.get("status", judged.get("status", "success"))
-    verdicts: dict[str, Verdict] = {}
-    numbers: dict[str, float] = {}
-    for name, value in (score.get("value") or {}).items():
-        if status in ("success", None):
-            verdict_or_number(name, value, verdicts, numbers, score.get("extracted_prediction"))
-        else:
-            verdicts[name] = Verdict(None, score.get("extracted_prediction"))
+    said = row.get("sample_score") or {}
+    score = said.get("score") or {}
+    status = score.get("status", said.get("status", "success"))
+    metrics = score.get("value") or {}
+    known = metrics if status in ("success", None) else dict.fromkeys(metrics)
+    verdicts, numbers = judged(known, score.get("extracted_prediction"))
     return _Review(
-        group=judged.get("group_id"),
-        generation=count_of(judged.get("generation_index")),
+        group=said.get("group_id"),
+        generation=count_of(said.get("generation_index")),
         prompt=last_asked(row.get("input")) or None,
         gold=golds_of(row.get("target")),
         verdicts=verdicts,

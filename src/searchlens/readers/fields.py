@@ -151,15 +151,20 @@ def number_of(value: Any) -> float | None:
     return float(value) if is_number and math.isfinite(value) else None
 
 
-def verdict_or_number(
-    name: str, value: Any, verdicts: dict[str, Verdict], numbers: dict[str, float], answer: str | None = None
-) -> None:
-    """Put a metric where it belongs: among the verdicts if it lies in [0, 1] or is missing, else among the numbers."""
-    number = number_of(value)
-    if number is not None and not 0 <= number <= 1:
-        numbers[name] = number
-    else:
-        verdicts[name] = Verdict(value_of(value), answer)
+Verdicts = dict[str, Verdict]
+Numbers = dict[str, float]
+
+
+def judged(metrics: Mapping[str, Any], answer: str | None = None) -> tuple[Verdicts, Numbers]:
+    """Metrics where they belong: among the verdicts if they lie in [0, 1] or are missing, else among the numbers."""
+    found = {name: number_of(value) for name, value in metrics.items()}
+    numbers = {name: number for name, number in found.items() if number is not None and not 0 <= number <= 1}
+    return {name: Verdict(value_of(metrics[name]), answer) for name in found if name not in numbers}, numbers
+
+
+def of_texts(count: int, verdicts: Verdicts, numbers: Numbers) -> dict[str, Any]:
+    """What was said of so many texts together, as fields of a sample: of several, it is no verdict on one of them."""
+    return {"verdicts": verdicts, "numbers": numbers} if count == 1 else {"document_verdicts": verdicts}
 
 
 def logprobs_of(values: Any) -> tuple[float, ...] | None:

@@ -40,6 +40,13 @@ def beside(path: Path) -> Path | None:
     return next((option for option in options if option.is_file()), None)
 
 
+def split_at(path: Path, name: str) -> tuple[Path, Path] | None:
+    """A path before and behind the last folder of a name; None if it is in no such folder."""
+    parts = path.parts
+    where = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == name), None)
+    return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
+
+
 @dataclass(frozen=True)
 class Dated:
     """A file of a task that may have been run several times."""

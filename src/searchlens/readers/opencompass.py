@@ -10,7 +10,7 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.readers.fields import count_of, golds_of, value_of
+from searchlens.readers.fields import count_of, golds_of, of_texts, value_of
 from searchlens.readers.folders import beside, candidates, plain_name
 from searchlens.readers.json_text import walked
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
@@ -112,20 +112,17 @@ def _samples(predictions: _Set, notes: Notes) -> Iterator[LoggedSample]:
         document = Document(number, True, prompt, True, (), golds_of(row.get("gold")))
         texts = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
         own = {"opencompass": verdicts[index]} if index in verdicts else {}
-        tokens = count_of(row.get("res_length")) if len(texts) == 1 else None
         for text in texts:
             sample = counts.get(key, 0)
             counts[key] = sample + 1
-            is_alone = len(texts) == 1
             yield LoggedSample(
                 stream=stream,
                 document=document,
                 sample=sample,
                 text=str(text),
                 place=place,
-                tokens=tokens,
-                verdicts=own if is_alone else {},
-                document_verdicts={} if is_alone else own,
+                tokens=count_of(row.get("res_length")) if len(texts) == 1 else None,
+                **of_texts(len(texts), own, {}),
             )
     if verdicts and max(verdicts) != index:
         raise InputError(

@@ -51,11 +51,11 @@ class TrlReader:
                     shared[name] -= 1
                     notes.add("a row that the table before it has was left out", place)
                     continue
-                if row["step"] not in streams:
-                    streams[row["step"]] = Stream(f"step {row['step']}", path.parent.parent.name, {}, "TRL")
+                step = row["step"]
+                stream = streams.setdefault(step, Stream(f"step {step}", path.parent.parent.name, {}, "TRL"))
                 document, sample = prompts.next(last_asked(row["prompt"]) or "", None)
                 yield LoggedSample(
-                    stream=streams[row["step"]],
+                    stream=stream,
                     document=document,
                     sample=sample,
                     text=_text(row["completion"]),

@@ -70,12 +70,11 @@ def _rollouts(path: Path, right: Right, notes: Notes) -> Iterator[LoggedSample]:
         place = f"{path}:{number}"
         lines.required(row, ("input", "output"), place, "verl's rollouts")
         step = row.get("step", _step(path))
-        if step not in streams:
-            streams[step] = Stream(f"step {step}", path.parent.name, {}, "verl")
+        stream = streams.setdefault(step, Stream(f"step {step}", path.parent.name, {}, "verl"))
         document, sample = prompts.next(str(row["input"]), row.get("gts"))
         answer = next((row[key] for key in _ANSWERS if row.get(key) is not None), None)
         yield LoggedSample(
-            stream=streams[step],
+            stream=stream,
             document=document,
             sample=sample,
             text=str(row["output"]),
