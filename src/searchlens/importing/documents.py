@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import LETTERS
 from searchlens.benchmarks.letters import letter_of
 from searchlens.errors import InputError
 from searchlens.importing.matching import Ids, Match, Matcher, differing_golds
-from searchlens.importing.spill import Positions
 from searchlens.importing.texts import choices, letters
 from searchlens.readers.logged import Document
 from searchlens.readers.problems import Problems, shown
@@ -94,10 +91,6 @@ class KnownDocuments:
     def rank(self, number: int) -> int:
         """The order of the benchmark."""
         return number
-
-    def positions(self) -> Positions:
-        """The order of the benchmark."""
-        return np.arange(len(self.questions))
 
     def check(self, problems: Problems, grader: str, *, is_subset: bool = False) -> None:
         """Documents that are no questions, questions that are two documents, and golds that differ.
@@ -178,13 +171,6 @@ class OwnDocuments:
     def rank(self, number: int) -> str:
         """The order of ids."""
         return self._names[number]
-
-    def positions(self) -> Positions:
-        """The order of ids."""
-        order = sorted(range(len(self._names)), key=self._names.__getitem__)
-        positions = np.empty(len(order), np.int64)
-        positions[order] = np.arange(len(order))
-        return positions
 
     @property
     def questions(self) -> tuple[Question, ...]:
