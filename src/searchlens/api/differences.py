@@ -31,43 +31,29 @@ _EXPECTED = "_expected"
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """What changed from A to B; differences are B minus A.
-
-    Attributes
-    ----------
-    configuration : list of str
-        Keys whose values differ, such as ``readings.draws``.
-    cells : DataFrame
-        checkpoint, benchmark, change (``added``, ``removed``, ``source``, ``health``), a, b.
-    policies : DataFrame
-        checkpoint, benchmark, policy, change (``added``, ``removed``), of cells that both have.
-    samples : DataFrame
-        checkpoint, benchmark, policy, samples (``same``: equal ids and numbers, ``other``, ``unknown``: counts alone).
-    points : DataFrame
-        checkpoint, benchmark, policy, budget, metric, readout, a, b, difference, lo, hi, interval: points that changed.
-    recoveries : DataFrame
-        pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
-        which RL was inside of Base's landscape and is no longer, or the other way round.
-    readings : DataFrame
-        frame, pair, benchmark, what, a, b, difference, lo, hi, interval: readings that changed.
-    sets : DataFrame
-        pair, benchmark, policy, a_lo, a_hi, b_lo, b_hi: sets of exponents that changed; null ends: empty.
-    compared : dict of str to int
-        How many points, recoveries, readings and sets both have.
-    notes : list of str
-        What could not be compared, and why.
-    """
+    """What changed from A to B; differences are B minus A."""
 
     configuration: list[str]
+    """Keys whose values differ, such as ``readings.draws``."""
     cells: pl.DataFrame
+    """checkpoint, benchmark, change (``added``, ``removed``, ``source``, ``health``), a, b."""
     policies: pl.DataFrame
+    """checkpoint, benchmark, policy, change (``added``, ``removed``), of cells that both have."""
     samples: pl.DataFrame
+    """checkpoint, benchmark, policy, samples: ``same`` (equal ids and numbers), ``other``, ``unknown`` (counts alone)."""
     points: pl.DataFrame
+    """Points that changed: ``POINTS``."""
     recoveries: pl.DataFrame
+    """pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
+    which RL was inside of Base's landscape and is no longer, or the other way round."""
     readings: pl.DataFrame
+    """Readings that changed: ``READINGS``."""
     sets: pl.DataFrame
+    """pair, benchmark, policy, a_lo, a_hi, b_lo, b_hi: sets of exponents that changed; null ends: empty."""
     compared: dict[str, int]
+    """How many points, recoveries, readings and sets both have."""
     notes: list[str]
+    """What could not be compared, and why."""
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
@@ -188,12 +174,9 @@ def _samples(a: Study, b: Study, cell: Cell) -> Iterator[tuple[str, ...]]:
 
 POINTS = pl.Schema(
     {
-        "checkpoint": pl.String(),
-        "benchmark": pl.String(),
-        "policy": pl.String(),
+        **dict.fromkeys(("checkpoint", "benchmark", "policy"), pl.String()),
         "budget": pl.UInt32(),
-        "metric": pl.String(),
-        "readout": pl.String(),
+        **dict.fromkeys(("metric", "readout"), pl.String()),
         **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
         "interval": pl.String(),
     }

@@ -51,23 +51,15 @@ Stream = tuple[str, int]
 
 @dataclass(frozen=True)
 class Place:
-    """A cell, and where its samples come from.
-
-    Attributes
-    ----------
-    layout : Layout
-    checkpoint, benchmark : str
-    source : str
-        ``Study.source``.
-    grader : str
-        The configured one.
-    """
+    """A cell, and where its samples come from."""
 
     layout: Layout
     checkpoint: str
     benchmark: str
     source: str
+    """``Study.source``."""
     grader: str
+    """The configured one."""
 
     @property
     def name(self) -> str:

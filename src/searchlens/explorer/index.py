@@ -32,6 +32,9 @@ RESULTS = "results"
 SHOWN = ("points", "hits", "classes", "votes")
 """Frames of a landscape that the page reads."""
 
+SOLVED = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
+"""Kind of a question to whether Base and RL solve it."""
+
 Record = dict[str, Any]
 
 
@@ -202,8 +205,7 @@ class Index:
         except InputError:
             return {}
         both = sides[0].join(sides[1], on="question", how="full", suffix="_rl", coalesce=True).fill_null(value=False)
-        groups = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
-        return {name: both.filter(solved=first, solved_rl=second).height for name, (first, second) in groups.items()}
+        return {name: both.filter(solved=first, solved_rl=second).height for name, (first, second) in SOLVED.items()}
 
     def _side(self, checkpoint: str, benchmark: str) -> Record:
         study = self.study

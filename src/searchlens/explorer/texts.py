@@ -13,7 +13,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import StudyQuestion
-from searchlens.explorer.index import solvers
+from searchlens.explorer.index import SOLVED, solvers
 from searchlens.store import shards
 from searchlens.store.frames import read_compared
 
@@ -114,8 +114,8 @@ def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> lis
     both = sides[0].join(sides[1], on="question", suffix="_rl")
     distance = (pl.col("right") / pl.col("samples") - pl.col("right_rl") / pl.col("samples_rl")).abs()
     ordered = both.sort(distance, "question", descending=[True, False])
-    kinds = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
-    groups = [ordered.filter(solved=kinds[name][0], solved_rl=kinds[name][1])["question"].to_list() for name in _SHARES]
+    solved = [SOLVED[name] for name in _SHARES]
+    groups = [ordered.filter(solved=base, solved_rl=rl)["question"].to_list() for base, rl in solved]
     chosen = [group[: max(1, round(share * count))] for group, share in zip(groups, _SHARES.values(), strict=True)]
     for i, group in enumerate(groups):
         left = max(0, count - sum(map(len, chosen)))
