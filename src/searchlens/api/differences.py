@@ -40,7 +40,7 @@ class Differences:
     policies: pl.DataFrame
     """checkpoint, benchmark, policy, change (``added``, ``removed``), of cells that both have."""
     samples: pl.DataFrame
-    """checkpoint, benchmark, policy, samples: ``same`` (equal ids and numbers), ``other``, ``unknown`` (counts alone)."""
+    """checkpoint, benchmark, policy, samples: ``same`` (equal ids, numbers), ``other``, ``unknown`` (counts alone)."""
     points: pl.DataFrame
     """Points that changed: ``POINTS``."""
     recoveries: pl.DataFrame
