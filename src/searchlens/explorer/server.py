@@ -250,8 +250,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def byte_range(asked: str | None, size: int) -> tuple[int, int] | None:
-    """The bytes [start, stop) that a header ``Range`` asks for, both equal if there are no such bytes; None if it asks
-    for everything: there is no such header, or it names no bytes, or several ranges.
+    """The bytes [start, stop) that a header ``Range`` asks for, both equal if there are no such bytes.
+
+    None is everything: there is no such header, or it names no bytes, or several ranges.
 
     >>> byte_range("bytes=2-5", 10), byte_range("bytes=8-", 10), byte_range("bytes=-3", 10)
     ((2, 6), (8, 10), (7, 10))

@@ -153,8 +153,9 @@ def _wording(text: str, options: Sequence[str]) -> str:
 def differing_golds(
     questions: Sequence[Question], golds: Sequence[tuple[int, str]], grader: str
 ) -> list[tuple[int, str]]:
-    """The (position of a question, answer or text that ends in one) of a log that are not right by the grader; none
-    where the grader compares nothing with a gold.
+    """The (position of a question, answer or text that ends in one) of a log that are not right by the grader.
+
+    There are none where it compares nothing with a gold.
     """
     if is_recorded(grader):
         return []

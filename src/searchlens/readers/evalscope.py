@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,12 @@ _IDS = ("unique_id", "id", "question_id", "problem_id")
 
 @dataclass(frozen=True)
 class _Review:
-    group: str | int | None
-    generation: int | None
-    prompt: str | None
-    gold: tuple[str, ...]
-    verdicts: Verdicts
-    numbers: Numbers
+    group: str | int | None = None
+    generation: int | None = None
+    prompt: str | None = None
+    gold: tuple[str, ...] = ()
+    verdicts: Verdicts = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
 
 @reader(
@@ -76,7 +76,7 @@ class EvalscopeReader:
                 if not isinstance(row["index"], int):
                     raise InputError(f"{place}: index is {lines.named(row['index'])}; allowed: a whole number")
                 stream = Stream(str(row.get("model") or path.parent.name), plain_name(path)[:-6], asked, "EvalScope")
-                yield _sample(row, reviews.get(row["index"]), repeats, stream, place, notes)
+                yield _sample(row, reviews.get(row["index"], _Review()), repeats, stream, place, notes)
 
 
 def _whole(text: str) -> int:
@@ -123,24 +123,20 @@ def _review(row: lines.Object) -> _Review:
     )
 
 
-def _sample(
-    row: lines.Object, review: _Review | None, repeats: int, stream: Stream, place: str, notes: Notes
-) -> LoggedSample:
+def _sample(row: lines.Object, review: _Review, repeats: int, stream: Stream, place: str, notes: Notes) -> LoggedSample:
     index = row["index"]
     output = row["model_output"] or {}
     choices = output.get("choices") or []
     if len(choices) > 1:
         notes.add("an answer has several choices; the first was taken", place)
-    group, generation = (review.group, review.generation) if review else (None, None)
     document = Document(
-        **_identity(row, index // repeats if group is None else group),
-        prompt=(review.prompt if review else None) or last_asked(row.get("messages")),
+        **_identity(row, index // repeats if review.group is None else review.group),
+        prompt=review.prompt or last_asked(row.get("messages")),
         is_templated=True,
-        gold=review.gold if review else (),
+        gold=review.gold,
     )
-    sample = index % repeats if generation is None else generation
-    verdicts = review.verdicts if review else {}
-    numbers = review.numbers if review else {}
+    sample = index % repeats if review.generation is None else review.generation
+    verdicts, numbers = review.verdicts, review.numbers
     if output.get("error") or not choices:
         notes.add("a request failed", place)
         return LoggedSample(stream, document, sample, None, place, "failed", verdicts=verdicts, numbers=numbers)

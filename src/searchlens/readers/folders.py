@@ -14,8 +14,9 @@ _COMPRESSED = r"(\.gz|\.gzip|\.zst|\.zstd)?"
 
 
 def candidates(path: Path, name: str, fits: Callable[[Path], bool]) -> list[Path]:
-    """Files of a format by their content: a file whatever its name is, or those in a folder whose names match the
-    regular expression ``name``, which has no suffix of a compression.
+    """Files of a format by their content: a file whatever its name is, or those in a folder whose names match ``name``.
+
+    It is a regular expression, without the suffix of a compression.
     """
     if path.is_file():
         return [path] if fits(path) else []
