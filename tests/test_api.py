@@ -278,7 +278,8 @@ def test_the_face_of_a_study_has_its_gaps_and_runs_nothing_of_a_name(results: Pa
     assert "toy-base" in repr(study.cells)
     shutil.rmtree(results / "recovery")
     assert "No recovery analysis yet" in study._repr_html_()
-    assert "<script" not in study_module.faces.table(["a"], [["<script>"]])
+    hostile = pl.DataFrame({"a": ["<script>"]})
+    assert "<script" not in study_module.faces.study("<script>", "<script>", hostile, study.pairs, None)
 
 
 # ---- readings of one's own samples

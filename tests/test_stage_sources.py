@@ -64,7 +64,7 @@ by_words = changed_stages()
 changed = {{}}
 for path, text in texts.items():
     path.write_text(text)
-for path, text in texts.items():
+for path, text in {{**texts, **{{path: path.read_text() for path in PACKAGE.rglob("*.j2")}}}}.items():
     path.write_text(text + "EDITED = 1\\n")
     changed[str(path.relative_to(PACKAGE))] = changed_stages()
     path.write_text(text)
@@ -85,7 +85,8 @@ def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_w
     closures, by_words, changed = json.loads(done.stdout)
     assert by_words == [], "another comment or docstring"
     assert changed == {path: [stage for stage in STAGES if path in closures[stage]] for path in changed}
-    assert len(changed) == len(list(PACKAGE.rglob("*.py")))
+    assert len(changed) == len(list(PACKAGE.rglob("*.py"))) + len(list(PACKAGE.rglob("*.j2")))
+    assert changed["report/page.html.j2"] == ["report"]
     assert changed["stages/tables.py"] == ["tables"]
     assert changed["figures/style.py"] == ["figures", "overview", "transfer"], "a legend must not fit BOPTR again"
     assert changed["boptr/fit.py"][:1] == ["boptr"]

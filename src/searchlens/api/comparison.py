@@ -100,8 +100,7 @@ class Comparison:
         return "\n".join([head, *map(str, told(self.statements))])
 
     def _repr_html_(self) -> str:
-        rows = [(each.reading, each.can, each.cannot) for each in told(self.statements)]
-        return faces.table(("reading", "these samples say", "they cannot say"), rows)
+        return faces.comparison(told(self.statements), self.measures)
 
 
 def compare(

@@ -31,43 +31,29 @@ _EXPECTED = "_expected"
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """What changed from A to B; differences are B minus A.
-
-    Attributes
-    ----------
-    configuration : list of str
-        Keys whose values differ, such as ``readings.draws``.
-    cells : DataFrame
-        checkpoint, benchmark, change (``added``, ``removed``, ``source``, ``health``), a, b.
-    policies : DataFrame
-        checkpoint, benchmark, policy, change (``added``, ``removed``), of cells that both have.
-    samples : DataFrame
-        checkpoint, benchmark, policy, samples (``same``: equal ids and numbers, ``other``, ``unknown``: counts alone).
-    points : DataFrame
-        checkpoint, benchmark, policy, budget, metric, readout, a, b, difference, lo, hi, interval: points that changed.
-    recoveries : DataFrame
-        pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
-        which RL was inside of Base's landscape and is no longer, or the other way round.
-    readings : DataFrame
-        frame, pair, benchmark, what, a, b, difference, lo, hi, interval: readings that changed.
-    sets : DataFrame
-        pair, benchmark, policy, a_lo, a_hi, b_lo, b_hi: sets of exponents that changed; null ends: empty.
-    compared : dict of str to int
-        How many points, recoveries, readings and sets both have.
-    notes : list of str
-        What could not be compared, and why.
-    """
+    """What changed from A to B; differences are B minus A."""
 
     configuration: list[str]
+    """Keys whose values differ, such as ``readings.draws``."""
     cells: pl.DataFrame
+    """checkpoint, benchmark, change (``added``, ``removed``, ``source``, ``health``), a, b."""
     policies: pl.DataFrame
+    """checkpoint, benchmark, policy, change (``added``, ``removed``), of cells that both have."""
     samples: pl.DataFrame
+    """checkpoint, benchmark, policy, samples: ``same`` (equal ids, numbers), ``other``, ``unknown`` (counts alone)."""
     points: pl.DataFrame
+    """Points that changed: ``POINTS``."""
     recoveries: pl.DataFrame
+    """pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
+    which RL was inside of Base's landscape and is no longer, or the other way round."""
     readings: pl.DataFrame
+    """Readings that changed: ``READINGS``."""
     sets: pl.DataFrame
+    """pair, benchmark, policy, a_lo, a_hi, b_lo, b_hi: sets of exponents that changed; null ends: empty."""
     compared: dict[str, int]
+    """How many points, recoveries, readings and sets both have."""
     notes: list[str]
+    """What could not be compared, and why."""
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
@@ -82,19 +68,12 @@ class Differences:
 
 
 def differences(a: Study, b: Study) -> Differences:
-    """Compare two results folders.
+    """Compare two results folders. What only one of them has is named, what neither has is left out.
 
-    Parameters
-    ----------
-    a, b : Study
-        Before and after. What only one of them has is named, what neither has is left out.
-
-    Notes
-    -----
-    A difference of readouts of other samples of the same questions has a paired bootstrap over these, as a gap
-    of recovery has. Where questions differ or values of single questions are not stored, its interval is made
-    from those of A and B (``apart``). Equal generation ids have equal samples: such a difference has no sampling error,
-    and its interval is the difference itself.
+    A difference of readouts of other samples of the same questions has a paired bootstrap over these, as a gap of
+    recovery has. Where questions differ or values of single questions are not stored, its interval is made from those
+    of A and B (``apart``). Equal generation ids have equal samples: such a difference has no sampling error, and its
+    interval is the difference itself.
     """
     notes: list[str] = []
     cells = [cell for cell in _cells(a) if cell in set(_cells(b))]
@@ -124,28 +103,10 @@ def differences(a: Study, b: Study) -> Differences:
 
 
 def apart(a: Floats, of_a: Interval, b: Floats, of_b: Interval) -> Interval:
-    """Interval of b - a from an interval of each, as if they were independent.
+    """Interval of b - a from an interval of each, at one confidence, as if they were independent; NaN where any end is.
 
-    Parameters
-    ----------
-    a, b : ndarray
-        Estimates, of the same shape.
-    of_a, of_b : Interval
-        Their intervals at the same confidence, which contain them.
-
-    Returns
-    -------
-    Interval
-        NaN where any end is.
-
-    Notes
-    -----
-    The distance from an estimate to an end stands for the spread on that side (MOVER). Where A and B share questions,
-    they are usually alike, and the interval is too wide.
-
-    References
-    ----------
-    Zou and Donner (2008), Stat. Med. 27, 1693-1702.
+    The distance from an estimate to an end stands for the spread on that side (MOVER; Zou and Donner 2008, Stat. Med.
+    27, 1693-1702). Where A and B share questions, they are usually alike, and the interval is too wide.
     """
     down = np.sqrt((b - of_b.lo) ** 2 + (of_a.hi - a) ** 2)
     up = np.sqrt((of_b.hi - b) ** 2 + (a - of_a.lo) ** 2)
@@ -213,12 +174,9 @@ def _samples(a: Study, b: Study, cell: Cell) -> Iterator[tuple[str, ...]]:
 
 POINTS = pl.Schema(
     {
-        "checkpoint": pl.String(),
-        "benchmark": pl.String(),
-        "policy": pl.String(),
+        **dict.fromkeys(("checkpoint", "benchmark", "policy"), pl.String()),
         "budget": pl.UInt32(),
-        "metric": pl.String(),
-        "readout": pl.String(),
+        **dict.fromkeys(("metric", "readout"), pl.String()),
         **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
         "interval": pl.String(),
     }

@@ -51,23 +51,15 @@ Stream = tuple[str, int]
 
 @dataclass(frozen=True)
 class Place:
-    """A cell, and where its samples come from.
-
-    Attributes
-    ----------
-    layout : Layout
-    checkpoint, benchmark : str
-    source : str
-        ``Study.source``.
-    grader : str
-        The configured one.
-    """
+    """A cell, and where its samples come from."""
 
     layout: Layout
     checkpoint: str
     benchmark: str
     source: str
+    """``Study.source``."""
     grader: str
+    """The configured one."""
 
     @property
     def name(self) -> str:
@@ -85,12 +77,8 @@ class Place:
 
 
 def streams(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[str, list[Stream]]:
-    """Streams of a cell by policy, the newest first: more than one if the study was changed and sampled again.
-
-    Parameters
-    ----------
-    place : Place
-    imports : iterable of (policy, id, samples)
+    """Streams of a cell by policy, the newest first: more than one if the study was changed and sampled again. Imports
+    are (policy, id, samples).
     """
     found: dict[str, dict[str, int]] = {}
     for entry in _entries(place):
@@ -143,12 +131,8 @@ def read(
     *,
     tokens: bool = False,
 ) -> pl.DataFrame:
-    """The samples of a cell (``Study.samples``).
-
-    Raises
-    ------
-    InputError
-        There are none here, a name is unknown, or the scores are of other samples.
+    """The samples of a cell (``Study.samples``); an ``InputError`` if there are none here, a name is unknown, or the
+    scores are of other samples.
     """
     known = streams(place, imports)
     if not known:

@@ -52,16 +52,8 @@ class Statement:
 
 
 def statements(frames: Frames, *, policy: str, unequal: str = "") -> tuple[Statement, ...]:
-    """A sentence about each reading.
-
-    Parameters
-    ----------
-    frames : mapping of str to DataFrame
-        Those of ``Comparison``.
-    policy : str
-        The policy of Base that is compared with RL one to one.
-    unequal : str
-        Why readings that need as many samples of every question are not identified; empty if they are.
+    """A sentence about each reading of the frames of ``Comparison``. ``policy`` of Base is compared with RL one to one;
+    ``unequal`` says why readings that need as many samples of every question are not identified.
     """
     return tuple(_statement(reading, frames, policy, unequal) for reading in ORDER)
 

@@ -20,6 +20,7 @@ from searchlens.benchmarks.prompter import Prompt, Prompter
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
+from searchlens.frames import pick
 from searchlens.grid import Inputs, StudyCells
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
@@ -193,19 +194,8 @@ class Study:
             raise InputError(f"budgets: {budgets!r}; allowed: a list of whole numbers, 1 or more")
         largest = max(self.config.budgets)
         wanted = list(dict.fromkeys(min(budget, largest) for budget in budgets))
-        rows = self._stacked(
-            lambda pair, name: self.layout.recovery_frame(pair, name, "same_policy"),
-            "recovery",
-            ("pair", "benchmark"),
-            None,
-            None,
-        )
-        chosen = rows.filter(
-            pl.col("metric") == "P",
-            pl.col("readout") == EXPECTED,
-            pl.col("policy") == self.default_policy,
-            pl.col("budget").is_in(wanted),
-        )
+        rows = pick(self.recovery(frame="same_policy"), metric="P", readout=EXPECTED, policy=self.default_policy)
+        chosen = rows.filter(pl.col("budget").is_in(wanted))
         return chosen.select("pair", "benchmark", "budget", "base", "rl", "rl_minus_base", "lo", "hi")
 
     # ---- frames

@@ -63,14 +63,8 @@ Found = dict[int, tuple[int, str, dict[str, str]]]
 
 
 def common(base: Sequence[Question], rl: Sequence[Question], grader: str) -> Common:
-    """The questions that both sides have, as the logs have them; an empty gold is taken from the other side.
-
-    Golds are compared by the grader, if it has a name.
-
-    Raises
-    ------
-    InputError
-        No question is on both sides, or all have other golds.
+    """The questions that both sides have; an empty gold is taken from the other side, golds are compared by the grader,
+    if it has a name. An ``InputError`` if no question is on both sides, or all have other golds.
     """
     found = _pairs(base, rl)
     if not found:

@@ -50,17 +50,8 @@ def mean_tokens(scores: pl.DataFrame) -> float | None:
 
 
 def chosen_grader(wish: str, base: Side, rl: Side) -> str:
-    """The grader of the user's choice, or the one that golds and texts allow.
-
-    Returns
-    -------
-    str
-        ``choice`` if all golds are letters, otherwise ``math``; ``recorded`` if texts or golds are missing.
-
-    Raises
-    ------
-    InputError
-        Unknown grader, one that needs what the logs do not have, or neither golds nor verdicts.
+    """The grader of the user's choice, or ``choice`` if all golds are letters, ``recorded`` if texts or golds are
+    missing, otherwise ``math``. An ``InputError`` if the logs do not have what it needs.
     """
     pools = [*base.pools.values(), *rl.pools.values()]
     golds = {role: [q.gold for q in side.reading.questions if q.gold] for role, side in ((BASE, base), (RL, rl))}
@@ -101,16 +92,8 @@ def _answer_of(gold: str) -> str:
 def graded(
     sides: Sequence[Side], common: Common, grader: str, verdicts: Path, *, seed: int, workers: int, see: See
 ) -> dict[str, pl.DataFrame]:
-    """Judge the samples of both sides, by role.
-
-    Parameters
-    ----------
-    verdicts : Path
-        Folder for distinct pairs of gold and answer, which may be new.
-    seed : int
-        Of the golds of other questions.
-    see : callable
-        Is shown the texts of the first pool of each side.
+    """The verdicts on both sides, by role. The folder ``verdicts`` may be new; ``seed`` draws golds of other questions;
+    ``see`` is shown the texts of the first pool of each side.
     """
     answers = {side.role: _answers(side, common.of(side.role), grader, see) for side in sides}
     rules = {
@@ -147,17 +130,8 @@ def _rows(pool: Pool, name: str, questions: Sequence[Question]) -> Iterator[pl.D
 
 
 def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """The verdicts of the logs by role, and which scorer gave them; columns that they do not say are null.
-
-    Parameters
-    ----------
-    grader : str
-        ``recorded``, or ``recorded:SCORER``.
-
-    Raises
-    ------
-    InputError
-        A sample has no verdict that is right or wrong.
+    """The verdicts of the logs by role, and which scorer gave them; columns that they do not say are null. An
+    ``InputError`` if a sample has no verdict that is right or wrong.
     """
     found, notes = {}, dict[str, None]()
     for side in sides:

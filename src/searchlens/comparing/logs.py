@@ -69,17 +69,8 @@ class Wishes:
 
 
 def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> LogComparison:
-    """Read, match and grade the samples of both sides, and read what they say.
-
-    Parameters
-    ----------
-    base, rl : sequence of Path
-        Files or folders of each side, in any format that is read (docs/import.md); the two formats may differ.
-
-    Raises
-    ------
-    InputError
-        Files cannot be read, the sides have no question in common, or nothing can be graded.
+    """Read, match and grade the samples of both sides, whose formats may differ, and read what they say. An
+    ``InputError`` if files cannot be read, no question is on both sides, or nothing can be graded.
     """
     if wishes.grader:
         grading.grader(wishes.grader)

@@ -129,18 +129,8 @@ def opinions(
     seed: int,
     confidence: float,
 ) -> Opinions:
-    """Compare verdicts.
-
-    Parameters
-    ----------
-    scores : mapping
-        Role to our verdicts on its first pool.
-    theirs : DataFrame
-        Of ``SecondJudge.verdicts``.
-    is_recorded : bool
-        Our verdicts are the recorded ones, so that these are no other opinion.
-    seed : int
-        Of the draws over questions.
+    """How others agree with ``scores``, our verdicts on the first pool of each role. ``theirs`` is of
+    ``SecondJudge.verdicts``; if ours are the recorded ones, these are no other opinion. ``seed`` draws questions.
     """
     counts, examples = [pl.DataFrame(schema=AGREEING)], [pl.DataFrame(schema=EXAMPLE)]
     for side in sides:

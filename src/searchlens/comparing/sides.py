@@ -36,12 +36,8 @@ class Side:
 
 
 def base_and_rl(base: Reading, rl: Reading, models: tuple[str, str]) -> tuple[Side, Side]:
-    """The pools of both sides; of their models the named ones, where files have several.
-
-    Raises
-    ------
-    InputError
-        A side has no samples or several models, RL has several policies, or two pools have one name.
+    """The pools of both sides; of their models the named ones, where files have several. An ``InputError`` if a side
+    has no samples or several models, RL has several policies, or two pools have one name.
     """
     ours, theirs = _by_policy(BASE, base, models[0]), _by_policy(RL, rl, models[1])
     if len(theirs) > 1:

@@ -108,12 +108,8 @@ class Files:
     # ---- files that are made
 
     def made(self, name: str) -> bytes | None:
-        """The content of a file that is made on request; None if there is none.
-
-        Raises
-        ------
-        InputError
-            It should be there, but what it is made of is not.
+        """The content of a file that is made on request; None if there is none. An ``InputError`` if what it is made of
+        is not here.
         """
         make = self._maker(name)
         if make is None:

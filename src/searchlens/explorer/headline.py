@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape as escaped
-from typing import Any
-
 from searchlens.api import Study
 from searchlens.explorer.index import Index
+from searchlens.project import pages
 
 
 def headline_html(study: Study) -> str:
@@ -18,10 +15,4 @@ def headline_html(study: Study) -> str:
     titles = {name: spec.title or name for name, spec in study.benchmarks.items()}
     cells = Index(study, frozenset().__contains__, by_ranges=False).cells()
     cells.sort(key=lambda cell: cell["health"]["state"] != "bad")
-    return "".join(['<meta charset="utf-8">\n', *_parts(cells, titles)])
-
-
-def _parts(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> Iterator[str]:
-    for cell in cells:
-        yield f"<p><strong>{escaped(cell['pair'])} on {escaped(titles[cell['benchmark']])}</strong></p>\n"
-        yield "<ul>\n" + "".join(f"<li>{escaped(sentence)}</li>\n" for sentence in cell["sentences"]) + "</ul>\n"
+    return pages.rendered("explorer/headline.html.j2", cells=cells, titles=titles)

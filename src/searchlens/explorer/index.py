@@ -33,6 +33,9 @@ RESULTS = "results"
 SHOWN = ("points", "hits", "classes", "votes")
 """Frames of a landscape that the page reads."""
 
+SOLVED = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
+"""Kind of a question to whether Base and RL solve it."""
+
 Record = dict[str, Any]
 
 
@@ -203,8 +206,7 @@ class Index:
         except InputError:
             return {}
         both = sides[0].join(sides[1], on="question", how="full", suffix="_rl", coalesce=True).fill_null(value=False)
-        groups = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
-        return {name: both.filter(solved=first, solved_rl=second).height for name, (first, second) in groups.items()}
+        return {name: both.filter(solved=first, solved_rl=second).height for name, (first, second) in SOLVED.items()}
 
     def _side(self, checkpoint: str, benchmark: str) -> Record:
         study = self.study
@@ -330,12 +332,8 @@ def traces_of(study: Study, shards: Mapping[str, Sequence[Shard]]) -> dict[str, 
 
 
 def solvers(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
-    """Which questions a checkpoint solves.
-
-    Returns
-    -------
-    DataFrame
-        question, solved: with any sample under any policy; right, samples: counts over all policies.
+    """Which questions a checkpoint solves, with any sample under any policy: question, solved, and counts right and
+    samples.
     """
     classes = study.classes(checkpoint, benchmark)
     counts = classes.group_by("question").agg(pl.col("correct").sum().alias("right"), pl.col("samples").sum())

@@ -66,14 +66,9 @@ class Group:
 
 
 def explorer_page(study: Study, size: int = SIZE, template: Path = page.PAGE) -> Inlined:
-    """The page of a study, of at most ``size`` bytes.
+    """The page of a study, of at most ``size`` bytes; an ``InputError`` if not even the index fits.
 
     First come the numbers, by their importance, then samples: the widest excerpt (``texts.EXTENTS``) that fits.
-
-    Raises
-    ------
-    InputError
-        Not even the index fits.
     """
     return _Builder(study, size, page.read_page(template)).built()
 

@@ -18,13 +18,7 @@ BY_RANGES = '<meta name="searchlens-source" content="range">'
 
 
 def read_page(path: Path = PAGE) -> str:
-    """The page without data.
-
-    Raises
-    ------
-    InputError
-        It is not there, or has no place for data.
-    """
+    """The page without data; an ``InputError`` if it is not there, or has no place for data."""
     if not path.exists():
         raise InputError(f"{path} does not exist", "`make web` makes it, in a checkout with node")
     content = path.read_bytes()

@@ -116,14 +116,8 @@ def health_sentences(sides: Mapping[str, Health]) -> list[str]:
 
 
 def cell_sentences(study: Study, found: Headline, sides: Mapping[str, Health], title: str) -> list[str]:
-    """Three sentences on a cell; if it is not interpretable, why not, and nothing else.
-
-    Parameters
-    ----------
-    sides : mapping of str to Health
-        Under ``base`` and ``rl``; empty if it is not known.
-    title : str
-        Of the benchmark.
+    """Three sentences on a cell; if it is not interpretable, why not, and nothing else. ``sides`` is the health by
+    role, empty if it is not known.
     """
     if broken := [f"{SIDES[role]}: {'; '.join(health.broken)}" for role, health in sides.items() if health.broken]:
         return [f"{title} is not interpretable. {'. '.join(broken)}.", "So nothing is said of gaps and of recovery."]
@@ -195,8 +189,6 @@ _NOTHING = 1e-6
 def _rounded(value: float) -> str:
     """Tenths of a point; less where that would read as nothing, so that an interval off zero is seen to be.
 
-    Examples
-    --------
     >>> _rounded(12.345), _rounded(0.0312), _rounded(0.049), _rounded(0.0)
     ('12.3', '0.03', '0.05', '0.0')
     """

@@ -77,19 +77,8 @@ def _kind(name: str) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one study.
-
-    Parameters
-    ----------
-    port : int
-        0: any that is free.
-    template : Path, optional
-        The page.
-
-    Raises
-    ------
-    InputError
-        The port is taken or forbidden, or there is no page.
+    """A server of one study; port 0 is any that is free. An ``InputError`` if the port is taken or forbidden, or there
+    is no page.
     """
 
     daemon_threads = True
@@ -127,12 +116,8 @@ class Server(ThreadingHTTPServer):
         return {f"{name}:{self.port}" for name in _NAMES}
 
     def content(self, path: str) -> Content | None:
-        """What a path of the address stands for; None if there is nothing.
-
-        Raises
-        ------
-        InputError
-            What it would be made of is not there.
+        """What a path of the address stands for; None if there is nothing. An ``InputError`` if what it would be made
+        of is not here.
         """
         if path == "/":
             return self.page
@@ -265,16 +250,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def byte_range(asked: str | None, size: int) -> tuple[int, int] | None:
-    """The bytes [start, stop) that a header ``Range`` asks for.
+    """The bytes [start, stop) that a header ``Range`` asks for, both equal if there are no such bytes.
 
-    Returns
-    -------
-    (int, int) or None
-        None if it asks for everything: there is no such header, or it names no bytes, or several ranges. Both numbers
-        are equal if there are no such bytes.
+    None is everything: there is no such header, or it names no bytes, or several ranges.
 
-    Examples
-    --------
     >>> byte_range("bytes=2-5", 10), byte_range("bytes=8-", 10), byte_range("bytes=-3", 10)
     ((2, 6), (8, 10), (7, 10))
     >>> byte_range("bytes=10-", 10), byte_range("bytes=5-2", 10), byte_range("bytes=0-1,4-5", 10), byte_range(None, 10)

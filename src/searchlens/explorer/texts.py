@@ -13,7 +13,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import StudyQuestion
-from searchlens.explorer.index import solvers
+from searchlens.explorer.index import SOLVED, solvers
 from searchlens.store import shards
 from searchlens.store.frames import read_compared
 
@@ -114,8 +114,8 @@ def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> lis
     both = sides[0].join(sides[1], on="question", suffix="_rl")
     distance = (pl.col("right") / pl.col("samples") - pl.col("right_rl") / pl.col("samples_rl")).abs()
     ordered = both.sort(distance, "question", descending=[True, False])
-    kinds = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
-    groups = [ordered.filter(solved=kinds[name][0], solved_rl=kinds[name][1])["question"].to_list() for name in _SHARES]
+    solved = [SOLVED[name] for name in _SHARES]
+    groups = [ordered.filter(solved=base, solved_rl=rl)["question"].to_list() for base, rl in solved]
     chosen = [group[: max(1, round(share * count))] for group, share in zip(groups, _SHARES.values(), strict=True)]
     for i, group in enumerate(groups):
         left = max(0, count - sum(map(len, chosen)))
@@ -124,32 +124,17 @@ def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> lis
 
 
 def drawn(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int], extent: Extent) -> pl.DataFrame:
-    """All samples of some questions, under the policies of an extent.
-
-    Raises
-    ------
-    InputError
-        They are not here, or not those of the scores.
+    """All samples of some questions, under the policies of an extent; an ``InputError`` if they are not here, or not
+    those of the scores.
     """
     policy = None if extent.every_policy else study.default_policy
     return study.samples(checkpoint, benchmark, policy, list(asked), tokens=extent.tokens)
 
 
 def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl.DataFrame:
-    """Some samples of each policy and question: the first right and the first wrong one, then the others in order.
-
-    Parameters
-    ----------
-    samples : DataFrame
-        Of ``drawn``.
-    recorded : DataFrame
-        policy, question, sample, recorded: what another tool said of samples.
-
-    Returns
-    -------
-    DataFrame
-        policy, question, sample, run, text, tokens, logp (of each token under the raw model), logq (under the policy),
-        n_tokens, score, correct, class, answer, extraction, finish, unknown, recorded.
+    """Some of the ``drawn`` samples of each policy and question: the first right and the first wrong one, then the
+    others in order. ``logp`` is of each token under the raw model, ``logq`` under the policy; ``recorded`` is what
+    another tool said.
     """
     group = ["policy", "question"]
     first_of_kind = pl.col("sample") == pl.col("sample").min().over(*group, "correct")
@@ -184,12 +169,8 @@ def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl
 
 
 def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
-    """What another tool said of imported samples, in words; no rows where there is nothing.
-
-    Raises
-    ------
-    InputError
-        The file is damaged.
+    """What another tool said of imported samples, in words; no rows where there is nothing. An ``InputError`` if a file
+    is damaged.
     """
     schema = {"policy": pl.String(), "question": pl.UInt32(), "sample": pl.UInt32(), "recorded": pl.String()}
     rows = read_compared(study.layout, checkpoint, benchmark)
@@ -222,14 +203,10 @@ def prompts(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int])
 
 
 def pieces(study: Study, checkpoint: str, tokens: Collection[int] | None = None) -> bytes | None:
-    """Token to its text as JSON; without tokens, of the whole vocabulary.
+    """Token to its text as JSON; without tokens, of the whole vocabulary. None if the tokenizer, or the library that
+    reads it, is not here.
 
     A token is decoded behind another one, because many tokenizers leave the space before the first word out.
-
-    Returns
-    -------
-    bytes or None
-        None if the tokenizer is not here, or the library that reads it.
     """
     tokenizer = _tokenizer(study, checkpoint)
     if tokenizer is None:

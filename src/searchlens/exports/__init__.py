@@ -18,26 +18,11 @@ def lost(to: str) -> str:
 
 
 def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> list[Path]:
-    """Write every policy of every cell that has samples; the folder appears when all are written.
+    """Write every policy, or those that are named, of every cell that has samples; ``out`` appears when all are
+    written.
 
-    Parameters
-    ----------
-    to : str
-        Name of an ``exporter``: what writes one policy of one cell into a folder, and yields the files.
-    out : Path
-        Folder, which must be empty or not exist.
-    policies : iterable of str, optional
-        Only these.
-
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        The format is unknown, the folder has files, or nothing is there to be written.
+    Returns the files. An ``InputError`` if the format is unknown, the folder has files, or nothing is there to be
+    written.
     """
     write = find("exporter", to)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -87,12 +87,8 @@ class Pool:
 
 
 def pools(study: Study, only: Collection[str] = ()) -> Iterator[Pool]:
-    """Every policy of every cell that has samples here, one after the other; recorded cells have none.
-
-    Raises
-    ------
-    InputError
-        A cell has none of the policies that are asked for, nor has any other.
+    """Every policy, or those that are named, of every cell that has samples here; an ``InputError`` if no cell has a
+    named one.
     """
     known: set[str] = set()
     for row in study.cells.filter(pl.col("source") != "recorded").iter_rows(named=True):

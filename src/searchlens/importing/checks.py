@@ -62,14 +62,8 @@ class Check:
 
 
 def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
-    """Look for answers in some texts of a pool, and grade those that have a recorded verdict.
-
-    Parameters
-    ----------
-    grader : str
-        Grader of the benchmark.
-    quotes : bool
-        Whether texts may be shown; otherwise ids alone are.
+    """Look for answers in some texts of a pool, and grade those that have a recorded verdict; with ``quotes``, texts
+    are shown.
     """
     examined = [one for one in pool.examined if one.finish != "failed"]
     if is_recorded(grader):

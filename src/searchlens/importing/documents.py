@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import LETTERS
 from searchlens.benchmarks.letters import letter_of
 from searchlens.errors import InputError
 from searchlens.importing.matching import Ids, Match, Matcher, differing_golds
-from searchlens.importing.spill import Positions
 from searchlens.importing.texts import choices, letters
 from searchlens.readers.logged import Document
 from searchlens.readers.problems import Problems, shown
@@ -47,15 +44,7 @@ class Found:
 
 
 class KnownDocuments:
-    """Documents of a benchmark that is known.
-
-    Parameters
-    ----------
-    ids : {"own", "index"}
-        As of ``Matcher``.
-    quotes : bool
-        Whether messages may quote golds; otherwise they name ids alone.
-    """
+    """Documents of a known benchmark; ``ids`` as of ``Matcher``. Without ``quotes``, messages name ids alone."""
 
     def __init__(self, questions: Sequence[Question], ids: Ids = "own", *, quotes: bool = True) -> None:
         self._questions = questions
@@ -103,10 +92,6 @@ class KnownDocuments:
         """The order of the benchmark."""
         return number
 
-    def positions(self) -> Positions:
-        """The order of the benchmark."""
-        return np.arange(len(self.questions))
-
     def check(self, problems: Problems, grader: str, *, is_subset: bool = False) -> None:
         """Documents that are no questions, questions that are two documents, and golds that differ.
 
@@ -134,13 +119,7 @@ class KnownDocuments:
 
 class OwnDocuments:
     """Documents that define a benchmark of their own, ordered by id, so that the order of lines does not matter.
-
-    Parameters
-    ----------
-    needs_golds : bool
-        Whether a question without a gold is a mistake; otherwise its gold is empty.
-    quotes : bool
-        Whether messages may quote golds and prompts; otherwise they name places alone.
+    Without ``quotes``, messages name places alone.
     """
 
     def __init__(self, *, needs_golds: bool = True, quotes: bool = True) -> None:
@@ -192,13 +171,6 @@ class OwnDocuments:
     def rank(self, number: int) -> str:
         """The order of ids."""
         return self._names[number]
-
-    def positions(self) -> Positions:
-        """The order of ids."""
-        order = sorted(range(len(self._names)), key=self._names.__getitem__)
-        positions = np.empty(len(order), np.int64)
-        positions[order] = np.arange(len(order))
-        return positions
 
     @property
     def questions(self) -> tuple[Question, ...]:

@@ -42,13 +42,8 @@ class NoMatch:
 
 
 class Matcher:
-    """Finds documents of a log among the questions of a benchmark.
-
-    Parameters
-    ----------
-    ids : {"own", "index"}
-        ``index``: the position in the log's file is the position in the benchmark. Copies of a benchmark differ in
-        order, so this is never assumed.
+    """Finds documents of a log among the questions of a benchmark. Only with ``ids="index"`` is the position in the
+    log's file that in the benchmark, because copies of a benchmark differ in order.
     """
 
     def __init__(self, questions: Sequence[Question], ids: Ids = "own") -> None:
@@ -158,14 +153,9 @@ def _wording(text: str, options: Sequence[str]) -> str:
 def differing_golds(
     questions: Sequence[Question], golds: Sequence[tuple[int, str]], grader: str
 ) -> list[tuple[int, str]]:
-    """The (question, gold) of a log that are not right by the benchmark's grader.
+    """The (position of a question, answer or text that ends in one) of a log that are not right by the grader.
 
-    Parameters
-    ----------
-    golds : sequence of (int, str)
-        Position of a question, and what the log has for its right answer: an answer, or a text that ends in one.
-    grader : str
-        Grader of the benchmark. Where it compares nothing with a gold, golds are not compared.
+    There are none where it compares nothing with a gold.
     """
     if is_recorded(grader):
         return []

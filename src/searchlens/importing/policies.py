@@ -34,18 +34,12 @@ class Proposal:
 
 
 def proposed(asked: Mapping[str, Any], name: str = "") -> Proposal:
-    """The policy of a stream.
-
-    Parameters
-    ----------
-    asked : mapping
-        Sampling parameters as the log has them (``readers.logged.Stream.asked``).
-    name : str, optional
-        Name of the policy, where the log itself says one.
+    """The policy of sampling parameters as the log has them, or the one that the log names.
 
     >>> print(proposed({"temperature": 0.6, "top_p": 0.95, "top_k": -1}))
     topp0.95_t0.6 (not stated: min_p, repetition_penalty)
     >>> print(proposed({"do_sample": False, "temperature": 1}))
+    greedy
     """
     if name:
         return Proposal(name)

@@ -86,33 +86,13 @@ def read(
     quotes: bool = True,
     needs_golds: bool = True,
 ) -> Iterator[Reading]:
-    """Read files of samples, and match and check them. Nothing is stored.
+    """Read files of one format into pools that can be read in the ``with`` block: matched with the questions, or with a
+    benchmark that the log defines, and checked. Nothing is stored.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files or folders of one format.
-    questions : sequence of Question, optional
-        The benchmark that was sampled. Without it, the documents of the log define one.
-    grader : str
-        Grader of the benchmark, by which golds are compared.
-    folder : callable, optional
-        Makes the folder of temporary files, which is needed for more than about 100 MB of texts only; by default one of
-        the system.
-    quotes : bool
-        Whether messages may quote golds and texts; the terms of some benchmarks forbid it.
-    needs_golds : bool
-        Whether documents that define a benchmark must have golds; otherwise those of some may be empty.
-
-    Yields
-    ------
-    Reading
-        Its pools can be read as long as the ``with`` block lasts.
-
-    Raises
-    ------
-    InputError
-        A file cannot be used, documents are not questions of the benchmark, golds differ, or samples do not make pools.
+    Golds are compared by the grader; with ``needs_golds`` a benchmark of the log must have all. ``folder`` makes the
+    folder of temporary files, which more than about 100 MB of texts need. Without ``quotes``, messages quote nothing.
+    An ``InputError`` if a file cannot be used, documents are not questions of the benchmark, golds differ, or samples
+    do not make pools.
     """
     chosen = recognised(paths)
     notes = Notes()
@@ -135,15 +115,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d.:+-]+")
 
 
 def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool) -> list[Path]:
-    """The files without earlier runs of equal content, which are no second draw.
+    """The files without earlier runs of equal content, which are no second draw; an ``InputError`` if two other files
+    are equal.
 
     Runs are files of one folder whose names differ by their times alone. With ``takes_newest`` the reader chooses among
     them.
-
-    Raises
-    ------
-    InputError
-        Two other files have the same content.
     """
     sizes: dict[int, list[Path]] = {}
     for file in files:
@@ -201,6 +177,7 @@ class _Assembly:
             files = ", ".join(map(str, self.chosen.files))
             raise InputError("\n".join(["no question of the benchmark has samples", *self.documents.notes]), files)
         questions = self.documents.questions
+        self._positions = np.argsort(sorted(range(len(questions)), key=self.documents.rank))
         covered = self._check_coverage(questions)
         sizes = {key: self._size(key) for key in self.tallies}
         self.problems.refuse()
@@ -290,8 +267,7 @@ class _Assembly:
 
     def _check_coverage(self, questions: Sequence[Question]) -> list[int]:
         """Positions of the questions to keep: all, unless some may be missing."""
-        positions = self.documents.positions()
-        present = [{int(positions[number]) for number in tally.samples} for tally in self.tallies.values()]
+        present = [{int(self._positions[number]) for number in tally.samples} for tally in self.tallies.values()]
         if self.choices.is_subset:
             common = set.intersection(*present)
             if common != set.union(*present):
@@ -306,13 +282,10 @@ class _Assembly:
 
     def _size(self, key: str) -> int:
         """Samples of each question of a pool."""
-        tally, questions = self.tallies[key], self.documents.questions
-        positions = self.documents.positions()
+        tally = self.tallies[key]
         for number, sample in tally.repeated():
-            name = questions[int(positions[number])].id
-            self.problems.add(
-                "a sample occurs twice", f"question {name!r}, sample {sample}", self._places(key, number, sample)
-            )
+            where = f"{self._name(number)}, sample {sample}"
+            self.problems.add("a sample occurs twice", where, self._places(key, number, sample))
         if (equal := tally.equal_samples) is not None:
             what = f"samples {equal[0]} and {equal[1]} have the same texts in all questions, so they are no two draws"
             self.problems.add(what, self.streams[key].model)
@@ -320,41 +293,37 @@ class _Assembly:
         if self.choices.failed in ("drop", "unequal"):
             size = min((tally.usable(number) for number in numbers), default=0)
             if not size:
-                self.problems.add("a question has no sample that did not fail", self._name(numbers, tally))
+                worst = min(numbers, key=tally.usable)
+                self.problems.add("a question has no sample that did not fail", self._name(worst))
             return size
         size = max(max(samples) for samples in tally.samples.values()) + 1
         if self.choices.failed == "wrong":
             return size
         hint = "choose --failed drop (as many samples of every question as all have) or --failed wrong"
-        for number in sorted(numbers, key=lambda n: int(positions[n])):
-            name = questions[int(positions[number])].id
+        for number in sorted(numbers, key=self.documents.rank):
+            name = self._name(number)
             for sample in tally.failed.get(number, ()):
-                self.problems.add(f"a request failed; {hint}", f"question {name!r}, sample {sample}")
+                self.problems.add(f"a request failed; {hint}", f"{name}, sample {sample}")
             if len(tally.samples[number]) < size and (absent := tally.absent(number, size)):
-                which = (
-                    f"{absent[0]} is missing"
-                    if len(absent) == 1
-                    else f"{absent[0]} and {len(absent) - 1} more are missing"
-                )
+                which = f"and {len(absent) - 1} more are missing" if len(absent) > 1 else "is missing"
                 what = f"every question needs samples 0 to {size - 1}; {hint}"
-                self.problems.add(what, f"question {name!r}", f"sample {which}")
+                self.problems.add(what, name, f"sample {absent[0]} {which}")
         return size
 
-    def _name(self, numbers: Sequence[int], tally: Tally) -> str:
-        worst = min(numbers, key=tally.usable)
-        return f"question {self.documents.questions[int(self.documents.positions()[worst])].id!r}"
+    def _name(self, number: int) -> str:
+        return f"question {self.documents.questions[int(self._positions[number])].id!r}"
 
     def _places(self, key: str, number: int, sample: int) -> str:
         """Where a sample stands, of which there are several."""
         wanted = (pl.col("number") == number) & (pl.col("sample") == sample)
-        for part in self.spill.read(key, self.documents.positions()):
+        for part in self.spill.read(key, self._positions):
             if places := part.filter(wanted)["place"].to_list():
                 return ", ".join(places[:3])
         return ""
 
     def _pool(self, key: str, questions: Sequence[Question], covered: Sequence[int], size: int) -> Pool:
         stream, tally = self.streams[key], self.tallies[key]
-        positions = self.documents.positions()
+        positions = self._positions
         renumbered = np.full(len(questions) + 1, -1, np.int64)
         renumbered[list(covered)] = np.arange(len(covered))
 

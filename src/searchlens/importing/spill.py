@@ -47,14 +47,8 @@ Rank = Callable[[int], Any]
 
 
 class Spill:
-    """Rows of several pools.
-
-    Parameters
-    ----------
-    rank : callable
-        Order of the questions in which pools are read; the rank of a number never changes.
-    folder : callable
-        Makes the folder of the temporary files when the first is written; small pools need none.
+    """Rows of several pools, which are read in the order of ``rank``; that of a number never changes. ``folder`` makes
+    the folder of temporary files when the first is written.
     """
 
     def __init__(self, rank: Rank, folder: Callable[[], Path]) -> None:
@@ -77,12 +71,8 @@ class Spill:
             self._flush(max(self._sizes, key=self._sizes.__getitem__))
 
     def read(self, pool: Hashable, positions: Positions) -> Iterator[pl.DataFrame]:
-        """The rows of a pool in pieces of whole questions, ordered by the questions' rank, then by sample.
-
-        Parameters
-        ----------
-        positions : ndarray of int64
-            Position of each question, by its number, in the order of the ranks.
+        """The rows of a pool in pieces of whole questions, by rank, then by sample; ``positions`` of questions, by
+        number, are in the order of the ranks.
         """
         sources = [_Source(_batches(path), positions) for path in self._runs.get(pool, [])]
         if self._rows.get(pool):

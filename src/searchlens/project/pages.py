@@ -1,4 +1,4 @@
-"""Pages that open without a server: a template of jinja and what is shown in it."""
+"""HTML that opens without a server: templates of jinja beside the code that fills them, their parts in ``project/``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from typing import Any
 
 from searchlens.errors import printable
 
+_PACKAGE = Path(__file__).parents[1]
 
-def rendered(template: Path, **values: Any) -> str:
-    """The page: text stays text, in which nothing is markup and nothing hidden, unless the template says ``safe``."""
-    return str(_template(template).render(values))
+
+def rendered(template: str, **values: Any) -> str:
+    """A template, named by its path in the package: text stays text, in which nothing is markup and nothing hidden.
+
+    Markup is what the template itself says, and what it says to be ``safe``.
+    """
+    return str(_environment().get_template(template).render(values))
 
 
 @cache
-def _template(path: Path) -> Any:
+def _environment() -> Any:
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_PACKAGE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_shown,
@@ -26,7 +32,6 @@ def _template(path: Path) -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.from_string(path.read_text(encoding="utf-8"))
 
 
 def _shown(value: Any) -> Any:

@@ -35,17 +35,8 @@ class Recognised(NamedTuple):
 
 
 def recognised(paths: Sequence[Path]) -> Recognised:
-    """The one reader whose format the files have.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files, or folders with files.
-
-    Raises
-    ------
-    InputError
-        A path does not exist, no reader fits, or several do; the message says what the files are.
+    """The one reader whose format the files, or those in folders, have; an ``InputError`` says what they are if none or
+    several fit.
     """
     readers: dict[str, Reader] = {name: catalogue.find("reader", name)() for name in catalogue.declared("reader")}
     found: dict[str, list[Path]] = {}

@@ -49,12 +49,8 @@ class BatchReader:
         return candidates(path, r".+\.jsonl", _is_output)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples in the order of answers; requests without an answer are failed samples at the end.
-
-        Raises
-        ------
-        InputError
-            Neither requests nor a pattern are given, an answer has no request, or a request occurs twice.
+        """The samples in the order of answers; requests without an answer are failed samples at the end. Refuses
+        answers without requests or pattern, and a request that occurs twice.
         """
         pattern = _pattern(wishes["custom_id"]) if "custom_id" in wishes else None
         if "requests" not in wishes and pattern is None:
@@ -62,15 +58,16 @@ class BatchReader:
                 f"{files[0]} has answers alone: their prompts and sampling parameters are in the file of requests",
                 "name it with the option requests, or say how ids are made, as in custom_id '{question}#{sample}'",
             )
-        requests = _requests(Path(wishes["requests"]), pattern, notes) if "requests" in wishes else None
-        book = _Book(requests, pattern)
+        known: dict[str, _Request] = {}
+        if "requests" in wishes:
+            known, pattern = _requests(Path(wishes["requests"]), pattern, notes), None
         failed: dict[str, str] = {}
         for path in sorted(files):
             for number, row in lines.objects(path, notes):
                 place = f"{path}:{number}"
                 lines.required(row, ("custom_id",), place, _FORMAT)
                 body = _body(row)
-                request = book.of(str(row["custom_id"]), place)
+                request = _request_of(str(row["custom_id"]), known, pattern, place)
                 if body is None:
                     failed.setdefault(str(row["custom_id"]), place)
                 elif request.is_answered:
@@ -78,7 +75,7 @@ class BatchReader:
                 else:
                     request.is_answered = True
                     yield from _samples(body, request, wishes.get("logprobs") == "raw", place, notes)
-        yield from book.unanswered(failed, notes)
+        yield from _unanswered(known, failed, notes)
 
 
 def _is_output(path: Path) -> bool:
@@ -138,32 +135,27 @@ def _parsed(pattern: re.Pattern[str], name: str, place: str) -> tuple[str, int]:
     return match["question"], int(match["sample"])
 
 
-class _Book:
-    """Requests by id, or, if there is only a pattern, made from the ids of the answers."""
+def _request_of(name: str, known: dict[str, _Request], pattern: re.Pattern[str] | None, place: str) -> _Request:
+    """The request of an answer; if there is only a pattern, it is made from the id."""
+    if name not in known:
+        if pattern is None:
+            raise InputError(
+                f"{place}: custom_id {name[:60]!r} is not in the file of requests",
+                "is it the input of this batch? Nothing was imported",
+            )
+        question, sample = _parsed(pattern, name, place)
+        known[name] = _Request(Document(question), sample, 1, Stream())
+    return known[name]
 
-    def __init__(self, requests: dict[str, _Request] | None, pattern: re.Pattern[str] | None) -> None:
-        self._requests: dict[str, _Request] = requests or {}
-        self._pattern = pattern if requests is None else None
 
-    def of(self, name: str, place: str) -> _Request:
-        if name not in self._requests:
-            if self._pattern is None:
-                raise InputError(
-                    f"{place}: custom_id {name[:60]!r} is not in the file of requests",
-                    "is it the input of this batch? Nothing was imported",
-                )
-            question, sample = _parsed(self._pattern, name, place)
-            self._requests[name] = _Request(Document(question), sample, 1, Stream())
-        return self._requests[name]
-
-    def unanswered(self, failed: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        for name, request in self._requests.items():
-            if request.is_answered:
-                continue
-            place = failed.get(name, f"custom_id {name}")
-            notes.add("a request failed" if name in failed else "a request has no answer", place)
-            for index in range(request.n):
-                yield LoggedSample(request.stream, request.document, request.first + index, None, place, "failed")
+def _unanswered(known: Mapping[str, _Request], failed: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
+    for name, request in known.items():
+        if request.is_answered:
+            continue
+        place = failed.get(name, f"custom_id {name}")
+        notes.add("a request failed" if name in failed else "a request has no answer", place)
+        for index in range(request.n):
+            yield LoggedSample(request.stream, request.document, request.first + index, None, place, "failed")
 
 
 # ---- answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,20 @@ from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
 from searchlens.readers.fields import (
+    Numbers,
+    Verdicts,
     count_of,
     end_of,
     golds_of,
     joined,
+    judged,
     last_asked,
     logprobs_of,
     parameters,
     parts_of,
-    verdict_or_number,
 )
-from searchlens.readers.folders import beside, candidates, plain_name
-from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
+from searchlens.readers.folders import beside, candidates, plain_name, split_at
+from searchlens.readers.logged import Document, LoggedSample, Notes, Stream
 from searchlens.store import yaml_text
 
 _REQUIRED = ("index", "model_output")
@@ -31,12 +33,12 @@ _IDS = ("unique_id", "id", "question_id", "problem_id")
 
 @dataclass(frozen=True)
 class _Review:
-    group: str | int | None
-    generation: int | None
-    prompt: str | None
-    gold: tuple[str, ...]
-    verdicts: dict[str, Verdict]
-    numbers: dict[str, float]
+    group: str | int | None = None
+    generation: int | None = None
+    prompt: str | None = None
+    gold: tuple[str, ...] = ()
+    verdicts: Verdicts = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
 
 @reader(
@@ -58,13 +60,7 @@ class EvalscopeReader:
         return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file; verdicts of a file are in memory, texts are not.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or a configuration is no YAML.
-        """
+        """The samples, file by file; verdicts of a file are in memory, texts are not."""
         for path in sorted(files):
             config = _config(path, notes)
             repeats = count_of(config.get("repeats")) or 1
@@ -80,7 +76,7 @@ class EvalscopeReader:
                 if not isinstance(row["index"], int):
                     raise InputError(f"{place}: index is {lines.named(row['index'])}; allowed: a whole number")
                 stream = Stream(str(row.get("model") or path.parent.name), plain_name(path)[:-6], asked, "EvalScope")
-                yield _sample(row, reviews.get(row["index"]), repeats, stream, place, notes)
+                yield _sample(row, reviews.get(row["index"], _Review()), repeats, stream, place, notes)
 
 
 def _whole(text: str) -> int:
@@ -89,15 +85,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _split(path: Path) -> tuple[Path, Path] | None:
-    """The folder of the run, and the rest of the path behind ``predictions``; None if the file is in no such folder."""
-    parts = path.parts
-    where = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == "predictions"), None)
-    return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
-
-
 def _config(path: Path, notes: Notes) -> dict[str, Any]:
-    split = _split(path)
+    split = split_at(path, "predictions")
     for folder in (split[0] / "configs", split[0]) if split else ():
         for file in sorted(folder.glob("task_config*.yaml")):
             try:
@@ -110,7 +99,7 @@ def _config(path: Path, notes: Notes) -> dict[str, Any]:
 
 
 def _reviews(path: Path, notes: Notes) -> dict[Any, _Review]:
-    split = _split(path)
+    split = split_at(path, "predictions")
     file = beside(split[0] / "reviews" / split[1]) if split else None
     if file is None:
         return {}
@@ -118,19 +107,15 @@ def _reviews(path: Path, notes: Notes) -> dict[Any, _Review]:
 
 
 def _review(row: lines.Object) -> _Review:
-    judged = row.get("sample_score") or {}
-    score = judged.get("score") or {}
-    status = score.get("status", judged.get("status", "success"))
-    verdicts: dict[str, Verdict] = {}
-    numbers: dict[str, float] = {}
-    for name, value in (score.get("value") or {}).items():
-        if status in ("success", None):
-            verdict_or_number(name, value, verdicts, numbers, score.get("extracted_prediction"))
-        else:
-            verdicts[name] = Verdict(None, score.get("extracted_prediction"))
+    said = row.get("sample_score") or {}
+    score = said.get("score") or {}
+    status = score.get("status", said.get("status", "success"))
+    metrics = score.get("value") or {}
+    known = metrics if status in ("success", None) else dict.fromkeys(metrics)
+    verdicts, numbers = judged(known, score.get("extracted_prediction"))
     return _Review(
-        group=judged.get("group_id"),
-        generation=count_of(judged.get("generation_index")),
+        group=said.get("group_id"),
+        generation=count_of(said.get("generation_index")),
         prompt=last_asked(row.get("input")) or None,
         gold=golds_of(row.get("target")),
         verdicts=verdicts,
@@ -138,24 +123,20 @@ def _review(row: lines.Object) -> _Review:
     )
 
 
-def _sample(
-    row: lines.Object, review: _Review | None, repeats: int, stream: Stream, place: str, notes: Notes
-) -> LoggedSample:
+def _sample(row: lines.Object, review: _Review, repeats: int, stream: Stream, place: str, notes: Notes) -> LoggedSample:
     index = row["index"]
     output = row["model_output"] or {}
     choices = output.get("choices") or []
     if len(choices) > 1:
         notes.add("an answer has several choices; the first was taken", place)
-    group, generation = (review.group, review.generation) if review else (None, None)
     document = Document(
-        **_identity(row, index // repeats if group is None else group),
-        prompt=(review.prompt if review else None) or last_asked(row.get("messages")),
+        **_identity(row, index // repeats if review.group is None else review.group),
+        prompt=review.prompt or last_asked(row.get("messages")),
         is_templated=True,
-        gold=review.gold if review else (),
+        gold=review.gold,
     )
-    sample = index % repeats if generation is None else generation
-    verdicts = review.verdicts if review else {}
-    numbers = review.numbers if review else {}
+    sample = index % repeats if review.generation is None else review.generation
+    verdicts, numbers = review.verdicts, review.numbers
     if output.get("error") or not choices:
         notes.add("a request failed", place)
         return LoggedSample(stream, document, sample, None, place, "failed", verdicts=verdicts, numbers=numbers)

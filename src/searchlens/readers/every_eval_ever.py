@@ -9,14 +9,14 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
-from searchlens.readers.fields import choices_of, count_of, golds_of, joined, number_of, parameters, value_of
+from searchlens.readers.fields import choices_of, count_of, golds_of, joined, number_of, of_texts, parameters, value_of
 from searchlens.readers.folders import beside, candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
 _REQUIRED = ("evaluation_id", "sample_id", "interaction_type", "input", "evaluation")
 _FORMAT = "Every Eval Ever"
 
-Verdicts = dict[tuple[str, int], dict[str, Verdict]]
+Others = dict[tuple[str, int], dict[str, Verdict]]
 
 
 @reader(
@@ -39,13 +39,7 @@ class EveryEvalEverReader:
         return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
-        """The samples, file by file.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or an interaction has several turns.
-        """
+        """The samples, file by file; refuses interactions of several turns."""
         for path in sorted(files):
             yield from _samples(path, notes)
 
@@ -74,10 +68,10 @@ def _metric_of(line: bytes) -> str | None:
     return lines.text_after(line, "evaluation_name") if name is None else name
 
 
-def _other_metrics(path: Path, notes: Notes) -> tuple[str | None, Verdicts]:
+def _other_metrics(path: Path, notes: Notes) -> tuple[str | None, Others]:
     """The first metric, and the verdicts of all others by id and number of the sample."""
     first: str | None = None
-    verdicts: Verdicts = {}
+    verdicts: Others = {}
     counts: dict[tuple[str, str], int] = {}
     for number, line in lines.raw(path):
         name = _metric_of(line)
@@ -120,7 +114,7 @@ def _drawn(
     row: lines.Object,
     stream: Stream,
     counts: dict[tuple[str, str], int],
-    others: Verdicts,
+    others: Others,
     library: str,
     place: str,
     notes: Notes,
@@ -138,7 +132,6 @@ def _drawn(
         notes.add("texts were filtered by lm-evaluation-harness; only their verdicts are kept", place)
     verdict, numbers = _verdict(row)
     verdicts = {_scorer(row): verdict, **others.get((sample_id, first), {})}
-    is_alone = len(texts) <= 1
     usage = row.get("token_usage") or {}
     failed = row.get("error")
     for position, text in enumerate(texts or [None]):
@@ -150,10 +143,8 @@ def _drawn(
             text=None if is_filtered or text is None or (failed and not text) else joined(reasoning, text),
             place=place,
             finish="failed" if failed else "unknown",
-            tokens=count_of(usage.get("output_tokens")) if is_alone and not is_filtered else None,
-            verdicts=verdicts if is_alone else {},
-            document_verdicts={} if is_alone else verdicts,
-            numbers=numbers if is_alone else {},
+            tokens=count_of(usage.get("output_tokens")) if len(texts) <= 1 and not is_filtered else None,
+            **of_texts(max(len(texts), 1), verdicts, numbers),
         )
 
 

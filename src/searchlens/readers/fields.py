@@ -38,14 +38,8 @@ _NOISE = 1e-4
 
 
 def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | None = None) -> Document:
-    """The question that a row of a data set holds, by the names of fields that data sets usually have.
-
-    Parameters
-    ----------
-    wishes : mapping
-        ``id_key``, ``question_key`` and ``gold_key`` name fields that have other names.
-    index : int, optional
-        Position of the row, which is the id if the row has none of its own.
+    """The question that a row of a data set holds, by the names of fields that data sets usually have; the wishes
+    ``id_key``, ``question_key`` and ``gold_key`` name others. ``index`` is the id if the row has none of its own.
     """
     own_id = _first(row, wishes.get("id_key"), _IDS, (str, int))
     prompt = _first(row, wishes.get("question_key"), _QUESTIONS, (str,))
@@ -157,15 +151,20 @@ def number_of(value: Any) -> float | None:
     return float(value) if is_number and math.isfinite(value) else None
 
 
-def verdict_or_number(
-    name: str, value: Any, verdicts: dict[str, Verdict], numbers: dict[str, float], answer: str | None = None
-) -> None:
-    """Put a metric where it belongs: among the verdicts if it lies in [0, 1] or is missing, else among the numbers."""
-    number = number_of(value)
-    if number is not None and not 0 <= number <= 1:
-        numbers[name] = number
-    else:
-        verdicts[name] = Verdict(value_of(value), answer)
+Verdicts = dict[str, Verdict]
+Numbers = dict[str, float]
+
+
+def judged(metrics: Mapping[str, Any], answer: str | None = None) -> tuple[Verdicts, Numbers]:
+    """Metrics where they belong: among the verdicts if they lie in [0, 1] or are missing, else among the numbers."""
+    found = {name: number_of(value) for name, value in metrics.items()}
+    numbers = {name: number for name, number in found.items() if number is not None and not 0 <= number <= 1}
+    return {name: Verdict(value_of(metrics[name]), answer) for name in found if name not in numbers}, numbers
+
+
+def of_texts(count: int, verdicts: Verdicts, numbers: Numbers) -> dict[str, Any]:
+    """What was said of so many texts together, as fields of a sample: of several, it is no verdict on one of them."""
+    return {"verdicts": verdicts, "numbers": numbers} if count == 1 else {"document_verdicts": verdicts}
 
 
 def logprobs_of(values: Any) -> tuple[float, ...] | None:

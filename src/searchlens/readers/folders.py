@@ -14,16 +14,9 @@ _COMPRESSED = r"(\.gz|\.gzip|\.zst|\.zstd)?"
 
 
 def candidates(path: Path, name: str, fits: Callable[[Path], bool]) -> list[Path]:
-    """Files of a format.
+    """Files of a format by their content: a file whatever its name is, or those in a folder whose names match ``name``.
 
-    Parameters
-    ----------
-    path : Path
-        A file, which counts whatever its name is, or a folder.
-    name : str
-        Regular expression of the names that count in a folder, without the suffix of a compression.
-    fits : callable
-        Whether a file has the format, by its content.
+    It is a regular expression, without the suffix of a compression.
     """
     if path.is_file():
         return [path] if fits(path) else []
@@ -48,6 +41,13 @@ def beside(path: Path) -> Path | None:
     return next((option for option in options if option.is_file()), None)
 
 
+def split_at(path: Path, name: str) -> tuple[Path, Path] | None:
+    """A path before and behind the last folder of a name; None if it is in no such folder."""
+    parts = path.parts
+    where = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == name), None)
+    return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
+
+
 @dataclass(frozen=True)
 class Dated:
     """A file of a task that may have been run several times."""
@@ -58,17 +58,8 @@ class Dated:
 
 
 def chosen(files: Sequence[Dated], date: str | None, notes: Notes) -> list[Dated]:
-    """For each folder and task the newest file, or those of a date.
-
-    Parameters
-    ----------
-    date : str, optional
-        Beginning of a date; ``all`` takes every file, in the order of their dates.
-
-    Raises
-    ------
-    InputError
-        A task has no file of this date; the message lists its dates.
+    """For each folder and task the newest file, or those of a date, of which the beginning is enough; ``all`` takes
+    every file, in the order of their dates. An ``InputError`` lists the dates of a task that has none of this one.
     """
     by_task: dict[tuple[Path, str], list[Dated]] = {}
     for file in sorted(files, key=lambda file: (str(file.path.parent), file.task, file.date)):

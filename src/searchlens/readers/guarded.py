@@ -25,18 +25,7 @@ _FINISHES = ("stop", "length", "failed", "unknown")
 
 
 def guarded(reader: Reader, files: Any, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-    """The samples of a reader.
-
-    Parameters
-    ----------
-    reader, files, wishes, notes
-        As of ``readers.logged.Reader.read``.
-
-    Raises
-    ------
-    InputError
-        As of the reader; or a field has a type that its format does not allow.
-    """
+    """The samples of a reader; an ``InputError`` also where a field has a type that its format does not allow."""
     samples = iter(reader.read(files, wishes, notes))
     known: tuple[Stream | None, Document | None] = (None, None)
     while True:

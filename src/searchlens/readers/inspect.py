@@ -17,20 +17,22 @@ from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
 from searchlens.readers.fields import (
+    Numbers,
+    Verdicts,
     choices_of,
     count_of,
     end_of,
     golds_of,
     joined,
+    judged,
     last_asked,
     logprobs_of,
     parameters,
     parts_of,
-    verdict_or_number,
 )
 from searchlens.readers.folders import candidates
 from searchlens.readers.json_text import walked
-from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
+from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.readers.opening import kind, opened
 from searchlens.store.inputs import CHOICES, LONGEST, require_at_most, require_parsable
 
@@ -112,12 +114,8 @@ class InspectReader:
         return candidates(path, r".+\.(eval|json)", _is_log)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples of all logs; ``partial`` also reads logs that did not succeed.
-
-        Raises
-        ------
-        InputError
-            A log did not succeed, is damaged, or has no header.
+        """The samples of all logs; refuses logs that did not succeed, unless ``partial``, are damaged, or have no
+        header.
         """
         logs = [_Log(path, _header(path, notes)) for path in files]
         first: dict[tuple[str, ...], int] = {}
@@ -284,15 +282,15 @@ def _tokens(output: Json, logprobs: tuple[float, ...] | None) -> int | None:
     return len(logprobs) if count is None and logprobs else count
 
 
-def _verdicts(sample: Json) -> tuple[dict[str, Verdict], dict[str, float]]:
-    verdicts: dict[str, Verdict] = {}
-    numbers: dict[str, float] = {}
+def _verdicts(sample: Json) -> tuple[Verdicts, Numbers]:
+    verdicts: Verdicts = {}
+    numbers: Numbers = {}
     for scorer, score in (sample.get("scores") or {}).items():
         value, answer = score.get("value"), score.get("answer")
         parts = {f"{scorer}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {scorer: value}
-        for name, part in parts.items():
-            graded = _GRADES.get(part) if isinstance(part, str) else part
-            verdict_or_number(name, graded, verdicts, numbers, answer)
+        graded = {name: _GRADES.get(part) if isinstance(part, str) else part for name, part in parts.items()}
+        found = judged(graded, answer)
+        verdicts, numbers = verdicts | found[0], numbers | found[1]
     return verdicts, numbers
 
 

@@ -21,17 +21,10 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class JsonText:
-    """Walks through a JSON text; in memory is the value that is being read, and no more.
+    """Walks through a JSON text; in memory is the value that is being read, and no more. Halves of characters that were
+    replaced are noted.
 
     Bare NaN and infinities are accepted, because Python writes them.
-
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    file : binary file
-    notes : Notes
-        Where halves of characters that were replaced are noted.
     """
 
     def __init__(self, path: Path, file: IO[bytes], notes: Notes) -> None:
@@ -50,12 +43,8 @@ class JsonText:
             self._fill()
 
     def value(self) -> Any:
-        """The next value, whole.
-
-        Raises
-        ------
-        InputError
-            It is no JSON, the text ends within it, or it is longer than ``LONGEST``.
+        """The next value, whole; an ``InputError`` if it is no JSON, the text ends within it, or it is longer than
+        ``LONGEST``.
         """
         self.peek()
         while True:

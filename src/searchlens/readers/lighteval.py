@@ -12,9 +12,9 @@ import pyarrow as pa
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
-from searchlens.readers.fields import count_of, golds_of, joined, logprobs_of, parameters, verdict_or_number
-from searchlens.readers.folders import Dated, beside, candidates, chosen
-from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
+from searchlens.readers.fields import count_of, golds_of, joined, judged, logprobs_of, of_texts, parameters
+from searchlens.readers.folders import Dated, beside, candidates, chosen, split_at
+from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
@@ -44,13 +44,7 @@ class LightevalReader:
         return candidates(path, r"details_.+\.parquet", lambda file: bool(_columns(file)) or _is_older(file))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, or no file has the date that was asked for.
-        """
+        """The samples, file by file; refuses a date that no file has."""
         by_model: dict[str, list[Dated]] = {}
         for path in files:
             by_model.setdefault(_model(path), []).append(_dated(path))
@@ -87,9 +81,8 @@ def _of_dates(files: Sequence[Dated], date: str | None, notes: Notes) -> list[Da
 
 def _model(path: Path) -> str:
     """Folders between ``details`` and the date: organisation and model."""
-    parts = path.parts
-    start = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == "details"), None)
-    return "/".join(parts[start + 1 : -2]) if start is not None else ""
+    split = split_at(path, "details")
+    return "/".join(split[1].parts[:-2]) if split else ""
 
 
 def _stream(file: Dated, model: str, notes: Notes) -> Stream:
@@ -154,13 +147,8 @@ def _drawn(
     texts = answer.get("text") or []
     ids = answer.get("output_tokens") or []
     reasonings = answer.get("reasonings") or []
-    verdicts: dict[str, Verdict] = {}
-    numbers: dict[str, float] = {}
-    for name, value in scores.items():
-        if value is not None:
-            verdict_or_number(name, value, verdicts, numbers)
-    is_alone = len(texts) == 1
-    if verdicts and not is_alone:
+    verdicts, numbers = judged({name: value for name, value in scores.items() if value is not None})
+    if verdicts and len(texts) > 1:
         notes.add("metrics judge several texts together; they are kept for the question, not for a text")
     document = _document(row)
     for position, text in enumerate(texts):
@@ -177,9 +165,7 @@ def _drawn(
             finish=finish,
             tokens=tokens or None,
             logprobs=logprobs if logprobs and tokens and len(logprobs) == len(tokens) else None,
-            verdicts=verdicts if is_alone else {},
-            document_verdicts={} if is_alone else verdicts,
-            numbers=numbers if is_alone else {},
+            **of_texts(len(texts), verdicts, numbers),
             is_finish_inferred=finish == "length",
         )
 

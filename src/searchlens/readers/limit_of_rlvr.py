@@ -13,7 +13,7 @@ from searchlens.errors import InputError
 from searchlens.readers import lines
 from searchlens.readers.fields import end_of, golds_of
 from searchlens.readers.folders import candidates, plain_name
-from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
+from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
 _NAME = re.compile(
     r"(?P<split>[^_]+)_(?P<prompt>.+)_(?P<limit>-?\d+)_seed(?P<seed>\d+)_t(?P<temperature>\d+(\.\d+)?)"
@@ -53,13 +53,7 @@ class LimitOfRlvrReader:
         return candidates(path, r".+_seed\d+_t.+\.jsonl", _is_output)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
-        """The samples, seed by seed.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or its lists have different lengths.
-        """
+        """The samples, seed by seed; refuses a line whose lists have different lengths."""
         series: dict[tuple[str, ...], list[_Part]] = {}
         for path in files:
             part = _part(path)
@@ -128,7 +122,7 @@ def _samples(part: _Part, first: int, width: int, notes: Notes) -> Iterator[Logg
                 sample=first + position,
                 text=str(text),
                 place=place,
-                finish=_finish(ends, position, notes, place),
+                finish="unknown" if ends is None else end_of(ends[position], notes, place),
                 verdicts=_verdict(scores, answers, position),
             )
 
@@ -140,10 +134,6 @@ def _list(row: lines.Object, key: str, width: int, place: str) -> list[Any] | No
     if not isinstance(values, list) or len(values) != width:
         raise InputError(f"{place}: {key!r} has not one entry for each of the {width} texts in 'code'")
     return values
-
-
-def _finish(ends: list[Any] | None, position: int, notes: Notes, place: str) -> Finish:
-    return "unknown" if ends is None else end_of(ends[position], notes, place)
 
 
 def _verdict(scores: list[Any] | None, answers: list[Any] | None, position: int) -> dict[str, Verdict]:

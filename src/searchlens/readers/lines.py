@@ -26,12 +26,8 @@ Object = dict[str, Any]
 
 
 def raw(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number (from 1) and bytes of each line that is not blank; the mark at the beginning of some files is left out.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is beyond a bound of ``store.inputs``.
+    """Number (from 1) and bytes of each line that is not blank; the mark at the beginning of some files is left out. An
+    ``InputError`` if the file cannot be read, or is beyond a bound of ``store.inputs``.
     """
     with opened(path) as file:
         number = 0
@@ -48,24 +44,14 @@ def raw(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def objects(path: Path, notes: Notes) -> Iterator[tuple[int, Object]]:
-    """Number (from 1) and object of each line that is not blank.
-
-    Raises
-    ------
-    InputError
-        As ``raw`` and ``parsed``.
-    """
+    """Number (from 1) and object of each line that is not blank; errors as of ``raw`` and ``parsed``."""
     for number, line in raw(path):
         yield number, parsed(path, number, line, notes)
 
 
 def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
-    """The object of one line. Escaped halves of characters become U+FFFD, which is noted.
-
-    Raises
-    ------
-    InputError
-        The line is no UTF-8, no JSON, or no object; the message quotes nothing of it.
+    """The object of one line. Escaped halves of characters become U+FFFD, which is noted. An ``InputError``, which
+    quotes nothing, if the line is no UTF-8, no JSON, or no object.
     """
     try:
         text = str(line, "utf-8")
@@ -93,13 +79,7 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
 
 
 def whole(path: Path, notes: Notes) -> Object:
-    """The object of a small JSON file, such as the results beside a file of samples.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or is no JSON object.
-    """
+    """The object of a small JSON file, such as the results beside samples; an ``InputError`` if it is none."""
     with opened(path) as file:
         try:
             found = json.loads(require_parsable(inputs.whole(file.read, path), path))
@@ -147,12 +127,8 @@ def text_after(line: bytes, key: str) -> str | None:
 
 
 def required(row: Object, keys: tuple[str, ...], place: str, format_name: str) -> None:
-    """Refuse a row without some keys: a file of several formats, or of another version.
-
-    Raises
-    ------
-    InputError
-        The message names the missing key, those that are there, and the place.
+    """Refuse a row without some keys, of another format or version; the message names the missing key and those that
+    are there.
     """
     for key in keys:
         if key not in row:

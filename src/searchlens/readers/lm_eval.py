@@ -12,18 +12,15 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
-from searchlens.readers.fields import document_of, golds_of, last_asked, parameters, verdict_or_number
+from searchlens.readers.fields import Numbers, Verdicts, document_of, golds_of, judged, last_asked, of_texts, parameters
 from searchlens.readers.folders import Dated, beside, candidates, chosen, plain_name
-from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
+from searchlens.readers.logged import Document, LoggedSample, Notes, Stream
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _REQUIRED = ("doc_id", "doc", "arguments", "resps")
 _LONGEST_GOLD = 200
 _NO_ANSWER = "[invalid]"
 """What a filter of the harness writes where it finds no answer."""
-
-Verdicts = dict[str, Verdict]
-Numbers = dict[str, float]
 
 
 @reader(
@@ -45,13 +42,7 @@ class LmEvalReader:
         return candidates(path, r"samples_.+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file.
-
-        Raises
-        ------
-        InputError
-            A file is no file of samples, its task generated no text, or no file has the date that was asked for.
-        """
+        """The samples, file by file; refuses a task that generated no text, and a date that no file has."""
         drawn: dict[tuple[Path, str], int] = {}
         for file in chosen([_named(path) for path in files], wishes.get("date"), notes):
             series = (file.path.parent, file.task)
@@ -100,16 +91,13 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
         if len(texts) > 1:
             notes.add("a filter judged several texts together; its verdict is kept for the question, not for a text")
         for position, text in enumerate(texts):
-            alone = len(texts) == 1
             yield LoggedSample(
                 stream=asked[key],
                 document=document,
                 sample=start + position,
                 text=text,
                 place=place,
-                verdicts=verdicts if alone else {},
-                document_verdicts={} if alone else verdicts,
-                numbers=numbers if alone else {},
+                **of_texts(len(texts), verdicts, numbers),
             )
 
 
@@ -130,12 +118,8 @@ def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tupl
 
 
 def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | None, Mapping[str, Any]]:
-    """The drawn texts (None: taken out of the log), the prompt, and the sampling parameters of a row.
-
-    Raises
-    ------
-    InputError
-        The task compares likelihoods of given texts, so that nothing was generated.
+    """The drawn texts (None: taken out of the log), the prompt, and the sampling parameters of a row. Refuses a task
+    that compares likelihoods of given texts.
     """
     arguments = row["arguments"]
     if isinstance(arguments, list):  # as older versions write it: a list of the arguments of each request
@@ -182,15 +166,11 @@ def _document(row: lines.Object, prompt: str | None, wishes: Mapping[str, str]) 
 
 def _metrics(row: lines.Object) -> tuple[Verdicts, Numbers]:
     """Metrics of a row under the name of metric and filter, as results files write them."""
-    verdicts: Verdicts = {}
-    numbers: Numbers = {}
     name, found = row.get("filter"), row.get("filtered_resps")
     answer = found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str) else None
     answer = None if answer == _NO_ANSWER else answer
-    for metric in row.get("metrics") or ():
-        if not isinstance(row.get(metric), list | dict):
-            verdict_or_number(f"{metric},{name}", row.get(metric), verdicts, numbers, answer)
-    return verdicts, numbers
+    metrics = {f"{metric},{name}": row.get(metric) for metric in row.get("metrics") or ()}
+    return judged({key: value for key, value in metrics.items() if not isinstance(value, list | dict)}, answer)
 
 
 def _made(file: Dated, notes: Notes) -> Stream:

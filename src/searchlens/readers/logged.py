@@ -108,14 +108,8 @@ class Notes:
         self.current = place, record
 
     def add(self, what: str, place: str = "") -> None:
-        """Note something once more.
-
-        Parameters
-        ----------
-        what : str
-            Its kind, as a sentence without anything that differs from place to place.
-        place : str, optional
-            File, and line or member; that of the first time is kept.
+        """Note something once more: its kind, without anything that differs from place to place, and file and line of
+        the first time.
         """
         self._counts[what] = self._counts.get(what, 0) + 1
         self._places.setdefault(what, place)

@@ -45,12 +45,8 @@ class NemoSkillsReader:
         return candidates(path, _NAME.pattern, _is_output)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, seed by seed; ``partial`` also reads what is still being written.
-
-        Raises
-        ------
-        InputError
-            A run is not done, or a folder has outputs with and without a seed.
+        """The samples, seed by seed; ``partial`` also reads what is still being written. Refuses outputs with and
+        without a seed in one folder.
         """
         folders: dict[Path, list[_Output]] = {}
         for path in files:

@@ -10,7 +10,7 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.readers.fields import count_of, golds_of, value_of
+from searchlens.readers.fields import count_of, golds_of, of_texts, value_of
 from searchlens.readers.folders import beside, candidates, plain_name
 from searchlens.readers.json_text import walked
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
@@ -49,13 +49,7 @@ class OpencompassReader:
         return candidates(path, r"(?!tmp_).+\.json", _is_predictions)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
-        """The samples, data set by data set.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, parts are missing, or there are verdicts on other rows than these.
-        """
+        """The samples, data set by data set; refuses missing parts, and verdicts on other rows than these."""
         for predictions in _sets(files):
             for path in sorted(predictions.paths[0].parent.glob("tmp_*")):
                 notes.add("a run is not finished, and its temporary file was left out", str(path))
@@ -118,20 +112,17 @@ def _samples(predictions: _Set, notes: Notes) -> Iterator[LoggedSample]:
         document = Document(number, True, prompt, True, (), golds_of(row.get("gold")))
         texts = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
         own = {"opencompass": verdicts[index]} if index in verdicts else {}
-        tokens = count_of(row.get("res_length")) if len(texts) == 1 else None
         for text in texts:
             sample = counts.get(key, 0)
             counts[key] = sample + 1
-            is_alone = len(texts) == 1
             yield LoggedSample(
                 stream=stream,
                 document=document,
                 sample=sample,
                 text=str(text),
                 place=place,
-                tokens=tokens,
-                verdicts=own if is_alone else {},
-                document_verdicts={} if is_alone else own,
+                tokens=count_of(row.get("res_length")) if len(texts) == 1 else None,
+                **of_texts(len(texts), own, {}),
             )
     if verdicts and max(verdicts) != index:
         raise InputError(

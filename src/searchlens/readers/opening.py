@@ -34,13 +34,7 @@ _UNPACKED: dict[str, Callable[[str], Any]] = {
 
 
 def kind(path: Path) -> Kind:
-    """What a file is, by its first bytes.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read.
-    """
+    """What a file is, by its first bytes; an ``InputError`` if it cannot be read."""
     try:
         with require_no_stream(path).open("rb") as file:
             head = file.read(4)
@@ -51,12 +45,8 @@ def kind(path: Path) -> Kind:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed while they are read; text in UTF-16 with its mark becomes UTF-8.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or its compressed content ends early or is damaged.
+    """The bytes of a file, decompressed while they are read; text in UTF-16 with its mark becomes UTF-8. An
+    ``InputError`` if it cannot be read, or its compressed content ends early or is damaged.
     """
     unpack = _UNPACKED.get(kind(path))
     try:

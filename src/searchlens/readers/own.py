@@ -42,7 +42,7 @@ class OwnReader:
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples of all files; a wrong row is left out here, and refused when all rows were read."""
         problems = Problems()
-        streams, documents, partial = _Streams(), _Documents(), _Partial()
+        streams, documents, partial = dict[Any, Stream](), dict[Any, Document](), _Partial()
         count = 0
         for file in files:
             for place, row in rows(file, problems):
@@ -54,7 +54,7 @@ class OwnReader:
                 for key in row.keys() - _KNOWN:
                     notes.add(f"key {key!r} is not known and was left out", place)
                 if not wrong:
-                    sample = _sample(place, row, streams.of(row), documents.of(row))
+                    sample = _sample(place, row, _stream(row, streams), _document(row, documents))
                     partial.see(sample)
                     yield sample
         if not count and not problems:
@@ -70,33 +70,17 @@ def _fits(file: Path) -> bool:
     return row is not None and "question" in row and bool(row.keys() & {"sample", "text", "correct"})
 
 
-class _Streams:
+def _stream(row: Mapping[str, Any], known: dict[Any, Stream]) -> Stream:
     """One object for each model, role and policy that rows name."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], Stream] = {}
-
-    def of(self, row: Mapping[str, Any]) -> Stream:
-        key = (row.get("model") or "", row.get("role") or "", row.get("policy") or "")
-        if key not in self._known:
-            model, role, policy = key
-            self._known[key] = Stream(model, role=role, policy=policy)
-        return self._known[key]
+    model, role, policy = (row.get(key) or "" for key in ("model", "role", "policy"))
+    return known.setdefault((model, role, policy), Stream(model, role=role, policy=policy))
 
 
-class _Documents:
+def _document(row: Mapping[str, Any], known: dict[Any, Document]) -> Document:
     """One object for each question, gold and prompt that rows name."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Document] = {}
-
-    def of(self, row: Mapping[str, Any]) -> Document:
-        key = (row["question"], row.get("gold"), row.get("prompt"))
-        if key not in self._known:
-            question, gold, prompt = key
-            golds = () if gold is None else (_gold_text(gold),)
-            self._known[key] = Document(question, prompt=prompt, gold=golds)
-        return self._known[key]
+    question, gold, prompt = row["question"], row.get("gold"), row.get("prompt")
+    golds = () if gold is None else (_gold_text(gold),)
+    return known.setdefault((question, gold, prompt), Document(question, prompt=prompt, gold=golds))
 
 
 class _Partial:

@@ -22,16 +22,8 @@ class Problems:
         return bool(self._counts)
 
     def add(self, what: str, place: str = "", found: str = "") -> None:
-        """Count one mistake.
-
-        Parameters
-        ----------
-        what : str
-            Its kind, without anything that belongs to one place alone.
-        place : str
-            File, and line or member.
-        found : str
-            What stands there.
+        """Count one mistake: its kind, without anything that belongs to one place, file and line, and what stands
+        there.
         """
         self._counts[what] = self._counts.get(what, 0) + 1
         examples = self._examples.setdefault(what, [])

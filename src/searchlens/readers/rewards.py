@@ -22,14 +22,9 @@ _RULE = re.compile(r"\s*([\w./-]+)\s*(==|>=|<=|>|<)\s*(true|false|-?[\d.]+(?:e-?
 
 
 class Right:
-    """A rule that makes a verdict of a number: ``acc == 1`` or ``score >= 0.5``.
+    """A rule that makes a verdict of a number: ``acc == 1`` or ``score >= 0.5``; an ``InputError`` if it is none.
 
     A reward may hold terms for format or length, so that none counts as a verdict without a rule.
-
-    Raises
-    ------
-    InputError
-        The rule is no comparison of a name with a number.
     """
 
     def __init__(self, rule: str | None) -> None:
@@ -50,12 +45,8 @@ class Right:
         self._rule = match[1], _COMPARED[match[2]], limit
 
     def verdicts(self, row: Mapping[str, Any], answer: Any, place: str) -> dict[str, Verdict]:
-        """The verdict of the rule on a row, under the name of its number; none without a rule.
-
-        Raises
-        ------
-        InputError
-            The row does not have the number.
+        """The verdict of the rule on a row, under the name of its number; none without a rule. Refuses a row without
+        the number.
         """
         if self._rule is None:
             return {}

@@ -22,17 +22,8 @@ Row = tuple[str, dict[str, Any]]
 
 
 def rows(path: Path, problems: Problems) -> Iterator[Row]:
-    """The rows of a file, without holding it in memory.
-
-    Parameters
-    ----------
-    problems : Problems
-        Lines that are not rows are counted there and left out.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is an archive.
+    """The rows of a file, without holding it in memory; lines that are not rows are counted as problems. An
+    ``InputError`` if the file cannot be read, or is an archive.
     """
     what = kind(path)
     if what == "zip":

@@ -37,13 +37,7 @@ class TrlReader:
         return candidates(path, r"completions_.+\.parquet", lambda file: set(_COLUMNS) <= set(columns_of(file)))
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, step by step.
-
-        Raises
-        ------
-        InputError
-            A table is damaged, or does not have the number that ``right`` names.
-        """
+        """The samples, step by step; refuses a table without the number that ``right`` names."""
         right = Right(wishes.get("right"))
         before: dict[bytes, int] = {}
         for path in sorted(files, key=lambda path: (str(path.parent), _step(path), path.name)):
@@ -57,11 +51,11 @@ class TrlReader:
                     shared[name] -= 1
                     notes.add("a row that the table before it has was left out", place)
                     continue
-                if row["step"] not in streams:
-                    streams[row["step"]] = Stream(f"step {row['step']}", path.parent.parent.name, {}, "TRL")
+                step = row["step"]
+                stream = streams.setdefault(step, Stream(f"step {step}", path.parent.parent.name, {}, "TRL"))
                 document, sample = prompts.next(last_asked(row["prompt"]) or "", None)
                 yield LoggedSample(
-                    stream=streams[row["step"]],
+                    stream=stream,
                     document=document,
                     sample=sample,
                     text=_text(row["completion"]),

@@ -38,13 +38,7 @@ class VerlReader:
         return candidates(path, r"(\d+\.jsonl|.+\.parquet)", _is_rollout)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, step by step.
-
-        Raises
-        ------
-        InputError
-            A line is broken, or does not have the number that ``right`` names.
-        """
+        """The samples, step by step; refuses a line without the number that ``right`` names."""
         right = Right(wishes.get("right"))
         for path in sorted(files, key=lambda path: (str(path.parent), _step(path), path.name)):
             if _is_generated(path):
@@ -76,12 +70,11 @@ def _rollouts(path: Path, right: Right, notes: Notes) -> Iterator[LoggedSample]:
         place = f"{path}:{number}"
         lines.required(row, ("input", "output"), place, "verl's rollouts")
         step = row.get("step", _step(path))
-        if step not in streams:
-            streams[step] = Stream(f"step {step}", path.parent.name, {}, "verl")
+        stream = streams.setdefault(step, Stream(f"step {step}", path.parent.name, {}, "verl"))
         document, sample = prompts.next(str(row["input"]), row.get("gts"))
         answer = next((row[key] for key in _ANSWERS if row.get(key) is not None), None)
         yield LoggedSample(
-            stream=streams[step],
+            stream=stream,
             document=document,
             sample=sample,
             text=str(row["output"]),

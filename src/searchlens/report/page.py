@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from urllib.parse import quote
 
 from searchlens import __version__
@@ -13,7 +12,6 @@ from searchlens.project import captions, extras, pages
 from searchlens.report.contents import Item, contents
 from searchlens.store import provenance
 
-TEMPLATE = Path(__file__).parent / "page.html.j2"
 FIRST = ("health", "pass_curves")
 """A table and a figure that the first screen shows, behind the headline."""
 LONG = 40
@@ -27,20 +25,18 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).translate(str.maketrans("", "", '"
 
 
 def report_page(study: Study) -> str:
-    """The page of a study: headline, health and pass curves, then every figure and table with its caption.
-
-    Raises
-    ------
-    InputError
-        A library of the extra ``plot`` is not installed.
+    """The page of a study: headline, health and pass curves, then every figure and table with its caption. It needs the
+    extra ``plot``.
     """
     extras.require("docutils")
     sections = contents(study)
     items = {item.name: item for item in sections[0].items} if sections else {}
+    name = ", ".join(dict.fromkeys(pair for pair, *_ in study.sides)) or study.results.name
     words = captions.blocks((captions.folder() / "workflow.rst").read_text(encoding="utf-8"))
     return pages.rendered(
-        TEMPLATE,
-        title=", ".join(dict.fromkeys(pair for pair, *_ in study.sides)) or study.results.name,
+        "report/page.html.j2",
+        title=f"{name}: report",
+        name=name,
         headline=headline_html(study),
         about=words["about"],
         order=words["order"],

@@ -5,7 +5,8 @@ from the source code without running it. What counts as an import:
 
 - an ``import`` statement, also inside of a function, but not under ``if TYPE_CHECKING``; importing a module runs the
   ``__init__`` of its packages;
-- a string that is the name of a module, as for modules that are imported by name in other processes;
+- a string that is the name of a module, as for modules that are imported by name in other processes, or of a template
+  (``project.pages``), which may name others in turn;
 - a call such as ``loaded("table", stage="boptr")`` or ``find("grader", ...)`` of the catalogue: every file that
   declares such a thing, extensions included. ``declared`` and ``titles`` read names and options without running
   anything: of these calls the declarations count, not the code under them. Of a controller, stages are given what the
@@ -48,7 +49,8 @@ EXEMPT: Mapping[str, str] = {
 
 _RUNS = {"find": True, "loaded": True, "declared": False, "titles": False}
 """Functions of the catalogue; whether they run what is declared, or only read its names and options."""
-_MODULE = re.compile(r"searchlens(_\w+)?\.")
+_NAME = re.compile(r"searchlens(_\w+)?\.|[\w/.]+\.j2$")
+_TEMPLATE = re.compile(rb'"([\w/.]+\.j2)"')
 
 
 class _Source(NamedTuple):
@@ -57,7 +59,7 @@ class _Source(NamedTuple):
     meaning: str
     """Digest."""
     modules: list[str]
-    """Names that it imports, and strings that may be names of modules."""
+    """Names that it imports, and strings that may be names of modules or of templates."""
     calls: list[str]
     """Calls of the catalogue in JSON: whether they run what is declared, its kind, the constant options."""
 
@@ -126,7 +128,7 @@ def _read(path: Path) -> _Source:
     content = files.read_bytes(PACKAGE / path)
     key = sha256(content).hexdigest()
     if key not in _known:
-        _known[key] = _parsed(content)
+        _known[key] = _parsed(content) if path.suffix == ".py" else _template(content)
     return _known[key]
 
 
@@ -142,11 +144,15 @@ def _parsed(content: bytes) -> _Source:
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE.match(node.value):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAME.match(node.value):
             modules.add(node.value)
         elif isinstance(node, ast.Call):
             calls += _catalogue_call(node)
     return _Source(digest(ast.dump(tree), 16), sorted(modules), calls)
+
+
+def _template(content: bytes) -> _Source:
+    return _Source(digest(content.decode(), 16), [name.decode() for name in _TEMPLATE.findall(content)], [])
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -175,17 +181,18 @@ def _catalogue_call(node: ast.Call) -> Iterator[str]:
 
 
 def _files_of(name: str) -> Iterator[Path]:
-    """The file of a module and the ``__init__`` of its packages; nothing for any other name."""
+    """The file of a template, or of a module and the ``__init__`` of its packages; nothing for any other name."""
     while name:
-        if name in _modules():
-            yield _modules()[name]
+        if name in _named():
+            yield _named()[name]
         name = name.rpartition(".")[0]
 
 
 @cache
-def _modules() -> Mapping[str, Path]:
-    """File of every module of searchlens by its dotted name; of a package, its ``__init__``."""
+def _named() -> Mapping[str, Path]:
+    """File of every template by its path, and of every module by its dotted name; of a package, its ``__init__``."""
     own = {_name(PACKAGE, path): path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
+    own |= {str(path): path for file in PACKAGE.rglob("*.j2") if (path := file.relative_to(PACKAGE))}
     folders = [addon.folder for addon in addons.addons()]
     return own | {_name(folder, path): path for folder in folders for path in folder.rglob("*.py")}
 

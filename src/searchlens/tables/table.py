@@ -7,12 +7,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape as escaped
 from pathlib import Path
 
 import polars as pl
 
 from searchlens.claims import DASH
+from searchlens.project import pages
 from searchlens.store import files
 from searchlens.store.frames import write_csv
 
@@ -202,17 +202,6 @@ def _width(text: str) -> int:
 
 LINKED = 200_000
 """Bytes up to which a page holds its CSV, so that it can be taken from a report without other files."""
-_STYLE = """
-body { font: 14px/1.4 system-ui, sans-serif; margin: 1em; color-scheme: light dark }
-div { overflow-x: auto }
-table { border-collapse: collapse; margin: .5em 0 1em }
-th, td { padding: .15em .7em; text-align: left; white-space: nowrap; font-variant-numeric: tabular-nums }
-th { border-top: 1px solid; border-bottom: 1px solid; white-space: normal; vertical-align: bottom }
-tbody tr:last-child td { border-bottom: 1px solid }
-tr.rule td { border-top: 1px solid #8888 }
-.n { text-align: right }
-li { margin: .2em 0; max-width: 60em }
-"""
 
 
 def html(table: Table, csv: Path) -> str:
@@ -220,32 +209,22 @@ def html(table: Table, csv: Path) -> str:
 
     The CSV is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
     """
-    name = escaped(csv.name)
-    if csv.stat().st_size <= LINKED:
-        content = base64.b64encode(csv.read_bytes()).decode()
-        link = f'<a download="{name}" href="data:text/csv;base64,{content}">{name}</a>'
-    else:
-        link = f"{name}, in the folder tables"
-    notes = "".join(f"<li>{escaped(note)}</li>\n" for note in table.notes)
-    listed = f"<ul>\n{notes}</ul>\n" if notes else ""
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    head = f"{meta}<title>{escaped(csv.stem)}</title>"
-    parts = "".join(map(_html_part, table.parts))
-    page = f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n'
-    return f"{page}{parts}{listed}<p>All columns: {link}</p>\n</body></html>\n"
-
-
-def _html_part(part: Part) -> str:
-    kinds = [' class="n"' if _numeric(part.text[name]) else "" for name in part.text.columns]
-    heads = zip(part.text.columns, kinds, strict=True)
-    title = f"<h3>{escaped(part.title)}</h3>\n" if part.title else ""
-    rows = [
-        ('<tr class="rule">' if i in part.rule_before else "<tr>")
-        + "".join(f"<td{kind}>{escaped(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
-        + "</tr>"
-        for i, row in enumerate(part.text.iter_rows())
+    content = csv.read_bytes() if csv.stat().st_size <= LINKED else b""
+    parts = [
+        {
+            "title": part.title,
+            "heads": part.text.columns,
+            "rows": part.text.iter_rows(),
+            "numeric": [i for i, column in enumerate(part.text) if _numeric(column)],
+            "ruled": part.rule_before,
+        }
+        for part in table.parts
     ]
-    head = "<tr>" + "".join(f"<th{kind}>{escaped(name)}</th>" for name, kind in heads) + "</tr>"
-    body = "\n".join(rows)
-    box = f'<div tabindex="0" role="region" aria-label="{escaped(part.title) or "Table"}">'
-    return f"{title}{box}<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+    return pages.rendered(
+        "tables/table.html.j2",
+        title=csv.stem,
+        parts=parts,
+        notes=table.notes,
+        name=csv.name,
+        csv=base64.b64encode(content).decode(),
+    )
