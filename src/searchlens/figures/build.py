@@ -22,7 +22,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
 
     Parameters
     ----------
-    context : PairContext, StudyContext or FigureContext
+    context : PairContext, StudyContext or BoptrContext
         The class that the figures of its stage take.
 
     Raises
@@ -52,7 +52,7 @@ def write(figures: Mapping[str, Declaration], context: Any, folder: Path, record
     ----------
     figures : mapping of str to Declaration
         Such as ``catalogue.declared("figure", stage="pair")``, those of extensions included.
-    context : PairContext, StudyContext or FigureContext
+    context : PairContext, StudyContext or BoptrContext
         For one figure per metric, ``context.with_metric(metric)`` is drawn.
     folder : Path
         Receives ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration. For an
