@@ -20,8 +20,8 @@ from searchlens import catalogue, cli
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
 from searchlens.boptr.options import BoptrOptions, Readout
-from searchlens.boptr.points import readout_interval
 from searchlens.boptr.q_channel import voteless
+from searchlens.boptr.rows import readout_interval
 from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view

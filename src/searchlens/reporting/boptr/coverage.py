@@ -39,9 +39,11 @@ def percell(context: BoptrContext) -> Table:
         ("cohort", "own"): EXPONENTS["own"],
         ("without", "own"): f"{EXPONENTS['own']}, {without}",
     }
+    orders = {"model": plan.models, "benchmark": plan.benchmarks}
+    in_order = [pl.col(name).cast(pl.Enum(list(order))) for name, order in orders.items()]
     parts = []
     for (mu, exponents), title in titles.items():
-        rows = _in_order(frame.filter(mu=mu, exponents=exponents), plan)
+        rows = frame.filter(mu=mu, exponents=exponents).sort(*in_order, maintain_order=True)
         if rows.height:
             lines = [_percell_line(row, plan) for row in rows.iter_rows(named=True)]
             parts.append(fmt.part(lines, title, fmt.changes(rows["model"].to_list())))
@@ -56,12 +58,6 @@ def percell(context: BoptrContext) -> Table:
         *reasons(frame),
     ]
     return Table(frame, parts or [fmt.part([])], notes)
-
-
-def _in_order(rows: pl.DataFrame, plan: CohortPlan) -> pl.DataFrame:
-    """Cells in the order of the plan."""
-    names = pl.col("model").cast(pl.Enum(list(plan.models))), pl.col("benchmark").cast(pl.Enum(list(plan.benchmarks)))
-    return rows.sort(*names, maintain_order=True)
 
 
 def _percell_line(row: Row, plan: CohortPlan) -> Line:

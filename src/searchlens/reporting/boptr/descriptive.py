@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from searchlens.boptr.knee import TAU
+from searchlens.boptr.descriptive import TAU
 from searchlens.catalogue import table
 from searchlens.claims import number, percent
 from searchlens.reporting.boptr.context import BoptrContext

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from searchlens.boptr.knee import TAU
+from searchlens.boptr.descriptive import TAU
 from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import figure, table
 from searchlens.claims import Row, interval, number

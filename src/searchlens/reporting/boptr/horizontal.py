@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from searchlens.boptr.inference import ERROR_COLUMNS
-from searchlens.boptr.study import RIVALS
+from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
 from searchlens.figures import style
 from searchlens.reporting.boptr import parts
@@ -32,8 +32,13 @@ def horizontal(context: BoptrContext) -> Table:
     main = fitted | {"mean": "mean", "matched mean": "matched mean"}
     columns = main | ({"held-out mean": "held-out mean"} if held_out else {})
     means = Means(context, every_model.filter(scope=f"horizontal/{plan.anchor_model}"), columns, "mean")
-    h5_lines = _replication_lines(context, fitted) | _beyond_line(context, fitted)
-    blocks = [block(_with_h5_lines(means.lines(columns=main), h5_lines), "fitted benchmarks, AR pool", RIVALS[:1])]
+    blocks = [
+        block(
+            _with_h5_lines(means.lines(columns=main), _h5_lines(context, fitted)),
+            "fitted benchmarks, AR pool",
+            RIVALS[:1],
+        )
+    ]
     if held_out:
         outside = replace(means, columns=held_out | {"held-out mean": "mean"}, count="held-out mean")
         blocks.append(block(outside.lines(), "held-out benchmarks, AR pool", RIVALS[:1]))
@@ -67,16 +72,6 @@ def _with_h5_lines(lines: dict[str, Line], added: Mapping[str, Line]) -> dict[st
     return result
 
 
-def _replication_lines(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, Line]:
-    lines = {}
-    for (reading,), group in context.frames["seed_summary"].group_by("reading", maintain_order=True):
-        line = {"row": f"→ replication, {READINGS[str(reading)]}, raw"}
-        for row in group.iter_rows(named=True):
-            line[fitted.get(row["benchmark"], "mean")] = fmt.spread(row["mean"], row["sd"])
-        lines[f"replication {reading}"] = line
-    return lines
-
-
 def _replication_note(seed_summary: pl.DataFrame) -> str:
     batches = seed_summary["batches"].drop_nulls().to_list()
     if not any(batches):
@@ -88,14 +83,20 @@ def _replication_note(seed_summary: pl.DataFrame) -> str:
     )
 
 
-def _beyond_line(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, Line]:
-    plan = context.plan
-    line = {"row": f"→ frozen rule at b > {max(plan.budgets)}"}
+def _h5_lines(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, Line]:
+    """H5 on batches that were sampled again, and beyond the largest budget."""
+    plan, lines = context.plan, {}
+    for (reading,), group in context.frames["seed_summary"].group_by("reading", maintain_order=True):
+        line = {"row": f"→ replication, {READINGS[str(reading)]}, raw"}
+        for row in group.iter_rows(named=True):
+            line[fitted.get(row["benchmark"], "mean")] = fmt.spread(row["mean"], row["sd"])
+        lines[f"replication {reading}"] = line
+    beyond = {"row": f"→ frozen rule at b > {max(plan.budgets)}"}
     for row in context.frames["extension"].filter(model=plan.anchor_model).iter_rows(named=True):
         title = "mean" if row["benchmark"] is None else fitted.get(row["benchmark"])
         if title:
-            line[title] = corrected(row)
-    return {"beyond": line}
+            beyond[title] = corrected(row)
+    return {**lines, "beyond": beyond}
 
 
 def _horizontal_data(context: BoptrContext, means: pl.DataFrame) -> pl.DataFrame:
@@ -106,21 +107,17 @@ def _horizontal_data(context: BoptrContext, means: pl.DataFrame) -> pl.DataFrame
     h5 = {"exponents": "paper", "mu": "cohort", "tier": "H5", "kind": "rule", "pool": "ar"}
     h5["rl"] = next(iter(means.filter(tier="H5")["rl"]), "")
     of_h5 = [pl.lit(value).alias(name) for name, value in h5.items()]
+    label = pl.format("replication, {}", "reading").alias("label")
+    of_batches = [pl.lit(context.plan.anchor_model).alias("model"), label, pl.col("benchmark").alias("column")]
     seeds = context.frames["seed_summary"].select(
-        *of_h5,
-        pl.lit(context.plan.anchor_model).alias("model"),
-        pl.format("replication, {}", "reading").alias("label"),
-        pl.col("benchmark").alias("column"),
-        pl.col("mean").alias("error"),
-        "sd",
-        "batches",
-        "reason",
+        *of_h5, *of_batches, pl.col("mean").alias("error"), "sd", "batches", "reason"
     )
+    column = pl.col("benchmark").fill_null("mean").alias("column")
     beyond = context.frames["extension"].select(
         *of_h5,
         pl.lit("frozen rule beyond B").alias("label"),
         "model",
-        pl.col("benchmark").fill_null("mean").alias("column"),
+        column,
         *ERROR_COLUMNS,
         "budgets",
         "path",

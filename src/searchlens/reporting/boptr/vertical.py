@@ -17,7 +17,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from searchlens.boptr.study import RIVALS
+from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
 from searchlens.claims import DASH, ERRORS, number, say
 from searchlens.figures import style
