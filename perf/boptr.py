@@ -39,7 +39,8 @@ from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Key, Task, evaluate
 from searchlens.boptr.rows import Blend
 from searchlens.boptr.rule import Path
-from searchlens.boptr.study import MAIN_ROWS, OWN, PAPER, study
+from searchlens.boptr.study import study
+from searchlens.boptr.transfer import MAIN_ROWS, OWN, PAPER
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
 from searchlens.config import check

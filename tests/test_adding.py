@@ -143,7 +143,7 @@ def write(pool, out):
 def my_count(models, errors):
     return pl.DataFrame({"n": [len(models), len(errors)]}, schema("n"))
 """,
-        "tables/boptr/mine.py": TABLE.format(name="my_number", stage="boptr", data='context.frames["models"]'),
+        "reporting/boptr/mine.py": TABLE.format(name="my_number", stage="boptr", data='context.frames["models"]'),
     },
 }
 """Kind to what is added for one, by file."""

@@ -13,7 +13,8 @@ import pytest
 
 from searchlens.boptr import evaluate as evaluation
 from searchlens.boptr.cohort import Cohort, DenseLandscape
-from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool, mismatched
+from searchlens.boptr.contrasts import mismatched
+from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.variants import VARIANT_ROWS

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from planted_landscapes import DEFAULT, QUESTIONS, along, cohort, views
+from searchlens.boptr import extension as module
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.extension import crossing, extension, large_budget, n_hat
-from searchlens.boptr.rows import Curve, same_policy
 
 MATH = {"math": Benchmark(regime="math")}
 STUDY = {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor"), "gpqa": Benchmark(regime="nonmath")}
@@ -68,26 +68,20 @@ def doubled(rule, at):
     return rule.path(*at.cell, np.full(rule.view.draws, np.log(2.0)), np.ones(rule.view.draws))
 
 
-def test_base_is_read_beyond_the_budgets_of_rl():
+def test_base_is_read_beyond_the_budgets_of_rl(monkeypatch):
     """N(b) = 2 b: RL was sampled up to 32, Base up to 64, where the path of 32 ends."""
+    monkeypatch.setattr(module, "boptr", doubled)
     found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43])}, MATH)
-    row = only(extension(*views(found), predict=doubled), benchmark="math")
+    row = only(extension(*views(found)), benchmark="math")
     assert (row["budgets"], row["path"]) == ("32", "64")
     assert row["error"] == pytest.approx(100 * 7 / QUESTIONS)
 
 
-def test_base_that_ends_before_rl_is_not_read_where_it_ends():
+def test_base_that_ends_before_rl_is_not_read_where_it_ends(monkeypatch):
     """N(32) is 64, cut at the 32 of RL, where Base was not sampled; 16 would be another rule's budget."""
+    monkeypatch.setattr(module, "boptr", doubled)
     found = cohort({("m", "math"): ({DEFAULT: LONG[:5]}, [*PLANTED, 43])}, MATH)
-    assert only(extension(*views(found), predict=doubled), benchmark="math")["reason"] == "no_extension"
-
-
-def test_tier_without_the_law_cannot_be_extended():
-    """A copied or constant path and a curve say nothing about b > 16."""
-    found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43, 50])}, MATH)
-    for predict in (same_policy, lambda rule, at: Curve(rule.view.target(*at.cell))):
-        with pytest.raises(ValueError, match="law"):
-            extension(*views(found), predict=predict)
+    assert only(extension(*views(found)), benchmark="math")["reason"] == "no_extension"
 
 
 TWO = {"temp_0.3": (2, 3, 4, 8, 9), DEFAULT: (1, 5, 5, 6, 7)}

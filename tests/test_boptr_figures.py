@@ -25,8 +25,8 @@ from searchlens.boptr.study import study as analysis
 from searchlens.claims import number
 from searchlens.config.boptr import BoptrOptions
 from searchlens.figures import style
-from searchlens.figures.boptr import frontier, parameters, parts, vertical
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.reporting.boptr import frontier, identification, parts, vertical
+from searchlens.reporting.boptr.context import BoptrContext
 from test_figures import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
@@ -80,7 +80,7 @@ def pair(name: str, group: str = "upper") -> Model:
 
 
 @pytest.fixture(scope="module")
-def several() -> FigureContext:
+def several() -> BoptrContext:
     """Four fitted models, the last without GPQA, and a new one."""
     models = {
         "one": pair("one"),
@@ -90,28 +90,28 @@ def several() -> FigureContext:
         "nw": pair("nw", "new"),
     }
     cohort = study(models, {**BENCHMARKS, "train": TRAIN}, missing=("seven", "gpqa"))
-    return FigureContext(frames=analysis(cohort, OPTIONS), plan=cohort.plan)
+    return BoptrContext(analysis(cohort, OPTIONS), cohort.plan, OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def single() -> FigureContext:
+def single() -> BoptrContext:
     """One pair, sampled on its benchmarks only."""
     cohort = study({"one": pair("one")}, BENCHMARKS)
-    return FigureContext(frames=analysis(cohort, OPTIONS), plan=cohort.plan)
+    return BoptrContext(analysis(cohort, OPTIONS), cohort.plan, OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def gaps() -> FigureContext:
+def gaps() -> BoptrContext:
     """An anchor without RL on GPQA, a model of which only Base is known, and intervals that rounding leaves open."""
     cohort = study({"one": pair("one"), "bare": Model(base="bare-base")}, BENCHMARKS)
     landscapes = {key: value for key, value in cohort.landscapes.items() if key != ("one-rl", "gpqa")}
     options = replace(OPTIONS, rounding="linear")
-    return FigureContext(frames=analysis(Cohort(cohort.plan, landscapes), options), plan=cohort.plan)
+    return BoptrContext(analysis(Cohort(cohort.plan, landscapes), options), cohort.plan, options)
 
 
 @pytest.fixture(params=["several", "single"])
-def case(request: pytest.FixtureRequest) -> FigureContext:
-    context: FigureContext = request.getfixturevalue(request.param)
+def case(request: pytest.FixtureRequest) -> BoptrContext:
+    context: BoptrContext = request.getfixturevalue(request.param)
     return context
 
 
@@ -133,7 +133,7 @@ def means(frames: Mapping[str, pl.DataFrame], scope: str, column: str, pool: str
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_files_are_reproducible_and_csv_reads_back(name: str, several: FigureContext, tmp_path: Path) -> None:
+def test_files_are_reproducible_and_csv_reads_back(name: str, several: BoptrContext, tmp_path: Path) -> None:
     """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
     figure, table = draw(name, several)
     first = style.save(figure, tmp_path / "a" / name, table)
@@ -143,7 +143,7 @@ def test_files_are_reproducible_and_csv_reads_back(name: str, several: FigureCon
     assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
 
 
-def test_every_declared_figure_is_written(several: FigureContext, single: FigureContext, tmp_path: Path) -> None:
+def test_every_declared_figure_is_written(several: BoptrContext, single: BoptrContext, tmp_path: Path) -> None:
     """One that no driver draws would be in the report alone; one that shows nothing is not written."""
     for name, context in (("several", several), ("single", single)):
         paths = write("boptr", context, tmp_path / name)
@@ -160,7 +160,7 @@ def test_every_declared_figure_is_written(several: FigureContext, single: Figure
 
 
 def test_a_figure_that_has_nothing_to_draw_takes_its_files_of_another_run_away(
-    several: FigureContext, single: FigureContext, tmp_path: Path
+    several: BoptrContext, single: BoptrContext, tmp_path: Path
 ) -> None:
     """An old picture beside new tables would be taken for theirs."""
     write("boptr", several, tmp_path)
@@ -170,14 +170,14 @@ def test_a_figure_that_has_nothing_to_draw_takes_its_files_of_another_run_away(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_panel_has_marks(name: str, several: FigureContext) -> None:
+def test_every_panel_has_marks(name: str, several: BoptrContext) -> None:
     """Given a frame that it does not know, a plotting library may draw nothing and raise nothing."""
     figure, _ = draw(name, wide(several))
     assert figure is not None
     assert all(has_marks(axes) for axes in figure.axes if axes.axison)
 
 
-def wide(context: FigureContext) -> FigureContext:
+def wide(context: BoptrContext) -> BoptrContext:
     """The same with an interval of k* that has a width, so that there is something to draw."""
     crossing = context.frames["crossing"].with_columns(
         crossing=pl.lit(2, pl.UInt32), lo=pl.lit(1, pl.UInt32), hi=pl.lit(4, pl.UInt32)
@@ -202,7 +202,7 @@ def test_print_is_legible(name: str, cohort: str, request: pytest.FixtureRequest
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_samples_from_elsewhere_are_said(name: str, several: FigureContext) -> None:
+def test_samples_from_elsewhere_are_said(name: str, several: BoptrContext) -> None:
     context = wide(several)
     figure, _ = draw(name, replace(context, plan=replace(context.plan, source="recorded")))
     check_layout(figure)
@@ -210,7 +210,7 @@ def test_samples_from_elsewhere_are_said(name: str, several: FigureContext) -> N
     assert "recorded" not in words(draw(name, context)[0])
 
 
-def test_only_benchmarks_that_were_recorded_are_said_to_be(several: FigureContext) -> None:
+def test_only_benchmarks_that_were_recorded_are_said_to_be(several: BoptrContext) -> None:
     """With two of four benchmarks sampled here, "from recorded samples" over all of them would be wrong."""
     plan = replace(several.plan, sources={"gpqa": "recorded"})
     assert "Micro GPQA from recorded samples" in words(draw("vertical", replace(several, plan=plan))[0])
@@ -219,7 +219,7 @@ def test_only_benchmarks_that_were_recorded_are_said_to_be(several: FigureContex
     assert plan.said_source(["gpqa"]) == "from recorded samples"
 
 
-def broken(context: FigureContext, *cells: tuple[str, str]) -> FigureContext:
+def broken(context: BoptrContext, *cells: tuple[str, str]) -> BoptrContext:
     """The same analysis, in which some cells are not interpretable."""
     flags = context.frames["protocol_flags"]
     rows = [{"model": m, "benchmark": b, "flag": "health", "severity": "attention", "detail": "?"} for m, b in cells]
@@ -241,7 +241,7 @@ def broken(context: FigureContext, *cells: tuple[str, str]) -> FigureContext:
     ],
 )
 def test_cells_that_are_not_interpretable_are_named_in_the_figures_that_show_them(
-    name: str, named: str, several: FigureContext
+    name: str, named: str, several: BoptrContext
 ) -> None:
     """Nobody reads errors of a model that gave no answers without being told; a new model is in few figures."""
     context = wide(several)
@@ -251,7 +251,7 @@ def test_cells_that_are_not_interpretable_are_named_in_the_figures_that_show_the
     assert "interpretable" not in words(draw(name, context)[0])
 
 
-def test_many_cells_that_are_not_interpretable_are_counted(several: FigureContext) -> None:
+def test_many_cells_that_are_not_interpretable_are_counted(several: BoptrContext) -> None:
     cells = [(model, benchmark) for model in ("one", "three", "four") for benchmark in BENCHMARKS]
     figure, _ = draw("vertical", broken(several, *cells))
     check_layout(figure)
@@ -266,13 +266,13 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_what_a_single_pair_does_not_have_is_named(name: str, single: FigureContext) -> None:
+def test_what_a_single_pair_does_not_have_is_named(name: str, single: BoptrContext) -> None:
     """What needs other models or more samples is named once, with its reason, below what is drawn."""
     said = words(draw(name, single)[0])
     assert all(REASONS[code] in said for code in MISSING[name])
 
 
-def test_gaps_are_named(gaps: FigureContext) -> None:
+def test_gaps_are_named(gaps: BoptrContext) -> None:
     """No fit on a benchmark without RL, no scale for a model without a pair, no interval under linear rounding."""
     frames = gaps.frames
     beta = words(draw("beta_robustness", gaps)[0])
@@ -282,7 +282,7 @@ def test_gaps_are_named(gaps: FigureContext) -> None:
     assert words(draw("vertical", gaps)[0]).count(parts.DASH) >= 1
 
 
-def test_a_scale_that_is_not_defined_is_named(several: FigureContext) -> None:
+def test_a_scale_that_is_not_defined_is_named(several: BoptrContext) -> None:
     """Below the others, with its reason."""
     undefined = pl.col("model") == "seven"
     columns = [pl.when(~undefined).then(pl.col(name)).alias(name) for name in ("alpha", "alpha_lo", "alpha_hi", "path")]
@@ -294,12 +294,12 @@ def test_a_scale_that_is_not_defined_is_named(several: FigureContext) -> None:
     assert len(marks(figure.axes[0])) == 4
 
 
-def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: FigureContext) -> None:
+def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: BoptrContext) -> None:
     empty = {name: single.frames[name].clear() for name in ("aime_large_budget", "crossing")}
     assert draw("crossing", replace(single, frames={**single.frames, **empty}))[0] is None
 
 
-def test_a_crossing_without_width_is_not_drawn(single: FigureContext) -> None:
+def test_a_crossing_without_width_is_not_drawn(single: BoptrContext) -> None:
     """One bar of all draws says less than the number in the table."""
     context = wide(single)
     sure = context.frames["crossing"].with_columns(lo=pl.col("crossing"), hi=pl.col("crossing"))
@@ -310,7 +310,7 @@ def test_a_crossing_without_width_is_not_drawn(single: FigureContext) -> None:
 # ---- what is drawn is what the frames say
 
 
-def test_beta_fits_ties_and_lines(case: FigureContext) -> None:
+def test_beta_fits_ties_and_lines(case: BoptrContext) -> None:
     """Each fit, its interval, every tied exponent, and the two lines of each benchmark."""
     frames = case.frames
     rows = frames["regime_betas"].filter(pl.col("model") == "one", ~pl.col("a_priori"))
@@ -329,7 +329,7 @@ def test_beta_fits_ties_and_lines(case: FigureContext) -> None:
         assert [x[0] for x, _ in lines(axes, name)] == single_rows[name].to_list()
 
 
-def test_horizontal_rows(case: FigureContext) -> None:
+def test_horizontal_rows(case: BoptrContext) -> None:
     """Corrected error with the interval that belongs to it, of every defined row, in the panel of its pool."""
     frames = case.frames
     figure, _ = draw("horizontal", case)
@@ -354,14 +354,14 @@ def test_an_oracle_is_no_winner() -> None:
     assert "A errs least over 2 cells" in parts.least(frame) and "V1" not in parts.least(frame)
 
 
-def test_rows_of_fewer_cells_say_so(several: FigureContext) -> None:
+def test_rows_of_fewer_cells_say_so(several: BoptrContext) -> None:
     cells = pl.when(pl.col("tier") == "H2").then(pl.lit(2, pl.UInt32)).otherwise(pl.col("cells")).alias("cells")
     means_of_fewer = several.frames["means"].with_columns(cells)
     figure, _ = draw("horizontal", replace(several, frames={**several.frames, "means": means_of_fewer}))
     assert words(figure).count("2 of 3 cells") == 1
 
 
-def test_vertical_cells(several: FigureContext) -> None:
+def test_vertical_cells(several: BoptrContext) -> None:
     """The printed errors are the corrected ones of the frame, each over its interval; what is missing is hatched."""
     frames = several.frames
     figure, table = draw("vertical", several)
@@ -389,7 +389,7 @@ def test_vertical_cells(several: FigureContext) -> None:
     assert REASONS["no_base"] in words(figure)
 
 
-def test_a_tier_that_is_another_one_is_not_drawn_again(single: FigureContext) -> None:
+def test_a_tier_that_is_another_one_is_not_drawn_again(single: BoptrContext) -> None:
     """With one model the path copied from the anchor is that of the cell itself."""
     figure, _ = draw("vertical", single)
     assert "V2 is V1 here, since there is one model." in words(figure)
@@ -399,7 +399,7 @@ def test_a_tier_that_is_another_one_is_not_drawn_again(single: FigureContext) ->
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.6, 1.0])
 def test_boundaries_are_where_a_path_changes(beta: float) -> None:
     """Against a scan of alpha: between neighbouring boundaries one path, across each another one."""
-    edges = parameters.boundaries(beta, 5)
+    edges = identification.boundaries(beta, 5)
     grid = 2 ** np.linspace(-4.999, 4.999, 4001)
     paths = [budget_path(alpha, beta, BUDGETS) for alpha in grid]
     changes = [(a, b) for a, b, one, other in zip(grid, grid[1:], paths, paths[1:], strict=False) if one != other]
@@ -407,7 +407,7 @@ def test_boundaries_are_where_a_path_changes(beta: float) -> None:
     assert all(low < edge <= high for edge, (low, high) in zip(edges, changes, strict=True))
 
 
-def test_parameters_intervals(several: FigureContext) -> None:
+def test_parameters_intervals(several: BoptrContext) -> None:
     """Scale and identified interval of every model, which end where some budget changes; path, policy and offset."""
     frames, plan = several.frames, several.plan
     rows = frames["identified_scale"]
@@ -425,7 +425,7 @@ def test_parameters_intervals(several: FigureContext) -> None:
     assert all(np.isclose(edges, end).any() for end in inside)
 
 
-def test_v4_null(several: FigureContext) -> None:
+def test_v4_null(several: BoptrContext) -> None:
     """On both scales: every shuffle is in the histogram, the line is the observed score, p is that of the frame."""
     frames = several.frames
     figure, _ = draw("v4_null", several)
@@ -444,7 +444,7 @@ def test_v4_null(several: FigureContext) -> None:
         assert at == pytest.approx(frames["v4"][f"loo_pseudo_r2{suffix}"].drop_nulls().to_list())
 
 
-def test_v4_null_is_not_drawn_where_no_feature_varies(several: FigureContext) -> None:
+def test_v4_null_is_not_drawn_where_no_feature_varies(several: BoptrContext) -> None:
     """Steps of one training share their Base: all scores are equal, and a histogram of them has no width."""
     alike = {"pearson_r": pl.lit(None, pl.Float64), "reason": pl.lit("constant")}
     same = [pl.lit(-0.5625).alias(f"score{suffix}") for suffix in ("", "_raw")]
@@ -453,7 +453,7 @@ def test_v4_null_is_not_drawn_where_no_feature_varies(several: FigureContext) ->
     assert draw("v4_null", context)[0] is None
 
 
-def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
+def test_frontier_rows_and_sweeps(several: BoptrContext) -> None:
     """Rows by increasing RL information; the sweeps go through the errors of their settings."""
     frames = several.frames
     rows = means(frames, "frontier", "matched macro", "ar")
@@ -471,7 +471,7 @@ def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
         assert lines(by_tau, f"tau-{name}") == [(list(TAUS), [error[f"{name} τ={value:g}"] for value in TAUS])]
 
 
-def test_crossing_curves_and_shares(case: FigureContext) -> None:
+def test_crossing_curves_and_shares(case: BoptrContext) -> None:
     """Envelope and RL at every budget, k* at its line, and the shares of draws below."""
     context = wide(case)
     frames = context.frames
@@ -488,7 +488,7 @@ def test_crossing_curves_and_shares(case: FigureContext) -> None:
 
 
 @pytest.mark.parametrize(("crossing", "tie", "says"), [(128, 64, "from k* = 128"), (None, 64, "behind at b = 256")])
-def test_title_of_a_crossing_names_the_tie(single: FigureContext, crossing: int | None, tie: int, says: str) -> None:
+def test_title_of_a_crossing_names_the_tie(single: BoptrContext, crossing: int | None, tie: int, says: str) -> None:
     """Headline and first tie stand in the title and fit the panel, with the widest numbers."""
     k, first = pl.lit(crossing, pl.UInt32), pl.lit(tie, pl.UInt32)
     frame = single.frames["crossing"].with_columns(crossing=k, tie=first, share=1.0, never=1.0)

@@ -10,15 +10,13 @@ import pytest
 from scipy import stats
 
 from planted_landscapes import BUDGETS, DEFAULT, along, cohort
-from searchlens.boptr import study
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
+from searchlens.boptr.contrasts import contrasts, decided
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate
-from searchlens.boptr.means import Column, Scope, average, errors_frame, grid, means_frame
 from searchlens.boptr.rows import ROWS, Curve, Row
 from searchlens.boptr.rule import Reason
-from searchlens.boptr.study import contrasts, decided, scopes
+from searchlens.boptr.transfer import Column, Scope, average, errors_frame, grid, means_frame, scopes
 from searchlens.config.boptr import BoptrOptions
-from searchlens.errors import InputError
 
 PAPER, OWN = Constants(), Constants("own")
 ROW = {row.key: row for row in ROWS}
@@ -400,15 +398,3 @@ def test_errors_tell_their_path_and_scale() -> None:
     assert (records["H1", "ar", "m"]["alpha"], records["H1", "ar", "m"]["path"]) == (None, "1/2/4/8/16")
     for pool in ("ar", "full"):
         assert records["H6", pool, "k"]["reason"] == "no_rl" and records["H6", pool, "k"]["error"] is None
-
-
-def test_contrasts_across_pools_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The larger pool is nearer to any curve by chance alone: the error says so."""
-    monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "V3"),))
-    with pytest.raises(InputError, match=r"H7 in .* \(pool full\) cannot be compared with V3 .* \(pool ar\)"):
-        contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS)
-    monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "H6/full"),))
-    assert (
-        contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS).filter(first="H7/full").height
-        == 1
-    )

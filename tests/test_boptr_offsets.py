@@ -10,7 +10,7 @@ import pytest
 import fingerprint_data as data
 from fingerprint_data import Pair, Planted, pool, varied
 from searchlens.boptr import offsets as module
-from searchlens.boptr.fingerprint import FEATURES, fingerprint
+from searchlens.boptr.descriptive import FEATURES, fingerprint
 from searchlens.boptr.offsets import SCALES, V5B_ROWS, delta_hat, loo_score, offset, offsets, ridge, v4
 from searchlens.boptr.rows import At
 from searchlens.boptr.rule import Path, Reason

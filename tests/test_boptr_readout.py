@@ -19,20 +19,19 @@ from run_stages import built
 from searchlens import catalogue, cli
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
-from searchlens.boptr.points import readout_interval
 from searchlens.boptr.q_channel import voteless
+from searchlens.boptr.rows import readout_interval
 from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens.errors import InputError
-from searchlens.figures.boptr.context import FigureContext
 from searchlens.landscape.points import Landscape, operating_points
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.schemas.columns import SCORES
 from searchlens.stages._frames import write_frame
 from searchlens.stages.transfer import transfer
 from searchlens.store.layout import Layout
-from searchlens.tables.boptr.context import TableContext
 from searchlens.uncertainty import wilson
 from searchlens_lab.simulate import Design, paper_design, simulate
 from searchlens_lab.simulate._disk import scores
@@ -215,7 +214,7 @@ def test_intervals_of_single_readouts(readout: Readout) -> None:
 @pytest.mark.parametrize("readout", BOTH)
 def test_every_table_names_its_readout(readout: Readout) -> None:
     """Those of words and rates, too: a reader need not know which table reads what."""
-    context = TableContext(frames(readout), design().plan(), options(readout))
+    context = BoptrContext(frames(readout), design().plan(), options(readout))
     for name, table in built(catalogue.declared("table", stage="boptr"), context).items():
         notes = " ".join(table.notes)
         assert f"Readout {readout}" in notes, name
@@ -226,7 +225,7 @@ def test_every_table_names_its_readout(readout: Readout) -> None:
 @pytest.mark.parametrize("name", catalogue.declared("figure", stage="boptr"))
 def test_every_figure_names_its_readout(name: str) -> None:
     for readout in BOTH:
-        context = FigureContext(frames=frames(readout), plan=design().plan(), readout=readout)
+        context = BoptrContext(frames(readout), design().plan(), options(readout))
         figure, _ = draw(name, context)
         assert figure is None or f"{readout} readouts" in words(figure)
 

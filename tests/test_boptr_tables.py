@@ -17,8 +17,8 @@ from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
 from searchlens.claims import interval, number, percent
 from searchlens.config.boptr import BoptrOptions
-from searchlens.tables.boptr import regimes, transfer
-from searchlens.tables.boptr.context import TableContext
+from searchlens.reporting.boptr import coverage, regimes
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.tables.table import DASH, Part, Table, escape, latex, write
 from searchlens_lab.simulate import Design, paper_design, simulate
 
@@ -62,7 +62,7 @@ def pair() -> tuple[Frames, CohortPlan]:
 
 
 def boptr_tables(frames: Frames, plan: CohortPlan, options: BoptrOptions = OPTIONS) -> dict[str, Table]:
-    return built(catalogue.declared("table", stage="boptr"), TableContext(frames, plan, options))
+    return built(catalogue.declared("table", stage="boptr"), BoptrContext(frames, plan, options))
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
 def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     """A dagger stands at the cells above the limit and nowhere else; the new model has a line but is in no mean."""
     frames, plan = cohort
-    monkeypatch.setattr(transfer, "HELD_OUT_LIMIT", 4.0)
+    monkeypatch.setattr(coverage, "HELD_OUT_LIMIT", 4.0)
     table = boptr_tables(frames, plan, OPTIONS)["coverage_heldout"]
     lines = rows(table)
     cells = frames["errors"].filter(**AR, tier="V3", role="held_out")

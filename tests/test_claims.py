@@ -29,12 +29,12 @@ from searchlens.figures import (
     support_change,
     support_region,
 )
-from searchlens.figures.boptr import beta_robustness, crossing, parameters, parts, v4_null, vertical
 from searchlens.health.judgement import Health
 from searchlens.readings.crossings import CROSSINGS
 from searchlens.readings.equivalents import EQUIVALENTS
 from searchlens.readings.exponents import EXPONENTS
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
+from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
 from searchlens.tables.study import GREEDY
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -654,7 +654,7 @@ def test_an_interval_holds_an_end_of_its_own(seed: int) -> None:
     frame = pl.DataFrame({"lo": steps[:, 0] * 0.1, "hi": steps[:, 1] * 0.1, "assigned": assigned / 10})
     inside = sum(lo <= value <= hi for (lo, hi), value in zip(steps, assigned, strict=True))
     wanted = [inside, len(steps)] if len(steps) else []
-    assert numbers(beta_robustness._finding(frame)) == wanted
+    assert numbers(regimes._finding(frame)) == wanted
 
 
 @given(SEEDS)
@@ -663,7 +663,7 @@ def test_scales_reach_from_the_least_to_the_largest(seed: int) -> None:
     rng = np.random.default_rng(seed)
     alphas = rng.uniform(0.2, 16, rng.integers(3, 9))
     frame = pl.DataFrame({"alpha": alphas, "path": np.round(alphas).astype(int).astype(str)})
-    title = parameters._finding(frame)
+    title = identification._finding(frame)
     wanted = [len(alphas), min(alphas), max(alphas), len(set(np.round(alphas)))]
     assert numbers(title) == pytest.approx(wanted, abs=0.051) and "By the estimates" in title
 
@@ -676,7 +676,7 @@ def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) ->
         {"scale": scale, "p": float(rng.choice([0.002, 0.05, 0.0512, 0.4])), "score": float(rng.uniform(-1, 1))}
         for scale in ("standardised", "raw")
     ]
-    title = v4_null._finding(pl.DataFrame(rows), 1 - 0.95)
+    title = offsets._finding(pl.DataFrame(rows), 1 - 0.95)
     good = [row["scale"] for row in rows if row["p"] <= 0.05 and row["score"] > 0]
     assert title.startswith("No Base feature") == (not good)
     assert ("only with" in title) == (len(good) == 1)
@@ -694,7 +694,7 @@ def test_where_base_overtakes_is_said_with_draws_in_which_it_never_does(seed: in
     drawn = bool(rng.random() < 0.7)
     row = {"crossing": at, "crossing_lo": lo if drawn else None, "crossing_hi": hi if drawn else None, "largest": 8}
     row |= {"never": 0.25 if drawn else None, "tie": at or rng.choice([1, None]), "why": ""}
-    text = crossing._verdict(row)
+    text = extension._verdict(row)
     assert text.startswith("no k*") == (at is None)
     assert "None" not in text and "by the estimates" in text
     assert (f"tie at {row['tie']}" in text) == (row["tie"] is not None)

@@ -12,11 +12,12 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src/searchlens"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
+SHOWN = ("tables", "figures", "reporting")
 NEVER = {
     "store": {"grid", "landscape", "stages", "commands", "config", "generate", "engines"},
-    "schemas": {"grid", "store", "stages", "commands", "config", "landscape", "boptr", "tables", "figures"},
+    "schemas": {"grid", "store", "stages", "commands", "config", "landscape", "boptr", *SHOWN},
     "grid": {
-        *("config", "generate", "engines", "search", "grading", "landscape", "recovery", "boptr", "tables", "figures"),
+        *("config", "generate", "engines", "search", "grading", "landscape", "recovery", "boptr", *SHOWN),
         *("stages", "commands"),
     },
     "policies": {"grid", "config", "search", "generate", "boptr", "stages", "commands"},
@@ -25,25 +26,27 @@ NEVER = {
     "benchmarks": {"grading", "grid", "config", "policies", "stages", "commands"},
     "grading": {"grid", "landscape", "generate", "engines", "search", "config", "stages", "commands"},
     "generate": {
-        *("landscape", "recovery", "boptr", "tables", "figures", "config", "stages", "commands"),
+        *("landscape", "recovery", "boptr", *SHOWN, "config", "stages", "commands"),
     },
-    "landscape": {"grid", "store", "config", "policies", "grading", "recovery", "boptr", "tables", "figures", "stages"},
-    "readings": {"grid", "store", "config", "policies", "recovery", "boptr", "tables", "figures", "stages"},
-    "recovery": {"grid", "store", "config", "policies", "boptr", "tables", "figures", "stages"},
-    "boptr": {"grid", "config", "generate", "grading", "recovery", "tables", "figures", "stages", "commands"},
-    "tables": {"figures", "grid", "config", "recovery", "stages", "commands"},
-    "figures": {"tables", "grid", "config", "recovery", "stages", "commands"},
-    "likelihood": {"tables", "figures", "boptr", "config", "stages", "commands"},
+    "landscape": {"grid", "store", "config", "policies", "grading", "recovery", "boptr", *SHOWN, "stages"},
+    "readings": {"grid", "store", "config", "policies", "recovery", "boptr", *SHOWN, "stages"},
+    "recovery": {"grid", "store", "config", "policies", "boptr", *SHOWN, "stages"},
+    "boptr": {"grid", "config", "generate", "grading", "recovery", *SHOWN, "stages", "commands"},
+    "tables": {"figures", "boptr", "reporting", "grid", "config", "recovery", "stages", "commands"},
+    "figures": {"tables", "boptr", "reporting", "grid", "config", "recovery", "stages", "commands"},
+    "reporting": {"grid", "config", "recovery", "stages", "commands"},
+    "likelihood": {*SHOWN, "boptr", "config", "stages", "commands"},
     "exports": {"grid", "config", "stages", "commands", "generate", "readers", "importing", "landscape"},
     "readers": {"grid", "config", "stages", "commands", "generate"},
     "stages": {"cli", "commands", "config", "generate"},
-    "explorer": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr"},
-    "report": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr", "figures"},
+    "explorer": {"cli", "commands", "config", "generate", "search", "stages", "tables", "reporting", "boptr"},
+    "report": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr", "figures", "reporting"},
     "comparing": {
-        *("cli", "commands", "config", "grid", "generate", "engines", "search", "stages", "figures", "boptr")
+        *("cli", "commands", "config", "grid", "generate", "engines", "search", "stages", "figures", "reporting"),
+        "boptr",
     },
     "commands": {"cli", "config"},
-    "api": {"cli", "commands", "config", "generate", "engines", "search", "figures", "zoo", "comparing"},
+    "api": {"cli", "commands", "config", "generate", "engines", "search", "figures", "reporting", "zoo", "comparing"},
 }
 """Package to what it must not import when it runs: arrows that would point upwards, or past a seam."""
 

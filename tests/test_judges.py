@@ -18,12 +18,12 @@ from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
 from searchlens.grading import grader
 from searchlens.grid import Grid, needs
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.stages.readings import readings
 from searchlens.stages.record import record
 from searchlens.stages.tables import tables
 from searchlens.store import judges, layout
 from searchlens.store.judges import Judge
-from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.graders import mixed_versions
 
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
@@ -121,5 +121,5 @@ def test_versions_of_different_graders_are_no_mixture() -> None:
 def test_boptr_repeats_the_warning_under_its_tables() -> None:
     plan = SimpleNamespace(benchmarks=["b"], said_source=lambda benchmarks: "from recorded samples")
     flags = pl.DataFrame(schema=dict.fromkeys(("flag", "severity", "model", "benchmark", "detail"), pl.String))
-    context = TableContext({"protocol_flags": flags}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
+    context = BoptrContext({"protocol_flags": flags}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
     assert context.notes[1:] == ("Not to be compared.", "From recorded samples.")

@@ -19,9 +19,10 @@ from run_stages import built
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.study import study
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.config.boptr import DEFAULTS
 from searchlens.figures.context import Curves, Labels, PairContext
 from searchlens.figures.context import StudyContext as FigureStudyContext
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.tables.study import Cell
 from searchlens.tables.table import Table
 from searchlens_lab.simulate import simulate
@@ -151,7 +152,7 @@ def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None
 def test_figures_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
     """The CSV beside each figure."""
     frames, found = cohort
-    context = FigureContext(frames=frames, plan=found.plan)
+    context = BoptrContext(frames, found.plan, DEFAULTS)
     numbers = {name: figure_data.numbers(name, context) for name in catalogue.declared("figure", stage="boptr")}
     assert [text for name, frame in numbers.items() for text in wrong(name, frame)] == []
 

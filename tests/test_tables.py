@@ -25,14 +25,13 @@ from conftest import write_checkpoint
 from run_stages import built, prefill
 from run_stages import costs as costs_of
 from searchlens import catalogue
-from searchlens.figures.boptr import parameters
 from searchlens.grid import Grid, needs
 from searchlens.health.mixing import CHAINS
+from searchlens.reporting.boptr import identification, regimes
 from searchlens.schemas.columns import AGREEMENT
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.agreement import grader_agreement
-from searchlens.tables.boptr import regimes
 from searchlens.tables.format import minus
 from searchlens.tables.objects import recovery_objects
 from searchlens.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
@@ -134,7 +133,7 @@ def test_tables_load_neither_figures_nor_boptr() -> None:
     modules = ("study", "provenance", "build")
     code = f"import sys, {', '.join(f'searchlens.tables.{name}' for name in modules)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    packages = ("matplotlib", "searchlens.boptr", "searchlens.figures", "searchlens.tables.boptr")
+    packages = ("matplotlib", "searchlens.boptr", "searchlens.figures", "searchlens.reporting")
     assert not [name for name in loaded if name.startswith(packages)]
 
 
@@ -146,7 +145,7 @@ def test_every_declared_table_is_written(every: dict[str, Table], tmp_path: Path
     assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
 
 
-@pytest.mark.parametrize("module", [fmt, regimes, parameters])
+@pytest.mark.parametrize("module", [fmt, regimes, identification])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     results = doctest.testmod(module)
     assert results.attempted and not results.failed

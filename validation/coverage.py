@@ -34,12 +34,12 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import Cohort, CohortPlan
+from searchlens.boptr.contrasts import contrasts
 from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.means import Column, average, grid
 from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
-from searchlens.boptr.study import contrasts
+from searchlens.boptr.transfer import Column, average, grid
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens_lab.simulate import Truth, fitted_design, simulate
 

@@ -3,7 +3,7 @@
 Each of a kind is declared where it is written, with a decorator of this module::
 
     @table("blocks", stage="boptr")
-    def blocks(context: TableContext) -> Table: ...
+    def blocks(context: BoptrContext) -> Table: ...
 
 and is listed nowhere else. The names are read from the source code, without importing it, because the Snakefile needs
 them several times per job; the code itself is imported when it is needed (``find``). A file outside of the package
@@ -17,6 +17,7 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import sys
@@ -36,18 +37,18 @@ from searchlens.project import addons, extras
 PACKAGE = Path(__file__).parent
 
 HOMES = {
-    "metric": "landscape",
-    "table": "tables",
-    "figure": "figures",
-    "controller": "search",
-    "grader": "grading",
-    "family": "benchmarks",
-    "reader": "readers",
-    "engine": "engines",
-    "exporter": "exports",
-    "frame": "boptr",
+    "metric": ("landscape",),
+    "table": ("tables", "reporting"),
+    "figure": ("figures", "reporting"),
+    "controller": ("search",),
+    "grader": ("grading",),
+    "family": ("benchmarks",),
+    "reader": ("readers",),
+    "engine": ("engines",),
+    "exporter": ("exports",),
+    "frame": ("boptr",),
 }
-"""Kind of thing to the package of searchlens whose files declare it."""
+"""Kind of thing to the packages of searchlens whose files declare it."""
 
 LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes", "health")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
@@ -143,7 +144,7 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
 def _declared(kind: str, extra: tuple[tuple[str, Path], ...]) -> Mapping[str, Declaration]:
     """All declarations of a kind by name; a planner asks for them thousands of times."""
     by_name: dict[str, Declaration] = {}
-    for module, path in [*_modules(HOMES[kind]), *_added(), *extra]:
+    for module, path in [*itertools.chain(*map(_modules, HOMES[kind])), *_added(), *extra]:
         for declaration in _declarations(module, path):
             name = declaration.name
             if declaration.kind != kind:

@@ -75,12 +75,8 @@ class Benchmark:
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class CohortPlan:
-    """The models and benchmarks of a cohort.
-
-    Raises
-    ------
-    InputError
-        The anchor is no fitted cell, a split is unknown, the budgets are not 1, 2, 4, ..., or a policy is wrong.
+    """The models and benchmarks of a cohort; refused if the anchor is no fitted cell or the budgets are not 1, 2, 4,
+    ...
     """
 
     anchor_model: str
@@ -174,13 +170,7 @@ def _require(name: str, allowed: Sequence[str], key: str, what: str) -> None:
 
 
 def read_plan(path: Path) -> CohortPlan:
-    """The plan in a YAML file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, has unknown or missing keys, values of the wrong type, or an anchor that is no cell.
-    """
+    """The plan in a YAML file; an InputError names every mistake in it."""
     try:
         content = yaml_text.read(path)
         plan = TypeAdapter(CohortPlan).validate_json(json.dumps(content, default=str))
@@ -238,13 +228,7 @@ class DenseLandscape:
         return tuple(policy for policy in self.policies if all((policy, n) in self.points for n in budgets))
 
     def block(self, metric: str, names: Sequence[str], budgets: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Readouts of policies at budgets, shape (policies, budgets, questions).
-
-        Raises
-        ------
-        KeyError
-            A point was not sampled.
-        """
+        """Readouts of policies at budgets, shape (policies, budgets, questions); a KeyError if one was not sampled."""
         rows = [[self.points[name, n] for n in budgets] for name in names]
         readouts: npt.NDArray[np.float32] = self.credit[metric][np.array(rows, int).reshape(len(names), len(budgets))]
         return readouts
@@ -263,30 +247,18 @@ def column(metric: str, readout: Readout) -> str:
 def votes_fall(points: Mapping[tuple[str, int], int], Q: npt.NDArray[np.float32]) -> bool:
     """Whether any policy loses any question with a larger budget: a vote has overruled a right answer.
 
-    Parameters
-    ----------
-    points : mapping
-        (policy, budget) to its row, in the order of rows; budgets of a policy increasing.
-    Q : ndarray, shape (points, questions)
-        Prefix readouts: an expectation may fall or not, with a vote and without.
+    ``points`` has budgets of a policy increasing, and ``Q``, shape (points, questions), holds prefix readouts: an
+    expectation may fall or not, with a vote and without.
     """
     same_policy = np.array([before == after for (before, _), (after, _) in pairwise(points)], bool)
     return bool((np.diff(Q, axis=0)[same_policy] < 0).any())
 
 
 def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> DenseLandscape:
-    """A landscape as arrays.
+    """A landscape as arrays, with P and Q in a readout; refused if a question or an expected vote is missing somewhere.
 
-    Parameters
-    ----------
-    readout : {"expected", "prefix"}
-        Of P and Q. A point without an expectation, such as a search at a budget that is no whole number of runs, is
-        left out under ``expected``.
-
-    Raises
-    ------
-    InputError
-        There are no readouts, a question is missing at some operating point, or an expected vote is unknown.
+    A point without an expectation, such as a search at a budget that is no whole number of runs, is left out under
+    ``expected``.
     """
     hits, solved = landscape.hits, column("P", readout)
     if readout == "expected":
@@ -303,9 +275,7 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
         return credit
 
     credit = {metric: dense(column(metric, readout)) for metric in CREDITS}
-    _require_every_question(points, credit["P"])
-    if readout == "expected":
-        _require_votes(points, credit["Q"])
+    _require_complete(points, credit["P"], credit["Q"] if readout == "expected" else None)
     names = list(dict.fromkeys(policy for policy, _ in points))
     tokens, rates = _tokens_and_rates(landscape.points, names)
     return DenseLandscape(questions, points, credit, tokens, rates, votes_fall=votes_fall(points, dense("Q")))
@@ -321,7 +291,10 @@ def _points(hits: pl.DataFrame) -> tuple[dict[tuple[str, int], int], npt.NDArray
     return points, row
 
 
-def _require_every_question(points: Mapping[tuple[str, int], int], solved: npt.NDArray[np.float32]) -> None:
+def _require_complete(
+    points: Mapping[tuple[str, int], int], solved: npt.NDArray[np.float32], votes: npt.NDArray[np.float32] | None
+) -> None:
+    """Every question has a readout and, where votes are read, a vote."""
     questions = solved.shape[1]
     for (name, n), row in points.items():
         if missing := int(np.isnan(solved[row]).sum()):
@@ -329,11 +302,7 @@ def _require_every_question(points: Mapping[tuple[str, int], int], solved: npt.N
                 f"landscape: {name!r} at budget {n} has {questions - missing} of {questions} questions",
                 "make it again from its scores",
             )
-
-
-def _require_votes(points: Mapping[tuple[str, int], int], votes: npt.NDArray[np.float32]) -> None:
-    for (name, n), row in points.items():
-        if np.isnan(votes[row]).any():
+        if votes is not None and np.isnan(votes[row]).any():
             raise InputError(
                 f"landscape: {name!r} at budget {n} has no expected self-consistency",
                 "pools of more than 512 samples have none: sample fewer, or set boptr.readout: prefix",
@@ -352,13 +321,7 @@ def _tokens_and_rates(points: pl.DataFrame, names: Sequence[str]) -> tuple[dict[
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """The landscapes of a cohort.
-
-    Raises
-    ------
-    InputError
-        The anchor was not sampled, or two checkpoints have different questions of one benchmark.
-    """
+    """The landscapes of a cohort; refused without the anchor, or if checkpoints differ in a benchmark's questions."""
 
     plan: CohortPlan
     landscapes: dict[tuple[str, str], DenseLandscape]
@@ -399,17 +362,7 @@ class Cohort:
 def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -> Cohort:
     """Read ``<folder>/<checkpoint>/<benchmark>/{hits,points}.parquet`` for everything that the plan names.
 
-    Parameters
-    ----------
-    folder : Path
-        A landscape folder.
-    readout : {"expected", "prefix"}
-        Of P and Q.
-
-    Raises
-    ------
-    InputError
-        A file is damaged, or the anchor was not sampled. Any other cell without files is left out.
+    A cell without files is left out, the anchor excepted. Damaged files are an InputError.
     """
     landscapes = {}
     for checkpoint, benchmark in plan.cells:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 import polars as pl
 from polars.datatypes import DataTypeClass
+
+from searchlens.boptr.rule import Reason
+
+Columns = Mapping[str, Any]
+Found = Columns | Iterable[Columns] | Reason
+"""What is known of a cell: one record, several, or why there is none."""
 
 _NAMES: dict[DataTypeClass | pl.DataType, str] = {
     pl.String: """
@@ -32,18 +41,19 @@ TYPES = {name: dtype for dtype, names in _NAMES.items() for name in names.split(
 
 
 def schema(names: str, **exceptions: DataTypeClass) -> pl.Schema:
-    """The schema of a frame.
-
-    Parameters
-    ----------
-    names : str
-        Its columns in order, separated by spaces.
-    **exceptions
-        Types of columns that are not those of ``TYPES``.
-
-    Raises
-    ------
-    KeyError
-        A column is neither in ``TYPES`` nor an exception.
-    """
+    """The schema of a frame: its columns, separated by spaces; ``exceptions`` have another type than in ``TYPES``."""
     return pl.Schema({name: exceptions.get(name) or TYPES[name] for name in names.split()})
+
+
+def records(columns: pl.Schema, cells: Iterable[tuple[Columns, Found]]) -> pl.DataFrame:
+    """A frame of cells and what is known of each; a cell of which nothing is known has one record with the reason."""
+    rows: list[Columns] = []
+    for cell, found in cells:
+        known = {"reason": found.code} if isinstance(found, Reason) else found
+        rows += [{**cell, **each} for each in ([known] if isinstance(known, Mapping) else known)]
+    return pl.DataFrame(rows, columns)
+
+
+def by_cell(columns: pl.Schema, cells: Iterable[tuple[str, str]], find: Callable[[str, str], Found]) -> pl.DataFrame:
+    """``records`` of what is found in each (model, benchmark)."""
+    return records(columns, (({"model": model, "benchmark": name}, find(model, name)) for model, name in cells))

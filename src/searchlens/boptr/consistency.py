@@ -1,38 +1,23 @@
 """Batches: the same checkpoint sampled with another seed. How much readouts and the rule's error differ between them.
 
-``readout_consistency`` (paper, "Readout-consistency caliber") compares P at every shared point, in percentage points:
+``readout_consistency`` (paper, "Readout-consistency caliber") compares P of a side (``role``) with the main batch, in
+percentage points, at the ``points`` (policy, budget) that both have. ``group``: ``all``, or one temperature
+(``T=1.0``); searches are in ``all`` only. ``mean_abs``, ``mean_signed``: means over points of |P_batch - P_main| and of
+P_batch - P_main, this with a paired bootstrap over questions. ``chance``: expected ``mean_abs`` of two batches that
+differ by sampling only, from exchanging each question's two results at random; only the excess over it is a difference
+between batches. ``largest``: the signed difference of largest size, with its point. ``meets_criterion``: mean_abs <=
+CRITERION.
 
-model, role, batch, benchmark
-    The pair, its side (``base`` or ``rl``), the batch id and the cell.
-group
-    ``all``, or one temperature (``T=1.0``); searches are in ``all`` only.
-points
-    Shared (policy, budget) points.
-mean_abs
-    Mean over points of |P_batch - P_main|.
-mean_signed, lo, hi
-    Mean over points of P_batch - P_main, with a paired bootstrap over questions.
-chance
-    Expected ``mean_abs`` of two batches that differ by sampling only, from exchanging each question's two results at
-    random. Only the excess over it is a difference between batches.
-largest, policy, budget
-    The signed difference of largest size, and its point.
-meets_criterion
-    mean_abs <= ``CRITERION``.
-reason
-    Why the record is undefined (a code of ``rule.REASONS``), else null.
-
-``seed_replication`` has the anchor rule's error on each batch: ``reading`` (``fixed_pi`` or ``full_rule``),
-``benchmark`` (``mean`` for the mean over the benchmarks of a batch), ``batch``, ``policy``, ``error`` to
-``hi_corrected`` (as ``means.ERRORS``, but corrected for the bias of absolute values alone), ``reason``.
-``seed_summary`` has the mean and standard deviation of ``error`` over batches:
-``reading``, ``benchmark``, ``batches``, ``mean``, ``sd``, ``reason``.
+``seed_replication`` has the anchor rule's error on each batch, by ``reading`` (``fixed_pi`` or ``full_rule``), as
+``transfer.ERRORS`` but corrected for the bias of absolute values alone; ``benchmark`` ``mean``: the mean over the
+benchmarks of a batch. ``seed_summary`` has the mean and standard deviation of ``error`` over batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,11 +25,10 @@ import polars as pl
 
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.points import Point
 from searchlens.boptr.protocol import study_cells
-from searchlens.boptr.rows import At, boptr
+from searchlens.boptr.rows import At, Point, boptr
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
 from searchlens.catalogue import frame
@@ -77,23 +61,15 @@ SUMMARY = schema("reading benchmark batches mean sd reason")
 def readout_consistency(rule: Rule, boot: View) -> pl.DataFrame:
     """Differences of P between each batch and the main one.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view. Option ``consistency_criterion``.
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module. A cell without a second batch, or without a point that both batches have, has one record with
-        the reason ``no_batches``.
+    A cell without a second batch, or without a point that both batches have, has one record with the reason
+    ``no_batches``.
     """
-    records = [
-        {"model": model, "benchmark": benchmark, **columns}
-        for model, benchmark in study_cells(rule.plan)
-        for columns in list(_batches(rule, boot, model, benchmark)) or [{"reason": "no_batches"}]
-    ]
-    return pl.DataFrame(records, CONSISTENCY).with_columns(pl.col("lo", "hi").fill_nan(None))
+    cells = by_cell(CONSISTENCY, study_cells(rule.plan), partial(_cell, rule, boot))
+    return cells.with_columns(pl.col("lo", "hi").fill_nan(None))
+
+
+def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, Any]] | Reason:
+    return list(_batches(rule, boot, model, benchmark)) or Reason("no_batches")
 
 
 def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
@@ -168,24 +144,13 @@ class _Batch:
 
 @frame("seed_replication")
 def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
-    """The anchor rule's error on every batch of the anchor's Base; RL is that of the main batch.
+    """The anchor rule's error on every batch of the anchor's Base, on its fitted benchmarks; RL is that of the main
+    batch.
 
-    Parameters
-    ----------
-    boot : View
-        Bootstrap draws of the same cohort, for the intervals of each batch.
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module; on the fitted benchmarks of the anchor. ``fixed_pi`` takes the policy and the path of the main
-        batch; ``full_rule`` takes its N-hat and prototype, but selects the policy from the batch. Both use only the
-        policies that all batches have, so ``full_rule`` of the main batch may differ from H5. The record ``mean`` of a
-        batch averages the benchmarks that are defined in every batch, and is null if there are none.
-
-    References
-    ----------
-    Paper, note of the table of horizontal transfer, "3-seed replication".
+    ``fixed_pi`` takes the policy and the path of the main batch; ``full_rule`` takes its N-hat and prototype, but
+    selects the policy from the batch. Both use only the policies that all batches have, so ``full_rule`` of the main
+    batch may differ from H5. The record ``mean`` of a batch averages the benchmarks that are defined in every batch,
+    and is null if there are none. Paper, note of the table of horizontal transfer, "3-seed replication".
     """
     records = [record for d in rule.plan.with_role("fitted") for record in _on_batches(rule, boot, d)]
     frame = pl.DataFrame(records, REPLICATION)
@@ -193,33 +158,27 @@ def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
 
 
 def _on_batches(rule: Rule, boot: View, benchmark: str) -> Iterator[dict[str, Any]]:
-    at = At(rule.plan.anchor_model, benchmark)
-    batches = _anchor_batches(rule, benchmark)
-    path = _main_path(rule, at, len(batches))
+    at, batches = At(rule.plan.anchor_model, benchmark), _anchor_batches(rule, benchmark)
+    cell = rule.cell(*at.cell)
+    path = cell if isinstance(cell, Reason) else boptr(rule, at)
+    if not isinstance(path, Reason) and len(batches) < 2:
+        path = Reason("no_batches")
+    if isinstance(path, Reason):
+        yield from ({"reading": reading, "benchmark": benchmark, "reason": path.code} for reading in READINGS)
+        return
+    base = rule.view.base(*at.cell)
+    assert isinstance(path, Path) and base is not None
     for reading in READINGS:
-        if isinstance(path, Reason):
-            yield {"reading": reading, "benchmark": benchmark, "reason": path.code}
-            continue
         for batch in batches:
             record = {"reading": reading, "benchmark": benchmark, "batch": batch.name}
-            fixed = reading == "fixed_pi"
-            policy = _main_policy(rule, at, path) if fixed else _selected(rule, benchmark, batch, path)
+            main = base.policies[int(path.policy[0, 0])]
+            policy = main if reading == "fixed_pi" else _selected(rule, benchmark, batch, path)
             if isinstance(policy, Reason):
                 yield {**record, "reason": policy.code}
             elif policy not in batch.cell.index:
                 yield {**record, "reason": "policy_missing"}
             else:
                 yield {**record, "policy": policy, **_error(rule, boot, at, batch.landscape, policy, path)}
-
-
-def _main_path(rule: Rule, at: At, batches: int) -> Path | Reason:
-    """The anchor rule's path on the main batch."""
-    cell = rule.cell(*at.cell)
-    path = cell if isinstance(cell, Reason) else boptr(rule, at)
-    if isinstance(path, Reason):
-        return path
-    assert isinstance(path, Path)
-    return path if batches > 1 else Reason("no_batches")
 
 
 def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
@@ -242,12 +201,6 @@ def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
     at = [cell.index[name] for name in names]
     controllers = tuple(cell.controllers[i] for i in at)
     return Readouts(tuple(names), controllers, cell.P[at], cell.Q[at], cell.tokens[at])
-
-
-def _main_policy(rule: Rule, at: At, path: Path) -> str:
-    base = rule.view.base(*at.cell)
-    assert base is not None
-    return base.policies[int(path.policy[0, 0])]
 
 
 def _selected(rule: Rule, benchmark: str, batch: _Batch, path: Path) -> str | Reason:
@@ -273,18 +226,10 @@ def _error(rule: Rule, boot: View, at: At, landscape: DenseLandscape, policy: st
 
 
 def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
-    """The mean error of each batch over the benchmarks that are defined in every batch: the records ``mean``.
+    """The records ``mean`` of ``seed_replication``: each batch's mean error over the benchmarks that every batch
+    defines.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        reading, benchmark, batch, error, corrected; without records ``mean``.
-
-    Returns
-    -------
-    polars.DataFrame
-        Records of ``seed_replication``, one per reading and batch. Null with the reason ``no_batches`` if no benchmark
-        is defined in every batch.
+    Null with the reason ``no_batches`` if there is no such benchmark.
     """
     records: list[Mapping[str, Any]] = []
     for reading in READINGS:
@@ -305,16 +250,8 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
 def seed_summary(replication: pl.DataFrame) -> pl.DataFrame:
     """Mean and standard deviation of the error over batches.
 
-    Parameters
-    ----------
-    replication : polars.DataFrame
-        From ``seed_replication``.
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module. ``sd`` has ddof 1, so it is null for a single batch. For ``benchmark`` ``mean`` both are taken
-        over the batches' means, so ``sd`` is the standard deviation of a mean, not a mean of standard deviations.
+    ``sd`` has ddof 1, so it is null for a single batch. For ``benchmark`` ``mean`` both are taken over the batches'
+    means, so ``sd`` is the standard deviation of a mean, not a mean of standard deviations.
     """
     return (
         replication.group_by("reading", "benchmark", maintain_order=True)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.rows import At, Blend, Curve, Prediction, Row, mech
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
-from searchlens.boptr.view import View, bootstrap_view, nested_view, pairing_view, sample_view
+from searchlens.boptr.view import View, bootstrap_view, nested_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.policies.kinds import is_search
 from searchlens.progress import Progress
@@ -127,20 +128,12 @@ def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
 def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Evaluation:
     """Errors of every row of every task in every cell.
 
-    Parameters
-    ----------
-    options : BoptrOptions
-        ``draws``, ``seed`` and ``reselect`` among others.
-
-    Returns
-    -------
-    Evaluation
-        A row that can search the pool ``full`` has a number for it in every cell. It is undefined with the reason
-        ``no_expanded_pool`` if the cell (for a copied path, the cell it is copied from) has no expanded pool.
+    A row that can search the pool ``full`` has a number for it in every cell. It is undefined with the reason
+    ``no_expanded_pool`` if the cell (for a copied path, the cell it is copied from) has no expanded pool.
     """
     sample = sample_view(cohort)
     rules = _rules(sample, options, tasks)
-    predictions = dict(_predictions(sample, tasks, rules))
+    predictions = dict(_predictions(rules, tasks))
     defined = {key: p for key, p in predictions.items() if not isinstance(p, Reason)}
     reasons = {key: p for key, p in predictions.items() if isinstance(p, Reason)}
     rows = {row.key: row for task in tasks for row in task.rows}
@@ -208,27 +201,22 @@ def _rules(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Con
     return {constants: constants.rule(rule) for constants in dict.fromkeys(task.constants for task in tasks)}
 
 
-def _predictions(
-    view: View, tasks: Sequence[Task], rules: Mapping[Constants, Rule]
-) -> Iterator[tuple[Key, Prediction]]:
+def _predictions(rules: Mapping[Constants, Rule], tasks: Sequence[Task]) -> Iterator[tuple[Key, Prediction]]:
     """The prediction of every number; a number that occurs in several tasks comes once."""
     done = set()
     for task in tasks:
-        for key, row in _keys(view.cohort, task):
-            if key not in done:
-                done.add(key)
-                yield key, _prediction(rules[task.constants], row, key)
+        rule = rules[task.constants]
+        models = [name for name in rule.plan.models if name not in task.without]
+        for row in task.rows:
+            for cell in product(row.pools, models, task.benchmarks):
+                key = Key(task.constants, row.key, *cell)
+                if key not in done:
+                    done.add(key)
+                    yield key, predicted(rule, row, key)
 
 
-def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Row]]:
-    for row in task.rows:
-        for pool in row.pools:
-            for model in (name for name in cohort.plan.models if name not in task.without):
-                for benchmark in task.benchmarks:
-                    yield Key(task.constants, row.key, pool, model, benchmark), row
-
-
-def _prediction(rule: Rule, row: Row, key: Key) -> Prediction:
+def predicted(rule: Rule, row: Row, key: Key) -> Prediction:
+    """What a row predicts, if the cell and the pool are there."""
     cell = rule.cell(key.model, key.benchmark)
     if isinstance(cell, Reason):
         return cell
@@ -265,8 +253,8 @@ def _fixed_cell(
 ) -> dict[Key, _OnDraws]:
     """The numbers of one cell. Only points that a path visits are counted; curves are predicted again in each draw."""
     view = on_draws.view
-    landscape, target = view.cohort.base(*cell), view.target(*cell)
-    assert landscape is not None and target is not None
+    landscape, rl, target = view.cohort.base(*cell), view.cohort.rl(*cell), view.target(*cell)
+    assert landscape is not None and rl is not None and target is not None
     percent = np.float32(100 / view.total(cell[1]))
     visited: dict[tuple[str, int], int] = {}
     visits: dict[Key, tuple[tuple[int, ...], ...]] = {}
@@ -283,7 +271,7 @@ def _fixed_cell(
             assert isinstance(curve, Curve)
             errors[key] = _on_draws((curve.counts - target) * percent, len(target), range(len(target)), math.inf)
     credit = landscape.credit["P"][[landscape.points[point] for point in visited]]
-    goal = _target_credit(view, *cell)
+    goal = rl.block("P", [view.plan.default_policy], view.plan.budgets)[0]
     counts = credit @ view.weights[cell[1]]
     of_paths = {}
     for places in set(visits.values()):
@@ -322,13 +310,6 @@ def _counted(places: tuple[tuple[int, ...], ...]) -> list[int]:
     return [b for b, point in enumerate(places[0]) if point >= 0]
 
 
-def _target_credit(view: View, model: str, benchmark: str) -> Draws:
-    """RL's credit of each question under the default policy, shape (budgets, questions)."""
-    landscape, plan = view.cohort.rl(model, benchmark), view.plan
-    assert landscape is not None
-    return landscape.credit["P"][[landscape.points[plan.default_policy, budget] for budget in plan.budgets]]
-
-
 def _on_draws(gaps: Draws, levels: int, at: Sequence[int], freedom: float) -> _OnDraws:
     """Errors from signed gaps at the budgets ``at`` of ``levels``."""
     noise = np.zeros(levels)
@@ -352,7 +333,7 @@ def _reselected(
     chunks = []
     for start in range(0, draws, CHUNK):
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
-        chunks.append(_errors(view, _predictions(view, tasks, _rules(view, options, tasks)), noise))
+        chunks.append(_errors(view, _predictions(_rules(view, options, tasks), tasks), noise))
         gc.collect()  # rules of one view refer to each other in a circle and hold all arrays of their draws
         progress.add(min(CHUNK, draws - progress.done))
     complete = {key: [chunk[key] for chunk in chunks] for key in chunks[0] if all(key in chunk for chunk in chunks)}
@@ -386,7 +367,7 @@ def _errors(
 
 
 def _chosen(view: View, key: Key, prediction: Path | Curve, noise: Floats) -> _Chosen:
-    in_draw, paths = _mech(view, key, prediction), _paths(prediction)
+    in_draw, paths = scored(view, key, prediction), _paths(prediction)
     if not paths:
         return _Chosen(in_draw)
     gaps = _path_gaps(view, key, paths, np.arange(view.draws))
@@ -425,7 +406,7 @@ def _nested(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dic
     view = nested_view(parent, options.seed)
     means: dict[Key, float] = {}
     by_content: dict[tuple[str, str, bytes], float] = {}
-    for key, prediction in _predictions(view, tasks, _rules(view, options, tasks)):
+    for key, prediction in _predictions(_rules(view, options, tasks), tasks):
         if isinstance(prediction, Reason) or not _paths(prediction):
             continue
         content = (key.model, key.benchmark, _content(prediction))
@@ -448,50 +429,11 @@ def _content(prediction: Path | Curve) -> bytes:
     return content_key(*parts)
 
 
-def _mech(view: View, key: Key, prediction: Path | Curve) -> Draws:
+def scored(view: View, key: Key, prediction: Path | Curve) -> Draws:
+    """mech_P of a prediction that was made on this view, in every draw."""
     base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
     assert target is not None
     return mech(prediction, base, target, view.total(key.benchmark), view.draws).astype(np.float32)
 
 
 # ---- the mismatched null
-
-
-def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple[str, ...], dict[str, Floats]]:
-    """Mean error of each row over the fitted cells when every Base is paired with the RL of another model.
-
-    Every rule is fitted again on each pairing, so that nothing of the true pairing is left in it.
-
-    Parameters
-    ----------
-    options : BoptrOptions
-        ``permutations`` and ``seed`` among others.
-    task : Task
-        Pool ``ar`` only.
-
-    Returns
-    -------
-    partners : tuple of str
-        The models whose RL sides were exchanged. With fewer than two, nothing can be exchanged and ``means`` is empty.
-    means : dict
-        Key of a row to its mean error (percentage points) under every pairing, shape (permutations,), the true one
-        first. The mean is over those cells of the exchanged models in which the row is defined; a row without any is
-        left out.
-    """
-    view = pairing_view(cohort, options.permutations, options.seed)
-    if len(view.partners) < 2:
-        return view.partners, {}
-    rule = task.constants.rule(Rule(view, options))
-    means = {}
-    for row in task.rows:
-        total, cells = np.zeros(view.draws), 0
-        for model in view.partners:
-            for benchmark in task.benchmarks:
-                key = Key(task.constants, row.key, "ar", model, benchmark)
-                prediction = _prediction(rule, row, key)
-                if not isinstance(prediction, Reason):
-                    total += _mech(view, key, prediction)
-                    cells += 1
-        if cells:
-            means[row.key] = total / cells
-    return view.partners, means

@@ -9,8 +9,9 @@ Larger budgets are points (policy, budget) of a landscape like all others; not e
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,13 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import Columns, Found, records, schema
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.points import (
+from searchlens.boptr.rows import (
+    At,
     Point,
+    boptr,
     both_sides,
     budgets_text,
     difference_interval,
@@ -30,7 +33,6 @@ from searchlens.boptr.points import (
     point_errors,
     readout_interval,
 )
-from searchlens.boptr.rows import At, Predict, boptr
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, View
 from searchlens.catalogue import frame
@@ -39,8 +41,8 @@ from searchlens.policies.kinds import is_search
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 
 EXTENSION = schema("model benchmark policy budgets path error lo hi corrected lo_corrected hi_corrected reason")
-"""Percentage points, as ``means.ERRORS`` but corrected for the bias of absolute values alone, since nothing is chosen
-at these budgets. ``budgets``: the b that are scored; ``path``: N-hat at these. Benchmark null: the mean over the
+"""Percentage points, as ``transfer.ERRORS`` but corrected for the bias of absolute values alone, since nothing is
+chosen at these budgets. ``budgets``: the b that are scored; ``path``: N-hat at these. Benchmark null: the mean over the
 model's fitted benchmarks with larger budgets."""
 
 LARGE_BUDGET = schema(
@@ -49,7 +51,7 @@ LARGE_BUDGET = schema(
     n=pl.UInt32,
 )
 """Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
-``rl`` have the intervals of ``points.readout_interval``; ``overlap``: whether these meet. ``rl_minus_best``: RL minus
+``rl`` have the intervals of ``rows.readout_interval``; ``overlap``: whether these meet. ``rl_minus_best``: RL minus
 envelope, with a paired bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased
 upwards, which no interval here takes into account. ``crossing_share`` and ``tie_share``: share of the bootstrap draws
 whose k* and whose first tie is b, with the envelope of each draw."""
@@ -72,72 +74,47 @@ b with E(b) >= P_RL(b), after which Base may fall behind again; ``tie_share``: s
 
 
 @frame("extension")
-def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
-    """Error of the frozen rule at b > max(B).
+def extension(rule: Rule, boot: View) -> pl.DataFrame:
+    """Error of the frozen rule at b > max(B); the paths are those of H5 on the sample.
 
-    Parameters
-    ----------
-    boot : View
-        Bootstrap view of the same cohort; the paths are those of the sample.
-    predict : callable
-        Of the row whose policy, alpha and beta are used, H5 by default.
-
-    Notes
-    -----
     B is extended by doubling to the larger of two budgets: the largest of pi-hat in Base and the largest of the default
     policy in RL. N-hat is rounded and clipped to that range. A budget b is scored if RL has it and Base has pi-hat at
     N-hat(b), so a pool without larger budgets is never scored at a clipped one.
     """
     confidence = rule.options.confidence
-    records: list[dict[str, Any]] = []
+    rows: list[tuple[Columns, Found]] = []
     for model in rule.plan.models:
         fitted = []
         for benchmark in rule.plan.with_role("fitted", "held_out"):
-            larger = _extended(rule, predict, model, benchmark)
-            record: dict[str, Any] = {"model": model, "benchmark": benchmark}
-            if isinstance(larger, Reason):
-                records.append({**record, "reason": larger.code})
+            cell, points = {"model": model, "benchmark": benchmark}, _larger(rule, model, benchmark)
+            if isinstance(points, Reason):
+                rows.append((cell, points))
                 continue
-            errors = point_errors(boot, model, benchmark, larger.points, larger.budgets)
-            if rule.plan.benchmarks[benchmark].role == "fitted":
-                fitted.append(errors)
-            records.append({**record, **larger.text(), **errors.columns(confidence)})
-        mean = ErrorDraws.mean(fitted).columns(confidence) if fitted else {"reason": "no_extension"}
-        records.append({"model": model, **mean})
-    return pl.DataFrame(records, EXTENSION)
+            errors = point_errors(boot, model, benchmark, list(points.values()), list(points))
+            fitted += [errors] if rule.plan.benchmarks[benchmark].role == "fitted" else []
+            policy, _ = next(iter(points.values()))
+            text = {"budgets": "/".join(map(str, points)), "path": budgets_text(list(points.values()))}
+            rows.append((cell, {"policy": policy, **text, **errors.columns(confidence)}))
+        mean = ErrorDraws.mean(fitted).columns(confidence) if fitted else Reason("no_extension")
+        rows.append(({"model": model}, mean))
+    return records(EXTENSION, rows)
 
 
-@dataclass(frozen=True)
-class _Extended:
+def _larger(rule: Rule, model: str, benchmark: str) -> dict[int, Point] | Reason:
     """Where the frozen rule is scored: budgets b, and a point of Base for each."""
-
-    budgets: list[int]
-    points: list[Point]
-
-    def text(self) -> dict[str, str]:
-        budgets = "/".join(map(str, self.budgets))
-        return {"policy": self.points[0][0], "budgets": budgets, "path": budgets_text(self.points)}
-
-
-def _extended(rule: Rule, predict: Predict, model: str, benchmark: str) -> _Extended | Reason:
     cell = rule.cell(model, benchmark)
-    if isinstance(cell, Reason):
-        return cell
-    path = predict(rule, At(model, benchmark))
+    path = cell if isinstance(cell, Reason) else boptr(rule, At(model, benchmark))
     if isinstance(path, Reason):
         return path
-    if not isinstance(path, Path) or path.alpha is None or path.beta is None:
-        raise ValueError("only a row that follows the law N(b) = round_B(alpha b^beta) can be extended")
-    base, rl = both_sides(rule.view, model, benchmark)
-    name = cell[0].policies[int(path.policy[0, 0])]
+    readouts, (base, rl) = rule.view.base(model, benchmark), both_sides(rule.view, model, benchmark)
+    assert isinstance(path, Path) and path.alpha is not None and path.beta is not None and readouts is not None
+    name = readouts.policies[int(path.policy[0, 0])]
     of_rl = _doublings(rl, rule.plan.default_policy)
     top = max(of_rl[-1], _doublings(base, name)[-1])
     larger = [b for b in of_rl if b > rule.plan.budgets[-1]]
     n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top, rule.options.rounding)
-    point_by_budget = {b: (name, n_b) for b, n_b in zip(larger, n, strict=True) if (name, n_b) in base.points}
-    if not point_by_budget:
-        return Reason("no_extension")
-    return _Extended(list(point_by_budget), list(point_by_budget.values()))
+    points = {b: (name, n_b) for b, n_b in zip(larger, n, strict=True) if (name, n_b) in base.points}
+    return points or Reason("no_extension")
 
 
 def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: str = "log2") -> list[int]:
@@ -161,53 +138,39 @@ def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
 
 @frame("aime_large_budget")
 def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
-    """Base envelope and RL default curve at equal budgets, on the floor benchmarks (paper, same-budget comparison).
+    """Base envelope and RL default curve at equal budgets, on the floor benchmarks (paper, same-budget comparison)."""
+    return records(LARGE_BUDGET, _compared(rule, partial(_curves, boot, rule.options.confidence)))
 
-    Returns
-    -------
-    polars.DataFrame
-        ``LARGE_BUDGET``: one record per model, benchmark, pool and budget that both sides have, or one record with a
-        reason if a cell has nothing to compare.
-    """
-    records: list[dict[str, Any]] = []
-    for record, comparison in _comparisons(rule):
-        if isinstance(comparison, Reason):
-            records.append({**record, "reason": comparison.code})
-            continue
-        places = comparison.crossing(boot)
-        for i, b in enumerate(comparison.budgets):
-            crossing, tie = (_share(place, i) for place in (places.for_good, places.first))
-            columns = comparison.at(boot, i, rule.options.confidence)
-            records.append({**record, "b": b, **columns, "crossing_share": crossing, "tie_share": tie})
-    return pl.DataFrame(records, LARGE_BUDGET)
+
+def _curves(boot: View, confidence: float, comparison: _Comparison) -> Iterator[Columns]:
+    places = comparison.crossing(boot)
+    for i, b in enumerate(comparison.budgets):
+        crossing, tie = (_share(place, i) for place in (places.for_good, places.first))
+        yield {"b": b, **comparison.at(boot, i, confidence), "crossing_share": crossing, "tie_share": tie}
 
 
 @frame("crossing")
 def crossing(rule: Rule, boot: View) -> pl.DataFrame:
-    """k* on every floor benchmark. Parameters as in ``large_budget``; returns ``CROSSING``."""
-    records: list[dict[str, Any]] = []
-    tail = (1 - rule.options.confidence) / 2
-    for record, comparison in _comparisons(rule):
-        if isinstance(comparison, Reason):
-            records.append({**record, "reason": comparison.code})
-            continue
-        budget = dict(enumerate(comparison.budgets))
-        record["largest"] = comparison.budgets[-1]
-        if comparison.equal(rule.view):
-            records.append({**record, "reason": "no_difference"})
-            continue
-        places = comparison.crossing(boot)
-        position, tie = int(places.for_good[0]), int(places.first[0])
-        record |= {"crossing": budget.get(position), "share": _share(places.for_good, position)}
-        record |= {"tie": budget.get(tie), "tie_share": _share(places.first, tie)}
-        drawn = places.for_good[1:]
-        if len(drawn):
-            median, lo, hi = np.quantile(drawn, [0.5, tail, 1 - tail], method="inverted_cdf")
-            ends = {"median": median, "lo": min(lo, position), "hi": max(hi, position)}
-            record |= {name: budget.get(int(end)) for name, end in ends.items()}
-            record["never"] = _share(places.for_good, len(budget))
-        records.append(record)
-    return pl.DataFrame(records, CROSSING)
+    """k* on every floor benchmark."""
+    return records(CROSSING, _compared(rule, partial(_crossing, rule, boot)))
+
+
+def _crossing(rule: Rule, boot: View, comparison: _Comparison) -> Columns:
+    budget = dict(enumerate(comparison.budgets))
+    record: dict[str, Any] = {"largest": comparison.budgets[-1]}
+    if comparison.equal(rule.view):
+        return {**record, "reason": "no_difference"}
+    places = comparison.crossing(boot)
+    position, tie = int(places.for_good[0]), int(places.first[0])
+    record |= {"crossing": budget.get(position), "share": _share(places.for_good, position)}
+    record |= {"tie": budget.get(tie), "tie_share": _share(places.first, tie)}
+    drawn, tail = places.for_good[1:], (1 - rule.options.confidence) / 2
+    if len(drawn):
+        median, lo, hi = np.quantile(drawn, [0.5, tail, 1 - tail], method="inverted_cdf")
+        ends = {"median": median, "lo": min(lo, position), "hi": max(hi, position)}
+        record |= {name: budget.get(int(end)) for name, end in ends.items()}
+        record["never"] = _share(places.for_good, len(budget))
+    return record
 
 
 class _Places(NamedTuple):
@@ -291,15 +254,13 @@ class _Comparison:
         }
 
 
-def _comparisons(rule: Rule) -> list[tuple[dict[str, Any], _Comparison | Reason]]:
-    plan = rule.plan
-    floor = [d for d in plan.with_role("fitted", "held_out") if rule.regime(d) == "floor"]
-    return [
-        ({"model": model, "benchmark": benchmark, "pool": pool}, _comparison(rule, model, benchmark, pool))
-        for model in plan.models
-        for benchmark in floor
-        for pool in POOLS
-    ]
+def _compared(rule: Rule, find: Callable[[_Comparison], Found]) -> Iterator[tuple[Columns, Found]]:
+    """What is found in every floor cell by pool, or why there is nothing to compare."""
+    floor = [d for d in rule.plan.with_role("fitted", "held_out") if rule.regime(d) == "floor"]
+    for model, benchmark, pool in itertools.product(rule.plan.models, floor, POOLS):
+        comparison = _comparison(rule, model, benchmark, pool)
+        found = comparison if isinstance(comparison, Reason) else find(comparison)
+        yield {"model": model, "benchmark": benchmark, "pool": pool}, found
 
 
 def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comparison | Reason:

@@ -45,21 +45,9 @@ def beta_grid(top: float = 1.2) -> Floats:
 
 
 def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") -> Ints:
-    """Nearest allowed budget, as its position on the budget axis.
+    """Nearest allowed budget of 1, 2, 4, ... (``levels`` of them), as its position on the budget axis; clipped to it.
 
-    Parameters
-    ----------
-    position : array_like
-        log2 of the unrounded budget; any finite value.
-    levels : int
-        Number of allowed budgets 1, 2, 4, ...
-    space : {"log2", "linear"}
-        Scale on which the nearest is taken. Exact halves go up.
-
-    Returns
-    -------
-    ndarray of int
-        In [0, levels - 1]; values beyond the allowed budgets are clipped.
+    ``position`` is log2 of the unrounded budget, ``space`` the scale on which the nearest is taken. Exact halves go up.
     """
     x = np.clip(np.asarray(position, float), 0, levels - 1)
     if space == "log2":
@@ -72,19 +60,9 @@ def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") ->
 
 
 def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, float]:
-    """The interval of alpha that gives the same path N(b) at this beta, with rounding in log2.
+    """The interval of alpha, open above, that gives the same path N(b) at this beta, with rounding in log2.
 
-    Parameters
-    ----------
-    alpha : float
-        Positive.
-    levels : int
-        Number of allowed budgets.
-
-    Returns
-    -------
-    (float, float)
-        Closed below, open above. From 0 if every N(b) is the smallest budget, to inf if every one is the largest.
+    From 0 if every N(b) is the smallest budget, to inf if every one is the largest.
     """
     slope = beta * np.arange(levels)
     at = round_position(np.log2(alpha) + slope, levels)
@@ -192,31 +170,15 @@ def fit_locked(
     ties: Ties = "interpolated",
     beta_g: float = 0.0,
 ) -> Fit:
-    """R1: the best (alpha, beta, policy) with one policy for all budgets.
+    """R1: the best (alpha, beta, policy) with one policy for all budgets (paper, table of regime discovery).
 
-    R2 is the same fit with the default policy as the only one. A fit at a fixed beta has a lattice with one beta.
+    R2 is the same fit with the default policy as the only one. A fit at a fixed beta has a lattice with one beta. ``P``
+    has the shape (policies, budgets, draws), ``R``, RL counts under the default policy, (budgets, draws). There is
+    always a fit; ``error`` says how well it explains the curve.
 
-    Parameters
-    ----------
-    P : ndarray, shape (policies, budgets, draws)
-        Base counts.
-    R : ndarray, shape (budgets, draws)
-        RL counts under the default policy.
-    ties : {"interpolated", "first", "last", "median"}
-        What decides between equal errors. ``interpolated``: the smallest error with P interpolated in log2 at the
-        unrounded, clipped budget; then the beta nearest to ``beta_g``, the larger alpha, the earlier policy of the
-        pool, the smaller beta. Otherwise the first, last or middle one in the order of the lattice, then of the pool.
-    beta_g : float
-        The regime's exponent.
-
-    Returns
-    -------
-    Fit
-        There is always one; ``error`` says how well it explains the curve.
-
-    References
-    ----------
-    Paper, table of regime discovery.
+    ``ties`` decides between equal errors. ``interpolated``: the smallest error with P interpolated in log2 at the
+    unrounded, clipped budget; then the beta nearest to the regime's ``beta_g``, the larger alpha, the earlier policy of
+    the pool, the smaller beta. Otherwise the first, last or middle one in the order of the lattice, then of the pool.
     """
     total = path_errors(errors(P, R), grid.paths)
     best = total.min(axis=(0, 1))

@@ -18,8 +18,7 @@ import polars as pl
 from scipy import stats
 
 from searchlens.boptr.columns import schema
-from searchlens.boptr.fingerprint import fingerprint
-from searchlens.boptr.knee import TAU
+from searchlens.boptr.descriptive import TAU, fingerprint
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
 from searchlens.catalogue import frame
@@ -35,19 +34,9 @@ TAUS = (0.01, TAU, 0.05)
 
 
 def log_prior(rule: Rule, model: str, prior: Prior, tau: float = TAU) -> Floats | Reason:
-    """Ln f of a model, shape (draws,).
+    """Ln f of a model, shape (draws,), or why it is undefined.
 
-    Parameters
-    ----------
-    prior : {"u", "N*"}
-        f = 2^(u log2 max(B)), which is 1 if Base solves everything with one sample; or the saturation knee.
-    tau : float, optional
-        Tolerance of N*.
-
-    Returns
-    -------
-    ndarray or Reason
-        A reason of ``fingerprint``, or ``non_finite_alpha`` if f is undefined in any draw.
+    f = 2^(u log2 max(B)), which is 1 if Base solves everything with one sample; or the saturation knee.
     """
     features = fingerprint(rule, model, tau)
     if isinstance(features, Reason):
@@ -78,11 +67,10 @@ def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float
     """
     log_f, of_anchor = (log_prior(rule, name, prior, tau) for name in (at.model, rule.plan.anchor_model))
     scale = anchor_log_alpha(rule, at.benchmark)
-    if isinstance(log_f, Reason):
-        return log_f
-    if isinstance(of_anchor, Reason):
-        return of_anchor
-    return scale if isinstance(scale, Reason) else rule.path(*at.cell, scale + weight * (log_f - of_anchor))
+    for part in (log_f, of_anchor, scale):
+        if isinstance(part, Reason):
+            return part
+    return rule.path(*at.cell, scale + weight * (log_f - of_anchor))  # type: ignore[operator]
 
 
 _NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
@@ -123,12 +111,8 @@ _PROBE = schema("n intercept slope slope_lo slope_hi r r_lo r_hi reason")
 def probe(rule: Rule) -> pl.DataFrame:
     """Ordinary least squares of ln alpha_math on P_max@16 of base@rltrain over the cohort's models, on the sample.
 
-    Returns
-    -------
-    DataFrame
-        One record: n, the number of models; intercept; slope with its t interval; Pearson r with its Fisher z interval,
-        null with fewer than four models; reason. Undefined with fewer than three models (``too_few_models``), or if
-        either variable is the same for all of them (``constant``).
+    One record: ``n`` models; the slope with its t interval; Pearson r with its Fisher z interval, null with fewer than
+    four models. Undefined with fewer than three, or if either variable is the same for all of them (``constant``).
     """
     points = []
     for name in rule.cohort_models:

@@ -8,16 +8,17 @@ interval of alpha added.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.fit import Fit
-from searchlens.boptr.points import budgets_text, operating_points, point_errors
 from searchlens.boptr.protocol import study_cells
+from searchlens.boptr.rows import budgets_text, operating_points, point_errors
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
 from searchlens.catalogue import frame
@@ -46,38 +47,30 @@ FORMULA_SAME = schema("model alpha alpha_lo alpha_hi policy path error reason")
 def identified_scale(rule: Rule) -> pl.DataFrame:
     """The fitted scale of every model on the anchor benchmark, and the interval that the path identifies.
 
-    Notes
-    -----
     mu is a mean over M models. If a model is one of these, its offset changes by (1 - 1/M) of the change of its ln
     alpha, the other models' alphas being fixed. With M = 1 the offset is zero whatever alpha is, and has no interval.
     """
-    benchmark = rule.plan.anchor_benchmark
+    cells = [(model, rule.plan.anchor_benchmark) for model in rule.plan.models]
+    return by_cell(IDENTIFIED_SCALE, cells, partial(_scale, rule))
+
+
+def _scale(rule: Rule, model: str, benchmark: str) -> dict[str, Any] | Reason:
     beta = float(rule.beta(benchmark)[0])
-    records: list[dict[str, Any]] = []
-    for model in rule.plan.models:
-        record: dict[str, Any] = {"model": model, "benchmark": benchmark}
-        best, offset = rule.scale(model, benchmark, beta), rule.delta(model)
-        if isinstance(best, Reason):
-            records.append({**record, "reason": best.code})
-            continue
-        assert not isinstance(offset, Reason)
-        alpha, delta = float(best.alpha[0]), float(offset[0])
-        interval = _interval(rule, model, alpha, beta, delta)
-        fitted = _fitted(rule, model, benchmark, best)
-        records.append({**record, "beta": beta, "alpha": alpha, "delta": delta, **interval, **fitted})
-    return pl.DataFrame(records, IDENTIFIED_SCALE)
-
-
-def _interval(rule: Rule, model: str, alpha: float, beta: float, delta: float) -> dict[str, float | None]:
+    best, offset = rule.scale(model, benchmark, beta), rule.delta(model)
+    if isinstance(best, Reason):
+        return best
+    assert not isinstance(offset, Reason)
+    alpha, delta = float(best.alpha[0]), float(offset[0])
+    columns = {"beta": beta, "alpha": alpha, "delta": delta, **_fitted(rule, model, benchmark, best)}
     if rule.options.rounding != "log2":
-        return {}
+        return columns
     low, high = fit.identified_alpha(alpha, beta, rule.view.levels)
-    share = _offset_share(rule, model)
-    with np.errstate(divide="ignore"):
-        ends = (delta + share * float(np.log(end) - np.log(alpha)) for end in (low, high))
-        lo, hi = ends if share else (None, None)
-    boundary = fit.boundary_distance(alpha, beta, rule.view.levels)
-    return {"alpha_lo": low, "alpha_hi": high, "delta_lo": lo, "delta_hi": hi, "boundary": boundary}
+    columns |= {"alpha_lo": low, "alpha_hi": high, "boundary": fit.boundary_distance(alpha, beta, rule.view.levels)}
+    if share := _offset_share(rule, model):
+        with np.errstate(divide="ignore"):
+            ends = (delta + share * float(np.log(end) - np.log(alpha)) for end in (low, high))
+            columns |= dict(zip(("delta_lo", "delta_hi"), ends, strict=True))
+    return columns
 
 
 def _offset_share(rule: Rule, model: str) -> float:
@@ -96,44 +89,29 @@ def _fitted(rule: Rule, model: str, benchmark: str, best: Fit) -> dict[str, Any]
 
 @frame("formula_same", of=("rule",))
 def formula_same(rule: Rule) -> pl.DataFrame:
-    """Scale and locked policy of every model at the shared exponent; returns ``FORMULA_SAME``."""
+    """Scale and locked policy of every model at the shared exponent."""
     return identified_scale(rule).select(list(FORMULA_SAME))
 
 
 @frame("identified_set")
 def identified_set(rule: Rule, boot: View) -> pl.DataFrame:
-    """The set of parameters that the data do not distinguish from the R1 fit of every cell.
-
-    Parameters
-    ----------
-    boot : View
-        Bootstrap view of the same cohort; the fitted path is that of the sample.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``IDENTIFIED_SET``, for every model on every fitted and held-out benchmark.
-    """
-    records: list[dict[str, Any]] = []
-    for model, benchmark in study_cells(rule.plan):
-        best = rule.smooth(model, benchmark)
-        columns = {"reason": best.code} if isinstance(best, Reason) else _cell(rule, boot, model, benchmark, best)
-        records.append({"model": model, "benchmark": benchmark, **columns})
-    return pl.DataFrame(records, IDENTIFIED_SET)
+    """The set of parameters that the data do not distinguish from the R1 fit of the sample, in every cell."""
+    return by_cell(IDENTIFIED_SET, study_cells(rule.plan), partial(_set, rule, boot))
 
 
-def _cell(rule: Rule, boot: View, model: str, benchmark: str, best: Fit) -> dict[str, Any]:
-    cell = rule.cell(model, benchmark)
-    assert not isinstance(cell, Reason)
+def _set(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any] | Reason:
+    best, cell = rule.smooth(model, benchmark), rule.cell(model, benchmark)
+    if isinstance(cell, Reason):
+        return cell
+    assert not isinstance(best, Reason)
     points = operating_points(rule, cell[0], Path(best.policy, best.path))
     se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
-    margin = se * rule.view.total(benchmark) / 100
     return {
         "alpha": float(best.alpha[0]),
         "beta": float(best.beta[0]),
         **_fitted(rule, model, benchmark, best),
         "se": se,
-        **_within(rule, *cell, margin),
+        **_within(rule, *cell, se * rule.view.total(benchmark) / 100),
     }
 
 

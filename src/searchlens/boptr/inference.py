@@ -34,54 +34,26 @@ EXACT_MODELS = 20
 
 
 def macro(errors: Errors) -> Floats:
-    """Mean over models of each model's mean over its cells, per draw: how the paper averages.
-
-    Raises
-    ------
-    ValueError
-        There are no cells.
-    """
+    """Mean over models of each model's mean over its cells, per draw: how the paper averages."""
     return np.asarray(np.mean(list(by_model(errors).values()), axis=0))
 
 
 def by_model(errors: Errors) -> dict[str, Floats]:
-    """Each model's mean over its cells, per draw.
-
-    Raises
-    ------
-    ValueError
-        There are no cells.
-    """
+    """Each model's mean over its cells, per draw; a ValueError if there are no cells."""
     if not errors:
         raise ValueError("no cells to average")
     models = dict.fromkeys(model for model, _ in errors)
     return {name: np.mean([cell for (model, _), cell in errors.items() if model == name], axis=0) for name in models}
 
 
-def common(a: Errors, b: Errors) -> tuple[Errors, Errors]:
-    """Both rows, restricted to the cells that both have: rows on different cells are not comparable."""
-    return {cell: a[cell] for cell in a if cell in b}, {cell: b[cell] for cell in a if cell in b}
-
-
 # ---- bias of absolute errors
 
 
-def corrected(differences: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> Floats:
-    """Error of a cell without the bias of absolute values, per draw.
+def corrected(differences: npt.ArrayLike) -> Floats:
+    """Error of a cell without the bias of absolute values, per draw, from its signed gaps, shape (budgets, draws).
 
-    Parameters
-    ----------
-    differences : array_like, shape (budgets, draws)
-        Predicted minus measured curve, signed, percentage points; draw 0 is the sample.
-    skip : array_like of bool, shape (budgets, 1) or (budgets, draws), optional
-        Budgets to leave out of the mean.
-
-    Returns
-    -------
-    ndarray, shape (draws,)
-        Nearly unbiased for mean_b |d_b|; may be slightly negative near zero. Use with ``interval(kind="centred")``.
-        With fewer than three draws the noise is unknown, and the plain error is returned. NaN in a draw that skips
-        every budget.
+    Nearly unbiased for mean_b |d_b|; may be slightly negative near zero. Use with ``interval(kind="centred")``. With
+    fewer than three draws the noise is unknown, and the plain error is returned. Draw 0 is the sample.
 
     Notes
     -----
@@ -96,38 +68,31 @@ def corrected(differences: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> 
     Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 10.
     """
     signed = np.asarray(differences, float)
-    size = np.abs(signed)
-    if signed.shape[1] > 2:
-        size = _debiased(size, signed[:, 1:].std(axis=1, ddof=1, keepdims=True))
-    if skip is None:
-        return np.asarray(size.mean(axis=0))
-    counted = ~np.broadcast_to(np.asarray(skip, bool), size.shape)
-    return np.asarray((size * counted).sum(axis=0) / counted.sum(axis=0))
+    known = signed.shape[1] > 2
+    return folded(signed, signed[:, 1:].std(axis=1, ddof=1) if known else np.zeros(len(signed)))
 
 
-def _debiased(size: Floats, error: Floats) -> Floats:
-    """2|x| - f(x) of each |x| and its standard error; |x| where the error is 0."""
-    z = np.divide(size, error, out=np.full(size.shape, np.inf), where=error > 0)
-    folded = size * erf(z / np.sqrt(2)) + 2 * error * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray(2 * size - folded)
+def folded(differences: npt.ArrayLike, error: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> Floats:
+    """``corrected`` for differences, shape (budgets, draws), whose standard errors, shape (budgets,), are known.
+
+    ``skip``: budgets to leave out of the mean, shape (budgets, 1) or (budgets, draws); NaN in a draw that skips all.
+    """
+    size = np.abs(np.asarray(differences, float))
+    noise = np.broadcast_to(np.asarray(error, float)[:, None], size.shape)
+    z = np.divide(size, noise, out=np.full(size.shape, np.inf), where=noise > 0)
+    expected = size * erf(z / np.sqrt(2)) + 2 * noise * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    counted = np.ones(size.shape) if skip is None else ~np.broadcast_to(np.asarray(skip, bool), size.shape)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(((2 * size - expected) * counted).sum(axis=0) / counted.sum(axis=0))
 
 
 def refitted(fixed: npt.ArrayLike, plain: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike) -> Floats:
     """Corrected draws of a cell, moved by the optimism of a path that was chosen on the same questions.
 
-    Parameters
-    ----------
-    fixed, plain : array_like, shape (draws,)
-        Corrected (``corrected``) and plain errors of the path that the sample chose.
-    in_draw, in_sample : array_like, shape (n,)
-        Plain errors of the path that each of the first n draws chose: in that draw, and in the sample. n may be smaller
-        than ``draws``. Entry 0 of both is the error of the sample's path. NaN where a draw chose no path.
-
-    Returns
-    -------
-    ndarray, shape (draws,)
-        ``fixed`` plus the estimated optimism. Use with ``interval(kind="centred")``. Equal to ``fixed`` if every draw
-        chooses the sample's path. NaN if no draw chose a path.
+    ``fixed`` and ``plain``: corrected and plain errors of the path that the sample chose, shape (draws,). ``in_draw``
+    and ``in_sample``: plain errors of the path that each of the first n draws chose, in that draw and in the sample,
+    shape (n,); entry 0 of both is the error of the sample's path, NaN where a draw chose no path. Equal to ``fixed`` if
+    every draw chooses the sample's path, NaN if none chose one. Use with ``interval(kind="centred")``.
 
     Notes
     -----
@@ -152,23 +117,13 @@ def refitted(fixed: npt.ArrayLike, plain: npt.ArrayLike, in_draw: npt.ArrayLike,
 def iterated(
     error: float, shift: npt.ArrayLike, nested: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike
 ) -> Floats:
-    """Error of a path that was chosen on the same questions, without its biases, and draws of its noise.
+    """Error of a path that was chosen on the same questions, without its biases, then the same plus noise, (1 +
+    draws,).
 
-    Parameters
-    ----------
-    error : float
-        Plain error of the sample's path in the sample.
-    shift : array_like, shape (draws,)
-        Plain error of the path that each draw chose: in the sample minus in that draw.
-    nested : array_like, shape (n,)
-        The same one level below: of the path that a draw from a draw chose, in that draw minus in the draw from it.
-    in_draw, in_sample : array_like, shape (draws,)
-        Errors of each draw's path in that draw and in the sample, corrected for absolute values (``folded``).
-
-    Returns
-    -------
-    ndarray, shape (1 + draws,)
-        The estimate, then the estimate plus noise. NaN in ``shift``, ``nested`` and the errors is left out.
+    ``error``: plain, of the sample's path in the sample. ``shift``: plain error of the path that each draw chose, in
+    the sample minus in that draw. ``nested``: the same one level below, of the path that a draw from a draw chose.
+    ``in_draw`` and ``in_sample``: errors of each draw's path in that draw and in the sample, ``folded``. NaN is left
+    out.
 
     Notes
     -----
@@ -193,27 +148,11 @@ def iterated(
     return np.concatenate([[estimate], estimate + around])
 
 
-def folded(differences: npt.ArrayLike, error: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> Floats:
-    """``corrected`` for differences, shape (budgets, draws), whose standard errors, shape (budgets,), are known."""
-    size = np.abs(np.asarray(differences, float))
-    unbiased = _debiased(size, np.broadcast_to(np.asarray(error, float)[:, None], size.shape))
-    counted = np.ones(size.shape) if skip is None else ~np.broadcast_to(np.asarray(skip, bool), size.shape)
-    with np.errstate(invalid="ignore"):
-        return np.asarray((unbiased * counted).sum(axis=0) / counted.sum(axis=0))
-
-
 def freedom(values: npt.ArrayLike) -> float:
     """Degrees of freedom of the variance of a mean over questions, by its kurtosis.
 
-    Parameters
-    ----------
-    values : array_like, shape (questions,)
-
-    Returns
-    -------
-    float
-        2 n m / (n - m) with m = (sum of squares)^2 / (sum of fourth powers) of the centred values: about n if they are
-        normal, few if few questions differ from the rest. From 1 to n - 1; 1 if nothing varies.
+    2 n m / (n - m) with m = (sum of squares)^2 / (sum of fourth powers) of the centred values: about n if they are
+    normal, few if few questions differ from the rest. From 1 to n - 1; 1 if nothing varies.
 
     References
     ----------
@@ -231,27 +170,13 @@ def freedom(values: npt.ArrayLike) -> float:
 def interval(
     draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "percentile", freedom: float = math.inf
 ) -> Interval:
-    """Interval of a row from its bootstrap draws.
+    """Interval of a row from its bootstrap draws, shape (..., 1 + draws), of which entry 0 is the point estimate.
 
-    Parameters
-    ----------
-    draws : array_like, shape (..., 1 + draws)
-        Entry 0 is the point estimate; it does not enter the quantiles.
-    confidence : float
-        Nominal coverage, in (0, 1).
-    kind : {"percentile", "centred"}
-        ``percentile``: quantiles of the draws, as in the paper; for absolute errors they lie too high and may exclude
-        the point. ``centred``: the point give or take a quantile of the distance of draws from their mean, for
-        ``corrected`` errors. Unlike quantiles on either side it is not short where the estimate is near 0.
-    freedom : float
-        Degrees of freedom of the variance (``freedom``), at least 1. The ``centred`` interval has the tails that
-        Student's quantile has as a normal one.
-
-    Returns
-    -------
-    Interval
-        Ends of shape (...). NaN with fewer than two draws after the point, and if any draw is NaN. Without width if all
-        draws are equal.
+    ``percentile``: quantiles of the draws, as in the paper; for absolute errors they lie too high and may exclude the
+    point. ``centred``: the point give or take a quantile of the distance of draws from their mean, for ``corrected``
+    errors. Unlike quantiles on either side it is not short where the estimate is near 0; with ``freedom``, the degrees
+    of freedom of the variance, it has the tails that Student's quantile has as a normal one. NaN with fewer than two
+    draws after the point, and if any draw is NaN. Without width if all draws are equal.
     """
     values = np.asarray(draws, float)
     point, drawn = values[..., 0], values[..., 1:]
@@ -325,26 +250,12 @@ def defined(value: Any) -> float | None:
 
 
 def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000) -> float:
-    """Two-sided sign-flip test that the mean over models is zero.
+    """Two-sided sign-flip test that the mean over models is zero; exact if their differences are symmetric and
+    independent.
 
-    Parameters
-    ----------
-    differences : array_like, shape (models,)
-        One number per model, for example the difference of its mean errors in two rows.
-    flips : int
-        Number of the random flips that are used with more than ``EXACT_MODELS`` models. With at most that many all 2^n
-        are enumerated.
-
-    Returns
-    -------
-    float
-        The p-value: share of flips whose mean is at least as far from 0 as the observed one, which counts as a flip. At
-        least 2 / 2^n if all flips are enumerated, so never below 0.05 with fewer than 6 models. 1 if all differences
-        are zero. NaN without models, or if a difference is NaN.
-
-    Notes
-    -----
-    Exact if, under the null hypothesis, the differences are symmetric about zero and independent between models.
+    The p-value: share of flips whose mean is at least as far from 0 as the observed one, which counts as a flip. So
+    never below 0.05 with fewer than 6 models. 1 if all differences are zero. NaN without models, or if one is NaN. With
+    more than ``EXACT_MODELS`` models ``flips`` random flips are drawn, otherwise all 2^n are enumerated.
     """
     values = np.asarray(differences, float)
     n = len(values)
@@ -374,20 +285,10 @@ class OverBoth(NamedTuple):
 def over_both(differences: Sequence[npt.ArrayLike], confidence: float = 0.95) -> OverBoth:
     """Mean over models if both the models and the questions could have been others.
 
-    Parameters
-    ----------
-    differences : sequence of array_like, shape (1 + draws,)
-        One entry per model, percentage points: its difference in the sample, then in the draws of one bootstrap over
-        questions that the models share.
-    confidence : float
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    OverBoth
-        All NaN with fewer than two models, if a number is NaN, and if all differences are one number other than zero,
-        whose spread between models is then unknown (numbers within ``SAME`` count as one). If all are zero p is 1 and
-        the interval has no width.
+    ``differences`` has one entry per model, percentage points: its difference in the sample, then in the draws of one
+    bootstrap over questions that the models share. All NaN with fewer than two models, if a number is NaN, and if all
+    differences are one number other than zero, whose spread between models is then unknown (numbers within ``SAME``
+    count as one). If all are zero p is 1 and the interval has no width.
 
     Notes
     -----
@@ -425,21 +326,8 @@ def over_both(differences: Sequence[npt.ArrayLike], confidence: float = 0.95) ->
 def model_bootstrap(
     differences: npt.ArrayLike, draws: int = 10_000, seed: int = 0, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile interval of the mean over models, by resampling models.
+    """Percentile interval of the mean over models, by resampling models; NaN with fewer than two models.
 
-    Parameters
-    ----------
-    differences : array_like, shape (models,)
-    confidence : float
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    (float, float)
-        Lower and upper end. NaN with fewer than two models, or if a difference is NaN; without width if all are equal.
-
-    Notes
-    -----
     Too short with few models: the nominal 95% interval of 7 normal differences covers 87%.
     """
     values = np.asarray(differences, float)
@@ -453,16 +341,7 @@ def model_bootstrap(
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
-    """Holm's adjusted p-values.
-
-    Parameters
-    ----------
-    p_values : array_like, shape (hypotheses,)
-
-    Returns
-    -------
-    ndarray, same shape and order
-        NaN for a p-value of NaN, which does not count among the hypotheses.
+    """Holm's adjusted p-values; NaN for a p-value of NaN, which does not count among the hypotheses.
 
     References
     ----------
@@ -478,16 +357,8 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 def permutation_p(statistic: npt.ArrayLike) -> float:
     """p-value of the true pairing among all pairings; a smaller statistic is better.
 
-    Parameters
-    ----------
-    statistic : array_like, shape (permutations,)
-        Entry 0 is the true pairing, which counts among the permutations. NaN in other entries is left out.
-
-    Returns
-    -------
-    float
-        Share of pairings with a statistic of at most the true one, ties included; so at least 1 / permutations. NaN if
-        the true one is NaN.
+    Share of pairings with a statistic of at most the true one (entry 0), ties included; so at least 1 / permutations.
+    NaN if the true one is NaN; NaN in other entries is left out.
     """
     values = np.asarray(statistic, float)
     if np.isnan(values[0]):
@@ -498,65 +369,23 @@ def permutation_p(statistic: npt.ArrayLike) -> float:
 
 # ---- two rows
 
-
 _EQUAL = 1e-4
 """Errors in percentage points that differ by at most this are equal: sums of expectations, in single precision, that
 should agree differ by less, and one question of 10,000 makes a hundred times as much."""
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """Difference of two rows on the cells that both have."""
-
-    difference: float
-    """Mean of the first minus mean of the second, percentage points; NaN without common cells."""
-    lo: float
-    hi: float
-    """``lo``, ``hi``: interval of the paired bootstrap over questions, the models taken as given. NaN if the difference
-    is 0 in every draw, as it is if both rows predict the same: then there is nothing to be uncertain about."""
-    p: float
-    """Of the sign-flip test over models."""
-    both: OverBoth
-    """Over models and questions."""
-    models: int
-    cells: int
-    """``models``, ``cells``: number in common."""
-    differing: int
-    """Number of common cells in which the two errors differ."""
+def differing(gaps: Errors) -> int:
+    """Number of cells in which two errors differ, from their differences."""
+    return sum(abs(float(gap[0])) > _EQUAL for gap in gaps.values())
 
 
-def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "percentile") -> Contrast:
-    """Compare the means (``macro``) of two rows on their common cells.
+def paired(gaps: Errors, confidence: float, kind: Kind = "percentile") -> tuple[float, Interval]:
+    """Mean (``macro``) of the differences of two rows, and its interval of the paired bootstrap over questions.
 
-    Parameters
-    ----------
-    a, b : Errors
-        On the same bootstrap draws.
-    confidence, kind
-        Of the interval, see ``interval``.
-
-    Returns
-    -------
-    Contrast
-        All NaN and 0 if the rows have no cell in common.
+    The models are taken as given. NaN if the difference is 0 in every draw, as it is if both rows predict the same:
+    then there is nothing to be uncertain about.
     """
-    first, second = common(a, b)
-    if not first:
-        nan = float("nan")
-        return Contrast(nan, nan, nan, nan, OverBoth(nan, nan, nan, nan), models=0, cells=0, differing=0)
-    gaps = {cell: first[cell] - second[cell] for cell in first}
-    models = by_model(gaps)
-    draws, of_models = macro(gaps), [gap[0] for gap in models.values()]
-    lo, hi = (float(end) for end in interval(draws, confidence, kind))
-    if np.abs(draws).max() <= _EQUAL:
-        lo = hi = float("nan")
-    return Contrast(
-        difference=float(draws[0]),
-        lo=lo,
-        hi=hi,
-        p=sign_flip_test(of_models),
-        both=over_both(list(models.values()), confidence),
-        models=len(models),
-        cells=len(gaps),
-        differing=sum(abs(float(gap[0])) > _EQUAL for gap in gaps.values()),
-    )
+    draws = macro(gaps)
+    ends = interval(draws, confidence, kind)
+    nothing = np.array(np.nan)
+    return float(draws[0]), Interval(nothing, nothing) if np.abs(draws).max() <= _EQUAL else ends

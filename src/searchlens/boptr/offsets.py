@@ -6,19 +6,19 @@ ln alpha_math with its null. Features are proportions; logarithms are natural un
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from searchlens.boptr.columns import schema
-from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
+from searchlens.boptr.descriptive import FEATURES, fingerprint
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rows import At, Prediction, Row
-from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.rule import Reason, Rule, kept
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
 from searchlens.seeds import resampler
@@ -39,17 +39,9 @@ SHUFFLES = 100
 
 
 def standardise(train: Floats, target: Floats) -> tuple[Floats, Floats]:
-    """Features in standard deviations (ddof 0) of the training models from their mean (z-scores).
+    """z-scores (ddof 0) among the training models, shape (features, models, draws), and of a target, (features, draws).
 
-    Parameters
-    ----------
-    train : ndarray, shape (features, models, draws)
-    target : ndarray, shape (features, draws)
-
-    Returns
-    -------
-    (ndarray, ndarray)
-        z-scores of both. A feature that is constant over the training models is 0 in both.
+    A feature that is constant over the training models is 0 in both.
     """
     mean, sd = train.mean(axis=1), train.std(axis=1)
     flat = sd <= FLAT
@@ -58,20 +50,9 @@ def standardise(train: Floats, target: Floats) -> tuple[Floats, Floats]:
 
 
 def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
-    """Ridge prediction with an unpenalised intercept.
+    """Ridge prediction for a target, with an unpenalised intercept, shape (draws,); shapes as in ``standardise``.
 
-    Parameters
-    ----------
-    z : ndarray, shape (features, models, draws)
-        Centred features.
-    y : ndarray, shape (models, draws)
-    target : ndarray, shape (features, draws)
-    penalty : float
-        lambda, added to the sums of squares over models. With 0, the least-squares solution of smallest norm.
-
-    Returns
-    -------
-    ndarray, shape (draws,)
+    ``penalty`` is added to the sums of squares over models. With 0, the least-squares solution of smallest norm.
     """
     mean = y.mean(axis=0)
     gram = np.einsum("fmd,gmd->dfg", z, z) + penalty * np.eye(len(z))
@@ -104,20 +85,13 @@ class Offset:
         return np.where(self.typical, self.ridge, self.tail)
 
 
+@kept()
 def offset(rule: Rule, model: str) -> Offset | Reason:
     """Predict a model's offset from the other models' offsets and Base alone.
 
     The training models are those of the cohort with another Base checkpoint. A new model has the fingerprint of the
     fitted model with the same Base, so both RL recipes get the same prediction.
 
-    Returns
-    -------
-    Offset or Reason
-        ``outside_cohort`` for a new model whose Base belongs to no fitted model; ``no_rltrain`` or ``policy_missing``
-        from ``fingerprint``; ``too_few_models`` with fewer than ``MIN_MODELS`` training models.
-
-    Notes
-    -----
     mu stays frozen, as in the paper, and contains the target's own ln alpha with a weight of 1/n. In math this cancels,
     because training offsets and prediction use the same mu; in other regimes -delta_m / (n - 1) of it remains in
     delta-hat. A rule fitted ``without`` the model contains nothing of it.
@@ -128,11 +102,14 @@ def offset(rule: Rule, model: str) -> Offset | Reason:
     features = fingerprint(rule, source)
     if isinstance(features, Reason):
         return features
-    others = dict(_training(rule, rule.plan.models[model].base))
-    if len(others) < MIN_MODELS:
+    training = []
+    for name in (m for m in rule.cohort_models if rule.plan.models[m].base != rule.plan.models[model].base):
+        others, value = fingerprint(rule, name), rule.delta(name)
+        if not isinstance(others, Reason) and not isinstance(value, Reason):
+            training.append((others.vector, value))
+    if len(training) < MIN_MODELS:
         return Reason("too_few_models")
-    x = np.stack([other.vector for other, _ in others.values()], axis=1)
-    delta = np.stack([value for _, value in others.values()])
+    x, delta = np.stack([vector for vector, _ in training], axis=1), np.stack([value for _, value in training])
     z, target = standardise(x, features.vector)
     knee = FEATURES.index("log2_n_star")
     tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[knee].mean(axis=0))
@@ -148,26 +125,15 @@ def _same_base(rule: Rule, model: str) -> str | None:
     return next((name for name in fitted if models[name].base == models[model].base), None)
 
 
-def _training(rule: Rule, base: str) -> Iterator[tuple[str, tuple[Fingerprint, Floats]]]:
-    """Fingerprint and offset of the cohort's models with another Base, of those that have both."""
-    for name in rule.cohort_models:
-        if rule.plan.models[name].base == base:
-            continue
-        features, delta = fingerprint(rule, name), rule.delta(name)
-        if not isinstance(features, Reason) and not isinstance(delta, Reason):
-            yield name, (features, delta)
-
-
 def delta_hat(rule: Rule, model: str) -> Floats | Reason:
     """The predicted offset, shape (draws,), or a reason of ``offset``."""
-    predicted = rule.keep(("offset", model), lambda: offset(rule, model))
+    predicted = offset(rule, model)
     return predicted if isinstance(predicted, Reason) else predicted.value
 
 
 def base_only(rule: Rule, at: At) -> Prediction:
     """V5b: V3 with the predicted offset instead of the calibrated one."""
-    delta = delta_hat(rule, at.model)
-    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
+    return rule.path(*at.cell, rule.moved(at.benchmark, delta_hat(rule, at.model)))
 
 
 V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
@@ -177,11 +143,8 @@ V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; non
 def offsets(rule: Rule) -> pl.DataFrame:
     """delta-hat of every model on the sample, with its parts.
 
-    Returns
-    -------
-    DataFrame
-        model; delta, the calibrated offset, null without an own pair; delta_hat; branch, ``ridge`` or ``tail``; ridge
-        and tail, the predictions of both branches; largest_z; p_max, p0, u, log2_n_star, the fingerprint; reason.
+    ``delta``: the calibrated offset, null without an own pair; ``branch``: ``ridge`` or ``tail``, whose predictions
+    follow; then the largest z and the fingerprint.
     """
     return pl.DataFrame([_offset_row(rule, name) for name in rule.plan.models], schema=_OFFSETS)
 
@@ -232,10 +195,18 @@ SCALES: tuple[Scale, ...] = ("standardised", "raw")
 _FEATURES = schema("feature pearson_r loo_pseudo_r2 loo_pseudo_r2_raw reason")
 _NULL = schema("shuffle score score_raw")
 _SUMMARY = schema("scale selection k models loo_pseudo_r2 p q05 q50 q95 reason", models=pl.Int64)
-_Probe = tuple[Scale, str, int]
-"""Scale of the features, selection and k: one record of the summary."""
-_PROBES: list[_Probe] = [
-    (scale, *selection)
+
+
+class _Probe(NamedTuple):
+    """One record of the summary."""
+
+    scale: Scale
+    selection: str
+    k: int
+
+
+_PROBES = [
+    _Probe(scale, *selection)
     for scale in SCALES
     for selection in (("all_models", 1), ("in_fold", 1), ("in_fold", 2), ("in_fold", 3))
 ]
@@ -244,17 +215,9 @@ _PROBES: list[_Probe] = [
 def v4(rule: Rule) -> V4:
     """Leave-one-model-out ridge of ln alpha_math on Base features of the fitted benchmarks, with its null.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample. Options ``ridge`` and ``v4_shuffles``.
-
-    Returns
-    -------
-    V4
-        Undefined with fewer than ``MIN_MODELS`` calibrated models (``too_few_models``), or if all have the same alpha
-        (``constant``). A feature that is missing for some model is left out (``no_base``), as is the size if it is
-        unknown for some. A constant feature has no correlation (``constant``) and is chosen last.
+    Undefined with fewer than ``MIN_MODELS`` calibrated models (``too_few_models``), or if all have the same alpha
+    (``constant``). A feature that is missing for some model is left out (``no_base``), as is the size if it is unknown
+    for some. A constant feature has no correlation (``constant``) and is chosen last.
 
     Notes
     -----
@@ -278,21 +241,18 @@ def v4(rule: Rule) -> V4:
     problem = _problem(y, complete)
     if problem:
         records = [{"feature": name, "reason": problem} for name in complete]
-        summary = [_summary(probe, len(y)) | {"reason": problem} for probe in _PROBES]
+        summary = [{**probe._asdict(), "models": len(y), "reason": problem} for probe in _PROBES]
         return V4(pl.DataFrame(records + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
     x = np.stack(list(complete.values()))
-    shuffled = _shuffles(y, rule.options.seed)
+    rng = resampler(rule.options.seed, len(y), SHUFFLES)
+    # y itself, then its shuffles.
+    shuffled = np.concatenate([y[:, None], rng.permuted(np.repeat(y[:, None], SHUFFLES, axis=1), axis=0)], axis=1)
     scores = {probe: _score(probe, x, shuffled, RIDGE) for probe in _PROBES}
-    paper, raw = (scores[scale, "all_models", 1][1:] for scale in SCALES)
+    paper, raw = (scores[_Probe(scale, "all_models", 1)][1:] for scale in SCALES)
     null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": paper, "score_raw": raw}
-    summary = [_summary(probe, len(y)) | _against_null(score) for probe, score in scores.items()]
+    summary = [{**probe._asdict(), "models": len(y), **_against_null(score)} for probe, score in scores.items()]
     features = pl.concat([_single(list(complete), x, y, RIDGE), pl.DataFrame(missing, _FEATURES)])
     return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
-
-
-def _summary(probe: _Probe, models: int) -> dict[str, object]:
-    scale, selection, k = probe
-    return {"scale": scale, "selection": selection, "k": k, "models": models}
 
 
 def _problem(y: Floats, features: Mapping[str, Floats]) -> str | None:
@@ -333,13 +293,6 @@ def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] |
     return dict(zip(_cell_names(rule), values, strict=True))
 
 
-def _shuffles(y: Floats, seed: int) -> Floats:
-    """The vector y, then its shuffles, shape (models, 1 + shuffles)."""
-    rng = resampler(seed, len(y), SHUFFLES)
-    shuffled = rng.permuted(np.repeat(y[:, None], SHUFFLES, axis=1), axis=0)
-    return np.concatenate([y[:, None], shuffled], axis=1)
-
-
 def _correlation(x: Floats, y: Floats) -> Floats:
     """Pearson r of features (features, models) with columns of y (models, draws); 0 for a constant feature."""
     z = standardise(x[:, :, None], x[:, 0, None])[0][:, :, 0]
@@ -354,22 +307,11 @@ def _leading(r: Floats, k: int) -> Ints:
 
 
 def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale: Scale = "standardised") -> Floats:
-    """pseudo-R2 of leave-one-model-out ridge, with features scaled and chosen inside each fold.
+    """pseudo-R2 of leave-one-model-out ridge, with features scaled and chosen inside each fold; shape (draws,).
 
-    Parameters
-    ----------
-    x : ndarray, shape (features, models)
-    y : ndarray, shape (models, draws)
-        No constant column, for which the score would be undefined.
-    k : int, optional
-        Use the k features with the largest abs(r) with y over the training models; by default all.
-    scale : {"standardised", "raw"}
-        Raw features are only centred.
-
-    Returns
-    -------
-    ndarray, shape (draws,)
-        At most 1; negative if the mean of all models predicts better.
+    At most 1; negative if the mean of all models predicts better. ``x`` has the shape (features, models), ``y``
+    (models, draws) without a constant column. Used are the ``k`` features with the largest abs(r) with y over the
+    training models, by default all. Raw features are only centred.
     """
     squared = np.zeros(y.shape[1])
     for i, actual in enumerate(y):

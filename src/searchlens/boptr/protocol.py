@@ -1,25 +1,14 @@
-"""Protocol flags, the guard against comparing pools, and the paper's robustness checklist, each item a check.
+"""What is compared, protocol flags, and the paper's robustness checklist, each item a check.
 
 ``protocol_flags`` has one record per cell and flag, whatever the outcome: a flagged cell is reported, never dropped.
-
-model, benchmark
-    The cell.
-flag
-    Under the RL default policy: ``truncation`` (share of samples that hit the token limit), ``extraction`` (share with
-    an answer that can be read), ``length`` (mean generated tokens per sample). Of all samples: ``health`` (share with
-    an answer, and whether the cell is interpretable, ``searchlens.health``). Of the readouts: ``all_or_nothing``
-    (mean P over all points of a side is 0 or 1), ``constant_rl_curve`` (the RL curve is the same at all budgets),
-    ``constant_base_pool`` (all policies of Base are equal at every budget), ``few_questions``.
-base, rl
-    What was compared: rates, tokens, means or ranges of P as proportions, numbers of questions.
-difference, lo, hi
-    RL minus Base with its interval; null for flags without one.
-severity
-    ``ok``, ``undecided`` or ``attention``; null if undefined.
-detail
-    Flag ``health``: what is wrong, else null.
-reason
-    Why the flag is undefined (a code of ``rule.REASONS``), else null.
+Under the RL default policy: ``truncation`` (share of samples that hit the token limit), ``extraction`` (share with an
+answer that can be read), ``length`` (mean generated tokens per sample). Of all samples: ``health`` (share with an
+answer, and whether the cell is interpretable, ``searchlens.health``). Of the readouts: ``all_or_nothing`` (mean P over
+all points of a side is 0 or 1), ``constant_rl_curve`` (the RL curve is the same at all budgets), ``constant_base_pool``
+(all policies of Base are equal at every budget), ``few_questions``. ``base`` and ``rl`` are what was compared: rates,
+tokens, means or ranges of P as proportions, numbers of questions; ``difference`` is RL minus Base with its interval,
+null for flags without one. ``severity``: ``ok``, ``undecided`` or ``attention``, null if undefined. ``detail``: of flag
+``health``, what is wrong.
 
 ``checklist`` has one record per item: ``item`` (a to f, in the order of the paper), ``claim`` (what is guarded),
 ``check``, ``status`` (``ok``, ``attention`` or ``not applicable``), ``detail``.
@@ -27,18 +16,18 @@ reason
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan, DenseLandscape
-from searchlens.boptr.columns import schema
-from searchlens.boptr.evaluate import Key, has_expanded_pool
+from searchlens.boptr.columns import by_cell, schema
+from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.config.health import DEFAULTS, HealthOptions
-from searchlens.errors import InputError
 from searchlens.health.judgement import TRUNCATED, judge, of_pair
 from searchlens.uncertainty import Interval, with_width
 
@@ -55,7 +44,6 @@ MAIN = "V3"
 """The row of the rule when it is compared with baselines and rivals; on the anchor model it equals H5."""
 BASELINES = ("H1", "H2", "mean RL", "Base+gain", "low temp")
 TRANSFER_KINDS = ("rule", "copy", "frontier")
-
 FLAGS = schema("model benchmark flag base rl difference lo hi severity reason detail")
 CHECKLIST = schema("item claim check status detail")
 
@@ -68,18 +56,10 @@ def study_cells(plan: CohortPlan) -> list[tuple[str, str]]:
 def rate_difference(
     first: tuple[float, float, float], second: tuple[float, float, float]
 ) -> tuple[float, float, float]:
-    """First rate minus second, with a square-and-add interval from the intervals of the two rates.
+    """First rate minus second, each as (value, lo, hi), with a square-and-add interval from the intervals of the two
+    rates.
 
-    Parameters
-    ----------
-    first, second : (value, lo, hi)
-        Independent estimates; lo <= value <= hi.
-
-    Returns
-    -------
-    (difference, lo, hi)
-        The interval is wider than needed if the two rates are positively
-        correlated, as rates on the same questions are.
+    It is wider than needed if the two rates are positively correlated, as rates on the same questions are.
 
     References
     ----------
@@ -112,48 +92,14 @@ def rate(landscape: DenseLandscape, policy: str, metric: str) -> tuple[float, fl
     return float(value), float(lo), float(hi)
 
 
-def require_same_pool(a: Key, b: Key) -> None:
-    """Refuse to compare two numbers that come from different pools.
-
-    Raises
-    ------
-    InputError
-        The pools differ (paper, section "Limitations", "Policy-pool comparability").
-    """
-    if a.pool != b.pool:
-        sides = [f"{key.row} in {key.model}/{key.benchmark} (pool {key.pool})" for key in (a, b)]
-        raise InputError(
-            f"{sides[0]} cannot be compared with {sides[1]}: a larger pool is nearer to any curve by chance alone",
-            "compare rows of one pool; every row that searches the pool has a number for each",
-        )
-
-
-# ---- flags
-
-
 def protocol_flags(rule: Rule, limits: HealthOptions = DEFAULTS) -> pl.DataFrame:
     """Cells in which Base and RL did not answer under the same conditions, or in which nothing can be decided.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-    limits : HealthOptions
-        Levels: a rate of either side that is beyond its limit needs attention, however little the two sides differ.
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module. A rate gets ``attention`` if the interval of its difference lies wholly outside [-margin,
-        margin], or if either side is beyond its limit; ``ok`` if the interval lies inside, otherwise ``undecided``. The
-        rates of the two sides are treated as independent.
+    A rate gets ``attention`` if the interval of its difference lies wholly outside [-margin, margin], or if either side
+    is beyond its limit, however little the two differ; ``ok`` if the interval lies inside, otherwise ``undecided``. The
+    rates of the two sides are treated as independent. ``rule`` is that of the sample.
     """
-    rows = [
-        {"model": model, "benchmark": benchmark, **row}
-        for model, benchmark in study_cells(rule.plan)
-        for row in _cell_flags(rule, limits, model, benchmark)
-    ]
-    return pl.DataFrame(rows, FLAGS)
+    return by_cell(FLAGS, study_cells(rule.plan), partial(_cell_flags, rule, limits))
 
 
 def _cell_flags(rule: Rule, limits: HealthOptions, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
@@ -247,9 +193,6 @@ def broken_cells(flags: pl.DataFrame) -> pl.DataFrame:
     return flags.filter(flag="health", severity="attention").select("model", "benchmark", "detail")
 
 
-# ---- the checklist
-
-
 def checklist(
     rule: Rule,
     errors: pl.DataFrame,
@@ -259,24 +202,9 @@ def checklist(
 ) -> pl.DataFrame:
     """The six items of the paper's robustness checklist, each decided on this study.
 
-    Parameters
-    ----------
-    rule : Rule
-        On the sample view.
-    errors : polars.DataFrame
-        tier, kind (of ``rows.Row``), model, benchmark, pool, exponents, error (percentage points, null where
-        undefined). Rows of the AR pool under the paper's exponents are used.
-    flags : polars.DataFrame
-        What ``protocol_flags`` returned.
-    contrasts : polars.DataFrame
-        ``study.CONTRASTS``.
-    unvoted : collection of str
-        Benchmarks without a vote, such as those of instruction following (``q_channel.voteless``).
-
-    Returns
-    -------
-    polars.DataFrame
-        See the module. ``attention``: the claim must not be made for this study, or only with the caveat in ``detail``.
+    ``attention``: the claim must not be made for this study, or only with the caveat in ``detail``. Of ``errors`` the
+    AR pool under the paper's exponents is used. ``unvoted``: benchmarks without a vote, such as those of instruction
+    following (``q_channel.voteless``).
     """
     scored = errors.filter(pool="ar", exponents="paper").filter(pl.col("error").is_not_null())
     # On the anchor model V2 is V1, its own fitted path.
@@ -395,3 +323,30 @@ def _difference(row: Mapping[str, Any]) -> str:
     if row["flag"] == "length":
         return f"{row['benchmark']} length x {row['rl'] / row['base']:.2f}"
     return f"{row['benchmark']} {row['flag']} {100 * row['difference']:+.1f} pp"
+
+
+# ---- what is compared
+
+
+def blocks(plan: CohortPlan) -> pl.DataFrame:
+    """What is compared with what, and why."""
+    anchor, fitted = plan.anchor_model, plan.with_role("fitted")
+
+    def names(models: Iterable[str]) -> str:
+        return ", ".join(models) or "—"
+
+    others = [plan.title(d) for d in fitted if d != plan.anchor_benchmark]
+    rows = [
+        (
+            "Anchor",
+            f"{anchor} / {plan.title(plan.anchor_benchmark)}",
+            "Full landscape construction and rule discovery.",
+        ),
+        ("Horizontal", f"{anchor} / {names(others)}", "Same model, new benchmarks."),
+        ("Vertical", names(m for m in plan.in_group("upper") if m != anchor), "Same RL-training split, other models."),
+        ("Stress", names(plan.in_group("lower")), "Cross-family and weak-capacity models."),
+        ("New models", names(plan.in_group("new")), "Predicted with everything frozen."),
+        ("Held out", names(map(plan.title, plan.with_role("held_out"))), "Benchmarks the rule was never fitted on."),
+        ("Descriptive", names(map(plan.title, plan.with_role("descriptive"))), "Base alone."),
+    ]
+    return pl.DataFrame(rows, ["block", "settings", "role"], orient="row")

@@ -3,37 +3,22 @@
     pi_Q = argmax over the AR pool of Q_B(pi, 16) - 0.5 (P_B(pi, 16) - Q_B(pi, 16)) - 0.01 C(pi),  16 the largest budget
     N^Q(b) = round_B(alpha^Q b^beta^Q),  mech_Q = 100 mean_b |Q_B(pi_Q, N^Q(b)) - Q_RL(b)|
 
-alpha^Q is fitted to the very RL curve that mech_Q is measured on, so it describes a cell and transfers nothing.
-``q_channel`` has one record per model, benchmark and pool:
+alpha^Q is fitted to the very RL curve that mech_Q is measured on, so it describes a cell and transfers nothing. One
+record per model, benchmark and ``pool``, in which the largest Q_B is taken; pi_Q (``policy``) is autoregressive in
+both.
 
-model, group, benchmark, role, regime
-    The cell.
-pool
-    Pool in which the largest Q_B is taken: ``ar`` or ``full``. pi_Q is autoregressive in both.
-policy, beta_q, alpha_q, path
-    pi_Q, the exponent of the benchmark (option ``q_beta``), the fitted scale and N^Q(b).
-alpha_lo, alpha_hi
-    The interval of alpha with the same path: from 0 if all of it is the smallest budget, to infinity if all of it is
-    the largest. Null with ``rounding: linear``, for which it is not computed.
-mech_q, lo, hi, corrected, lo_corrected, hi_corrected
-    As ``error`` and what follows it in ``means.ERRORS``: pi_Q and N^Q fixed; ``corrected`` also for the optimism of
-    alpha^Q, which is fitted again in up to ``REFITS`` draws.
-recoverable
-    Whether the largest Q_B of the pool is at least the largest Q_RL minus ``TOLERANCE``; with ``q_sides: two``,
-    whether it is within ``TOLERANCE`` of it.
-policies, questions
-    What that rests on: the size of the pool in which Base's largest Q is taken, and the number of questions. The
-    largest of more policies is larger by chance, too, and fewer questions leave more to chance.
-gap, gap_lo, gap_hi
-    Largest Q_RL minus largest Q_B, percentage points; paired bootstrap with both points fixed. Both maxima are
-    optimistic, because they are chosen on the questions they are measured on; that over the many points of Base more
-    than that over the few of RL. So the true gap tends to be larger, which the interval does not take into account.
-diagnostic
-    Whether the benchmark has no vote: then Q is the correctness of the first valid sample.
-rl
-    RL information that is used.
-reason
-    Why the other columns are undefined (a code of ``rule.REASONS``), else null.
+``beta_q``, ``alpha_q``, ``path``: the exponent of the benchmark (option ``q_beta``), the fitted scale and N^Q(b).
+``alpha_lo`` to ``alpha_hi``: the interval of alpha with the same path, null with ``rounding: linear``, for which it is
+not computed. ``mech_q`` to ``hi_corrected``: as ``error`` and what follows it in ``transfer.ERRORS``, with pi_Q and N^Q
+fixed; ``corrected`` also for the optimism of alpha^Q, which is fitted again in up to ``REFITS`` draws.
+
+``recoverable``: whether the largest Q_B of the pool is at least the largest Q_RL minus ``TOLERANCE``; with ``q_sides:
+two``, whether it is within ``TOLERANCE`` of it. That rests on ``policies``, the size of the pool, and on ``questions``:
+the largest of more policies is larger by chance, too, and fewer questions leave more to chance. ``gap``: largest Q_RL
+minus largest Q_B, percentage points; paired bootstrap with both points fixed. Both maxima are optimistic, because they
+are chosen on the questions they are measured on; that over the many points of Base more than that over the few of RL.
+So the true gap tends to be larger, which the interval does not take into account. ``diagnostic``: whether the benchmark
+has no vote: then Q is the correctness of the first valid sample. ``rl``: the RL information that is used.
 """
 
 from __future__ import annotations
@@ -46,12 +31,12 @@ import polars as pl
 
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import Cohort
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import Columns, Found, records, schema
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.points import difference_interval
 from searchlens.boptr.protocol import study_cells
+from searchlens.boptr.rows import difference_interval
 from searchlens.boptr.rule import PoolName, Reason, Rule
 from searchlens.boptr.selector import COST_WEIGHT, relative_cost
 from searchlens.boptr.view import Counts, Readouts, View
@@ -76,20 +61,7 @@ SUMMARY = schema("pool role scope regime recoverable cells mech_q", recoverable=
 
 
 def q_policy(base: Readouts, total: float) -> Ints:
-    """pi_Q in every draw, ties by name; C(pi) is that of the selector.
-
-    Parameters
-    ----------
-    base : Readouts
-        With at least one autoregressive policy.
-    total : float
-        Weighted number of questions.
-
-    Returns
-    -------
-    ndarray of int, shape (draws,)
-        Positions in the cell.
-    """
+    """pi_Q in every draw, ties by name; C(pi) is that of the selector."""
     order = np.array(sorted(base.autoregressive.tolist(), key=lambda i: base.policies[i]))
     P, Q = (counts[order, -1].astype(float) / total for counts in (base.P, base.Q))
     cost = COST_WEIGHT * relative_cost(base)[order, None]
@@ -111,48 +83,33 @@ def voteless(cohort: Cohort, benchmark: str) -> bool:
 
 @frame("qchannel")
 def q_channel(rule: Rule, boot: View) -> pl.DataFrame:
-    """The Q channel of every cell.
-
-    Raises
-    ------
-    InputError
-        Option ``q_beta`` names a benchmark that is not in the cohort.
-    """
+    """The Q channel of every cell; an InputError if option ``q_beta`` names a benchmark that is not in the cohort."""
     if unknown := set(rule.options.q_beta) - set(rule.plan.benchmarks):
         raise InputError(f"q_beta names {', '.join(sorted(unknown))}, which is not in the cohort")
     unvoted = {name: voteless(rule.view.cohort, name) for name in rule.plan.benchmarks}
-    records: list[dict[str, Any]] = []
+    rows: list[tuple[Columns, Found]] = []
     for model, benchmark in study_cells(rule.plan):
-        role, regime = rule.plan.benchmarks[benchmark].role, rule.plan.benchmarks[benchmark].regime
+        of_cell, curves = rule.plan.benchmarks[benchmark], rule.cell(model, benchmark, "Q")
         cell = {"model": model, "group": rule.plan.models[model].group, "benchmark": benchmark}
-        cell |= {"role": role, "regime": regime}
-        fitted = _fitted(rule, boot, model, benchmark)
-        for pool in POOLS:
-            if isinstance(fitted, Reason):
-                records.append({**cell, "pool": pool, "reason": fitted.code})
-            elif pool == "full" and not has_expanded_pool(rule.view.cohort, model, benchmark):
-                records.append({**cell, "pool": pool, "reason": "no_expanded_pool"})
-            else:
-                recovered = _recovered(rule, boot, model, benchmark, pool)
-                records.append({**cell, "pool": pool, **fitted, "diagnostic": unvoted[benchmark], **recovered})
-    return pl.DataFrame(records, SCHEMA)
+        cell |= {"role": of_cell.role, "regime": of_cell.regime}
+        if isinstance(curves, Reason):
+            rows += [({**cell, "pool": pool}, curves) for pool in POOLS]
+            continue
+        known = {**_fitted(rule, boot, model, benchmark, *curves), "diagnostic": unvoted[benchmark]}
+        rows.append(({**cell, "pool": "ar"}, known | _recovered(rule, boot, model, benchmark, "ar", *curves)))
+        expanded = has_expanded_pool(rule.view.cohort, model, benchmark)
+        found = known | _recovered(rule, boot, model, benchmark, "full", *curves) if expanded else None
+        rows.append(({**cell, "pool": "full"}, found or Reason("no_expanded_pool")))
+    return records(SCHEMA, rows)
 
 
 @frame("q_summary", of=("qchannel",))
 def q_summary(frame: pl.DataFrame) -> pl.DataFrame:
     """Number of recoverable cells, and the mean mech_Q of these.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        From ``q_channel``; all of it, or the part to summarise.
-
-    Returns
-    -------
-    polars.DataFrame
-        One record per pool, role of the benchmarks, scope and regime (``all`` and each regime): ``recoverable`` of
-        ``cells``, and ``mech_q``, the mean over the recoverable cells in percentage points, null if there is none.
-        Scope ``all`` counts every defined cell, ``voted`` only those of benchmarks with a vote.
+    One record per pool, role of the benchmarks, scope and regime (``all`` and each regime): ``recoverable`` of
+    ``cells``, and ``mech_q``, the mean over the recoverable cells in percentage points, null if there is none. Scope
+    ``all`` counts every defined cell, ``voted`` only those of benchmarks with a vote.
     """
     defined = frame.filter(pl.col("reason").is_null())
     scopes = {"all": defined, "voted": defined.filter(~pl.col("diagnostic"))}
@@ -177,21 +134,8 @@ def q_summary(frame: pl.DataFrame) -> pl.DataFrame:
 # ---- one cell
 
 
-def _curves(rule: Rule, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
-    base, target = rule.view.base(model, benchmark), rule.view.target(model, benchmark, "Q")
-    if base is None:
-        return Reason("no_base")
-    if not len(base.autoregressive):
-        return Reason("policy_missing")
-    return Reason("no_rl") if target is None else (base, target)
-
-
-def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any] | Reason:
+def _fitted(rule: Rule, boot: View, model: str, benchmark: str, base: Readouts, target: Counts) -> dict[str, Any]:
     """Columns of pi_Q, N^Q and mech_Q."""
-    curves = _curves(rule, model, benchmark)
-    if isinstance(curves, Reason):
-        return curves
-    base, target = curves
     options, budgets, total = rule.options, tuple(rule.plan.budgets), rule.view.total(benchmark)
     chosen, beta = int(q_policy(base, total)[0]), options.q_beta.get(benchmark, 0.0)
     best = fit.fit_locked(base.Q[[chosen]], target, rule.lattice(beta), options.ties, beta)
@@ -227,11 +171,10 @@ def _error_draws(rule: Rule, boot: View, model: str, benchmark: str, policy: str
     return ErrorDraws(fixed.plain, refitted, total)
 
 
-def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName) -> dict[str, Any]:
+def _recovered(
+    rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName, base: Readouts, target: Counts
+) -> dict[str, Any]:
     """Columns of whether Base reaches RL's best Q, and of the gap."""
-    curves = _curves(rule, model, benchmark)
-    assert not isinstance(curves, Reason)
-    base, target = curves
     budgets, members, options = rule.plan.budgets, base.pool(pool), rule.options
     at, n = divmod(int(fit.first_least(-base.Q[members, :, 0].ravel())), len(budgets))
     policy, best = members[at], int(fit.first_least(-target[:, 0]))

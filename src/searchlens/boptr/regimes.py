@@ -18,24 +18,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit, inference
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import Columns, Found, records, schema
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.points import (
+from searchlens.boptr.rows import (
+    At,
     Point,
+    Predict,
+    Prediction,
+    Row,
+    boptr,
     budgets_text,
     operating_points,
     point_counts,
     point_errors,
     readout_interval,
 )
-from searchlens.boptr.rows import At, Prediction, Row, boptr, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View, bootstrap_view
 from searchlens.catalogue import frame
@@ -58,10 +63,10 @@ BETA_STABILITY = schema("benchmark regime without beta reason")
 BETA_SENSITIVITY = schema(
     "map model benchmark policy path error lo hi corrected lo_corrected hi_corrected overlap reason"
 )
-"""Percentage points, as ``means.ERRORS`` but corrected for the bias of absolute values alone; benchmark null: the mean
-over the fitted benchmarks. Records with ``map`` ``three - two`` hold paired differences of errors, without an interval
-if both maps predict the same, and whether the intervals of the two paths' readouts (``points.readout_interval``)
-overlap at every budget."""
+"""Percentage points, as ``transfer.ERRORS`` but corrected for the bias of absolute values alone; benchmark null: the
+mean over the fitted benchmarks. Records with ``map`` ``three - two`` hold paired differences of errors, without an
+interval if both maps predict the same, and whether the intervals of the two paths' readouts
+(``rows.readout_interval``) overlap at every budget."""
 
 
 # ---- the exponents of single cells
@@ -72,31 +77,35 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
     """R0, R1 and R2 of every fitted model on every fitted benchmark (paper, table of regime discovery)."""
     own = rule.with_constants("own")
     refits = bootstrap_view(rule.view.cohort, min(REFITS, rule.options.draws), rule.options.seed)
-    records = []
-    for model in rule.plan.fitted_models:
-        for benchmark in rule.plan.with_role("fitted", "held_out"):
-            cell = {
-                "model": model,
-                "benchmark": benchmark,
-                "regime": rule.regime(benchmark),
-                "a_priori": rule.plan.benchmarks[benchmark].role == "held_out",
-                "assigned": rule.options.beta[rule.regime(benchmark)],
-                "own": float(own.beta(benchmark)[0]) if _estimable(own, benchmark) else None,
-            }
-            for constraint in CONSTRAINTS:
-                columns = _constrained(rule, boot, refits, constraint, model, benchmark)
-                records.append({**cell, "constraint": constraint, **columns})
-    return pl.DataFrame(records, REGIME_BETAS)
+    cells = product(rule.plan.fitted_models, rule.plan.with_role("fitted", "held_out"), CONSTRAINTS)
+    return records(
+        REGIME_BETAS,
+        (
+            (
+                {
+                    "model": model,
+                    "benchmark": benchmark,
+                    "regime": rule.regime(benchmark),
+                    "a_priori": rule.plan.benchmarks[benchmark].role == "held_out",
+                    "constraint": constraint,
+                    "assigned": rule.options.beta[rule.regime(benchmark)],
+                    "own": _own_beta(own, benchmark),
+                },
+                _constrained(rule, boot, refits, constraint, model, benchmark),
+            )
+            for model, benchmark, constraint in cells
+        ),
+    )
 
 
 def _constrained(
     rule: Rule, boot: View, refits: View, constraint: Constraint, model: str, benchmark: str
-) -> dict[str, Any]:
+) -> dict[str, Any] | Reason:
     if rule.plan.benchmarks[benchmark].role == "held_out":
-        return {"reason": "held_out"}
+        return Reason("held_out")
     problem = _problem(rule, rule.view, constraint, model, benchmark)
     if isinstance(problem, Reason):
-        return {"reason": problem.code}
+        return problem
     best = problem.fit()
     points = problem.points(best)
     se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
@@ -188,28 +197,24 @@ def _refitted(rule: Rule, refits: View, constraint: Constraint, benchmark: str) 
 def beta_stability(rule: Rule) -> pl.DataFrame:
     """The cohort's own beta of every benchmark, with all models and with each left out.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``BETA_STABILITY``. A fitted benchmark is left out of its own estimate if its regime has another one, so only a
-        held-out benchmark shows the estimate from the whole regime.
+    A fitted benchmark is left out of its own estimate if its regime has another one, so only a held-out benchmark shows
+    the estimate from the whole regime.
     """
-    records = []
+    rows: list[tuple[Columns, Found]] = []
     for left_out in (None, *rule.plan.fitted_models):
         own = rule.with_constants("own", () if left_out is None else (left_out,))
         for benchmark in rule.plan.with_role("fitted", "held_out"):
-            record = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
-            if _estimable(own, benchmark):
-                records.append({**record, "beta": float(own.beta(benchmark)[0])})
-            else:
-                records.append({**record, "reason": "too_few_models"})
-    return pl.DataFrame(records, BETA_STABILITY)
+            cell = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
+            beta = _own_beta(own, benchmark)
+            rows.append((cell, Reason("too_few_models") if beta is None else {"beta": beta}))
+    return records(BETA_STABILITY, rows)
 
 
-def _estimable(rule: Rule, benchmark: str) -> bool:
-    """Whether any cell of the benchmark's regime can be fitted; if not, ``Rule.beta`` is the paper's constant."""
-    alike = [d for d in rule.plan.with_role("fitted") if rule.regime(d) == rule.regime(benchmark)]
-    return any(not isinstance(rule.cell(m, d), Reason) for m in rule.cohort_models for d in alike)
+def _own_beta(own: Rule, benchmark: str) -> float | None:
+    """The cohort's own exponent; None if no cell of the benchmark's regime can be fitted (``Rule.beta``)."""
+    alike = [d for d in own.plan.with_role("fitted") if own.regime(d) == own.regime(benchmark)]
+    sampled = any(not isinstance(own.cell(m, d), Reason) for m in own.cohort_models for d in alike)
+    return float(own.beta(benchmark)[0]) if sampled else None
 
 
 # ---- three regimes or two
@@ -220,8 +225,7 @@ def two_regimes(rule: Rule, at: At) -> Prediction:
     if rule.regime(at.benchmark) != "floor":
         return boptr(rule, at)
     name, source = rule.anchor
-    delta = rule.delta(name)
-    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(source) + delta, rule.beta(source))
+    return rule.path(*at.cell, rule.moved(source, rule.delta(name)), rule.beta(source))
 
 
 TWO_REGIMES = Row("H5 two regimes", "H5 two regimes (floor as math)", "rule", "anchor; cohort through μ", two_regimes)
@@ -230,23 +234,20 @@ MAPS = {"three regimes": boptr, "two regimes": two_regimes}
 
 @frame("beta_sensitivity")
 def beta_sensitivity(rule: Rule, boot: View) -> pl.DataFrame:
-    """Three regimes against two on the anchor model (paper, table of the sensitivity of the floor assignment).
-
-    Parameters
-    ----------
-    boot : View
-        Bootstrap view of the same cohort; paths stay those of the sample.
-    """
+    """Three regimes against two on the anchor model (paper, table of the sensitivity of the floor assignment)."""
     model, confidence = rule.plan.anchor_model, rule.options.confidence
-    cells = {name: dict(_mapped(rule, boot, model, name)) for name in MAPS}
-    records: list[dict[str, Any]] = []
-    for name, cell_by_benchmark in cells.items():
-        for d, cell in cell_by_benchmark.items():
-            records.append({"map": name, "benchmark": d, **_described(cell, confidence)})
-        defined = [cell for cell in cell_by_benchmark.values() if isinstance(cell, _Cell)]
-        records.append({"map": name, **_mean(defined, confidence)})
-    records += [{"map": "three - two", **columns} for columns in _differences(rule, *cells.values())]
-    return pl.DataFrame([{"model": model, **record} for record in records], BETA_SENSITIVITY)
+    rows: list[tuple[Columns, Found]] = []
+    maps = {
+        name: {d: _mapped(rule, boot, predict, model, d) for d in rule.plan.with_role("fitted")}
+        for name, predict in MAPS.items()
+    }
+    for name, cells in maps.items():
+        for d, cell in cells.items():
+            rows.append(({"map": name, "benchmark": d}, cell if isinstance(cell, Reason) else cell.columns(confidence)))
+        errors = [cell.errors for cell in cells.values() if isinstance(cell, _Cell)]
+        rows.append(({"map": name}, ErrorDraws.mean(errors).columns(confidence) if errors else Reason("no_rl")))
+    rows += [({"map": "three - two"}, columns) for columns in _differences(rule, *maps.values())]
+    return records(BETA_SENSITIVITY, (({"model": model, **cell}, found) for cell, found in rows))
 
 
 def _differences(
@@ -287,34 +288,19 @@ class _Cell:
     ends: Interval
     errors: ErrorDraws
 
-
-def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[str, _Cell | Reason]]:
-    for benchmark in rule.plan.with_role("fitted"):
-        cell = rule.cell(model, benchmark)
-        if isinstance(cell, Reason):
-            yield benchmark, cell
-            continue
-        path = MAPS[which](rule, At(model, benchmark))
-        if isinstance(path, Reason):
-            yield benchmark, path
-            continue
-        assert isinstance(path, Path)
-        points = operating_points(rule, cell[0], path)
-        landscape = rule.view.cohort.base(model, benchmark)
-        assert landscape is not None
-        counts = point_counts(boot, landscape, benchmark, points)
-        ends = readout_interval(boot, counts, benchmark, rule.options.confidence)
-        errors = point_errors(boot, model, benchmark, points, rule.plan.budgets)
-        yield benchmark, _Cell(points[0][0], path_text(path, tuple(rule.plan.budgets)), ends, errors)
+    def columns(self, confidence: float) -> dict[str, Any]:
+        """What is known of the path."""
+        return {"policy": self.policy, "path": self.path, **self.errors.columns(confidence)}
 
 
-def _described(cell: _Cell | Reason, confidence: float) -> dict[str, Any]:
-    if isinstance(cell, Reason):
-        return {"reason": cell.code}
-    return {"policy": cell.policy, "path": cell.path, **cell.errors.columns(confidence)}
-
-
-def _mean(cells: list[_Cell], confidence: float) -> dict[str, Any]:
-    if not cells:
-        return {"reason": "no_rl"}
-    return ErrorDraws.mean([cell.errors for cell in cells]).columns(confidence)
+def _mapped(rule: Rule, boot: View, predict: Predict, model: str, benchmark: str) -> _Cell | Reason:
+    cell = rule.cell(model, benchmark)
+    path = cell if isinstance(cell, Reason) else predict(rule, At(model, benchmark))
+    if isinstance(path, Reason):
+        return path
+    base, landscape = rule.view.base(model, benchmark), rule.view.cohort.base(model, benchmark)
+    assert isinstance(path, Path) and base is not None and landscape is not None
+    points = operating_points(rule, base, path)
+    ends = readout_interval(boot, point_counts(boot, landscape, benchmark, points), benchmark, rule.options.confidence)
+    errors = point_errors(boot, model, benchmark, points, rule.plan.budgets)
+    return _Cell(points[0][0], budgets_text(points), ends, errors)

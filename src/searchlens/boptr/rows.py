@@ -12,12 +12,14 @@ from typing import Literal
 
 import numpy as np
 
-from searchlens.boptr import fit
+from searchlens.boptr import fit, inference
+from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.fit import Ints
-from searchlens.boptr.rule import Path, PoolName, Reason, Rule
-from searchlens.boptr.view import Counts, Readouts
+from searchlens.boptr.inference import ErrorDraws
+from searchlens.boptr.rule import Path, PoolName, Reason, Rule, kept
+from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.policies.kinds import NO_POLICIES, PolicyByName, family, policy_of
-from searchlens.uncertainty import Floats
+from searchlens.uncertainty import Floats, Interval, quantiles, wilson, with_width
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
 
@@ -101,9 +103,6 @@ def temperatures(names: Sequence[str], configured: PolicyByName = NO_POLICIES) -
     }
 
 
-# ---- horizontal
-
-
 def base_greedy(rule: Rule, at: At) -> Prediction:
     """H1: N = b at the lowest pure temperature of the pool; option ``h1`` has two alternatives."""
     base = rule.view.base(*at.cell)
@@ -145,23 +144,17 @@ def anchor_copy(rule: Rule, at: At) -> Prediction:
 
 def strict(rule: Rule, at: At) -> Prediction:
     """H4: the anchor cell's alpha and exponent on every benchmark, with the selector."""
-    name, source = rule.anchor
-    alpha = rule.log_alpha(name, source)
-    return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha, rule.beta(source))
+    return rule.path(*at.cell, rule.log_alpha(*rule.anchor), rule.beta(rule.plan.anchor_benchmark))
 
 
 def boptr(rule: Rule, at: At) -> Prediction:
     """H5: BOPTR-P1 with the anchor's offset."""
-    delta = rule.delta(rule.plan.anchor_model)
-    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
+    return rule.path(*at.cell, rule.moved(at.benchmark, rule.delta(rule.plan.anchor_model)))
 
 
+@kept(shared=True)
 def two_d_oracle(rule: Rule, at: At) -> Prediction:
     """H6 and ORACLE-2D: at each b the point (pi, n) nearest to RL; ties to the smaller n, then the earlier policy."""
-    return rule.keep(("2D oracle", at), lambda: _two_d_oracle(rule, at), shared=True)
-
-
-def _two_d_oracle(rule: Rule, at: At) -> Prediction:
     cell = rule.cell(*at.cell)
     if isinstance(cell, Reason):
         return cell
@@ -173,12 +166,9 @@ def _two_d_oracle(rule: Rule, at: At) -> Prediction:
     return Path(*np.broadcast_arrays(members[policy], budget))
 
 
+@kept(shared=True)
 def one_d_oracle(rule: Rule, at: At) -> Prediction:
     """ORACLE-1D: at each b the policy that is nearest to RL at N = b."""
-    return rule.keep(("1D oracle", at), lambda: _one_d_oracle(rule, at), shared=True)
-
-
-def _one_d_oracle(rule: Rule, at: At) -> Prediction:
     cell = rule.cell(*at.cell)
     if isinstance(cell, Reason):
         return cell
@@ -196,9 +186,6 @@ def smooth(rule: Rule, at: At) -> Prediction:
     return Path(np.broadcast_to(best.policy, best.path.shape), best.path, best.alpha, best.beta)
 
 
-# ---- vertical
-
-
 def anchor_path(rule: Rule, at: At) -> Prediction:
     """V2-path: the anchor model's R1 path on the same benchmark; undefined if the cell has no such policy."""
     source = smooth(rule, At(rule.plan.anchor_model, at.benchmark, at.pool))
@@ -209,8 +196,7 @@ def anchor_path(rule: Rule, at: At) -> Prediction:
 
 def calibrated(rule: Rule, at: At) -> Prediction:
     """V3 and MAIN: BOPTR-P1 with delta_m from the model's own pair on the anchor benchmark."""
-    delta = rule.delta(at.model)
-    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
+    return rule.path(*at.cell, rule.moved(at.benchmark, rule.delta(at.model)))
 
 
 def no_offset(rule: Rule, at: At) -> Prediction:
@@ -227,21 +213,17 @@ def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats | Reason:
 
 def anchor_scale(rule: Rule, at: At) -> Prediction:
     """B0: one scale for every model, delta = 0."""
-    alpha = anchor_log_alpha(rule, at.benchmark)
-    return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha)
-
-
-# ---- ablations
+    return rule.path(*at.cell, anchor_log_alpha(rule, at.benchmark))
 
 
 def no_selector(rule: Rule, at: At) -> Prediction:
     """A1: N-hat of MAIN under the RL default policy, without the selector."""
-    delta, base = rule.delta(at.model), rule.view.base(*at.cell)
-    if isinstance(delta, Reason):
-        return delta
+    log_alpha, base = rule.moved(at.benchmark, rule.delta(at.model)), rule.view.base(*at.cell)
+    if isinstance(log_alpha, Reason):
+        return log_alpha
     if base is None:
         return Reason("no_base")
-    budget = rule.n_hat(rule.mu(at.benchmark) + delta, rule.beta(at.benchmark))
+    budget = rule.n_hat(log_alpha, rule.beta(at.benchmark))
     return _constant(rule, base, rule.plan.default_policy, budget)
 
 
@@ -253,13 +235,8 @@ def same_budget(rule: Rule, at: At) -> Prediction:
 
 def cell_fit(rule: Rule, at: At) -> Prediction:
     """mech_cell: the cell's own alpha at beta_g, with the selector; nonmath cells have alpha = 1 by construction."""
-    if rule.regime(at.benchmark) == "nonmath":
-        return rule.path(*at.cell, np.zeros(rule.view.draws))
-    alpha = rule.log_alpha(*at.cell)
-    return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha)
-
-
-# ---- rivals that do not use the law
+    nonmath = rule.regime(at.benchmark) == "nonmath"
+    return rule.path(*at.cell, np.zeros(rule.view.draws) if nonmath else rule.log_alpha(*at.cell))
 
 
 def cohort_curve(rule: Rule, at: At) -> Prediction:
@@ -312,9 +289,6 @@ def _others(rule: Rule, at: At) -> dict[str, Counts]:
     return {m: curve for m, curve in curves.items() if curve is not None}
 
 
-# ---- carrying a path to another cell
-
-
 def _transplant(rule: Rule, path: Prediction, source: tuple[str, str], at: At, *, skip: bool) -> Prediction:
     """The same policies, by name, and the same budgets in another cell."""
     there, here = rule.view.base(*source), rule.view.base(*at.cell)
@@ -339,7 +313,6 @@ def path_text(path: Path, budgets: tuple[int, ...], draw: int = 0) -> str:
 
 
 _ANCHOR = "anchor, anchor benchmark"
-
 ROWS = (
     Row("H1", "H1 base greedy", "baseline", "none", base_greedy),
     Row("H2", "H2 base same-π", "baseline", "none", same_policy),
@@ -379,21 +352,10 @@ def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts
 
 
 def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total: float, draws: int) -> Floats:
-    """mech_P = 100 mean_b |P_hat(b) - P_RL(b)| in every draw, percentage points.
+    """mech_P = 100 mean_b |P_hat(b) - P_RL(b)| in every draw, percentage points, shape (draws,).
 
-    Parameters
-    ----------
-    base : Readouts or None
-        Of the cell; not needed for a ``Curve``.
-    target : ndarray, shape (budgets, draws)
-        RL counts under the default policy.
-    total : float
-        Number of questions.
-
-    Returns
-    -------
-    ndarray, shape (draws,)
-        The mean leaves out the budgets that the path skips; NaN in a draw that skips all of them.
+    ``base`` is not needed for a ``Curve``. The mean leaves out the budgets that the path skips; NaN in a draw that
+    skips all.
     """
     gap = np.abs(curve(prediction, base, draws) - target)
     skip = prediction.skip if isinstance(prediction, Path) else None
@@ -404,3 +366,68 @@ def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total:
         mean = (gap * counted).sum(axis=0) / counted.sum(axis=0)
     error: Floats = 100 * mean.astype(float) / total
     return error
+
+
+# ---- single points
+
+Point = tuple[str, int]
+"""Policy and budget."""
+
+
+def operating_points(rule: Rule, base: Readouts, path: Path) -> list[Point]:
+    """The points of a path in draw 0, one for each budget of B."""
+    policy = np.broadcast_to(path.policy, path.budget.shape)
+    return [(base.policies[i], rule.plan.budgets[n]) for i, n in zip(policy[:, 0], path.budget[:, 0], strict=True)]
+
+
+def point_counts(view: View, landscape: DenseLandscape, benchmark: str, points: Sequence[Point]) -> Counts:
+    """Solved questions at each point, shape (points, draws)."""
+    return np.concatenate([view.count(landscape, benchmark, "P", policy, [n]) for policy, n in points])
+
+
+def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point], budgets: Sequence[int]) -> ErrorDraws:
+    """mech_P of points of Base, one for each of some budgets of the RL default curve, in a cell that has both sides.
+
+    Corrected for the bias of absolute values, not for any choice of the points. A KeyError if one was not sampled.
+    """
+    base, rl = both_sides(view, model, benchmark)
+    target = view.count(rl, benchmark, "P", view.plan.default_policy, budgets)
+    total = view.total(benchmark)
+    return ErrorDraws.of(100 / total * (point_counts(view, base, benchmark, points) - target), total)
+
+
+def both_sides(view: View, model: str, benchmark: str) -> tuple[DenseLandscape, DenseLandscape]:
+    """The Base and the RL landscape of a cell that has both (``Rule.cell``)."""
+    base, rl = view.cohort.base(model, benchmark), view.cohort.rl(model, benchmark)
+    assert base is not None and rl is not None
+    return base, rl
+
+
+def difference_interval(
+    draws: Floats, questions: float, confidence: float, limits: tuple[float, float] = (-100.0, 100.0)
+) -> tuple[float | None, float | None]:
+    """Percentile interval of a difference of readouts over the draws of a view, whose entry 0 is the sample.
+
+    It contains the difference and has a width (``uncertainty.with_width``, also for ``limits``). None, as frames hold
+    it, if undefined.
+    """
+    ends = with_width(draws[0], inference.interval(draws, confidence), questions, confidence, limits)
+    return inference.defined(ends.lo), inference.defined(ends.hi)
+
+
+def readout_interval(boot: View, counts: Counts, benchmark: str, confidence: float) -> Interval:
+    """Intervals of single readouts (``point_counts`` of bootstrap draws), as proportions.
+
+    Prefix readouts are counts and have Wilson intervals. Expected ones are means of shares, and have percentiles of the
+    bootstrap over questions, with a width where no draw differs (``uncertainty.with_width``).
+    """
+    total = boot.total(benchmark)
+    if boot.cohort.readout == "prefix":
+        return wilson(counts[:, 0], total, confidence)
+    shares = counts.astype(float) / total
+    return with_width(shares[:, 0], quantiles(shares[:, 1:], confidence), total, confidence, (0.0, 1.0))
+
+
+def budgets_text(points: Sequence[Point]) -> str:
+    """Budgets of points, such as ``2/4/8/8/16``."""
+    return "/".join(str(n) for _, n in points)

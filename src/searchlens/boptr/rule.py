@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from functools import wraps
+from typing import Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,19 +23,14 @@ from searchlens.config.boptr import DEFAULTS, LN2, BoptrOptions, Regime
 from searchlens.uncertainty import Floats
 
 T = TypeVar("T")
+Given = ParamSpec("Given")
 Exponents = Literal["paper", "own"]
 PoolName = Literal["ar", "full"]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a number is not defined.
-
-    Raises
-    ------
-    ValueError
-        The code is unknown.
-    """
+    """Why a number is not defined."""
 
     code: str
     """Key of ``REASONS``."""
@@ -91,15 +87,25 @@ class Path:
     """Budgets to leave out of the mean, because the cell has no such point; None: no budget. Shape (budgets, draws)."""
 
 
-class Rule:
-    """BOPTR-P1 fitted on a view.
+def kept(*, shared: bool = False) -> Callable[[Callable[Given, T]], Callable[Given, T]]:
+    """A function of a rule whose results the rule keeps (``Rule.keep``), by its other arguments, as they are given."""
 
-    Parameters
-    ----------
-    exponents : {"paper", "own"}
-        The paper's frozen beta_g, or the cohort's own estimate.
-    without : iterable of str
-        Models left out of the cohort mean mu.
+    def decorator(make: Callable[Given, T]) -> Callable[Given, T]:
+        @wraps(make)
+        def found(*args: Given.args, **named: Given.kwargs) -> T:
+            rule, *others = args
+            assert isinstance(rule, Rule)
+            key = (make.__qualname__, *others, *named.items())
+            return rule.keep(key, lambda: make(*args, **named), shared=shared)
+
+        return found
+
+    return decorator
+
+
+class Rule:
+    """BOPTR-P1 fitted on a view, with the paper's exponents or the cohort's own, some models left out of the cohort
+    mean mu.
     """
 
     def __init__(
@@ -143,9 +149,9 @@ class Rule:
         """g(d)."""
         return self.plan.benchmarks[benchmark].regime
 
-    def cell(self, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
-        """Base readouts and RL target of a cell; ``no_base`` or ``no_rl``."""
-        base, target = self.view.base(model, benchmark), self.view.target(model, benchmark)
+    def cell(self, model: str, benchmark: str, metric: str = "P") -> tuple[Readouts, Counts] | Reason:
+        """Base readouts and the RL target of a metric in a cell; ``no_base`` or ``no_rl``."""
+        base, target = self.view.base(model, benchmark), self.view.target(model, benchmark, metric)
         if base is None:
             return Reason("no_base")
         return Reason("no_rl") if target is None else (base, target)
@@ -193,29 +199,20 @@ class Rule:
     def beta(self, benchmark: str) -> Floats:
         """beta_g of a benchmark's regime, shape (draws,).
 
-        Returns
-        -------
-        ndarray
-            With the paper's exponents, the constant of option ``beta``. With the cohort's own, the argmin over the grid
-            of the R1 error summed over the cohort's models and the regime's fitted benchmarks; the constant if the
-            regime has no sampled cell.
-
-        Notes
-        -----
-        A fitted benchmark is left out of its own estimate if its regime has another one. Ties go to the beta nearest to
-        the constant, then to the smaller, as in the fits. The smallest of tied exponents would be the most brittle: on
-        multiple choice all of 0.8 to 1.2 give N = b, but 0.8 for a small range of alpha only.
+        With the paper's exponents, the constant of option ``beta``. With the cohort's own, the argmin over the grid of
+        the R1 error summed over the cohort's models and the regime's fitted benchmarks; the constant if the regime has
+        no sampled cell. A fitted benchmark is left out of its own estimate if its regime has another one. Ties go to
+        the beta nearest to the constant, then to the smaller, as in the fits. The smallest of tied exponents would be
+        the most brittle: on multiple choice all of 0.8 to 1.2 give N = b, but 0.8 for a small range of alpha only.
         """
         constant = self.options.beta[self.regime(benchmark)]
         sources = self._sources(benchmark)
         if self.exponents == "paper" or not sources:
             return np.full(self.view.draws, constant)
-        return self.keep(("beta", *sources), lambda: self._own_beta(sources, constant))
+        return self._own_beta(sources, constant)
 
+    @kept()
     def _sources(self, benchmark: str) -> tuple[str, ...]:
-        return self.keep(("sources", benchmark), lambda: self._find_sources(benchmark))
-
-    def _find_sources(self, benchmark: str) -> tuple[str, ...]:
         regime = self.regime(benchmark)
         fitted = [d for d in self.plan.with_role("fitted") if self.regime(d) == regime and self._sampled(d)]
         others = tuple(d for d in fitted if d != benchmark)
@@ -224,6 +221,7 @@ class Rule:
     def _sampled(self, benchmark: str) -> list[str]:
         return [m for m in self.cohort_models if not isinstance(self.cell(m, benchmark), Reason)]
 
+    @kept()
     def _own_beta(self, sources: tuple[str, ...], constant: float) -> Floats:
         total, betas = np.zeros((1, 1)), np.zeros(1)
         for benchmark in sources:
@@ -237,27 +235,20 @@ class Rule:
         chosen: Floats = betas[np.where(tied, distance, np.inf).argmin(axis=0)]
         return chosen
 
+    @kept(shared=True)
     def _by_beta(self, model: str, benchmark: str) -> tuple[Floats, Array]:
-        def make() -> tuple[Floats, Array]:
-            cell = self.cell(model, benchmark)
-            assert not isinstance(cell, Reason)
-            base, target = cell
-            return fit.best_by_beta(self._along(base.P[base.autoregressive]), self._along(target), self.lattice())
-
-        return self.keep(("by_beta", model, benchmark), make, shared=True)
+        cell = self.cell(model, benchmark)
+        assert not isinstance(cell, Reason)
+        base, target = cell
+        return fit.best_by_beta(self._along(base.P[base.autoregressive]), self._along(target), self.lattice())
 
     # ---- mu_g and delta_m
 
     def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
         """Natural logarithm of the alpha that a cell has at beta_g, shape (draws,).
 
-        Parameters
-        ----------
-        model, benchmark : str
-            The cell.
-        at : str, optional
-            The benchmark d whose beta_g is used, by default the cell's own. A constant that is applied to d must use
-            beta_g(d), which is estimated without d; the cell's own beta_g may have been estimated from d.
+        ``at`` is the benchmark d whose beta_g is used, by default the cell's own. A constant that is applied to d must
+        use beta_g(d), which is estimated without d; the cell's own beta_g may have been estimated from d.
         """
         beta = self.beta(at or benchmark)
         key = ("log_alpha", model, benchmark, content_key(beta))
@@ -281,11 +272,9 @@ class Rule:
         delta: Floats = log_alpha - self.mean_log_alpha((self.plan.anchor_benchmark,))
         return delta
 
+    @kept()
     def mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None = None) -> Floats:
         """Mean of ``log_alpha`` over the cohort's models and these benchmarks; 0 if no cell was sampled."""
-        return self.keep(("mean_log_alpha", benchmarks, at), lambda: self._mean_log_alpha(benchmarks, at))
-
-    def _mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None) -> Floats:
         cells = [
             value
             for d in benchmarks
@@ -310,6 +299,10 @@ class Rule:
             return self.mean_log_alpha(sources, benchmark)
         return np.full(self.view.draws, LN2 if regime == "floor" else 0.0)
 
+    def moved(self, benchmark: str, delta: Floats | Reason) -> Floats | Reason:
+        """Ln alpha of a model with this offset, mu_g + delta_m."""
+        return delta if isinstance(delta, Reason) else self.mu(benchmark) + delta
+
     # ---- the path
 
     def n_hat(self, log_alpha: Floats, beta: Floats) -> Ints:
@@ -317,11 +310,9 @@ class Rule:
         slope = np.arange(self.view.levels)[:, None] * beta
         return fit.round_position(log_alpha / LN2 + slope, self.view.levels, self.options.rounding)
 
+    @kept(shared=True)
     def prototype(self) -> Array | Reason:
         """r-bar: features of the policy of the anchor cell's R1 fit, along the path of that fit."""
-        return self.keep("prototype", self._prototype, shared=True)
-
-    def _prototype(self) -> Array | Reason:
         locked = self.smooth(*self.anchor)
         if isinstance(locked, Reason):
             return locked
@@ -364,8 +355,10 @@ class Rule:
             at = np.array([i for i in at if base.policies[i] != self.plan.default_policy], int)
         return at
 
-    def path(self, model: str, benchmark: str, log_alpha: Floats, beta: Floats | None = None) -> Path | Reason:
+    def path(self, model: str, benchmark: str, log_alpha: Floats | Reason, beta: Floats | None = None) -> Path | Reason:
         """The rule's path at a scale, shape (draws,): N-hat, then pi-hat along it; ``beta`` is beta_g by default."""
+        if isinstance(log_alpha, Reason):
+            return log_alpha
         if not np.isfinite(log_alpha).all():
             return Reason("non_finite_alpha")
         exponent = self.beta(benchmark) if beta is None else beta

@@ -62,21 +62,10 @@ def fixed_coordinates(cell: Readouts, options: BoptrOptions) -> Floats:
 
 
 def prototype(r: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
-    """r-bar: features of the anchor cell along one of its paths.
+    """r-bar: features of the anchor cell along one of its paths, shape (k + f, 1 or budgets, draws).
 
-    Parameters
-    ----------
-    r : Features
-        Of the anchor cell.
-    policy : ndarray of int, shape (draws,)
-    path : ndarray of int, shape (budgets, draws)
-    options : BoptrOptions
-        ``selector_proto``.
-
-    Returns
-    -------
-    ndarray, shape (k + f, 1, draws) or (k + f, budgets, draws)
-        The mean over budgets, or one vector per budget.
+    The mean over budgets, or one vector per budget (option ``selector_proto``). ``policy`` has the shape (draws,),
+    ``path`` (budgets, draws).
     """
     draw = np.arange(path.shape[1])
     ranks = [coordinate[policy, path, np.minimum(draw, coordinate.shape[2] - 1)] for coordinate in r.ranks]
@@ -100,24 +89,10 @@ def distances(r: Features, proto: Array, options: BoptrOptions) -> Array:
 
 
 def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: tuple[str, ...]) -> Ints:
-    """pi-hat: the candidate with the smallest loss along a path, ties by name.
+    """pi-hat: the candidate with the smallest loss along a path, shape (budgets, draws); ties by name.
 
-    Parameters
-    ----------
-    distance : ndarray
-        From ``distances``.
-    path : ndarray of int, shape (budgets, draws)
-    cost : ndarray, shape (policies,)
-        ``COST_WEIGHT`` times C(pi).
-    candidates : ndarray of int
-        Positions of the policies that may be chosen.
-    names : tuple of str
-        Names of all policies.
-
-    Returns
-    -------
-    ndarray of int, shape (draws,)
-        Positions among all policies.
+    ``distance`` is from ``distances``, ``cost`` is ``COST_WEIGHT`` times C(pi). Positions among all policies, shape
+    (draws,).
     """
     order = np.array(sorted(candidates.tolist(), key=lambda i: names[i]))
     vectors, draws, policies = distance.shape[1:]

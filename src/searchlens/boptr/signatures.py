@@ -1,43 +1,32 @@
 """The paper's four same-policy signatures, decided from numbers (paper, appendix "Qualitative same-policy signatures").
 
-Base and RL are compared under the RL default policy, cell by cell. ``signatures`` has one record per cell, signature
-and metric:
+Base and RL are compared under the RL default policy, cell by cell, with a record per signature and metric: P, Q, Q/P or
+T at a budget, or ``stopped`` and ``valid``, rates per sample without a budget. ``decides``: whether the record decides
+its signature; the others only inform. The vote of one sample is that sample, so P decides the low-budget gain. A
+termination gain needs a better first finish (T) and a higher rate of valid answers. T of one sample is P of that
+sample, since a text that does not finish is not right, so T is read at the largest budget from 2 to ``LOW``: the paper
+names none, and at larger ones some sample nearly always finishes. If one sample is all there is, there is no record for
+T, and the rate alone decides.
 
-model, benchmark, questions, signature
-    The cell, with the number of its questions; ``low_budget_gain``, ``base_recovery``, ``concentration_gain`` or
-    ``termination_gain``.
-metric, budget
-    P, Q, Q/P or T at a budget; ``stopped`` and ``valid`` are rates per sample and have no budget.
-decides
-    Whether the record decides its signature; the others only inform. The vote of one sample is that sample, so P
-    decides the low-budget gain. A termination gain needs a better first finish (T) and a higher rate of valid answers.
-    T of one sample is P of that sample, since a text that does not finish is not right, so T is read at the largest
-    budget from 2 to ``LOW``: the paper names none, and at larger ones some sample nearly always finishes. If one sample
-    is all there is, there is no record for T, and the rate alone decides.
-base, rl, rl_minus_base, lo, hi
-    Proportions. The interval of a readout is a paired bootstrap over questions; that of a rate is square-and-add of the
-    two rates' intervals. Both contain the difference and have a width (``uncertainty.with_width``).
-decision
-    ``yes``: the interval lies above 0, for ``base_recovery`` below 0. ``no``: on the other side. ``undecided``: it
-    contains 0. Null if undefined.
-detail
-    For ``base_recovery``: ``ahead``, ``reached`` (the interval contains 0, and RL led at b = 1), ``level`` (it contains
-    0, and RL did not lead) or ``behind``. Otherwise null.
-reason
-    Why the difference is undefined (a code of ``rule.REASONS``), else null.
+``base``, ``rl``, ``rl_minus_base``, ``lo``, ``hi`` are proportions. The interval of a readout is a paired bootstrap
+over questions; that of a rate is square-and-add of the two rates' intervals. Both contain the difference and have a
+width (``uncertainty.with_width``). ``decision``: ``yes``, the interval lies above 0, for ``base_recovery`` below 0;
+``no``, on the other side; ``undecided``, it contains 0. ``detail`` of ``base_recovery``: ``ahead``, ``reached`` (the
+interval contains 0, and RL led at b = 1), ``level`` (it contains 0, and RL did not lead) or ``behind``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
@@ -74,23 +63,12 @@ class _Quantity:
 def signatures(rule: Rule, boot: View) -> pl.DataFrame:
     """Which of the four signatures each cell shows.
 
-    Notes
-    -----
     Q/P is undefined if no question is solved. A bootstrap draw without a solved question could have any ratio, so it
     counts as the lowest for the lower end and as the highest for the upper end: with few solved questions the signature
     is undecided.
     """
-    records = [
-        {"model": model, "benchmark": benchmark, "questions": _questions(rule, benchmark), **columns}
-        for model, benchmark in study_cells(rule.plan)
-        for columns in _cell(rule, boot, model, benchmark)
-    ]
-    return pl.DataFrame(records, SCHEMA).with_columns(pl.col("lo", "hi").fill_nan(None))
-
-
-def _questions(rule: Rule, benchmark: str) -> int | None:
-    """Number of questions of a benchmark; None if nothing was sampled on it."""
-    return int(rule.view.total(benchmark)) if benchmark in rule.view.weights else None
+    cells = by_cell(SCHEMA, study_cells(rule.plan), partial(_cell, rule, boot))
+    return cells.with_columns(pl.col("lo", "hi").fill_nan(None))
 
 
 _FIRST = _Quantity("low_budget_gain", "P", 1, decides=True)
@@ -113,19 +91,22 @@ def _quantities(budgets: Sequence[int]) -> list[_Quantity]:
 
 
 def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
-    pair = _pair(rule, model, benchmark)
-    led = False
+    pair, led = _pair(rule, model, benchmark), False
+    questions = int(rule.view.total(benchmark)) if benchmark in rule.view.weights else None
     for quantity in _quantities(rule.plan.budgets):
         values = pair if isinstance(pair, Reason) else _compared(rule, boot, benchmark, pair, quantity)
+        record = {"questions": questions, **asdict(quantity)}
         if isinstance(values, Reason):
-            yield {**asdict(quantity), "reason": values.code}
+            yield {**record, "reason": values.code}
             continue
         recovery = quantity.signature == "base_recovery"
         decision = _decision(-values["hi"], -values["lo"]) if recovery else _decision(values["lo"], values["hi"])
         if quantity == _FIRST:
             led = decision == "yes"
-        detail = _recovery(decision, led=led) if recovery else None
-        yield {**asdict(quantity), **values, "decision": decision, "detail": detail}
+        detail = None
+        if recovery:
+            detail = {"yes": "ahead", "no": "behind"}.get(decision, "reached" if led else "level")
+        yield {**record, **values, "decision": decision, "detail": detail}
 
 
 def _pair(rule: Rule, model: str, benchmark: str) -> _Pair | Reason:
@@ -141,10 +122,6 @@ def _pair(rule: Rule, model: str, benchmark: str) -> _Pair | Reason:
 
 def _decision(lo: float, hi: float) -> str:
     return "yes" if lo > 0 else "no" if hi < 0 else "undecided"
-
-
-def _recovery(decision: str, *, led: bool) -> str:
-    return {"yes": "ahead", "no": "behind"}.get(decision, "reached" if led else "level")
 
 
 def _compared(rule: Rule, boot: View, benchmark: str, pair: _Pair, quantity: _Quantity) -> dict[str, float] | Reason:
@@ -203,16 +180,8 @@ def _rates(policy: str, pair: _Pair, metric: str) -> dict[str, float] | Reason:
 def signature_table(frame: pl.DataFrame) -> pl.DataFrame:
     """The paper's table of signatures, with the cells that show each one instead of example blocks.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        From ``signatures``.
-
-    Returns
-    -------
-    polars.DataFrame
-        pattern; metric; holds, the number of cells in which all deciding records say yes; defined, the number in which
-        all of them are defined; cells, the names ``model/benchmark`` of the first; interpretation.
+    ``holds`` is the number of cells in which all deciding records say yes, ``defined`` that in which all of them are
+    defined; ``cells`` names the first, ``model/benchmark``.
     """
     deciding = frame.filter("decides").with_columns(cell=pl.concat_str("model", "benchmark", separator="/"))
     cells = deciding.group_by("signature", "cell", maintain_order=True).agg(

@@ -7,6 +7,7 @@ variant is run at two levels of information: the anchor's scale alone, or an off
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit, selector
-from searchlens.boptr.columns import schema
+from searchlens.boptr.columns import records, schema
 from searchlens.boptr.fit import Array, Fit, Ints
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, curve, path_text
@@ -54,11 +55,7 @@ Scale = Callable[[Rule, At], Floats | Reason]
 def first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
     """T counts of a cell's policies, shape (policies, budgets, draws).
 
-    Returns
-    -------
-    ndarray or Reason
-        ``unknown_tokens`` if token counts, and so T, are unknown for any policy that is ranked or may be chosen;
-        ``no_base``.
+    ``unknown_tokens`` if token counts, and so T, are unknown for any policy that is ranked or may be chosen.
     """
     return rule.keep(("T", rule.plan.models[model].base, benchmark), lambda: _first_finish(rule, model, benchmark))
 
@@ -113,12 +110,10 @@ class _Votes(Rule):
         super().__init__(rule.view, rule.options, rule.exponents)
         self.cohort_models, self._rule = rule.cohort_models, rule
 
-    def cell(self, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
+    def cell(self, model: str, benchmark: str, metric: str = "Q") -> tuple[Readouts, Counts] | Reason:
         """Base readouts and the RL target of a cell, with Q in the place of P."""
-        base, target = self.view.base(model, benchmark), self.view.target(model, benchmark, "Q")
-        if base is None:
-            return Reason("no_base")
-        return Reason("no_rl") if target is None else (replace(base, P=base.Q), target)
+        found = super().cell(model, benchmark, metric)
+        return found if isinstance(found, Reason) else (replace(found[0], P=found[0].Q), found[1])
 
     def beta(self, benchmark: str) -> Floats:
         """beta_g of the paper's rule: all variants and heads share it."""
@@ -171,8 +166,7 @@ def one_anchor(rule: Rule, at: At) -> Floats | Reason:
 
 def own_pair(rule: Rule, at: At) -> Floats | Reason:
     """The model's own scale: mu_g + delta_m, with delta_m from its own pair on the anchor benchmark."""
-    delta = rule.delta(at.model)
-    return delta if isinstance(delta, Reason) else rule.mu(at.benchmark) + delta
+    return rule.moved(at.benchmark, rule.delta(at.model))
 
 
 # ---- variants
@@ -180,8 +174,7 @@ def own_pair(rule: Rule, at: At) -> Floats | Reason:
 
 def shared_core(rule: Rule, at: At, scale: Scale) -> Path | Reason:
     """v5: the paper's rule."""
-    log_alpha = scale(rule, at)
-    return log_alpha if isinstance(log_alpha, Reason) else rule.path(*at.cell, log_alpha)
+    return rule.path(*at.cell, scale(rule, at))
 
 
 def signed(rule: Rule, at: At, scale: Scale) -> Prediction:
@@ -228,11 +221,8 @@ VARIANT_ROWS = (
 def variant_table() -> pl.DataFrame:
     """What each variant is, in the columns of the paper's table; measured numbers are joined on the row columns.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``rule, state, parameters, use, interpretation``. ``tier`` and ``tier_anchor``: key in ``VARIANT_ROWS`` of the
-        variant with own pairs and with the anchor's scale alone; null if it has no such row.
+    ``tier`` and ``tier_anchor``: key in ``VARIANT_ROWS`` of the variant with own pairs and with the anchor's scale
+    alone; null if it has no such row.
     """
     columns = ("rule", "state", "parameters", "use", "interpretation", "tier", "tier_anchor")
     return pl.DataFrame(_TABLE, dict.fromkeys(columns, pl.String()), orient="row")
@@ -307,63 +297,54 @@ HEADS = schema("tier model benchmark head policy alpha beta path reason")
 def variant_scales(rule: Rule) -> pl.DataFrame:
     """The fitted alpha of every model on the anchor benchmark: on P (v5, v6, support head of v7) and on Q (v7).
 
-    Returns
-    -------
-    polars.DataFrame
-        ``model``; ``readout``, P or Q; ``alpha``; ``alpha_lo`` and ``alpha_hi``, the smallest and the largest alpha of
-        the grid that reach the same error under any policy of the pool; ``reason``, a code of ``rule.REASONS`` or null.
+    ``alpha_lo`` and ``alpha_hi``: the smallest and the largest alpha of the grid that reach the same error under any
+    policy of the pool.
     """
-    benchmark = rule.plan.anchor_benchmark
-    beta = float(rule.beta(benchmark)[0])
-    grid = rule.lattice(beta)
-    records: list[dict[str, Any]] = []
-    for model in rule.plan.models:
-        for readout, fits in (("P", rule), ("Q", _votes(rule))):
-            record = {"model": model, "readout": readout}
-            cell, log_alpha = fits.cell(model, benchmark), fits.log_alpha(model, benchmark)
-            if isinstance(cell, Reason) or isinstance(log_alpha, Reason):
-                records.append({**record, "reason": "no_calibration"})
-                continue
-            base, target = cell
-            error = fit.path_errors(fit.errors(base.P[base.autoregressive], target), grid.paths).min(axis=1)[:, 0]
-            tied = grid.alpha[error[grid.path] <= error.min() + fit.SAME]
-            alpha = float(np.exp(log_alpha[0]))
-            records.append({**record, "alpha": alpha, "alpha_lo": tied.min(), "alpha_hi": tied.max()})
-    return pl.DataFrame(records, SCALES)
+    sides = (("P", rule), ("Q", _votes(rule)))
+    return records(
+        SCALES,
+        (({"model": m, "readout": name}, _scale_ends(fits, m)) for m in rule.plan.models for name, fits in sides),
+    )
+
+
+def _scale_ends(fits: Rule, model: str) -> dict[str, float] | Reason:
+    benchmark = fits.plan.anchor_benchmark
+    cell, log_alpha = fits.cell(model, benchmark), fits.log_alpha(model, benchmark)
+    if isinstance(cell, Reason) or isinstance(log_alpha, Reason):
+        return Reason("no_calibration")
+    (base, target), grid = cell, fits.lattice(float(fits.beta(benchmark)[0]))
+    error = fit.path_errors(fit.errors(base.P[base.autoregressive], target), grid.paths).min(axis=1)[:, 0]
+    tied = grid.alpha[error[grid.path] <= error.min() + fit.SAME]
+    return {"alpha": float(np.exp(log_alpha[0])), "alpha_lo": float(tied.min()), "alpha_hi": float(tied.max())}
 
 
 @frame("variant_heads", of=("rule",))
 def variant_heads(rule: Rule) -> pl.DataFrame:
-    """The two heads of v7 in every cell, one record per head, at both levels of information.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``tier``, the key of the row; ``model``, ``benchmark``; ``head``, support or concentration; its ``policy``,
-        ``alpha``, ``beta`` and ``path`` N(b); ``reason``, a code of ``rule.REASONS`` or null.
-    """
-    records: list[dict[str, Any]] = []
-    for row in VARIANT_ROWS:
-        if not row.key.startswith("v7"):
-            continue
-        for model, benchmark in study_cells(rule.plan):
-            prediction = row.predict(rule, At(model, benchmark))
-            base = rule.view.base(model, benchmark)
-            for i, head in enumerate(("support", "concentration")):
-                record = {"tier": row.key, "model": model, "benchmark": benchmark, "head": head}
-                if isinstance(prediction, Reason):
-                    records.append({**record, "reason": prediction.code})
-                    continue
-                assert isinstance(prediction, Blend) and base is not None
-                records.append({**record, **_head(prediction.paths[i], base, tuple(rule.plan.budgets))})
-    return pl.DataFrame(records, HEADS)
+    """The heads of v7 in every cell, a record for each (support, concentration), at both levels of information."""
+    rows = [row for row in VARIANT_ROWS if row.key.startswith("v7")]
+    cells = itertools.product(rows, study_cells(rule.plan), enumerate(("support", "concentration")))
+    return records(
+        HEADS,
+        (
+            (
+                {"tier": row.key, "model": model, "benchmark": benchmark, "head": head},
+                _head(rule, row, At(model, benchmark), i),
+            )
+            for row, (model, benchmark), (i, head) in cells
+        ),
+    )
 
 
-def _head(path: Path, base: Readouts, budgets: tuple[int, ...]) -> dict[str, Any]:
+def _head(rule: Rule, row: Row, at: At, head: int) -> dict[str, Any] | Reason:
+    prediction, base = row.predict(rule, at), rule.view.base(*at.cell)
+    if isinstance(prediction, Reason):
+        return prediction
+    assert isinstance(prediction, Blend) and base is not None
+    path = prediction.paths[head]
     assert path.alpha is not None and path.beta is not None
     return {
         "policy": base.policies[int(path.policy[0, 0])],
         "alpha": float(path.alpha[0]),
         "beta": float(path.beta[0]),
-        "path": path_text(path, budgets),
+        "path": path_text(path, tuple(rule.plan.budgets)),
     }

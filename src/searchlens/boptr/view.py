@@ -183,20 +183,10 @@ def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: 
 
 
 def nested_view(parent: View, seed: int) -> View:
-    """A draw from every draw: the sample, then one resample of each resample of another view.
+    """A draw from every draw of a bootstrap view: the sample, then one resample of each resample.
 
-    Parameters
-    ----------
-    parent : View
-        Made by ``bootstrap_view``.
-    seed : int
-        Non-negative.
-
-    Returns
-    -------
-    View
-        Draw i takes as many questions as draw i of the parent, from the questions of that draw. It is to that draw as
-        that draw is to the sample. It depends on the seed and on the parent's draws alone.
+    Draw i takes as many questions as draw i of the parent, from the questions of that draw. It is to that draw as that
+    draw is to the sample. It depends on the seed and on the parent's draws alone.
     """
     weights, order = {}, list(parent.plan.benchmarks)
     for name, of_parent in parent.weights.items():
@@ -215,22 +205,13 @@ def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
     """The true pairing, then other pairings of Base and RL.
 
     Exchanged are the RL sides of the fitted models that were sampled on every fitted benchmark, so that each Base curve
-    is compared with RL curves on the same questions. The other models keep their own RL.
-
-    Parameters
-    ----------
-    permutations : int
-        All pairings if they are no more than this many; otherwise this many, drawn at random after the true one.
-    seed : int
-        Non-negative.
-
-    Returns
-    -------
-    View
-        With fewer than two models to exchange, the true pairing alone.
+    is compared with RL curves on the same questions. The other models keep their own RL. All pairings if they are no
+    more than ``permutations``; otherwise this many, drawn at random after the true one. With fewer than two models to
+    exchange, the true pairing alone.
     """
     plan = cohort.plan
-    exchanged = [name for name in plan.fitted_models if all(_complete(cohort, name, d) for d in _paired(cohort))]
+    paired = [d for d in plan.with_role("fitted") if any(cohort.rl(m, d) for m in plan.fitted_models)]
+    exchanged = [name for name in plan.fitted_models if all(_complete(cohort, name, d) for d in paired)]
     order = _orders(len(exchanged), permutations, seed)
     partner = {name: order[i] for i, name in enumerate(exchanged)}
     weights = {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()}
@@ -253,9 +234,3 @@ def _orders(models: int, permutations: int, seed: int) -> Ints:
     order = np.tile(np.arange(models)[:, None], (1, permutations))
     order[:, 1:] = rng.permuted(order[:, 1:], axis=0)
     return order
-
-
-def _paired(cohort: Cohort) -> list[str]:
-    """Fitted benchmarks on which any fitted model has an RL side."""
-    plan = cohort.plan
-    return [d for d in plan.with_role("fitted") if any(cohort.rl(m, d) for m in plan.fitted_models)]

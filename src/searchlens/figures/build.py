@@ -19,6 +19,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     """One figure, and the numbers that it shows; None in place of an ``optional`` one that has nothing to show.
 
     The figures of a pair that is not interpretable say so in place of their panels, since every panel is a comparison.
+
     An InputError: its file has no function ``draw``, or that returned nothing although the figure is not optional.
     """
     numbers, module = definition(figure)(context), load(figure)

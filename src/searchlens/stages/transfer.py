@@ -11,11 +11,10 @@ from searchlens.config.boptr import BoptrOptions
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import InputError
 from searchlens.figures import build as figures_of
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
 from searchlens.store import judges
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
-from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
 
@@ -48,9 +47,9 @@ def transfer(
         write_frame(frames[name], output.boptr_frame(name))
     spent = read_sampling_cost(output.boptr / SIGNATURE)
     judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
-    context = TableContext(frames, plan, options, of_judges(judged))
+    context = BoptrContext(frames, plan, options, of_judges(judged))
     tables, figures_to = (output.failures("transfer", name) for name in ("tables.json", "figures.json"))
     save(loaded("table", stage="boptr"), context, output, tables, fingerprint, spent)
     if figures:
-        drawn = FigureContext(frames=frames, plan=plan, confidence=options.confidence, readout=options.readout)
-        figures_of.write(loaded("figure", stage="boptr"), drawn, output.boptr_figure("any", "svg").parent, figures_to)
+        folder = output.boptr_figure("any", "svg").parent
+        figures_of.write(loaded("figure", stage="boptr"), context, folder, figures_to)

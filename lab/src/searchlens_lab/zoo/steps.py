@@ -24,8 +24,8 @@ from searchlens.boptr.fit import Lattice
 from searchlens.config.boptr import DEFAULTS
 from searchlens.errors import InputError
 from searchlens.figures import style
-from searchlens.figures.boptr.beta_robustness import EXACT_COLOUR, STEP, TIED_COLOUR
 from searchlens.frames import pick
+from searchlens.reporting.boptr.regimes import EXACT_COLOUR, STEP, TIED_COLOUR
 from searchlens.zoo import read_record, record_file
 from searchlens_lab.zoo.accept import Records
 from searchlens_lab.zoo.cohort import COHORT

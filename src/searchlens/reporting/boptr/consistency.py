@@ -8,15 +8,15 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.consistency import CRITERION
 from searchlens.catalogue import table
 from searchlens.claims import Row, interval, number
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.notes import CORRECTED_SIZE, ERROR, READINGS, brackets, corrected, model_name, reasons
 from searchlens.tables import format as fmt
-from searchlens.tables.boptr._notes import CORRECTED_SIZE, ERROR, READINGS, brackets, corrected, model_name, reasons
-from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
 
 
 @table("seed_replication", stage="boptr")
-def seed_replication(context: TableContext) -> Table:
+def seed_replication(context: BoptrContext) -> Table:
     """The rule on batches of Base samples drawn again."""
     frame, summary, plan = context.frames["seed_replication"], context.frames["seed_summary"], context.plan
     lines: list[Line] = []
@@ -62,7 +62,7 @@ def _policies_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
 
 
 @table("readout_consistency", stage="boptr")
-def readout_consistency(context: TableContext) -> Table:
+def readout_consistency(context: BoptrContext) -> Table:
     """How far readouts move when the same checkpoint is sampled again."""
     frame, plan = context.frames["readout_consistency"], context.plan
     compared = frame.filter(pl.col("reason").is_null())

@@ -1,9 +1,10 @@
-"""Errors of the transferred rule in every cell of the cohort, one small map per tier."""
+"""Transfer to other models: every model's means, what each assumption costs, and the rule without its parts."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -16,11 +17,114 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from searchlens import catalogue
+from searchlens.boptr.transfer import RIVALS
+from searchlens.catalogue import figure, table
 from searchlens.claims import DASH, ERRORS, number, say
 from searchlens.figures import style
-from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.reporting.boptr import parts
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
+from searchlens.reporting.boptr.means import BY_REGIME, OVERALL, OVERALL_NOTE, Means, block
+from searchlens.reporting.boptr.notes import CORRECTED, ERROR, brackets, heading
+from searchlens.tables.table import Table
+
+# ---- every model
+
+
+@table("vertical", stage="boptr")
+def vertical(context: BoptrContext) -> Table:
+    """Every model's mean over the fitted benchmarks, for the upper and the lower cohort, and over all models."""
+    plan, frames = context.plan, context.frames
+    means = Means(context, frames["means"].filter(scope="vertical"), OVERALL, "micro")
+    blocks = []
+    for group, description in (("upper", "upper cohort: same RL-training split"), ("lower", "lower cohort: stress")):
+        members = plan.in_group(group)  # type: ignore[arg-type]
+        if members:
+            columns = {name: heading(plan, name) for name in (*members, f"{group} mean")}
+            lines = replace(means, columns=columns, count="").lines()
+            blocks.append(block(lines, f"{description}, AR pool", RIVALS[:1]))
+    blocks.append(block(means.lines(), "all models, AR pool", RIVALS[:1]))
+    blocks += [*means.full_pool(), *null_part(frames["nulls"], means.paper), *means.own_exponents()]
+    notes = [
+        f"Rows: what predicts the RL curves of a model; columns: mean over its fitted benchmarks. {ERROR}",
+        brackets(context.options),
+        CORRECTED,
+        OVERALL_NOTE,
+        "V1 reads the RL curve that it is scored on. V2 uses the anchor's own path on the same benchmark, which is not"
+        " δ = 0; V2 δ=0 is.",
+        *means.fewer_cells(),
+        null_note(frames["nulls"]),
+        *contrast_notes(frames["contrasts"], "cohort", "V3", means.paper["tier"].unique()),
+        *means.closing(),
+    ]
+    return Table(means.rows.drop("scope"), blocks, notes)
+
+
+# ---- one assumption after another
+
+ASSUMPTIONS = {
+    "V1": "none (fit α, β, π per cell)",
+    "V2": "path of the anchor, same benchmark",
+    "V2-δ0": "formula shared, no offset",
+    "V3": "formula + 1-D offset",
+    "V5b": "formula + predicted 1-D offset",
+    "Z1-N*": "α from the anchor and the saturation knee",
+    "Z0-u": "α from the base@rltrain fingerprint",
+}
+
+
+@table("decomposition", stage="boptr")
+def decomposition(context: BoptrContext) -> Table:
+    """What each structural assumption costs, in macro and micro means."""
+    means = Means(context, context.frames["means"].filter(scope="decomposition"), OVERALL, "micro")
+    lines = {
+        key: {"row": line["row"], "structural assumption": ASSUMPTIONS[key], **line}
+        for key, line in means.lines().items()
+    }
+    notes = [
+        f"Rows: ways of transfer, over the fitted cells. {ERROR}",
+        brackets(context.options),
+        CORRECTED,
+        OVERALL_NOTE,
+        *means.fewer_cells(),
+        "From V2 δ=0 to V3: the value of the offset. From V3 to V1: what the formula costs; V1 is fitted to the curve"
+        " that it is scored on.",
+        "Lower block: how the offset degrades as less RL is read. Without RL (Z0-u) holds for α alone: β and the"
+        " selector's prototype come from the anchor's RL.",
+        *contrast_notes(context.frames["contrasts"], "cohort", "V3", ASSUMPTIONS),
+        *means.closing(),
+    ]
+    blocks = [block(lines, "AR pool", ("Z1-N*",)), *means.full_pool(), *means.own_exponents()]
+    return Table(means.rows.drop("scope"), blocks, notes)
+
+
+ABLATION_LABELS = {"V3": "MAIN (BOPTR-P1)", "H6": "ORACLE-2D per-b (π, N)"}
+
+
+@table("ablation", stage="boptr")
+def ablation(context: BoptrContext) -> Table:
+    """The rule without each of its parts, by regime."""
+    rows = context.frames["means"].filter(scope="ablation")
+    means = Means(context, rows.filter(mu="cohort"), BY_REGIME, "all cells", ABLATION_LABELS)
+    without = rows.filter(mu="without", pool="ar")
+    notes = [
+        f"Rows: variants of the rule, mean over the fitted cells of a regime. {ERROR}",
+        brackets(context.options),
+        CORRECTED,
+        "A1: RL default policy in place of π̂. A2: δ = 0 (as V2-δ0). A3: N = b. The selector is run again in A2 and A3."
+        " Oracles read the curve that they are scored on.",
+        *means.fewer_cells(),
+        *contrast_notes(context.frames["contrasts"], "cohort", "V3", ("A1", "V2-δ0", "A3")),
+        *means.closing(rows),
+    ]
+    blocks = [block(means.lines(), "AR pool", ("H6",))]
+    if without.height:
+        title = f"μ without {', '.join(context.options.mu_without)}, AR pool"
+        blocks.append(block(means.lines(without), title, ("H6",)))
+    return Table(rows.drop("scope"), [*blocks, *means.full_pool(), *means.own_exponents()], notes)
+
+
+# ---- figure
 
 TIERS = ("V1", "V2", "V3", "V5b")
 ACROSS = 2
@@ -28,8 +132,8 @@ COLOURS = LinearSegmentedColormap.from_list("error", ["#F4F8FC", "#C6DBEF", "#6B
 COLUMNS = ("tier", "label", "model", "group", "benchmark", *parts.ERROR_VALUES, "reason")
 
 
-@catalogue.figure("vertical", stage="boptr")
-def numbers(context: FigureContext) -> pl.DataFrame:
+@figure("vertical", stage="boptr")
+def numbers(context: BoptrContext) -> pl.DataFrame:
     """Rows of ``errors``: the fitted models on the fitted benchmarks, sampling policies, the paper's exponents."""
     models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
     rows = context.frames["errors"].filter(
@@ -44,7 +148,7 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     """Draw what ``numbers`` returned: a map for each tier that has an error and is not another one by definition."""
     models = numbers.select("model", "group").unique(maintain_order=True)
     benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()

@@ -6,31 +6,105 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from searchlens import catalogue
+from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import identified_alpha
-from searchlens.claims import DASH, SCALES, number, say
+from searchlens.boptr.rule import REASONS
+from searchlens.catalogue import figure, table
+from searchlens.claims import DASH, SCALES, Row, interval, number, say
 from searchlens.figures import style
-from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.reporting.boptr import parts
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.notes import (
+    ERROR,
+    PATHS_OF_ALPHA,
+    cell_line,
+    model_name,
+    reasons,
+)
+from searchlens.tables import format as fmt
+from searchlens.tables.format import Line
+from searchlens.tables.table import Table
+
+
+@table("formula_same", stage="boptr")
+def formula_same(context: BoptrContext) -> Table:
+    """One formula, each model's own alpha and policy."""
+    frame, plan = context.frames["formula_same"], context.plan
+    notes = [
+        f"Fit on {plan.title(plan.anchor_benchmark)} with β of its regime and one policy for all budgets (R1 locked)."
+        f" {ERROR}",
+        PATHS_OF_ALPHA,
+        *reasons(frame),
+    ]
+    return Table(frame, [fmt.part([_scale_line(row, plan) for row in frame.iter_rows(named=True)])], notes)
+
+
+def _scale_line(row: Row, plan: CohortPlan) -> Line:
+    return {
+        "model": model_name(plan, row["model"]),
+        "α_math": interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
+        "π_math (R1 locked)": fmt.word(row["policy"]),
+        "N̂(b)": fmt.word(row["path"]),
+        "error": number(row["error"]),
+    }
+
+
+@table("identification", stage="boptr")
+def identification(context: BoptrContext) -> Table:
+    """What a fit identifies: the interval of alpha, and every triple that fits as well."""
+    scales, triples, plan = context.frames["identified_scale"], context.frames["identified_set"], context.plan
+    upper = [
+        {
+            **_scale_line(row, plan),
+            "δ": interval(row["delta"], row["delta_lo"], row["delta_hi"], sign="+"),
+            "boundary": number(row["boundary"]),
+        }
+        for row in scales.iter_rows(named=True)
+    ]
+    lower = [_triples_line(row, plan) for row in triples.iter_rows(named=True)]
+    notes = [
+        f"Upper block: scale at the frozen β. {PATHS_OF_ALPHA} The interval of δ is the one that these intervals"
+        " allow.",
+        "Lower block: R1 fit of each cell, then every (α, β, π) of the grids whose error is within one bootstrap"
+        " standard deviation (± after the error) of the best.",
+        *reasons(scales, triples),
+    ]
+    blocks = [
+        fmt.part(upper, f"scale on {plan.title(plan.anchor_benchmark)}"),
+        fmt.part(lower, "identified set of every cell, AR pool", fmt.changes(triples["model"].to_list())),
+    ]
+    return Table(fmt.stacked(scale=scales, set=triples), blocks, notes)
+
+
+def _triples_line(row: Row, plan: CohortPlan) -> Line:
+    return {
+        **cell_line(plan, row["model"], row["benchmark"]),
+        "α̂": number(row["alpha"]),
+        "β̂": number(row["beta"], 1),
+        "N̂(b)": fmt.word(row["path"]),
+        "error": fmt.spread(row["error"], row["se"]),
+        "triples": fmt.fraction(row["triples"], row["of"]),
+        "paths": fmt.word(row["paths"]),
+        "policies": fmt.word(row["policies"]),
+        "α from–to": _from_to(row["alpha_min"], row["alpha_max"], 2),
+        "β from–to": _from_to(row["beta_min"], row["beta_max"], 1),
+    }
+
+
+def _from_to(low: float | None, high: float | None, digits: int) -> str:
+    return DASH if low is None or high is None else f"{number(low, digits)}–{number(high, digits)}"
+
+
+# ---- figure
 
 COLUMNS = (
-    "model",
-    "beta",
-    "alpha",
-    "alpha_lo",
-    "alpha_hi",
-    "delta",
-    "delta_lo",
-    "delta_hi",
-    "policy",
-    "path",
-    "reason",
+    *("model", "beta", "alpha", "alpha_lo", "alpha_hi", "delta", "delta_lo", "delta_hi"),
+    *("policy", "path", "reason"),
 )
 FEWEST = 3
 """Models from which on their scales are compared."""
@@ -41,8 +115,8 @@ BAND: dict[str, Any] = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "butt"}
 GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
 
-@catalogue.figure("parameters", stage="boptr", optional=True)
-def numbers(context: FigureContext) -> pl.DataFrame:
+@figure("parameters", stage="boptr", optional=True)
+def numbers(context: BoptrContext) -> pl.DataFrame:
     """Rows of ``identified_scale`` (layer ``model``), then where rounding changes a path (layer ``boundary``)."""
     groups = {name: model.group for name, model in context.plan.models.items()}
     rows = context.frames["identified_scale"].select(
@@ -71,13 +145,13 @@ def boundaries(beta: float, levels: int) -> list[float]:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
+def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
     """Draw what ``numbers`` returned; None with fewer than ``FEWEST`` scales, which the table says as well."""
     rows = numbers.filter(layer="model").drop_nulls("alpha")
     if rows.height < FEWEST:
         return None
     missing = numbers.filter(layer="model").filter(pl.col("alpha").is_null())
-    note = "; ".join(f"{row['model']}: {parts.reason(row['reason'])}" for row in missing.iter_rows(named=True))
+    note = "; ".join(f"{row['model']}: {REASONS[row['reason']]}" for row in missing.iter_rows(named=True))
     heights = parts.places(rows["group"].to_list(), 0.4)
     benchmark = context.plan.anchor_benchmark
     title = context.plan.title(benchmark)
@@ -117,15 +191,7 @@ def _scales(axes: Axes, rows: pl.DataFrame, limits: tuple[float, float]) -> None
     for group, low, high, y in rows.drop_nulls("alpha_lo").select("group", "alpha_lo", "alpha_hi", "y").iter_rows():
         ends = [max(low, limits[0]), min(high, limits[1])]
         axes.plot(ends, [y, y], **BAND, color=GROUP_COLOURS[group], gid="identified")
-    look: dict[str, Any] = {
-        "palette": GROUP_COLOURS,
-        "markers": GROUP_MARKERS,
-        "linewidth": 0,
-        "s": 22,
-        "legend": False,
-        "zorder": 3,
-    }
-    sns.scatterplot(style.to_pandas(rows), x="alpha", y="y", hue="group", style="group", ax=axes, **look)
+    parts.scatter(axes, rows, "alpha", "group", palette=GROUP_COLOURS, markers=GROUP_MARKERS, s=22, zorder=3)
 
 
 def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[float, float]) -> None:
@@ -164,15 +230,10 @@ def _handles(rows: pl.DataFrame) -> list[Line2D]:
     present = [group for group in GROUP_COLOURS if group in rows["group"]]
     look: dict[str, Any] = {"linestyle": "none", "markersize": 4.5}
     handles = [
-        Line2D(
-            [],
-            [],
-            color=GROUP_COLOURS[g],
-            marker=GROUP_MARKERS[g],
-            label=f"{g} cohort" if g != "new" else "new models",
-            **look,
+        parts.line(
+            f"{g} cohort" if g != "new" else "new models", color=GROUP_COLOURS[g], marker=GROUP_MARKERS[g], **look
         )
         for g in present
     ]
-    band = Line2D([], [], **BAND, color=style.MUTED, label="predicts the same budgets")
-    return [*handles, band, Line2D([], [], color="#D5D5D5", linewidth=0.8, label="some N(b) changes")]
+    band = parts.line("predicts the same budgets", color=style.MUTED, **BAND)
+    return [*handles, band, parts.line("some N(b) changes", color="#D5D5D5", linewidth=0.8)]

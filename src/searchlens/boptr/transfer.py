@@ -1,11 +1,10 @@
-"""Means of errors over cells, and the frame of the errors themselves: tables are made of these two.
+"""Errors of every row in every cell, and their means over cells: the frames that most tables are made of.
 
-``errors_frame`` has one record per row, cell, pool and set of constants. ``means_frame`` has one record per mean. A
-*scope* (a table of the paper) has rows and *columns*; a column is a set of cells. A mean is taken over those cells of
-the column in which the row is defined: ``cells`` of ``of``. The ``matched`` columns keep only the cells in which all
-rows of the scope are defined, so rows are comparable in these columns alone. Pools are never mixed in a mean.
-
-The column ``tier`` of both frames holds the key of a row (``rows.Row``).
+``errors`` has one record per row, cell, pool and set of constants; ``means`` has one per mean. A *scope* (a table of
+the paper) has rows and *columns*; a column is a set of cells. A mean is taken over those cells of the column in which
+the row is defined: ``cells`` of ``of``. The ``matched`` columns keep only the cells in which all rows of the scope are
+defined, so rows are comparable in these columns alone. Pools are never mixed in a mean. The column ``tier`` of both
+frames holds the key of a row (``rows.Row``).
 """
 
 from __future__ import annotations
@@ -21,15 +20,31 @@ from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
+from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.rows import Row, path_text
+from searchlens.boptr.offsets import V5B_ROWS
+from searchlens.boptr.protocol import HELD_OUT_LIMIT
+from searchlens.boptr.regimes import TWO_REGIMES
+from searchlens.boptr.rows import ROWS, Row, path_text
 from searchlens.boptr.rule import Path, PoolName
+from searchlens.boptr.variants import VARIANT_ROWS
+from searchlens.catalogue import frame
+from searchlens.config.boptr import REGIMES, BoptrOptions
 from searchlens.uncertainty import Floats
 
+PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
+MAIN_ROWS = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES)
+HORIZONTAL = ("H1", "H2", "H3", "H4", "H5", "V5b", "H6", "H7")
+RIVALS = ("mean RL", "Base+gain", "low temp")
+VERTICAL = ("H1", "H2", "H3", "V1", "V2", "V2-δ0", "V3", "V5b")
+DECOMPOSITION = ("V1", "V2", "V2-δ0", "V3", "V5b", "Z1-N*", "Z0-u")
+ABLATION = ("V3", "A1", "A2", "A3", "H6", "ORACLE-1D")
+FRONTIER = ("Z0-u", "Z0-N*", "B0", "V2", "Z1-u", "Z1-N*", "V3", "V1")
+NEW = ("V3", "V5b", "V2-δ0")
+HELD_OUT = ("V3", "V5b", "V2-δ0", "V1", "H1")
 Cell = tuple[str, str]
 """Model and benchmark."""
 How = Literal["micro", "macro"]
-
 _KEY = "exponents mu tier label kind pool rl"
 _VALUES = "error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected"
 ERRORS = schema(
@@ -42,7 +57,6 @@ ERRORS = schema(
 gives the same path; ``boundary`` is the distance of log2 alpha to the nearer end. If the policy differs between
 budgets, ``policy`` lists one per budget, separated by spaces. ``reason`` is a code of ``rule.REASONS`` if the error is
 undefined, else null."""
-
 MEANS = schema(f"{_KEY} scope column {_VALUES} cells of reason", rl=pl.String)
 """As ``ERRORS``, of a mean over ``cells`` of the ``of`` cells of a column."""
 
@@ -77,19 +91,9 @@ def grid(models: Iterable[str], benchmarks: Sequence[str]) -> tuple[Cell, ...]:
 
 
 def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
-    """The mean of the scores of some cells, draw by draw.
+    """The mean of the scores of one row in some cells, draw by draw, with the first one's prediction.
 
-    Parameters
-    ----------
-    scores : sequence of Score
-        Of one row, one per cell; at least one.
-    cells : sequence of (model, benchmark)
-
-    Returns
-    -------
-    Score
-        With the first score's prediction. ``reselected`` is None if any score has none; ``corrected`` has as many draws
-        as the shortest.
+    ``reselected`` is None if any score has none; ``corrected`` has as many draws as the shortest.
     """
     weights = cell_weights(cells, how)
 
@@ -140,22 +144,8 @@ def _key(constants: Constants, row: Row, pool: str) -> dict[str, Any]:
     return {"exponents": constants.exponents, "mu": constants.mu, **names}
 
 
-# ---- errors
-
-
 def errors_frame(evaluation: Evaluation, plan: CohortPlan, rows: Mapping[str, Row], confidence: float) -> pl.DataFrame:
-    """One record per row, cell, pool and set of constants, defined or not.
-
-    Parameters
-    ----------
-    rows : mapping
-        Every row that was evaluated, by key, in the order of the frame.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``ERRORS``.
-    """
+    """The frame ``errors``, by the order of ``rows``: a record per row, cell, pool and constants, defined or not."""
     records: list[dict[str, Any]] = []
     values: dict[tuple[int, ...], dict[str, Any]] = {}
     for key in [*evaluation.scores, *evaluation.reasons]:
@@ -192,9 +182,6 @@ def _path(evaluation: Evaluation, key: Key, plan: CohortPlan) -> dict[str, Any]:
         columns |= {"alpha": alpha, "beta": beta, "alpha_lo": low, "alpha_hi": high}
         columns["boundary"] = fit.boundary_distance(alpha, beta, levels)
     return columns
-
-
-# ---- means
 
 
 def means_frame(
@@ -240,3 +227,135 @@ def _mean(evaluation: Evaluation, keys: Mapping[Cell, Key], column: Column, conf
         return {**counts, "reason": reasons[0] if reasons else "no_matched_cells"}
     mean = average(list(defined.values()), list(defined), column.how)
     return {**counts, **_values(mean, confidence)}
+
+
+# ---- which cells each mean is taken over
+
+
+def means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets: Sequence[Constants]) -> pl.DataFrame:
+    """The frame ``means``: every scope, and the ablation without the models that option ``mu_without`` leaves out."""
+    tables = scopes(plan)
+    means = means_frame(evaluation, tables, sets, options.confidence)
+    if WITHOUT not in evaluation.rules:
+        return means
+    ablation = _ablation(plan, [name for name in plan.fitted_models if name not in options.mu_without])
+    return pl.concat([means, means_frame(evaluation, [ablation], [WITHOUT], options.confidence)])
+
+
+def pick(keys: Iterable[str]) -> tuple[Row, ...]:
+    """The main rows of these keys."""
+    row_by_key = {row.key: row for row in MAIN_ROWS}
+    return tuple(row_by_key[key] for key in keys)
+
+
+def scopes(plan: CohortPlan) -> list[Scope]:
+    """The tables of means, each with its rows and its columns of cells."""
+    fitted, held_out = plan.with_role("fitted"), plan.with_role("held_out")
+    models = plan.fitted_models
+    everything = grid(models, fitted)
+    overall = (
+        Column("macro", everything, "macro"),
+        Column("micro", everything),
+        Column("matched macro", everything, "macro", matched=True),
+        Column("matched micro", everything, matched=True),
+    )
+    sweeps = (*pick(FRONTIER), *SWEEP_ROWS)
+    return [
+        *(_horizontal(model, fitted, held_out) for model in plan.models),
+        Scope("vertical", pick((*VERTICAL, *RIVALS)), (*_by_model(plan, fitted), *overall), ("V5b", *RIVALS)),
+        Scope("decomposition", pick(DECOMPOSITION), overall, ("V5b", "Z1-N*", "Z0-u")),
+        _ablation(plan, models),
+        Scope("frontier", sweeps, overall, tuple(row.key for row in sweeps if row.kind == "frontier")),
+        Scope("variants", VARIANT_ROWS, _by_regime(plan, models)),
+        Scope("new models", pick(NEW), tuple(Column(m, grid([m], fitted)) for m in plan.in_group("new"))),
+        Scope(
+            "held out",
+            pick(HELD_OUT),
+            (
+                *(Column(d, grid(models, [d])) for d in held_out),
+                *(Column(m, grid([m], held_out)) for m in models),
+                Column("all cells", grid(models, held_out)),
+            ),
+        ),
+    ]
+
+
+def _ablation(plan: CohortPlan, models: Sequence[str]) -> Scope:
+    return Scope("ablation", pick(ABLATION), _by_regime(plan, models))
+
+
+def _by_regime(plan: CohortPlan, models: Sequence[str]) -> tuple[Column, ...]:
+    """The fitted cells of some models by regime, and all of them."""
+    fitted = plan.with_role("fitted")
+    regimes = [(name, [d for d in fitted if plan.benchmarks[d].regime == name]) for name in REGIMES]
+    return (*(Column(name, grid(models, d)) for name, d in regimes), Column("all cells", grid(models, fitted)))
+
+
+def _horizontal(model: str, fitted: Sequence[str], held_out: Sequence[str]) -> Scope:
+    columns = [Column(d, ((model, d),)) for d in fitted]
+    columns += [Column("mean", grid([model], fitted)), Column("matched mean", grid([model], fitted), matched=True)]
+    columns += [Column(d, ((model, d),)) for d in held_out]
+    columns.append(Column("held-out mean", grid([model], held_out)))
+    return Scope(f"horizontal/{model}", pick((*HORIZONTAL, *RIVALS)), tuple(columns), ("V5b", *RIVALS))
+
+
+def _by_model(plan: CohortPlan, fitted: Sequence[str]) -> list[Column]:
+    columns = []
+    for group in ("upper", "lower"):
+        members = plan.in_group(group)  # type: ignore[arg-type]
+        columns += [Column(m, grid([m], fitted)) for m in members]
+        if members:
+            columns.append(Column(f"{group} mean", grid(members, fitted), "macro"))
+    return columns
+
+
+# ---- parts of the errors
+
+
+@frame("percell", of=("errors",))
+def percell(errors: pl.DataFrame) -> pl.DataFrame:
+    """The calibrated rule (V3) and the cell's own fit: one record per fitted cell of the cohort and set of constants.
+
+    The values after ``mech_anchor`` are its own, as in ``ERRORS``. ``gap`` is anchor minus cell; it may be negative,
+    because the cell's scale is fitted with another policy than the one that the selector chooses.
+    """
+    keys = ["exponents", "mu", "model", "benchmark"]
+    rows = errors.filter(pl.col("role") == "fitted", pl.col("group") != "new", pl.col("pool") == "ar")
+    rule = rows.filter(tier="V3").rename({"error": "mech_anchor"})
+    cell = rows.filter(tier="cell-fit").select(*keys, mech_cell="error")
+    both = rule.join(cell, on=keys, how="left", maintain_order="left")
+    of_rule = ["regime", "beta", "alpha", "alpha_lo", "alpha_hi", "boundary", "policy", "path"]
+    values = [name for name in inference.ERROR_COLUMNS if name != "error"]
+    gap = pl.col("mech_anchor") - pl.col("mech_cell")
+    return both.select(*keys, *of_rule, "mech_cell", "mech_anchor", *values, gap.alias("gap"), "reason")
+
+
+@frame("held_out_criterion", of=("errors",))
+def held_out_criterion(errors: pl.DataFrame) -> pl.DataFrame:
+    """Whether the mean error of each held-out benchmark stays within the limit that was set before sampling.
+
+    Of the calibrated rule (V3) on fitted models and the AR pool; ``benchmark`` null: all together. ``oracle``: mean of
+    the R1 fits (V1) of the same cells; ``beyond``: the cells above the limit as ``model error``; ``gap``: mean minus
+    oracle.
+    """
+    rows = errors.filter(
+        pl.col("role") == "held_out", pl.col("group") != "new", pl.col("pool") == "ar", pl.col("mu") == "cohort"
+    )
+    keys = ["exponents", "model", "benchmark"]
+    rule = rows.filter(tier="V3").select(*keys, "error")
+    oracle = rows.filter(tier="V1").select(*keys, oracle="error")
+    both = rule.join(oracle, on=keys, how="left", maintain_order="left")
+    together = both.with_columns(benchmark=pl.lit(None, pl.String))
+    beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > HELD_OUT_LIMIT)
+    return (
+        pl.concat([both, together])
+        .group_by("exponents", "benchmark", maintain_order=True)
+        .agg(
+            mean=pl.col("error").mean(),
+            oracle=pl.col("oracle").filter(pl.col("error").is_not_null()).mean(),
+            cells=pl.col("error").count(),
+            beyond=beyond.str.join(", "),
+        )
+        .with_columns(gap=pl.col("mean") - pl.col("oracle"), criterion=HELD_OUT_LIMIT)
+        .with_columns(meets=pl.col("mean") <= pl.col("criterion"))
+    )

@@ -1,4 +1,4 @@
-"""Error of a prediction against the amount of RL information that it uses."""
+"""How much RL a scale needs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,99 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from searchlens import catalogue
+from searchlens.boptr.descriptive import TAU
+from searchlens.catalogue import figure, table
+from searchlens.claims import Row, interval, number
+from searchlens.config.boptr import BoptrOptions
 from searchlens.figures import style
-from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.reporting.boptr import parts
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.contrasts import contrast_notes
+from searchlens.reporting.boptr.means import OVERALL_NOTE, Means, block
+from searchlens.reporting.boptr.notes import (
+    CORRECTED,
+    ERROR,
+    brackets,
+    corrected,
+)
+from searchlens.tables import format as fmt
+from searchlens.tables.format import NO, YES, Line
+from searchlens.tables.table import Part, Table
+
+RL_USED = {
+    "Z0-u": ("0", YES),
+    "Z0-N*": ("0", YES),
+    "B0": ("1", NO),
+    "V2": ("1", NO),
+    "Z1-u": ("1", YES),
+    "Z1-N*": ("1", YES),
+    "V3": ("each model", NO),
+    "V1": ("oracle", NO),
+}
+"""Row to the RL models that it reads, and whether it reads base@rltrain."""
+
+
+@table("frontier", stage="boptr")
+def frontier(context: BoptrContext) -> Table:
+    """How much RL a scale needs."""
+    rows = context.frames["means"].filter(scope="frontier")
+    columns = {"micro": "micro", "macro": "macro", "matched micro": "matched micro"}
+    means = Means(context, rows.filter(pl.col("tier").is_in(list(RL_USED))), columns, "micro")
+    lines = {
+        key: {"row": line["row"], "#RL": RL_USED[key][0], "base@rltrain": RL_USED[key][1], **line}
+        for key, line in means.lines().items()
+    }
+    micro = rows.filter(exponents="paper", pool="ar", column="micro")
+    notes = [
+        f"Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1). {ERROR}",
+        "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL holds for"
+        " α alone: β and the selector's prototype come from the anchor's RL in every row.",
+        f"N*: the smallest budget at which Base on base@rltrain is within τ = {TAU:g} of its last readout.",
+        brackets(context.options),
+        CORRECTED,
+        "Sweeps: no path is chosen again in the draws, so their errors are corrected for the first bias alone, and may"
+        " differ slightly from those of the same row above.",
+        OVERALL_NOTE,
+        *means.fewer_cells(),
+        _probe_note(context.frames["probe"].row(0, named=True), context.options),
+        *contrast_notes(context.frames["contrasts"], "cohort", "V3", RL_USED),
+        *means.closing(rows, context.frames["probe"]),
+    ]
+    blocks = [
+        block(lines, "AR pool", ("B0", "V3")),
+        *_sweep(micro, "λ", "sweep of λ (micro; λ = 0 is B0 where the prior is known)"),
+        *_sweep(micro, "τ", "sweep of τ"),
+        *means.full_pool(),
+        *means.own_exponents(),
+    ]
+    return Table(rows.drop("scope"), blocks, notes)
+
+
+def _sweep(rows: pl.DataFrame, symbol: str, title: str) -> list[Part]:
+    """Rows named like ``Z1-u λ=0.25``: a line for each prior, a column for each setting."""
+    lines: dict[str, Line] = {}
+    cells: dict[str, str] = {}
+    for row in rows.filter(pl.col("tier").str.contains(f" {symbol}=")).iter_rows(named=True):
+        prior, setting = row["tier"].rsplit(" ", 1)
+        lines.setdefault(prior, {"row": prior})[setting.replace("=", " = ")] = corrected(row)
+        cells[prior] = fmt.fraction(row["cells"], row["of"])
+    complete = {prior: line | {"cells": cells[prior]} for prior, line in lines.items()}
+    return [block(complete, title)] if complete else []
+
+
+def _probe_note(row: Row, options: BoptrOptions) -> str:
+    what = f"Probe (OLS of ln α_math on P_max of base@rltrain, {row['n']} models)"
+    if row["slope"] is None:
+        return f"{what}: not defined ({row['reason']})."
+    slope = interval(row["slope"], row["slope_lo"], row["slope_hi"])
+    r = interval(row["r"], row["r_lo"], row["r_hi"])
+    return (
+        f"{what}: ln α_math = {number(row['intercept'])} + P_max × {slope}; r = {r};"
+        f" {options.confidence:.0%} intervals of t and of Fisher's z."
+    )
+
+
+# ---- figure
 
 TIERS = ("Z0-u", "Z0-N*", "B0", "Z1-u", "Z1-N*", "V2", "V3", "V1")
 INFORMATION = {  # how much RL a row has seen
@@ -29,8 +118,8 @@ LOOKS = {"Z0-N*": ("#882255", "v"), "Z1-u": ("#E69F00", "s"), "Z1-N*": ("#332288
 COLUMNS = ("tier", "label", "kind", "rl", *parts.ERROR_VALUES, "cells", "of", "reason")
 
 
-@catalogue.figure("frontier", stage="boptr")
-def numbers(context: FigureContext) -> pl.DataFrame:
+@figure("frontier", stage="boptr")
+def numbers(context: BoptrContext) -> pl.DataFrame:
     """Rows of ``means`` on matched cells: layer ``tier``, then the sweeps ``lambda`` and ``tau`` and their settings."""
     scope = {"scope": "frontier", "column": "matched macro", "exponents": "paper", "mu": "cohort", "pool": "ar"}
     rows = context.frames["means"].filter(**scope).select(COLUMNS)
@@ -50,7 +139,7 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = parts.defined(numbers.filter(layer="tier"))
     missing = parts.absent(numbers.filter(layer="tier"), 120)
@@ -68,7 +157,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     _levels(axes, rows, heights)
     parts.error_axis(axes, rows)
     for i, layer in enumerate(sweeps):
-        _sweep(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
+        _sweep_panel(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
     parts.legend(figure, [*parts.kind_handles(rows["kind"], context), *_sweep_handles(numbers)], missing, 3)
     return figure
 
@@ -81,7 +170,7 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
         axes.set_ylim(top=heights[0] - 1.3)
 
 
-def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
+def _sweep_panel(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
     points = parts.defined(rows)
     for (name,), line in points.group_by("predictor", maintain_order=True):
         colour, marker = LOOKS[str(name)]
@@ -103,7 +192,7 @@ def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
 def _sweep_handles(numbers: pl.DataFrame) -> list[Line2D]:
     swept = numbers.filter(pl.col("layer") != "tier").drop_nulls("error")
     return [
-        Line2D([], [], color=colour, marker=marker, markersize=2.5, linewidth=0.8, label=f"{name} swept")
+        parts.line(f"{name} swept", color=colour, marker=marker, markersize=2.5, linewidth=0.8)
         for name, (colour, marker) in LOOKS.items()
         if name in swept["predictor"]
     ]

@@ -1,4 +1,4 @@
-"""What the BOPTR figures share: rows of errors with intervals, and words for what is missing."""
+"""What the figures of BOPTR share: rows of errors with intervals, and words for what is missing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from matplotlib.ticker import MaxNLocator
 from searchlens.boptr.rule import REASONS
 from searchlens.claims import DASH, ERRS_LEAST, interval, say
 from searchlens.figures import style
-from searchlens.figures.boptr.context import FigureContext
+from searchlens.reporting.boptr.context import BoptrContext
 
+POOL_TITLES = {"ar": "sampling policies only", "full": "with search policies"}
 KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
     "baseline": (style.MUTED, "s", "baseline"),
     "copy": ("#E69F00", "^", "copy of the anchor's points"),
@@ -32,14 +33,9 @@ ERROR_VALUES = ("error", "corrected", "lo_corrected", "hi_corrected")
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
 
 
-def reason(code: str) -> str:
-    """The sentence of a reason's code."""
-    return REASONS[code]
-
-
 def missing(codes: Iterable[str | None]) -> str:
     """One sentence per distinct reason; empty without one."""
-    return "; ".join(reason(code) for code in dict.fromkeys(codes) if code)
+    return "; ".join(REASONS[code] for code in dict.fromkeys(codes) if code)
 
 
 def places(groups: Sequence[object], gap: float = 0.6) -> list[float]:
@@ -60,7 +56,7 @@ def absent(rows: pl.DataFrame, letters: int) -> str:
     """A note on the rows without an error, by reason, in lines of that many letters; empty without one."""
     gone = rows.filter(pl.col("corrected").is_null())
     reasons = [
-        f"{', '.join(some['tier'].unique(maintain_order=True))}: {reason(str(code))}"
+        f"{', '.join(some['tier'].unique(maintain_order=True))}: {REASONS[str(code)]}"
         for (code,), some in gone.group_by("reason", maintain_order=True)
     ]
     return textwrap.fill(f"Not defined: {'; '.join(reasons)}.", letters) if reasons else ""
@@ -94,15 +90,7 @@ def _error(row: Mapping[str, Any]) -> str:
 
 
 def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None:
-    """Corrected errors as marks with their intervals, one row each.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        tier, label, kind, ``ERROR_VALUES``, cells, of; all ``defined``.
-    heights : sequence of float
-        Place of each row.
-    """
+    """Corrected errors of ``defined`` rows as marks with their intervals, at these heights."""
     if rows.is_empty():
         style.say(axes, "no error is defined")
         return
@@ -116,15 +104,8 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
                 f"{row['cells']} of {row['of']} cells", (ends[1], row["y"]), (6, 0), **BESIDE, color=style.MUTED
             )
     markers = {kind: marker for kind, (_, marker, _) in KINDS.items()}
-    look: dict[str, Any] = {
-        "palette": colours,
-        "markers": markers,
-        "linewidth": 0,
-        "s": 28,
-        "legend": False,
-        "zorder": 4,
-    }
-    sns.scatterplot(style.to_pandas(placed), x="corrected", y="y", hue="kind", style="kind", ax=axes, **look)
+    look: dict[str, Any] = {"palette": colours, "markers": markers, "s": 28}
+    scatter(axes, placed, "corrected", "kind", **look, zorder=4)
     axes.set(xlabel="", ylabel="")
     axes.set_ylim(heights[-1] + 0.7, heights[0] - 0.7)
     axes.set_yticks(list(heights), rows["label"].to_list())
@@ -133,6 +114,12 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
     axes.grid(axis="x", color=style.REGION_COLOUR, linewidth=0.5)
     axes.set_axisbelow(True)
     axes.axvline(0, color=style.MUTED, linewidth=0.6, zorder=1)
+
+
+def scatter(axes: Axes, rows: pl.DataFrame, x: str, kind: str, **look: Any) -> None:
+    """Marks without edges at the columns ``x`` and ``y``, by kind."""
+    frame = style.to_pandas(rows)
+    sns.scatterplot(frame, x=x, y="y", hue=kind, style=kind, ax=axes, linewidth=0, legend=False, **look)
 
 
 def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
@@ -146,17 +133,21 @@ def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
 
 def undefined(code: str, letters: int) -> str:
     """A dash and the sentence of a reason's code, shortened to at most ``letters`` letters."""
-    return textwrap.shorten(f"{DASH} {reason(code)}", letters, placeholder=" ...")
+    return textwrap.shorten(f"{DASH} {REASONS[code]}", letters, placeholder=" ...")
 
 
-def kind_handles(kinds: Iterable[str], context: FigureContext) -> list[Line2D]:
+def kind_handles(kinds: Iterable[str], context: BoptrContext) -> list[Line2D]:
     """Legend entries of the kinds that occur, and of what is drawn of each."""
     present = set(kinds)
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=name)
+        line(name, color=colour, marker=marker, markersize=4.5, linewidth=1.2)
         for kind, (colour, marker, name) in KINDS.items()
         if kind in present
     ]
     label = f"error corrected for both biases, {context.interval}"
-    handles.append(Line2D([], [], color=style.MUTED, marker="o", markersize=4, linewidth=1.2, label=label))
-    return handles
+    return [*handles, line(label, color=style.MUTED, marker="o", markersize=4, linewidth=1.2)]
+
+
+def line(label: str, **look: Any) -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], label=label, **look)

@@ -1,33 +1,38 @@
-"""Exponents and scales: what each cell prefers, how firmly, and what the regimes change."""
+"""Exponents: what each cell prefers, how firmly, and what the regimes change."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
 import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.catalogue import table
-from searchlens.claims import DASH, Row, interval, number
-from searchlens.tables import format as fmt
-from searchlens.tables.boptr._notes import (
+from searchlens.catalogue import figure, table
+from searchlens.claims import ASSIGNED, DASH, ROUNDING, Row, interval, number, say
+from searchlens.figures import style
+from searchlens.reporting.boptr import parts
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.notes import (
     CORRECTED_SIZE,
     ERROR,
-    PATHS_OF_ALPHA,
     brackets,
     corrected,
     model_name,
     reasons,
 )
-from searchlens.tables.boptr.context import TableContext
+from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
 
-# ---- exponents
-
 
 @table("regime_betas", stage="boptr")
-def regime_betas(context: TableContext) -> Table:
+def regime_betas(context: BoptrContext) -> Table:
     """The exponents that each cell prefers, next to the frozen one."""
     betas, stability, plan = context.frames["regime_betas"], context.frames["beta_stability"], context.plan
     notes = [
@@ -42,13 +47,13 @@ def regime_betas(context: TableContext) -> Table:
         "†: regime assigned beforehand; nothing is fitted on the benchmark.",
         *reasons(betas, stability),
     ]
-    parts = [
+    blocks = [
         fmt.part(_anchor_lines(betas.filter(model=plan.anchor_model), plan), f"{plan.anchor_model}: R0, R1, R2"),
         fmt.part(_r1_lines(betas, plan), "R1 β of every model, with the exponents within one standard deviation"),
     ]
     if stability.filter(pl.col("without").is_not_null())["beta"].is_not_null().any():
-        parts.append(fmt.part(_stability_lines(stability, plan), "own β with each model left out"))
-    return Table(fmt.stacked(fits=betas, stability=stability), parts, notes)
+        blocks.append(fmt.part(_stability_lines(stability, plan), "own β with each model left out"))
+    return Table(fmt.stacked(fits=betas, stability=stability), blocks, notes)
 
 
 def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
@@ -100,13 +105,11 @@ def ranges(exponents: list[float] | None) -> str:
     return ", ".join(f"{run[0] / 10:g}" if len(run) == 1 else f"{run[0] / 10:g}–{run[-1] / 10:g}" for run in runs)
 
 
-# ---- regimes
-
 MAPS = {"three regimes": "three regimes", "two regimes": "two regimes", "three - two": "three − two"}
 
 
 @table("beta_sensitivity", stage="boptr")
-def beta_sensitivity(context: TableContext) -> Table:
+def beta_sensitivity(context: BoptrContext) -> Table:
     """Three regimes against two, in which the floor benchmarks are math."""
     frame, plan = context.frames["beta_sensitivity"], context.plan
     floor = [name for name in plan.with_role("fitted") if plan.benchmarks[name].regime == "floor"]
@@ -145,74 +148,88 @@ def _overlap_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
     return [f"The interval of {difference} {zero}; the intervals of the two paths' readouts {overlap} at every budget."]
 
 
-# ---- scales
+# ---- figure
+
+CONSTRAINTS = {"R0": "o", "R1": "s", "R2": "^"}
+TIED_COLOUR, EXACT_COLOUR, OWN_COLOUR = "#DCE6F2", "#9FBFE0", "#E69F00"
+COLUMNS = (
+    *("benchmark", "regime", "constraint", "beta", "lo", "hi", "exact", "tied", "assigned", "own"),
+    *("path", "reason"),
+)
+STEP = 0.1
+LETTERS = 46
 
 
-@table("formula_same", stage="boptr")
-def formula_same(context: TableContext) -> Table:
-    """One formula, each model's own alpha and policy."""
-    frame, plan = context.frames["formula_same"], context.plan
-    notes = [
-        f"Fit on {plan.title(plan.anchor_benchmark)} with β of its regime and one policy for all budgets (R1 locked)."
-        f" {ERROR}",
-        PATHS_OF_ALPHA,
-        *reasons(frame),
+@figure("beta_robustness", stage="boptr")
+def numbers(context: BoptrContext) -> pl.DataFrame:
+    """The anchor model's rows of ``regime_betas`` on its fitted benchmarks; tied exponents separated by spaces."""
+    betas = context.frames["regime_betas"]
+    rows = betas.filter(~pl.col("a_priori"), model=context.plan.anchor_model).select(COLUMNS)
+    texts = [pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in ("exact", "tied")]
+    return rows.with_columns(texts)
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+    """Draw what ``numbers`` returned."""
+    heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
+    height = 1.75 + 0.2 * (heights[-1] + 1)
+    anchor, benchmarks = context.plan.anchor_model, numbers["benchmark"].unique(maintain_order=True).to_list()
+    second = f"{anchor}: exponents \N{GREEK SMALL LETTER BETA} by benchmark"
+    figure = context.new_figure(style.COLUMN, height, _finding(numbers), second, [anchor], benchmarks)
+    axes = figure.subplots()
+    for y, row in zip(heights, numbers.iter_rows(named=True), strict=True):
+        _row(axes, y, row)
+    for (benchmark,), rows in numbers.with_columns(y=pl.Series(heights)).group_by("benchmark", maintain_order=True):
+        _benchmark(axes, rows, context.plan.title(str(benchmark)))
+    axes.set_yticks(heights, numbers["constraint"].to_list())
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(heights[-1] + 1.0, -1.5)
+    axes.set_xlabel("\N{GREEK SMALL LETTER BETA} (0: budget does not matter, 1: proportional)")
+    figure.legend(handles=_handles(context), loc="outside lower center", ncols=1)
+    return figure
+
+
+def _finding(numbers: pl.DataFrame) -> str:
+    known = numbers.drop_nulls(["lo", "hi", "assigned"])
+    inside = known["assigned"].is_between(known["lo"] - ROUNDING, known["hi"] + ROUNDING).sum()
+    return say(ASSIGNED, {"inside": inside, "known": known.height})
+
+
+def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
+    if row["beta"] is None:
+        axes.annotate(parts.undefined(row["reason"], LETTERS), (0, y), (0, 0), **parts.BESIDE, color=style.MUTED)
+        return
+    for name, colour in (("tied", TIED_COLOUR), ("exact", EXACT_COLOUR)):
+        for beta in map(float, str(row[name]).split()):
+            axes.barh(
+                y, STEP, left=beta - STEP / 2, height=0.8, color=colour, zorder=1, gid=f"{name}-{row['constraint']}"
+            )
+    ink: dict[str, Any] = {"color": "black", "zorder": 4}
+    axes.plot([row["lo"], row["hi"]], [y, y], linewidth=1.2, marker="|", markersize=6, gid="interval", **ink)
+    axes.plot(row["beta"], y, marker=CONSTRAINTS[str(row["constraint"])], markersize=4, gid="fit", **ink)
+
+
+def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
+    first = rows.row(0, named=True)
+    top, bottom = min(rows["y"].to_list()) - 0.5, max(rows["y"].to_list()) + 0.5
+    axes.text(-0.05, top - 0.1, f"{title} ({first['regime']})", va="bottom", fontsize=7, weight="bold")
+    line: dict[str, Any] = {"linewidth": 0.8, "markersize": 5, "clip_on": False}
+    assigned: dict[str, Any] = {"color": style.RL_COLOUR, "marker": "v", "markevery": [0], "zorder": 3}
+    axes.plot([first["assigned"]] * 2, [top, bottom], gid="assigned", **assigned, **line)
+    if first["own"] is not None:
+        own: dict[str, Any] = {"color": OWN_COLOUR, "marker": "^", "markevery": [1], "linestyle": (0, (2, 1))}
+        axes.plot([first["own"]] * 2, [top, bottom], zorder=3.5, gid="own", **own, **line)
+
+
+def _handles(context: BoptrContext) -> list[Line2D | Patch]:
+    fit = f"best fit, {context.interval} (refitted)"
+    return [
+        parts.line(fit, color="black", marker="o", markersize=4, linewidth=1.2),
+        Patch(color=EXACT_COLOUR, label="same error as the best fit"),
+        Patch(color=TIED_COLOUR, label="within one standard error of it"),
+        parts.line("assigned to the regime beforehand", color=style.RL_COLOUR, linewidth=0.8, marker="v"),
+        parts.line("this cohort's own estimate", color=OWN_COLOUR, linestyle=(0, (2, 1)), marker="^"),
+        parts.line("R0: a policy per budget, R1: one policy, R2: RL default", linestyle="none"),
     ]
-    return Table(frame, [fmt.part([_scale_line(row, plan) for row in frame.iter_rows(named=True)])], notes)
-
-
-def _scale_line(row: Row, plan: CohortPlan) -> Line:
-    return {
-        "model": model_name(plan, row["model"]),
-        "α_math": interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
-        "π_math (R1 locked)": fmt.word(row["policy"]),
-        "N̂(b)": fmt.word(row["path"]),
-        "error": number(row["error"]),
-    }
-
-
-@table("identification", stage="boptr")
-def identification(context: TableContext) -> Table:
-    """What a fit identifies: the interval of alpha, and every triple that fits as well."""
-    scales, triples, plan = context.frames["identified_scale"], context.frames["identified_set"], context.plan
-    upper = [
-        {
-            **_scale_line(row, plan),
-            "δ": interval(row["delta"], row["delta_lo"], row["delta_hi"], sign="+"),
-            "boundary": number(row["boundary"]),
-        }
-        for row in scales.iter_rows(named=True)
-    ]
-    lower = [_triples_line(row, plan) for row in triples.iter_rows(named=True)]
-    notes = [
-        f"Upper block: scale at the frozen β. {PATHS_OF_ALPHA} The interval of δ is the one that these intervals"
-        " allow.",
-        "Lower block: R1 fit of each cell, then every (α, β, π) of the grids whose error is within one bootstrap"
-        " standard deviation (± after the error) of the best.",
-        *reasons(scales, triples),
-    ]
-    parts = [
-        fmt.part(upper, f"scale on {plan.title(plan.anchor_benchmark)}"),
-        fmt.part(lower, "identified set of every cell, AR pool", fmt.changes(triples["model"].to_list())),
-    ]
-    return Table(fmt.stacked(scale=scales, set=triples), parts, notes)
-
-
-def _triples_line(row: Row, plan: CohortPlan) -> Line:
-    return {
-        "model": model_name(plan, row["model"]),
-        "benchmark": plan.title(row["benchmark"]),
-        "α̂": number(row["alpha"]),
-        "β̂": number(row["beta"], 1),
-        "N̂(b)": fmt.word(row["path"]),
-        "error": fmt.spread(row["error"], row["se"]),
-        "triples": fmt.fraction(row["triples"], row["of"]),
-        "paths": fmt.word(row["paths"]),
-        "policies": fmt.word(row["policies"]),
-        "α from–to": _from_to(row["alpha_min"], row["alpha_max"], 2),
-        "β from–to": _from_to(row["beta_min"], row["beta_max"], 1),
-    }
-
-
-def _from_to(low: float | None, high: float | None, digits: int) -> str:
-    return DASH if low is None or high is None else f"{number(low, digits)}–{number(high, digits)}"

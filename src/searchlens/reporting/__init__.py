@@ -1,0 +1,1 @@
+"""Tables and figures of one analysis together, a file for each result."""
