@@ -14,39 +14,54 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 SHOWN = ("tables", "figures", "reporting")
 NEVER = {
-    "store": {"grid", "landscape", "stages", "commands", "config", "generate", "engines"},
-    "schemas": {"grid", "store", "stages", "commands", "config", "landscape", "boptr", *SHOWN},
+    "config": {
+        *(
+            "store",
+            "schemas",
+            "policies",
+            "engines",
+            "search",
+            "benchmarks",
+            "grading",
+            "generate",
+            "landscape",
+            "readings",
+        ),
+        *("recovery", "health", "boptr", "grid", "catalogue", "check", "stages", "commands", "cli", *SHOWN),
+    },
+    "store": {"grid", "landscape", "stages", "commands", "check", "generate", "engines"},
+    "schemas": {"grid", "store", "stages", "commands", "check", "landscape", "boptr", *SHOWN},
     "grid": {
-        *("config", "generate", "engines", "search", "grading", "landscape", "recovery", "boptr", *SHOWN),
+        *("check", "generate", "engines", "search", "grading", "landscape", "recovery", "boptr", *SHOWN),
         *("stages", "commands"),
     },
-    "policies": {"grid", "config", "search", "generate", "boptr", "stages", "commands"},
-    "engines": {"search", "policies", "generate", "grid", "config", "benchmarks", "grading", "stages", "commands"},
-    "search": {"generate", "grid", "store", "config", "benchmarks", "grading", "landscape", "stages", "commands"},
-    "benchmarks": {"grading", "grid", "config", "policies", "stages", "commands"},
-    "grading": {"grid", "landscape", "generate", "engines", "search", "config", "stages", "commands"},
+    "policies": {"grid", "check", "search", "generate", "boptr", "stages", "commands"},
+    "engines": {"search", "policies", "generate", "grid", "check", "benchmarks", "grading", "stages", "commands"},
+    "search": {"generate", "grid", "store", "check", "benchmarks", "grading", "landscape", "stages", "commands"},
+    "benchmarks": {"grading", "grid", "check", "policies", "stages", "commands"},
+    "grading": {"grid", "landscape", "generate", "engines", "search", "check", "stages", "commands"},
     "generate": {
-        *("landscape", "recovery", "boptr", *SHOWN, "config", "stages", "commands"),
+        *("landscape", "recovery", "boptr", *SHOWN, "check", "stages", "commands"),
     },
-    "landscape": {"grid", "store", "config", "policies", "grading", "recovery", "boptr", *SHOWN, "stages"},
-    "readings": {"grid", "store", "config", "policies", "recovery", "boptr", *SHOWN, "stages"},
-    "recovery": {"grid", "store", "config", "policies", "boptr", *SHOWN, "stages"},
-    "boptr": {"grid", "config", "generate", "grading", "recovery", *SHOWN, "stages", "commands"},
-    "tables": {"figures", "boptr", "reporting", "grid", "config", "recovery", "stages", "commands"},
-    "figures": {"tables", "boptr", "reporting", "grid", "config", "recovery", "stages", "commands"},
-    "reporting": {"grid", "config", "recovery", "stages", "commands"},
-    "likelihood": {*SHOWN, "boptr", "config", "stages", "commands"},
-    "exports": {"grid", "config", "stages", "commands", "generate", "readers", "importing", "landscape"},
-    "readers": {"grid", "config", "stages", "commands", "generate"},
-    "stages": {"cli", "commands", "config", "generate"},
-    "explorer": {"cli", "commands", "config", "generate", "search", "stages", "tables", "reporting", "boptr"},
-    "report": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr", "figures", "reporting"},
+    "landscape": {"grid", "store", "check", "policies", "grading", "recovery", "boptr", *SHOWN, "stages"},
+    "readings": {"grid", "store", "check", "policies", "recovery", "boptr", *SHOWN, "stages"},
+    "recovery": {"grid", "store", "check", "policies", "boptr", *SHOWN, "stages"},
+    "boptr": {"grid", "check", "generate", "grading", "recovery", *SHOWN, "stages", "commands"},
+    "tables": {"figures", "boptr", "reporting", "grid", "check", "recovery", "stages", "commands"},
+    "figures": {"tables", "boptr", "reporting", "grid", "check", "recovery", "stages", "commands"},
+    "reporting": {"grid", "check", "recovery", "stages", "commands"},
+    "likelihood": {*SHOWN, "boptr", "check", "stages", "commands"},
+    "exports": {"grid", "check", "stages", "commands", "generate", "readers", "importing", "landscape"},
+    "readers": {"grid", "check", "stages", "commands", "generate"},
+    "stages": {"cli", "commands", "check", "generate"},
+    "explorer": {"cli", "commands", "check", "generate", "search", "stages", "tables", "reporting", "boptr"},
+    "report": {"cli", "commands", "check", "generate", "search", "stages", "tables", "boptr", "figures", "reporting"},
     "comparing": {
-        *("cli", "commands", "config", "grid", "generate", "engines", "search", "stages", "figures", "reporting"),
+        *("cli", "commands", "check", "grid", "generate", "engines", "search", "stages", "figures", "reporting"),
         "boptr",
     },
-    "commands": {"cli", "config"},
-    "api": {"cli", "commands", "config", "generate", "engines", "search", "figures", "reporting", "zoo", "comparing"},
+    "commands": {"cli", "check"},
+    "api": {"cli", "commands", "check", "generate", "engines", "search", "figures", "reporting", "zoo", "comparing"},
 }
 """Package to what it must not import when it runs: arrows that would point upwards, or past a seam."""
 
@@ -88,14 +103,15 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def package_of(path: Path) -> str:
-    """Package of a file, or its own name for a loose one."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """Package of a file, or its own name for a loose one; checks of the configuration are apart from its records."""
+    parts = path.relative_to(PACKAGE).parts
+    return "check" if parts[:2] == ("config", "check") else parts[0].removesuffix(".py")
 
 
 def target_of(module: str, name: str) -> str:
     """Package that an import reaches."""
     parts = [*module.split("."), name]
-    return parts[1]
+    return "check" if parts[1:3] == ["config", "check"] else parts[1]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -23,21 +23,21 @@ from searchlens.store.checkpoints import described, require_whole
 def load(folder: Path, dtype: torch.dtype, adapter: Adapter | None = None) -> Weights:
     """The weights of a folder, an adapter merged into them."""
     require_whole(folder, embedded=True)
-    config, tensors = described(folder), read(folder, dtype)
+    network, tensors = described(folder), read(folder, dtype)
     if adapter:
         adapter.require_fits(folder)
         tensors = _merged(folder, tensors, adapter)
-    return Weights(Shape.of(config), float(config["rms_norm_eps"]), tensors, *_rotations(folder, config))
+    return Weights(Shape.of(network), float(network["rms_norm_eps"]), tensors, *_rotations(folder, network))
 
 
-def _rotations(folder: Path, config: Mapping[str, Any]) -> tuple[Tensor, float]:
+def _rotations(folder: Path, network: Mapping[str, Any]) -> tuple[Tensor, float]:
     """Inverse frequencies of the rotations, and the scaling of attention."""
-    if config["rope_type"] != "default":
+    if network["rope_type"] != "default":
         model = _without_weights(folder)
         rotary = type(model.model.rotary_emb)(model.config)
         return rotary.inv_freq, float(rotary.attention_scaling)
-    steps = torch.arange(0, config["head_dim"], 2, dtype=torch.int64).float() / config["head_dim"]
-    return 1.0 / config["rope_theta"] ** steps, 1.0
+    steps = torch.arange(0, network["head_dim"], 2, dtype=torch.int64).float() / network["head_dim"]
+    return 1.0 / network["rope_theta"] ** steps, 1.0
 
 
 def _without_weights(folder: Path) -> Any:
@@ -45,9 +45,9 @@ def _without_weights(folder: Path) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:  # without this option transformers would ask whether to run code of the checkpoint
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        network = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config)
+            return AutoModelForCausalLM.from_config(network)
     except Exception as error:  # of its own kinds
         raise InputError(f"{folder}: transformers cannot read config.json ({error})") from error
 

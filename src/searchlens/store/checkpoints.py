@@ -115,12 +115,12 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
     Raises InputError if a file is damaged, is cut short, is not of transformers' layout, or needs code of its own; or
     if config.json and the weights are of different models.
     """
-    config = mapping(folder / "config.json")
-    kind = config.get("model_type")
+    network = mapping(folder / "config.json")
+    kind = network.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise InputError(f"{folder / 'config.json'}: 'model_type' must be a text, found {kind!r}", _AGAIN)
     if embedded and kind not in EMBEDDED:
-        code = "; it brings code of its own (auto_map), which is never run" if config.get("auto_map") else ""
+        code = "; it brings code of its own (auto_map), which is never run" if network.get("auto_map") else ""
         raise InputError(
             f"{folder}: model type {kind!r} is not supported by the embedded engine, only {', '.join(EMBEDDED)}{code}",
             "set engine: vllm for other architectures",
@@ -140,8 +140,8 @@ def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None
     else:
         stored = [item for tensors in files.values() for item in tensors.values()]
     for key in _SIZES:
-        if isinstance(config.get(key), int | float | str):
-            _require(folder / "config.json", key, config[key])
+        if isinstance(network.get(key), int | float | str):
+            _require(folder / "config.json", key, network[key])
     for path in {item.path for item in stored} if sampled else ():
         _require_numbers(path, [item for item in stored if item.path == path])
 
@@ -165,26 +165,26 @@ def described(folder: Path) -> dict[str, Any]:
     ``rope_type`` and ``rope_theta`` are there whatever way the file says them.
     """
     path = folder / "config.json"
-    config = _filled(mapping(path))
-    if method := config.get("quantization_config"):
+    network = _filled(mapping(path))
+    if method := network.get("quantization_config"):
         name = method.get("quant_method") if isinstance(method, Mapping) else method
         raise InputError(f"{path}: the embedded engine reads no weights quantised by {name!r}", "set engine: vllm")
     for key in _RULES:
-        _require(path, key, config.get(key))
-    hidden, heads, size = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
-    if heads % config["num_key_value_heads"] or size % 2 or (config["model_type"] == "llama" and hidden % heads):
-        shared = f"with {config['num_key_value_heads']} of keys and values, each of {size} numbers"
+        _require(path, key, network.get(key))
+    hidden, heads, size = network["hidden_size"], network["num_attention_heads"], network["head_dim"]
+    if heads % network["num_key_value_heads"] or size % 2 or (network["model_type"] == "llama" and hidden % heads):
+        shared = f"with {network['num_key_value_heads']} of keys and values, each of {size} numbers"
         raise InputError(f"{path}: {heads} heads {shared}, do not fit a hidden size of {hidden}", _SAME)
-    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    rope = network.get("rope_scaling") or network.get("rope_parameters") or {}
     if not isinstance(rope, Mapping):
         raise InputError(f"{path}: rope_scaling must be a mapping, found {rope!r:.80}", _SAME)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in tuple(_ROTATIONS):
         raise InputError(f"{path}: rope type {kind!r:.80} is not supported, only {', '.join(_ROTATIONS)}")
     for key in ("rope_theta", *_ROTATIONS[kind]):
-        if not _positive(value := rope.get(key, config.get(key))):
+        if not _positive(value := rope.get(key, network.get(key))):
             raise InputError(f"{path}: {key} of rope type {kind!r} must be above 0, found {value!r:.80}", _SAME)
-    return config | {"rope_type": kind, "rope_theta": rope.get("rope_theta", config["rope_theta"])}
+    return network | {"rope_type": kind, "rope_theta": rope.get("rope_theta", network["rope_theta"])}
 
 
 def _require(path: Path, key: str, value: object) -> None:
@@ -193,9 +193,9 @@ def _require(path: Path, key: str, value: object) -> None:
         raise InputError(f"{path}: {key} must be {allowed}, found {value!r:.80}", _SAME)
 
 
-def _filled(config: Mapping[str, Any]) -> dict[str, Any]:
-    kind = config["model_type"]
-    filled = {**_DEFAULTS, **_DEFAULTS_OF[kind], **config}
+def _filled(network: Mapping[str, Any]) -> dict[str, Any]:
+    kind = network["model_type"]
+    filled = {**_DEFAULTS, **_DEFAULTS_OF[kind], **network}
     hidden, heads = filled.get("hidden_size"), filled.get("num_attention_heads")
     if filled["num_key_value_heads"] is None and kind != "mistral":
         filled["num_key_value_heads"] = heads
@@ -204,17 +204,17 @@ def _filled(config: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
-def window(config: Mapping[str, Any]) -> int | None:
+def window(network: Mapping[str, Any]) -> int | None:
     """Most tokens of a text that the embedded engine computes, by the content of config.json; None if it is not known.
 
     They are the context, or a sliding window that is smaller: within it, every layer attends to all earlier tokens.
     """
-    if config.get("model_type") not in EMBEDDED:
+    if network.get("model_type") not in EMBEDDED:
         return None
-    config = _filled(config)
-    slides = {"llama": False, "mistral": True}.get(config["model_type"], config["use_sliding_window"])
-    limits = [config["max_position_embeddings"]]
-    limits += [config["sliding_window"]] if slides and config["sliding_window"] is not None else []
+    network = _filled(network)
+    slides = {"llama": False, "mistral": True}.get(network["model_type"], network["use_sliding_window"])
+    limits = [network["max_position_embeddings"]]
+    limits += [network["sliding_window"]] if slides and network["sliding_window"] is not None else []
     return min(limits) if all(map(_whole, limits)) else None
 
 
@@ -223,16 +223,16 @@ def weights(folder: Path) -> dict[str, Stored]:
 
     As transformers reads them: ``model.safetensors``, or else the files of its index; a name may lack its ``model.``.
     """
-    config = described(folder)
+    network = described(folder)
     held: dict[str, Stored] = {}
     for path in _files(folder):
         for name, tensor in headers(path).items():
             held[name if name.startswith(("model.", "lm_head.")) else f"model.{name}"] = tensor
     ends = ("model.embed_tokens.weight", "lm_head.weight")
-    if config["tie_word_embeddings"]:  # one of them may be left out
+    if network["tie_word_embeddings"]:  # one of them may be left out
         held |= {name: held[other] for name, other in (ends, ends[::-1]) if name not in held and other in held}
     found: dict[str, Stored] = {}
-    for name, shape in _tensors(config):
+    for name, shape in _tensors(network):
         if name not in held:
             raise InputError(f"{folder}: the weight files have no {name}, which config.json describes", _SAME)
         found[name] = tensor = held.pop(name)
@@ -245,24 +245,24 @@ def weights(folder: Path) -> dict[str, Stored]:
     return found
 
 
-def _tensors(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _tensors(network: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes of the tensors of a model, one by one: a wrong config.json may describe any number of layers."""
-    hidden, between, kind = config["hidden_size"], config["intermediate_size"], config["model_type"]
-    queries, keys = (config[f"num_{name}_heads"] * config["head_dim"] for name in ("attention", "key_value"))
+    hidden, between, kind = network["hidden_size"], network["intermediate_size"], network["model_type"]
+    queries, keys = (network[f"num_{name}_heads"] * network["head_dim"] for name in ("attention", "key_value"))
     attention = {"q": (queries, hidden), "k": (keys, hidden), "v": (keys, hidden), "o": (hidden, queries)}
     mlp = {"gate": (between, hidden), "up": (between, hidden), "down": (hidden, between)}
     parts = [(f"self_attn.{name}_proj", shape) for name, shape in attention.items()]
     parts += [(f"mlp.{name}_proj", shape) for name, shape in mlp.items()]
-    biased = {"qwen2": parts[:3]}.get(kind, parts[:4] if config["attention_bias"] and kind != "mistral" else [])
-    biased = biased + (parts[4:] if config["mlp_bias"] and kind == "llama" else [])
+    biased = {"qwen2": parts[:3]}.get(kind, parts[:4] if network["attention_bias"] and kind != "mistral" else [])
+    biased = biased + (parts[4:] if network["mlp_bias"] and kind == "llama" else [])
     norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
     if kind == "qwen3":
-        norms |= {f"self_attn.{name}_norm": config["head_dim"] for name in ("q", "k")}
+        norms |= {f"self_attn.{name}_norm": network["head_dim"] for name in ("q", "k")}
     layer = {f"{name}.weight": shape for name, shape in parts} | {f"{name}.bias": shape[:1] for name, shape in biased}
     layer |= {f"{name}.weight": (size,) for name, size in norms.items()}
-    yield from ((name, (config["vocab_size"], hidden)) for name in ("model.embed_tokens.weight", "lm_head.weight"))
+    yield from ((name, (network["vocab_size"], hidden)) for name in ("model.embed_tokens.weight", "lm_head.weight"))
     yield "model.norm.weight", (hidden,)
-    for number in range(config["num_hidden_layers"]):
+    for number in range(network["num_hidden_layers"]):
         yield from ((f"model.layers.{number}.{name}", shape) for name, shape in layer.items())
 
 
@@ -303,11 +303,11 @@ def _require_numbers(path: Path, stored: Sequence[Stored]) -> None:
 
 def context(folder: Path, *, embedded: bool) -> int | None:
     """Most tokens of prompt and answer that an engine computes, by config.json; None if it does not say."""
-    config = mapping(folder / "config.json")
+    network = mapping(folder / "config.json")
     if embedded:
-        return window(config)
-    inner = config.get("text_config")
-    limit = (inner if isinstance(inner, Mapping) else config).get("max_position_embeddings")
+        return window(network)
+    inner = network.get("text_config")
+    limit = (inner if isinstance(inner, Mapping) else network).get("max_position_embeddings")
     return limit if type(limit) is int else None
 
 
