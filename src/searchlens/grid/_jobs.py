@@ -232,10 +232,7 @@ class Jobs:
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:
         """The pool that a manifest's file name stands for.
 
-        Raises
-        ------
-        InputError
-            No current pool has that name: the configuration changed since this run was planned.
+        An InputError: no current pool has that name, as the configuration changed since this run was planned.
         """
         pool_and_fill = parse_manifest(Path(manifest))
         for pool in self.pools(checkpoint, benchmark):

@@ -84,21 +84,10 @@ def assumed_speed(
 ) -> Speed | None:
     """The speed of a checkpoint before it was sampled.
 
-    On a GPU, of an engine that declares ``rows``: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it
-    that was measured, or what the hosts of its engines allow if that is less. Otherwise that of the measured model
-    nearest in size, in proportion.
-
-    Parameters
-    ----------
-    shape : Shape or None
-        None: unknown; it is then guessed from the number of parameters of the pair.
-    of_searches : bool
-        By what was measured of searches.
-
-    Returns
-    -------
-    Speed or None
-        None if the size, or what it would be estimated from, is missing.
+    None if the size, or what it would be estimated from, is missing. On a GPU, of an engine that declares ``rows``: the
+    limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured (``of_searches``: of searches),
+    or what the hosts of its engines allow if that is less. Otherwise that of the measured model nearest in size, in
+    proportion. An unknown shape is guessed from the parameters of the pair.
     """
     spec, gpu = config.checkpoints[checkpoint], config.cost.gpu
     size = _parameters(config, checkpoint)
