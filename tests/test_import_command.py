@@ -17,8 +17,8 @@ import pytest
 from run_stages import score_cell
 from searchlens import cli
 from searchlens.commands import prune
-from searchlens.commands.imports import remove
 from searchlens.commands.init import init
+from searchlens.commands.prune import remove
 from searchlens.errors import InputError
 from searchlens.grid import Grid, StudyCells, needs
 from searchlens.importing import Choices

@@ -110,8 +110,7 @@ def _configuration_options(group: argparse._ArgumentGroup, *, names_snapshot: bo
         help="a file merged over those of the study's folder; may be repeated",
     )
     text = "snapshot of a run, instead of YAML files" if names_snapshot else argparse.SUPPRESS
-    snapshot = os.environ.get(snapshots.VARIABLE, "")
-    group.add_argument("--snapshot", default=snapshot, metavar="JSON", help=text)
+    group.add_argument("--snapshot", default=os.environ.get(snapshots.VARIABLE, ""), metavar="JSON", help=text)
 
 
 def common_options(group: argparse._ActionsContainer, default: Any = None) -> None:

@@ -114,8 +114,7 @@ class Grid:
 
     def _manifest_names(self, pool: JobPool) -> Iterator[tuple[str, int]]:
         """Pool and fill round of every manifest of a cell."""
-        folder = self.layout.manifest(*pool.key).parent
-        return filter(None, map(parse_manifest, entries(folder)))
+        return filter(None, map(parse_manifest, entries(self.layout.manifest(*pool.key).parent)))
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
         try:

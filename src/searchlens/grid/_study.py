@@ -11,7 +11,7 @@ from typing import Any
 from searchlens import benchmarks, catalogue, project
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.model import Config
-from searchlens.config.pairs import ROLES, PairSpec
+from searchlens.config.study import ROLES, PairSpec
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
 from searchlens.project import addons

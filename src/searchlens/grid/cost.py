@@ -46,8 +46,7 @@ The mean of the micro zoo, where it is 0.54 to 0.76 at temperature 1."""
 def texts(config: Config, benchmark: str, length: Length) -> Texts:
     """The texts of a benchmark, if they have a mean length, by the other assumptions of section ``cost``."""
     assumed, most = config.cost, int(config.benchmarks[benchmark].max_tokens)
-    mean = min(length.tokens, most)
-    return Texts.of_mean(mean, most, SPREAD, assumed.tokens_per_thought, assumed.distinct_thoughts)
+    return Texts.of_mean(min(length.tokens, most), most, SPREAD, assumed.tokens_per_thought, assumed.distinct_thoughts)
 
 
 def tokens_per_run(policy: Policy, texts: Texts) -> float:
@@ -111,12 +110,11 @@ def _share_of_limit(
 ) -> Speed:
     engine = engine_kind(spec)
     gpus, processes = engine.gpus, engine.processes
-    context = min(assumed.prompt_tokens + texts.running, engine.max_model_len or math.inf)
     bound = limit(
         shape,
         GPUS[name].times(gpus),
         spec.max_rows or processes * (engine.rows or 1),
-        context,
+        min(assumed.prompt_tokens + texts.running, engine.max_model_len or math.inf),
         dtype=spec.dtype,
         quantization=spec.quantization,
         kv_cache_dtype=spec.kv_cache_dtype,
