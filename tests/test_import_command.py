@@ -164,7 +164,7 @@ def test_an_imported_pair_is_read_like_a_configured_one(raw: dict[str, Any], mak
     import_samples(make_grid(raw), [write(tmp_path, lines)], request(choices={"role": ""}))
     found = needs.readings(make_grid(raw))
     assert found.cells == (("theirs", "own", "theirs-base", "theirs-rl"),)
-    assert found.options["joint_pairs"] == ("theirs",)
+    assert found.options.joint_pairs == ("theirs",)
 
 
 def test_some_questions_become_a_benchmark_of_their_own(grid: Grid, tmp_path: Path) -> None:
