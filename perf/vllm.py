@@ -61,8 +61,7 @@ from searchlens.grid import Grid, cost
 from searchlens.grid.roofline import GPUS, Limit, Shape, limit
 from searchlens.policies.texts import Texts
 from searchlens.search import power
-from searchlens.search.admission import HELD_SHARE
-from searchlens.search.driver import Failure, Usage, run, start
+from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
 from searchlens.search.task import Search, Task
 from searchlens.seeds import generator, sample_seed
 

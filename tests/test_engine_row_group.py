@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searchlens.engines import _keys_values  # noqa: E402
+from searchlens.engines import _prompts  # noqa: E402
 from searchlens.engines._prompts import Prompts  # noqa: E402
 from searchlens.engines._ragged import token_index  # noqa: E402
 from searchlens.engines._row_group import RowGroup, attend  # noqa: E402
@@ -148,11 +148,11 @@ def test_prompts_without_rows_are_dropped() -> None:
 def test_the_layout_of_keys_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts are added, their rows leave, and what stays is shorter than any layout but the plain one may be."""
     shape = Shape(layers=2, hidden=8, heads=4, kv_heads=2, head_dim=32, vocab=10, max_len=100)
-    if not _keys_values._same_bits(shape.head_dim, shape.repeat):
+    if not _prompts._same_bits(shape.head_dim, shape.repeat):
         pytest.skip("this CPU multiplies otherwise")
     products: list[list[torch.Tensor]] = []
     for is_same in (False, True):
-        monkeypatch.setattr(_keys_values, "_same_bits", lambda *_, same=is_same: same)
+        monkeypatch.setattr(_prompts, "_same_bits", lambda *_, same=is_same: same)
         torch.manual_seed(0)
         prompts, own = Prompts(shape, CPU, FLOAT), list[torch.Tensor]()
         for lengths in ([3], [20, 11], [37, 2]):
@@ -162,7 +162,7 @@ def test_the_layout_of_keys_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> N
             prompts.add(names, new, torch.zeros(len(names), shape.hidden))
             prompts.append_rows(np.repeat(prompts.numbers(names), 3))
             own += _products(prompts, shape)
-            assert (prompts._cache.keys.stride(-1) > 1) == (is_same and prompts.longest >= _keys_values._FEWEST)
+            assert (prompts._cache.keys.stride(-1) > 1) == (is_same and prompts.longest >= _prompts._FEWEST)
         prompts.keep_rows(np.arange(3))
         assert prompts.longest == 3 and prompts._cache.keys.stride(-1) == 1
         products.append([*own, *_products(prompts, shape)])

@@ -15,7 +15,7 @@ from searchlens import cli
 from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
-from searchlens.stages._cohort import cohort_of, options_of
+from searchlens.stages._cohort import cohort_of
 from searchlens.stages.boptr import boptr
 from searchlens.stages.figures import figures
 from searchlens.stages.overview import overview
@@ -75,8 +75,8 @@ def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
         drawn(grid)
         need = needs.boptr(grid)  # by hand, as `searchlens boptr` does it in a folder of landscapes
         plan = cohort_of(need)
-        boptr(plan, options_of(need, plan), grid.layout.landscapes, grid.layout)
-        transfer(plan, options_of(need, plan), grid.layout.landscapes, grid.layout)
+        boptr(plan, need["options"].on(plan.benchmarks), grid.layout.landscapes, grid.layout)
+        transfer(plan, need["options"].on(plan.benchmarks), grid.layout.landscapes, grid.layout)
         assert not [path for path in grid.layout.failures().rglob("*") if path.is_file()]
     assert cli.main(["report", str(results)]) == 0
     assert cli.main(["explore", str(results)]) == 0

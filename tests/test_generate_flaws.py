@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.generate._flaws import checked
+from searchlens.generate._sample import checked
 from searchlens.policies import parse
 from searchlens.search.driver import Failure, Outcome, Result, Usage
 from searchlens.search.task import Candidate

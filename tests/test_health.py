@@ -17,8 +17,7 @@ from searchlens.benchmarks import Question
 from searchlens.commands import status, summary
 from searchlens.config.health import DEFAULTS
 from searchlens.grid import Grid, needs
-from searchlens.health.counts import of_classes, of_graded
-from searchlens.health.examples import examples
+from searchlens.health.counts import examples, of_classes, of_graded
 from searchlens.health.judgement import Health, judge, of_pair, of_rules
 from searchlens.importing import Choices
 from searchlens.landscape.classes import answer_classes

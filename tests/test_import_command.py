@@ -17,8 +17,8 @@ import pytest
 from run_stages import score_cell
 from searchlens import cli
 from searchlens.commands import prune
-from searchlens.commands.imports import remove
 from searchlens.commands.init import init
+from searchlens.commands.prune import remove
 from searchlens.errors import InputError
 from searchlens.grid import Grid, StudyCells, needs
 from searchlens.importing import Choices
@@ -164,7 +164,7 @@ def test_an_imported_pair_is_read_like_a_configured_one(raw: dict[str, Any], mak
     import_samples(make_grid(raw), [write(tmp_path, lines)], request(choices={"role": ""}))
     found = needs.readings(make_grid(raw))
     assert found.cells == (("theirs", "own", "theirs-base", "theirs-rl"),)
-    assert found.options["joint_pairs"] == ("theirs",)
+    assert found.options.joint_pairs == ("theirs",)
 
 
 def test_some_questions_become_a_benchmark_of_their_own(grid: Grid, tmp_path: Path) -> None:

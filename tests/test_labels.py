@@ -13,8 +13,7 @@ import pytest
 
 from searchlens.api import open_study
 from searchlens.commands.plan import answer
-from searchlens.commands.prune import unused
-from searchlens.commands.rerun import set_cell_aside
+from searchlens.commands.prune import set_cell_aside, unused
 from searchlens.generate import generate
 from searchlens.grid import Grid, needs
 from searchlens.store import snapshots

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import some_samples
-from searchlens.commands.prune import delete, unused
-from searchlens.commands.rerun import set_cell_aside
+from searchlens.commands.prune import delete, set_cell_aside, unused
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.store import files, shards

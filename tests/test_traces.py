@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from searchlens import cli, policies
 from searchlens.api import open_study
 from searchlens.commands import prune
-from searchlens.commands.rerun import set_cell_aside
+from searchlens.commands.prune import set_cell_aside
 from searchlens.commands.verify import verify
 from searchlens.config.model import plain
 from searchlens.errors import InputError, JobError

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 import searchlens.generate as stage
 from searchlens import cli
-from searchlens.commands import imports, prune, rerun, verify
+from searchlens.commands import prune, verify
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.engines.base import Completion, Request
@@ -31,7 +31,7 @@ from searchlens.grid import Grid
 from searchlens.stages import importing, landscape, record, recovery, score
 from searchlens.store import layout, shards
 
-__all__ = ["importing", "imports", "landscape", "layout", "pl", "pq", "prune", "record", "recovery", "rerun", "score"]
+__all__ = ["importing", "landscape", "layout", "pl", "pq", "prune", "record", "recovery", "score"]
 __all__ += ["verify"]  # warm before the fork
 
 cli.parser = functools.cache(cli.parser)  # the same for every command; to build it is a third of what a short one takes

@@ -130,7 +130,7 @@ def _keys(a: Any, b: Any, place: str = "") -> Iterator[str]:
 
 
 def _changed_cells(a: Study, b: Study, both: Sequence[Cell]) -> pl.DataFrame:
-    first, second = (_by_cell(study) for study in (a, b))
+    first, second = ({(row["checkpoint"], row["benchmark"]): row for row in study.cells.to_dicts()} for study in (a, b))
     rows = [(*cell, "added", None, row["source"]) for cell, row in second.items() if cell not in first]
     rows += [(*cell, "removed", row["source"], None) for cell, row in first.items() if cell not in second]
     rows += [
@@ -140,10 +140,6 @@ def _changed_cells(a: Study, b: Study, both: Sequence[Cell]) -> pl.DataFrame:
         if first[cell][key] != second[cell][key]
     ]
     return pl.DataFrame(rows, dict.fromkeys(("checkpoint", "benchmark", "change", "a", "b"), pl.String), orient="row")
-
-
-def _by_cell(study: Study) -> dict[Cell, Record]:
-    return {(row["checkpoint"], row["benchmark"]): row for row in study.cells.to_dicts()}
 
 
 def _policies(study: Study, cell: Cell) -> list[str]:
@@ -283,8 +279,7 @@ def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float)
         return {}
     confidence = study.config.landscape.confidence
     draws = Resamples.draw(len(values), DRAWS, study.config.seed)
-    ends = draws.interval(values[:, None], confidence)
-    lo, hi = with_width([difference], ends, len(values), confidence)
+    lo, hi = with_width([difference], draws.interval(values[:, None], confidence), len(values), confidence)
     return {"lo": float(lo[0]), "hi": float(hi[0]), "interval": PAIRED}
 
 

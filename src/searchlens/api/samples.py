@@ -140,8 +140,7 @@ def read(
     names = [require_known(policy, known, f"policy of {place.name}")] if policy is not None else list(known)
     graded = read_frame(place.scores, "score") if place.scores.exists() else None
     parts = [_of_policy(place, name, known[name], question, graded, tokens) for name in names]
-    found = pl.concat(parts)
-    return _with_answers(found, place, imports).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
+    return _with_answers(pl.concat(parts), place, imports).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
 
 
 def _why_none(place: Place) -> tuple[str, str]:
@@ -190,8 +189,7 @@ def _of_policy(
     )
     if verdicts is None or not verdicts.height:
         return texts.with_columns(pl.lit(None, SAMPLES[name]).alias(name) for name in _VERDICT)
-    chosen = _verdicts(verdicts)
-    joined = texts.join(chosen, on=_KEY, how="left", maintain_order="left")
+    joined = texts.join(_verdicts(verdicts), on=_KEY, how="left", maintain_order="left")
     if (joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any():
         raise InputError(
             f"{place.scores} is of other samples of {policy} than those in {place.folder(stream[0])}",

@@ -152,10 +152,6 @@ def _second_run(frames: Frames, _: str) -> Fact:
     return {**row, "found": claims.interval(row["value"], row["lo"], row["hi"])}
 
 
-def _variance(frames: Frames, _: str) -> Fact:
-    return {"found": "; ".join(filter(None, map(_share, frames["variance"].to_dicts())))}
-
-
 def _missed(row: Mapping[str, Any]) -> str:
     low, high = sorted((row["base_epsilon"], row["rl_epsilon"]))
     return f"{low:.3f}" if low == high else f"{low:.3f} (the larger pool; {high:.3f} the smaller)"
@@ -191,7 +187,7 @@ _FACTS: Mapping[str, Callable[[Frames, str], Fact]] = {
     "luck": _luck,
     "entropy": _entropy,
     "second run": _second_run,
-    "variance": _variance,
+    "variance": lambda frames, _: {"found": "; ".join(filter(None, map(_share, frames["variance"].to_dicts())))},
     "extrapolation": _extrapolation,
 }
 
@@ -204,7 +200,8 @@ def _exponents(frames: Frames, policy: str) -> Statement:
         return Statement("exponents", SINGLE, other)
     if not row["testable"]:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {unknown}.", other)
-    best, slopes = f"(p of the best: {_p(row['p'])})", _local(frames, policy)
+    best = f"(p of the best: {'below 0.001' if row['p'] < 0.001 else format(row['p'], '.3f')})"
+    slopes = _local(frames, policy)
     if row["empty"]:
         can = f"No power law {law} that these samples can test fits them {best}.{slopes}"
         return Statement("exponents", can, "why not.")
@@ -215,10 +212,6 @@ def _exponents(frames: Frames, policy: str) -> Statement:
     if unknown:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {law} is allowed with {allowed}.", other)
     return Statement("exponents", f"{law} is allowed with {allowed} {best}.", other)
-
-
-def _p(value: float) -> str:
-    return "below 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _local(frames: Frames, policy: str) -> str:

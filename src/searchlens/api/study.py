@@ -22,8 +22,7 @@ from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
 from searchlens.frames import pick
 from searchlens.grid import Inputs, StudyCells
-from searchlens.health.cells import cell_health
-from searchlens.health.judgement import Health
+from searchlens.health.judgement import Health, cell_health
 from searchlens.project import addons, extras
 from searchlens.store import snapshots, traces
 from searchlens.store.files import read_bytes

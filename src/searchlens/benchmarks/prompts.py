@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.benchmarks.examples import Example, WorkedExamples
+from searchlens.config.checkpoints import PromptFamily
 from searchlens.config.model import record
-from searchlens.config.templates import PromptFamily
 from searchlens.errors import InputError, require_known
 
 

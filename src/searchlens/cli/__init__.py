@@ -76,14 +76,10 @@ def _set_level(level: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand.
+    """Run one subcommand; messages are printed without a traceback.
 
-    Returns
-    -------
-    int
-        0; 2 for wrong input; 1 for a job that could not finish, or a file that the system does not give; 75 for a job
-        that was stopped on request: the same command resumes it; 130 after Ctrl-C. Messages are printed without a
-        traceback.
+    Returns 0; 2 for wrong input; 1 for a job that could not finish, or a file that the system does not give; 75 for a
+    job that was stopped on request: the same command resumes it; 130 after Ctrl-C.
     """
     collect_rarely()
     handler = logging.StreamHandler()

@@ -60,8 +60,7 @@ def _known_benchmark(args: argparse.Namespace) -> _Known:
         )
     grid = grid_of(args)
     name = require_known(args.benchmark, grid.config.benchmarks, "benchmark")
-    benchmark = grid.study.benchmark(name)
-    return _Known(grid.inputs.questions(name), benchmark.grader, grid.study.terms(name))
+    return _Known(grid.inputs.questions(name), grid.study.benchmark(name).grader, grid.study.terms(name))
 
 
 def _seed(text: str) -> int:

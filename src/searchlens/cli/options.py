@@ -87,15 +87,7 @@ class Commands:
         self._of_stages = of_stages
 
     def __call__(self, name: str, run: Run, text: str, *, is_configured: bool = True) -> argparse.ArgumentParser:
-        """Add one command.
-
-        Parameters
-        ----------
-        name, text : str
-            ``text`` is its line in the help, of at most 65 characters.
-        is_configured : bool
-            It reads the configuration.
-        """
+        """Add one command; ``text`` is its line in the help, of at most 65 characters."""
         self._group[name] = text
         sub = self._added.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         self._parser.commands[name] = sub
@@ -118,18 +110,13 @@ def _configuration_options(group: argparse._ArgumentGroup, *, names_snapshot: bo
         help="a file merged over those of the study's folder; may be repeated",
     )
     text = "snapshot of a run, instead of YAML files" if names_snapshot else argparse.SUPPRESS
-    snapshot = os.environ.get(snapshots.VARIABLE, "")
-    group.add_argument("--snapshot", default=snapshot, metavar="JSON", help=text)
+    group.add_argument("--snapshot", default=os.environ.get(snapshots.VARIABLE, ""), metavar="JSON", help=text)
 
 
 def common_options(group: argparse._ActionsContainer, default: Any = None) -> None:
     """What stands before a command or after it: ``-C``, ``--quiet`` and ``--verbose``.
 
-    Parameters
-    ----------
-    group : ArgumentParser or group of one
-    default : optional
-        Value of an option that is not there; None: that of the option itself.
+    ``default`` is the value of an option that is not there; None: that of the option itself.
     """
     text = f"folder of the study, as if the command were run in it (default: ${STUDY_VARIABLE}, or the present folder)"
     group.add_argument("-C", dest="study", metavar="DIR", default="" if default is None else default, help=text)

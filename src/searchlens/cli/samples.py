@@ -73,7 +73,7 @@ def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import])
 
 
 def _imports(args: argparse.Namespace) -> None:
-    from searchlens.commands.imports import listing, remove
+    from searchlens.commands.prune import listing, remove
 
     grid = grid_of(args)
     if not args.remove:
@@ -106,7 +106,7 @@ def _record(args: argparse.Namespace) -> None:
 
 
 def _rerun(args: argparse.Namespace) -> None:
-    from searchlens.commands.rerun import set_cell_aside
+    from searchlens.commands.prune import set_cell_aside
 
     grid = grid_of(args)
     checkpoint, benchmark = cell_of(grid, args)

@@ -44,8 +44,7 @@ class Rate:
 
 def is_finished(found: Answer) -> bool:
     """Whether every sampled cell is drawn, graded and read."""
-    cells = len(found["cells"])
-    return bool(found["states"]["done"] == found["scored"] == found["landscapes"] == cells)
+    return bool(found["states"]["done"] == found["scored"] == found["landscapes"] == len(found["cells"]))
 
 
 def line(found: Answer, per_second: float | None) -> str:

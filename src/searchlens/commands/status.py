@@ -16,8 +16,7 @@ from typing import Any, Literal, get_args
 
 from searchlens.commands.plan import PlanLine, StoredShards, plan, read_store, sum_hours
 from searchlens.grid import Grid, JobPool
-from searchlens.health.cells import cell_health
-from searchlens.health.judgement import Health
+from searchlens.health.judgement import Health, cell_health
 from searchlens.store import layout
 from searchlens.store.ranges import Shard
 
@@ -83,10 +82,9 @@ def status(grid: Grid, stored: StoredShards | None = None, now: float | None = N
 
 def health(grid: Grid) -> dict[tuple[str, str], Health]:
     """The health of every cell that has a landscape, sampled or not."""
-    folders = {cell: grid.layout.landscape(*cell) for cell in grid.study.cells}
     return {
-        cell: cell_health(folder, grid.study.default_policy, grid.config.health)
-        for cell, folder in folders.items()
+        cell: cell_health(grid.layout.landscape(*cell), grid.study.default_policy, grid.config.health)
+        for cell in grid.study.cells
         if grid.layout.landscape_frame(*cell, "health").exists()
     }
 
@@ -97,11 +95,12 @@ def _cell(
     sidecars = [shard.sidecar for each in shards.values() for shard in each if shard.present]
     questions = grid.inputs.count(cell[1])
     wanted = questions * sum(line.generation.samples for line in lines)
+    in_chunks = sum(layout.chunk_samples(grid.folder(*cell, line.generation.id)) for line in lines if line.missing)
     missing = questions * sum(line.missing for line in lines)
     return CellStatus(
         *cell,
         tuple(_pool(grid, pool, now) for pool in grid.jobs.pools(*cell)),
-        wanted - missing + _in_chunks(grid, cell, (line for line in lines if line.missing)),
+        wanted - missing + in_chunks,
         wanted,
         sum(sidecar["generated"] for sidecar in sidecars),
         sum(sidecar["gpu_seconds"] for sidecar in sidecars) / 3600,
@@ -109,11 +108,6 @@ def _cell(
         sum(line.tokens for line in lines),
         sum_hours(lines),
     )
-
-
-def _in_chunks(grid: Grid, cell: tuple[str, str], lines: Iterable[PlanLine]) -> int:
-    """Samples in finished chunks whose shards are not complete yet."""
-    return sum(layout.chunk_samples(grid.folder(*cell, line.generation.id)) for line in lines)
 
 
 def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
@@ -196,12 +190,11 @@ def _line(cell: CellStatus) -> dict[str, Any]:
 
 
 def _job(grid: Grid, job: PoolStatus) -> dict[str, Any]:
-    keys = ("host", "slurm_job", "started", "drawn", "total")
     return {
         "checkpoint": job.pool.checkpoint,
         "benchmark": job.pool.benchmark,
         "pool": job.pool.name,
-        **{key: job.record[key] for key in keys},
+        **{key: job.record[key] for key in ("host", "slurm_job", "started", "drawn", "total")},
         "message": job.record.get("message", ""),
         "log": str(job.log),
         "has_log": (grid.root / job.log).exists(),

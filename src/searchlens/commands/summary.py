@@ -12,7 +12,7 @@ from searchlens.catalogue import titles
 from searchlens.claims import GREEDILY, INSIDE, SUMMED, percent, policies, say, solved
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
-from searchlens.health.examples import examples
+from searchlens.health.counts import examples
 from searchlens.stages.score import read_some
 from searchlens.store.files import read_bytes
 from searchlens.store.frames import readable

@@ -31,8 +31,7 @@ from searchlens.comparing.opinions import SecondJudge, opinions
 from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl, differing
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
-from searchlens.health.counts import of_graded
-from searchlens.health.examples import line
+from searchlens.health.counts import line, of_graded
 from searchlens.health.judgement import judge, of_pair, of_rules
 from searchlens.importing import Choices, Reading
 from searchlens.importing.reading import Failed

@@ -11,17 +11,15 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.boptr import BoptrOptions
-from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
 from searchlens.config.cost import CostSpec
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeSection
 from searchlens.config.limits import STRICT, Name, Nonnegative, Positive, Proportion, Quantity, Seed
-from searchlens.config.pairs import PairSpec
 from searchlens.config.policies import PolicySpec
 from searchlens.config.readings import ReadingsSection
 from searchlens.config.recovery import RecoverySection
-from searchlens.config.study import StudySpec
-from searchlens.config.templates import PromptFamily
+from searchlens.config.study import PairSpec, StudySpec
 from searchlens.project.addons import addons
 
 

@@ -59,12 +59,9 @@ def read(path: Path) -> GgufFile:
     pieces, scores, types = lists
     facts = {name.removeprefix(f"{ARCHITECTURE}."): value for name, value in content.items()}
     tensors = {tensor.name: tensor for tensor in reader.tensors}
-    return GgufFile(path, facts, [_spelled(*each) for each in zip(pieces, types, strict=True)], scores, types, tensors)
-
-
-def _spelled(piece: str, kind: int) -> str:
-    """A piece as SentencePiece spells it: converters to GGUF write the spaces of user-defined pieces plainly."""
-    return piece.replace(" ", "▁") if kind == 4 else piece
+    # As SentencePiece spells them: converters to GGUF write the spaces of user-defined pieces plainly.
+    spelled = [piece.replace(" ", "▁") if kind == 4 else piece for piece, kind in zip(pieces, types, strict=True)]
+    return GgufFile(path, facts, spelled, scores, types, tensors)
 
 
 def _reader(path: Path) -> Any:

@@ -197,7 +197,9 @@ class Llama:
     def _load(self, layer: str) -> _Layer:
         """Fuse the weights of one layer on the device, and release the original ones."""
         attention, mlp = f"{layer}.self_attn", f"{layer}.mlp"
-        pairs = _pairs(self.shape.head_dim)
+        # transformers rotates coordinate i with i + head_dim / 2; here both are neighbours, as in a complex number.
+        # Queries and keys get the same order, so their products stay the same.
+        pairs = torch.arange(self.shape.head_dim).view(2, -1).t().flatten()
         norms = [self._tensors.pop(f"{attention}.{name}.weight", None) for name in ("q_norm", "k_norm")]
         query_norm, key_norm = (None if norm is None else norm[pairs].to(self.device) for norm in norms)
         return _Layer(
@@ -238,15 +240,6 @@ class Llama:
             return _Linear(self._embedding, None, shared=True)
         bias = None if bias is None else functional.pad(bias, (0, padding)).to(self.device)
         return _Linear(functional.pad(weight, (0, 0, 0, padding)).to(self.device), bias)
-
-
-def _pairs(head_dim: int) -> Tensor:
-    """Return the order that puts the two coordinates of each rotation next to each other, as in a complex number.
-
-    transformers rotates coordinate i with i + head_dim / 2. Queries and keys get the same order, so their products stay
-    the same.
-    """
-    return torch.arange(head_dim).view(2, -1).t().flatten()
 
 
 def _rotations(weights: Weights, device: torch.device) -> Tensor:

@@ -12,7 +12,9 @@ the engine.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +28,6 @@ from searchlens.engines import _llama, _loading, sampler
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Prefills, Prompts
-from searchlens.engines._queue import Queue
 from searchlens.engines._ragged import Tokens, parts, token_index
 from searchlens.engines._row_group import RowGroup, attend, plan_merges
 from searchlens.engines._rows import Rows
@@ -325,8 +326,7 @@ class TransformersEngine:
         lengths = np.array([prefix.length for prefix in cached])
         if lengths.any():
             row, position = token_index(lengths)
-            slots = np.concatenate([prefix.slots for prefix in cached])
-            group.write(row, position, self._cache.read(slots))
+            group.write(row, position, self._cache.read(np.concatenate([prefix.slots for prefix in cached])))
         incomplete = [row for row, request in enumerate(requests) if lengths[row] < len(request.prefix) - 1]
         missing = {row: requests[row].prefix[lengths[row] : -1] for row in incomplete}
         for part in parts(incomplete, [len(missing[row]) for row in incomplete], self._prefill_tokens):
@@ -506,11 +506,55 @@ def _cache_tokens(model: _llama.Llama) -> int:
     """Return how many tokens fit into the memory of the prefix cache."""
     if model.device.type == "cpu":
         return int(_CPU_CACHE / bytes_per_token(model))
-    memory = torch.cuda.get_device_properties(model.device).total_memory * _CUDA_CACHE
-    return int(memory / bytes_per_token(model))
+    return int(torch.cuda.get_device_properties(model.device).total_memory * _CUDA_CACHE / bytes_per_token(model))
 
 
 def bytes_per_token(model: _llama.Llama) -> int:
     """Return the size of the keys and values of one token."""
     shape = model.shape
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * model.dtype.itemsize
+
+
+class Queue:
+    """Requests in the order in which they are admitted.
+
+    Requests with the same prompt and priority form a group, so that they share the prompt in the batch. Groups are
+    ordered by priority, then by the arrival of their first request. So a request never overtakes one with a lower
+    priority number; among equal ones it overtakes only by joining a group that is there already.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[int, Tokens], deque[tuple[int, Request]]] = {}
+        self._order: list[tuple[int, int, Tokens]] = []  # a heap of (priority, arrival, prompt)
+        self._arrivals = 0
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Add a request to its group."""
+        key = request.priority, request.prompt
+        group = self._groups.get(key)  # hashes the prompt, which is a large part of what adding a request takes
+        if group is None:
+            group = self._groups[key] = deque()
+            heappush(self._order, (request.priority, self._arrivals, request.prompt))
+            self._arrivals += 1
+        group.append((request_id, request))
+        self._length += 1
+
+    def take(self, limit: int) -> list[tuple[int, Request]]:
+        """Remove and return up to `limit` requests: whole groups, or a part of the first one if it is larger."""
+        requests: list[tuple[int, Request]] = []
+        while self._order and len(requests) < limit:
+            priority, _, prompt = self._order[0]
+            group = self._groups[priority, prompt]
+            if len(group) <= limit - len(requests):
+                heappop(self._order)
+                requests += self._groups.pop((priority, prompt))
+            elif requests:
+                break
+            else:
+                requests += [group.popleft() for _ in range(limit)]
+        self._length -= len(requests)
+        return requests

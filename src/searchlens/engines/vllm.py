@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens import catalogue
-from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
+from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_right_numbers
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
     LEDGER_COLUMNS,
@@ -39,7 +39,6 @@ from searchlens.engines._vllm_request import (
     scoring,
     worker_row,
 )
-from searchlens.engines._vllm_start import require_right_numbers
 from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError

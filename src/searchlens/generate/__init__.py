@@ -7,8 +7,7 @@ written last. docs/generation.md says how jobs are run, docs/engine.md what an e
 
 from searchlens.generate._chunks import Chunk, ChunkSamples, MissingShard
 from searchlens.generate._job import Job
-from searchlens.generate._notice import GraceExpired, Notice, stop_signals
-from searchlens.generate._pool import generate
+from searchlens.generate._pool import GraceExpired, Notice, generate, stop_signals
 from searchlens.generate._prompts import drawn_otherwise, prompts
 from searchlens.generate._sample import sample
 from searchlens.generate._trace import trace

@@ -56,8 +56,7 @@ class Job:
         """The checkpoint's tokenizer and template."""
         self.grid.inputs.require_whole(self.pool.checkpoint)
         template = self.grid.inputs.template(self.pool.checkpoint, self.pool.benchmark)
-        specials = self.grid.inputs.specials(self.pool.checkpoint)
-        return Prompter(self.folder, template, self.spec.stop_tokens, specials)
+        return Prompter(self.folder, template, self.spec.stop_tokens, self.grid.inputs.specials(self.pool.checkpoint))
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -88,8 +87,7 @@ class Job:
         self.check_lengths()
         started = time.monotonic()
         adapter = self.grid.inputs.adapter(self.pool.checkpoint)
-        masked = self.prompter.masked
-        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, masked)
+        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, self.prompter.masked)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
         self.check_lengths(engine.max_model_len)
         first = () if self.grid.study.terms(self.pool.benchmark) else self.prompts[0]  # logs are plain text

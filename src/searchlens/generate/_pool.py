@@ -12,9 +12,16 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from searchlens import policies
@@ -22,18 +29,63 @@ from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.generate._chunks import Chunk
 from searchlens.generate._job import Job
-from searchlens.generate._notice import GraceExpired, Notice
-from searchlens.generate._record import Record
 from searchlens.generate._sample import sample
 from searchlens.grid import Generation, Grid, JobPool, cost
 from searchlens.progress import Progress
 from searchlens.schemas.engines import engine_kind
-from searchlens.store import files, layout
+from searchlens.store import files, layout, provenance
 from searchlens.store.manifests import vouched
 from searchlens.store.ranges import shards_of
 from searchlens.store.shards import repair, take_over
 
 log = logging.getLogger(__name__)
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+"""SIGTERM is what Slurm, its preemption and most batch systems send; SIGUSR1 is the usual choice of ``--signal``.
+SIGHUP comes when a terminal is closed, unless ``nohup`` has the process ignore it."""
+
+
+class GraceExpired(BaseException):
+    """The grace period has ended. Not an ``Exception``, so that no handler on the way takes it for a failure."""
+
+
+@dataclass
+class Notice:
+    """Whether a job was asked to stop."""
+
+    signal: str = ""
+    """The name of the first signal; empty until one has come. Later signals change nothing: a scheduler may signal a
+    process both by itself and with its group."""
+
+    def end_grace(self) -> None:
+        """Stop the timer of the grace period, so that ``GraceExpired`` does not interrupt what is written now."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def stop_signals(grace: float) -> Iterator[Notice]:
+    """Note the first of ``SIGNALS`` in place of ending; ``grace`` seconds later, ``GraceExpired``. Main thread only."""
+    notice = Notice()
+
+    def note(number: int, _: Any) -> None:
+        if not notice.signal:
+            notice.signal = signal.Signals(number).name
+            signal.setitimer(signal.ITIMER_REAL, max(grace, 1e-6))  # 0 would disable the timer
+
+    def expire(_: int, __: Any) -> None:
+        raise GraceExpired
+
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    handlers = {**dict.fromkeys(set(SIGNALS) - ignored, note), signal.SIGALRM: expire}
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield notice
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
 
 _PASSES = 3
 """How often a job looks whether anything is missing before it takes that for a fault."""
@@ -233,3 +285,57 @@ def _repair(job: Job) -> None:
             log.warning("moved aside %s", path)
         for shard in shards_of(folder):
             files.remove(layout.chunks_of(folder, (shard.start, shard.stop)) if shard.present else ())
+
+
+BEAT_SECONDS = 30.0
+"""Seconds between two reports of a running job."""
+
+
+class Record:
+    """Writes the job record regularly, which ``searchlens status`` reads and no job does.
+
+    If several jobs sample the same pool, the file is that of the last writer.
+    """
+
+    def __init__(self, path: Path, manifest: str) -> None:
+        self.path = path
+        self.total = self.drawn = 0
+        self._identity = {
+            "manifest": manifest,
+            "host": provenance.host(),
+            "pid": os.getpid(),
+            "slurm_job": provenance.slurm_job(),
+            "started": provenance.now(),
+        }
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def begin(self, total: int) -> None:
+        """Set how many samples are to be drawn, and count ``drawn`` from 0."""
+        self.total, self.drawn = total, 0
+        self._write("running")
+
+    def __enter__(self) -> Record:
+        self._write("running")
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._has_ended.set()
+        self._thread.join()
+        if error is None:
+            self._write("done")
+        elif isinstance(error, (JobStoppedError, KeyboardInterrupt)):
+            self._write("stopped", str(error) or "interrupted")
+        else:
+            self._write("failed", f"{type(error).__name__}: {error}")
+
+    def _beat(self) -> None:
+        while not self._has_ended.wait(BEAT_SECONDS):
+            self._write("running")
+
+    def _write(self, state: str, message: str = "") -> None:
+        report: dict[str, Any] = {"state": state, "message": message, "updated": time.time()}
+        text = json.dumps({**self._identity, **report, "drawn": self.drawn, "total": self.total}, indent=1)
+        with suppress(OSError, InputError):  # a job does not fail because its record cannot be written
+            files.replace_text(self.path, text)

@@ -52,13 +52,10 @@ def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Trac
             provenance=drawn.provenance,
         )
         for shard in first
-        if (rows := drawn.trace.filter(_runs(shard, width))).height
+        if (
+            rows := drawn.trace.filter(pl.col("run") >= shard.start // width, pl.col("run") < -(-shard.stop // width))
+        ).height
     ]
-
-
-def _runs(shard: Shard, width: int) -> pl.Expr:
-    """Whether a run drew samples of a shard."""
-    return (pl.col("run") >= shard.start // width) & (pl.col("run") < -(-shard.stop // width))
 
 
 def _generation(grid: Grid, checkpoint: str, benchmark: str, policy: str) -> Generation:
@@ -81,8 +78,7 @@ def _require_equal(stored: pl.DataFrame, drawn: pl.DataFrame, first: list[Shard]
     for question, number, tokens, tokens_stored in both.iter_rows():
         if tokens == tokens_stored:
             continue
-        pairs = enumerate(zip_longest(tokens, tokens_stored))
-        place = next(i for i, (one, other) in pairs if one != other)
+        place = next(i for i, (one, other) in enumerate(zip_longest(tokens, tokens_stored)) if one != other)
         by = " and ".join(dict.fromkeys(f"{shard.sidecar['engine']} on {shard.sidecar['device']}" for shard in first))
         raise JobError(
             f"question {question}, sample {number}: drawn again by {here}, it differs from the stored one, drawn by"

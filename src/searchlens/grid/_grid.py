@@ -26,15 +26,7 @@ TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can
 
 
 class Grid:
-    """All cells of a configuration and where their files are.
-
-    Parameters
-    ----------
-    config : Config
-        Validated configuration.
-    root : Path, optional
-        Folder that relative paths start from.
-    """
+    """All cells of a validated configuration and where their files are; relative paths start from ``root``."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
         self.study = StudyCells(config, root)
@@ -91,12 +83,9 @@ class Grid:
         return found
 
     def minutes(self, pool: JobPool) -> float | None:
-        """Expected wall time of sampling what is missing of a pool, without the start of the engine.
+        """Expected minutes of sampling what is missing of a pool, by ``cost``, without the start of the engine.
 
-        Returns
-        -------
-        float or None
-            Minutes, by ``cost``; 0 if nothing is missing, None if no speed is known.
+        0 if nothing is missing, None if no speed is known.
         """
         total = 0.0
         for generation, start, stop in self.missing(pool):
@@ -125,8 +114,7 @@ class Grid:
 
     def _manifest_names(self, pool: JobPool) -> Iterator[tuple[str, int]]:
         """Pool and fill round of every manifest of a cell."""
-        folder = self.layout.manifest(*pool.key).parent
-        return filter(None, map(parse_manifest, entries(folder)))
+        return filter(None, map(parse_manifest, entries(self.layout.manifest(*pool.key).parent)))
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
         try:
@@ -175,11 +163,7 @@ class Grid:
         """Resolve everything the study names, and check that compact readouts agree with the configuration.
 
         Some bytes of the weights are looked at, too, unless ``sampled`` is false: Snakemake plans in each of its jobs.
-
-        Raises
-        ------
-        InputError
-            Everything that is missing or does not match; or nothing can be written.
+        An InputError names everything that is missing or does not match, or says that nothing can be written.
         """
         found: dict[str, str] = {}
         for check in self._checks(sampled):
@@ -280,12 +264,8 @@ class Grid:
     def require_ready(self) -> None:
         """Check that questions and weights of all cells that have samples to draw are pinned and present.
 
-        Only sizes of weights are compared here; ``checked_folder`` compares their bytes before they are loaded.
-
-        Raises
-        ------
-        InputError
-            Inputs are missing; the hint says what to run first.
+        Only sizes of weights are compared here; ``checked_folder`` compares their bytes before they are loaded. The
+        hint of the InputError says what to run first.
         """
         if found := self.refusals():
             raise InputError("\n".join(found), TO_GET_READY)

@@ -97,10 +97,7 @@ class Inputs:
     def question_files(self, name: str) -> list[Path]:
         """Files and folders that hold a benchmark.
 
-        Raises
-        ------
-        InputError
-            A dataset of the hub that is not pinned, not fetched, or not what was pinned.
+        An InputError: a dataset of the hub that is not pinned, not fetched, or not what was pinned.
         """
         path = self.study.benchmark(name).path
         if path is not None:
@@ -134,13 +131,7 @@ class Inputs:
         return ""
 
     def count(self, name: str) -> int:
-        """Number of questions in use; if they are absent, the published number of the family.
-
-        Raises
-        ------
-        InputError
-            They are absent, and no number is known.
-        """
+        """Number of questions in use; if absent, the published one of the family, or an InputError without one."""
         if name not in self._counts:
             self._counts[name] = self._published(name) if self.absent(name) else len(self.questions(name))
         return self._counts[name]
@@ -172,10 +163,8 @@ class Inputs:
     def examples(self, name: str) -> WorkedExamples | None:
         """The worked examples of a configured benchmark, read once; None if its prompts show none.
 
-        Raises
-        ------
-        InputError
-            The file cannot be used, or a question of the benchmark is among the examples that every prompt shows.
+        An InputError: the file cannot be used, or a question of the benchmark is among the examples that every prompt
+        shows.
         """
         if name not in self._examples:
             spec = self.config.benchmarks[name].examples
@@ -200,13 +189,7 @@ class Inputs:
         return pins.checkpoint(spec.hub, spec.revision) if spec.hub else None
 
     def checkpoint_folder(self, checkpoint: str) -> Path:
-        """Folder of the weights.
-
-        Raises
-        ------
-        InputError
-            A hub checkpoint that is not pinned.
-        """
+        """Folder of the weights; an InputError for a hub checkpoint that is not pinned."""
         source = self.checkpoint_source(checkpoint)
         if source is None:
             return project.locate(str(self.config.checkpoints[checkpoint].path), self.root)
@@ -215,10 +198,7 @@ class Inputs:
     def adapter(self, checkpoint: str) -> Adapter | None:
         """The adapter that is added to the weights of a checkpoint; None for most.
 
-        Raises
-        ------
-        InputError
-            Files are missing or damaged, or it is not plain LoRA.
+        An InputError: files are missing or damaged, or it is not plain LoRA.
         """
         path = self.config.checkpoints[checkpoint].adapter
         if path is None:
@@ -231,10 +211,7 @@ class Inputs:
     def checked_folder(self, checkpoint: str) -> Path:
         """``checkpoint_folder``, after comparing its bytes with the pinned or declared hash.
 
-        Raises
-        ------
-        InputError
-            Not pinned, missing, or different.
+        An InputError: not pinned, missing, or different.
         """
         source, hash_of = self.checkpoint_source(checkpoint), pins.Hashes(self.layout.hashes)
         if source is not None:
@@ -256,10 +233,7 @@ class Inputs:
     def require_whole(self, checkpoint: str, *, sampled: bool = True) -> None:
         """Check the files of a checkpoint and of its adapter by headers and sizes; one that is not here is left out.
 
-        Raises
-        ------
-        InputError
-            A file is damaged or cut short, or needs code of its own, or the adapter is another checkpoint's.
+        An InputError: a file is damaged or cut short, or needs code of its own, or the adapter is another checkpoint's.
         """
         if not self.is_here(checkpoint):
             return
@@ -292,10 +266,7 @@ class Inputs:
     def specials(self, checkpoint: str) -> Specials | None:
         """What ends and pads the texts of a checkpoint: pinned, or of its folder; None if it is not pinned or not here.
 
-        Raises
-        ------
-        InputError
-            A file is damaged, or no token ends a text.
+        An InputError: a file is damaged, or no token ends a text.
         """
         if checkpoint not in self._specials:
             self._specials[checkpoint] = self._read_specials(checkpoint)
@@ -320,10 +291,8 @@ class Inputs:
     def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
         """The prompt template of a checkpoint for a configured benchmark.
 
-        Raises
-        ------
-        InputError
-            Answers of worked examples contain a text that ends answers, or the checkpoint has no chat template.
+        An InputError: answers of worked examples contain a text that ends answers, or the checkpoint has no chat
+        template.
         """
         spec = self.config.benchmarks[benchmark]
         asked, own = self.config.checkpoints[checkpoint], self.config.templates
@@ -375,12 +344,8 @@ class Inputs:
         """The fingerprint of a checkpoint and its adapter: pinned, declared, or computed if the checkpoint is small.
 
         A hub checkpoint that is not pinned has a placeholder that no weights have, so that a study can be planned, but
-        not run (``require_ready``). So has a checkpoint whose cells are all recorded and whose weights are not here.
-
-        Raises
-        ------
-        InputError
-            Files missing, or too large to hash at planning time.
+        not run (``require_ready``). So has a checkpoint whose cells are all recorded and whose weights are not here. An
+        InputError: files are missing, or too large to hash at planning time.
         """
         if checkpoint not in self._fingerprints:
             absent = self.absent_weights(checkpoint)

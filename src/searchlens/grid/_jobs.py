@@ -207,8 +207,7 @@ class Jobs:
             policy = self._policies[name]
             texts, _ = self._pace(checkpoint, benchmark, of_searches=cost.is_search(policy))
             self._tokens[name, benchmark] = cost.tokens_per_run(policy, texts) / policy.width
-        samples = (generation.samples - generation.start) * self.inputs.count(benchmark)
-        return samples * self._tokens[name, benchmark]
+        return (generation.samples - generation.start) * self.inputs.count(benchmark) * self._tokens[name, benchmark]
 
     def minutes_of(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
         """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
@@ -232,10 +231,7 @@ class Jobs:
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:
         """The pool that a manifest's file name stands for.
 
-        Raises
-        ------
-        InputError
-            No current pool has that name: the configuration changed since this run was planned.
+        An InputError: no current pool has that name, as the configuration changed since this run was planned.
         """
         pool_and_fill = parse_manifest(Path(manifest))
         for pool in self.pools(checkpoint, benchmark):

@@ -11,7 +11,7 @@ from typing import Any
 from searchlens import benchmarks, catalogue, project
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.model import Config
-from searchlens.config.pairs import ROLES, PairSpec
+from searchlens.config.study import ROLES, PairSpec
 from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
 from searchlens.project import addons
@@ -27,15 +27,7 @@ SOURCES = ("recorded", "imported", "sampled")
 
 
 class StudyCells:
-    """Pairs and cells of a configuration.
-
-    Parameters
-    ----------
-    config : mapping
-        Validated configuration (``searchlens.config.validate``), as plain JSON types.
-    root : Path, optional
-        Folder that relative paths start from.
-    """
+    """Pairs and cells of a validated configuration; relative paths start from ``root``."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
         self.root = root
@@ -112,13 +104,7 @@ class StudyCells:
         return tuple(i for i in self.imports if (i.checkpoint, i.benchmark) == (checkpoint, benchmark))
 
     def benchmark(self, name: str) -> BenchmarkSpec:
-        """A benchmark, configured or imported; of the latter no samples are drawn.
-
-        Raises
-        ------
-        InputError
-            Unknown name.
-        """
+        """A benchmark, configured or imported; of the latter no samples are drawn. An InputError: unknown name."""
         if name in self.config.benchmarks:
             return self.config.benchmarks[name]
         for item in self.every_import:

@@ -46,8 +46,7 @@ The mean of the micro zoo, where it is 0.54 to 0.76 at temperature 1."""
 def texts(config: Config, benchmark: str, length: Length) -> Texts:
     """The texts of a benchmark, if they have a mean length, by the other assumptions of section ``cost``."""
     assumed, most = config.cost, int(config.benchmarks[benchmark].max_tokens)
-    mean = min(length.tokens, most)
-    return Texts.of_mean(mean, most, SPREAD, assumed.tokens_per_thought, assumed.distinct_thoughts)
+    return Texts.of_mean(min(length.tokens, most), most, SPREAD, assumed.tokens_per_thought, assumed.distinct_thoughts)
 
 
 def tokens_per_run(policy: Policy, texts: Texts) -> float:
@@ -84,21 +83,10 @@ def assumed_speed(
 ) -> Speed | None:
     """The speed of a checkpoint before it was sampled.
 
-    On a GPU, of an engine that declares ``rows``: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it
-    that was measured, or what the hosts of its engines allow if that is less. Otherwise that of the measured model
-    nearest in size, in proportion.
-
-    Parameters
-    ----------
-    shape : Shape or None
-        None: unknown; it is then guessed from the number of parameters of the pair.
-    of_searches : bool
-        By what was measured of searches.
-
-    Returns
-    -------
-    Speed or None
-        None if the size, or what it would be estimated from, is missing.
+    None if the size, or what it would be estimated from, is missing. On a GPU, of an engine that declares ``rows``: the
+    limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured (``of_searches``: of searches),
+    or what the hosts of its engines allow if that is less. Otherwise that of the measured model nearest in size, in
+    proportion. An unknown shape is guessed from the parameters of the pair.
     """
     spec, gpu = config.checkpoints[checkpoint], config.cost.gpu
     size = _parameters(config, checkpoint)
@@ -122,12 +110,11 @@ def _share_of_limit(
 ) -> Speed:
     engine = engine_kind(spec)
     gpus, processes = engine.gpus, engine.processes
-    context = min(assumed.prompt_tokens + texts.running, engine.max_model_len or math.inf)
     bound = limit(
         shape,
         GPUS[name].times(gpus),
         spec.max_rows or processes * (engine.rows or 1),
-        context,
+        min(assumed.prompt_tokens + texts.running, engine.max_model_len or math.inf),
         dtype=spec.dtype,
         quantization=spec.quantization,
         kv_cache_dtype=spec.kv_cache_dtype,

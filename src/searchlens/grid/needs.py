@@ -17,10 +17,9 @@ from typing import Any
 from searchlens.benchmarks import options
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeOptions
-from searchlens.config.pairs import ROLES
 from searchlens.config.readings import ReadingsOptions
 from searchlens.config.recovery import RecoveryOptions
-from searchlens.config.study import LikelihoodSpec
+from searchlens.config.study import ROLES, LikelihoodSpec
 from searchlens.grid._grid import Grid
 from searchlens.store.provenance import config_fingerprint
 
@@ -30,8 +29,7 @@ Specs = Mapping[str, Mapping[str, Any]]
 
 def hash_of(needs: Any) -> str:
     """Hash of the result of a function of this module: 16 hexadecimal digits."""
-    text = json.dumps(needs, sort_keys=True, default=vars)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(needs, sort_keys=True, default=vars).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -362,7 +360,8 @@ class Readings:
 def readings(grid: Grid) -> Readings:
     """Parameters of the readings of all samples."""
     config = grid.config
-    choices = {benchmark: _choices(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.study.pair_cells)}
+    present = [b for b in dict.fromkeys(b for _, b in grid.study.pair_cells) if not grid.inputs.absent(b)]
+    choices = {benchmark: tuple(map(options, grid.inputs.questions(benchmark))) for benchmark in present}
     return Readings(
         tuple(
             (pair, b, grid.study.pairs[pair]["base"], grid.study.pairs[pair]["rl"]) for pair, b in grid.study.pair_cells
@@ -392,10 +391,6 @@ def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]
     repeats = grid.config.pairs[pair].batches.values() if pair in grid.config.pairs else ()
     cells = set(grid.study.cells)
     return tuple(side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
-
-
-def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
-    return () if grid.inputs.absent(benchmark) else tuple(map(options, grid.inputs.questions(benchmark)))
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,7 @@ class Source:
     def in_use(self, names: Iterable[str]) -> list[str]:
         """The files of the repository that searchlens reads, sorted.
 
-        Raises
-        ------
-        InputError
-            Files of a checkpoint are missing, or a dataset has no files of the split.
+        An InputError: files of a checkpoint are missing, or a dataset has no files of the split.
         """
         if self.split:
             return select(names, self.split)
@@ -150,13 +147,7 @@ class Lock:
 
     @classmethod
     def read(cls, path: Path) -> Lock:
-        """A lock file; one that does not exist has no pins.
-
-        Raises
-        ------
-        InputError
-            The file is damaged, or from another version.
-        """
+        """A lock file; one that does not exist has no pins. An InputError: damaged, or from another version."""
         if not path.exists():
             return cls(path, {})
         content = read_json(path)
@@ -285,22 +276,9 @@ def _absent(path: Path, name: str, file: File) -> str:
 
 
 def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
-    """Compare every byte of a snapshot with its pin.
+    """Compare every byte of a snapshot with its pin, by ``hash_of`` (such as ``Hashes``), and return its folder.
 
-    Parameters
-    ----------
-    hash_of : callable
-        Path to sha256, such as ``Hashes``.
-
-    Returns
-    -------
-    Path
-        The snapshot's folder.
-
-    Raises
-    ------
-    InputError
-        Files are missing, differ, or are weights that are not in the lock file; the message names them all.
+    An InputError names all files that are missing, differ, or are weights that are not in the lock file.
     """
     folder = snapshot(source, pin)
     problems = missing_files(source, pin)

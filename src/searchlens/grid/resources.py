@@ -24,10 +24,7 @@ MARGIN = 2.0
 def weights_bytes(grid: Grid, checkpoint: str) -> int:
     """Bytes of a checkpoint's files, from its pin or its folder; 0 for one that is not pinned yet.
 
-    Raises
-    ------
-    InputError
-        The folder does not exist or is not complete.
+    An InputError: the folder does not exist or is not complete.
     """
     source = grid.inputs.checkpoint_source(checkpoint)
     if source is not None:
@@ -43,13 +40,10 @@ def memory_mb(grid: Grid, checkpoint: str) -> int:
 
 
 def minutes(grid: Grid, pool: JobPool) -> int:
-    """Wall time of a sampling job.
+    """Wall time of a sampling job, in minutes: ``STARTUP_MINUTES`` alone if no samples are missing.
 
-    Returns
-    -------
-    int
-        Minutes: ``STARTUP_MINUTES``, two readings of the weights, and ``MARGIN`` times the expected time of sampling by
-        ``cost``, or ``target_minutes`` if no speed is known. ``STARTUP_MINUTES`` alone if no samples are missing.
+    Otherwise also two readings of the weights, and ``MARGIN`` times the expected time of sampling by ``cost``, or
+    ``target_minutes`` if no speed is known.
     """
     expected = grid.minutes(pool)
     if expected is None:
@@ -95,13 +89,9 @@ def readouts(grid: Grid, checkpoint: str, benchmark: str) -> int:
 
 
 def landscape_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
-    """Main memory of the landscape of a cell.
+    """Main memory of the landscape of a cell: .6 kB for each sample of a part, .45 kB for each readout of a question.
 
-    Returns
-    -------
-    int
-        Megabytes: .6 kB for each sample of a part, .45 kB for each readout of a question. ``perf/landscape.py --stage``
-        measures it.
+    In megabytes. ``perf/landscape.py --stage`` measures it.
     """
     rows = samples(grid, checkpoint, benchmark)
     part = max(max(rows, default=0), min(sum(rows), PART_ROWS))
@@ -115,13 +105,10 @@ def recovery_mb(grid: Grid, pair: str, benchmark: str) -> int:
 
 
 def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
-    """Main memory of grading a cell.
+    """Main memory of grading a cell, in megabytes.
 
-    Returns
-    -------
-    int
-        Megabytes: .8 kB for each sample of a part, and the texts of one policy by their expected length. Verdicts of a
-        log that count in place of a grader's are read at once: .8 kB for each sample.
+    .8 kB for each sample of a part, and the texts of one policy by their expected length. Verdicts of a log that count
+    in place of a grader's are read at once: .8 kB for each sample.
     """
     length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config.benchmarks else 1000.0
     rows, text = samples(grid, checkpoint, benchmark), 1.3 * TEXT_BYTES_PER_TOKEN * length

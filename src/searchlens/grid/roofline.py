@@ -138,23 +138,11 @@ def limit(
 ) -> Limit:
     """The roofline of decoding.
 
-    Parameters
-    ----------
-    max_rows : int
-        Most rows that are drawn together, of all processes, >= 1; fewer if their keys and values do not fit into the
-        memory.
-    context : float
-        Mean tokens of prompt and text of a row, > 0.
-    dtype : {"bfloat16", "float16", "float32"}
-        Of weights, and of keys and values.
-    quantization : str, optional
-        ``fp8``: weights take a byte each. What other methods save is not counted.
-    kv_cache_dtype : str
-        ``fp8`` and its kinds: keys and values take a byte each; ``auto``: as ``dtype``.
-    utilization : float
-        Share of the memory that is used, in (0, 1].
-    processes : int
-        Engines that share the GPU, each with its weights and a part of the rows, >= 1.
+    ``max_rows``: rows that are drawn together, of all processes; fewer if their keys and values do not fit into the
+    memory. ``context``: mean tokens of prompt and text of a row. ``quantization``: with ``fp8`` weights take a byte
+    each; what other methods save is not counted. ``kv_cache_dtype``: with ``fp8`` and its kinds keys and values take a
+    byte each; ``auto``: as ``dtype``. ``utilization``: share of the memory that is used. ``processes``: engines that
+    share the GPU, each with its weights and a part of the rows.
     """
     width = 4 if dtype == "float32" else 2
     weight, flops = (1, gpu.flops["fp8"]) if quantization == "fp8" else (width, gpu.flops[dtype])

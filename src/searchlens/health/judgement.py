@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
 from searchlens.config.health import DEFAULTS, HealthOptions
+from searchlens.store.frames import read_frame
 
 Level = Literal["ok", "attention", "not interpretable"]
 Counts = Mapping[str, Any]
@@ -184,3 +186,8 @@ def _below(part: int | None, whole: int | None, limit: float) -> bool:
 
 def _above(part: int | None, whole: int | None, limit: float) -> bool:
     return part is not None and whole is not None and part > limit * whole
+
+
+def cell_health(landscape: Path, default_policy: str, limits: HealthOptions) -> Health:
+    """The health of one cell, by the section ``health``. Raises InputError if its landscape is missing or damaged."""
+    return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, limits)

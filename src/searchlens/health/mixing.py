@@ -64,22 +64,11 @@ def mixing(chains: pl.DataFrame) -> pl.DataFrame:
 def rhat(chains: pl.DataFrame) -> float | None:
     """The potential scale reduction of log p, with one variance for all questions.
 
-    Parameters
-    ----------
-    chains : DataFrame
-        ``question``, ``chain_mean``, ``chain_variance`` (with divisor n - 1) and ``chain_states`` (n), of each chain.
-
-    Returns
-    -------
-    float or None
-        ``sqrt((n - 1) / n + B / W)``: W is the mean variance within a chain, B the mean over questions of the variance
-        between the means of a question's chains; n is the smallest number of states. About 1 if chains have mixed, as
-        long chains of any start must; infinite if no chain moved and chains differ, 1 if nothing differs. None if no
-        question has two chains.
-
-    References
-    ----------
-    Gelman and Rubin (1992), Inference from iterative simulation using multiple sequences, section 2.
+    None if no question has two chains. ``sqrt((n - 1) / n + B / W)``: W is the mean variance within a chain, B the mean
+    over questions of the variance between the means of a question's chains; n is the smallest number of states. About 1
+    if chains have mixed, as long chains of any start must; infinite if no chain moved and chains differ, 1 if nothing
+    differs. Of each chain, ``chain_variance`` has divisor n - 1, and ``chain_states`` is n. Gelman and Rubin (1992),
+    Inference from iterative simulation using multiple sequences, section 2.
     """
     several = chains.filter(pl.len().over("question") > 1)
     if several.is_empty():

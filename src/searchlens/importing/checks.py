@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from searchlens import grading
 from searchlens.grading.base import GradedPair
 from searchlens.grading.recorded import is_recorded
-from searchlens.health.examples import line
+from searchlens.health.counts import line
 from searchlens.health.judgement import percent
 from searchlens.importing.pools import Pool
 from searchlens.importing.tally import Examined

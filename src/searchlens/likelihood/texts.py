@@ -51,7 +51,11 @@ def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.Data
     scored = texts.with_columns(
         **scores, recorded=pl.col("logprobs").list.eval(pl.element().cast(pl.Float64)).list.sum()
     )
-    _log_difference(scored, cell)
+    for side in cell.sides:
+        own = scored.filter(side=side)
+        per_token = (own[f"logp_{side}"] - own["recorded"]).abs() / own["tokens"].list.len()
+        name = f"{cell.pair}/{cell.benchmark}"
+        log.info("%s: log p of %s's own texts, scored and recorded: at most %.2g a token", name, side, per_token.max())
     return scored.with_columns(tokens=pl.col("tokens").list.len()).select(SCORED_TEXTS.names()).cast(SCORED_TEXTS)
 
 
@@ -84,12 +88,3 @@ def _check_tokens(jobs: Mapping[str, Job], used: Iterable[int]) -> None:
                 f"token {token} is {ours!r} to {base.pool.checkpoint} and {theirs!r} to {rl.pool.checkpoint}",
                 "cross-likelihoods need two checkpoints with one tokenizer: set study.likelihood to null",
             )
-
-
-def _log_difference(scored: pl.DataFrame, cell: needs.Likelihood) -> None:
-    """Log how far the scores of a side's own texts are from what was recorded when they were drawn."""
-    for side in cell.sides:
-        own = scored.filter(side=side)
-        per_token = (own[f"logp_{side}"] - own["recorded"]).abs() / own["tokens"].list.len()
-        name = f"{cell.pair}/{cell.benchmark}"
-        log.info("%s: log p of %s's own texts, scored and recorded: at most %.2g a token", name, side, per_token.max())

@@ -79,5 +79,4 @@ def rendered(text: str) -> str:
     from docutils.core import publish_parts
 
     settings = {"report_level": 2, "halt_level": 2, "file_insertion_enabled": False, "raw_enabled": False}
-    parts = publish_parts(text, writer="html5", settings_overrides=settings)
-    return str(parts["body"])
+    return str(publish_parts(text, writer="html5", settings_overrides=settings)["body"])

@@ -72,8 +72,7 @@ class EntropyTree(Controller):
 
     def check(self, policy: Policy) -> None:
         """Texts must differ, and a threshold must have an effect."""
-        is_free = policy.component(Branch).children == "free"
-        if policy.local.temperature == 0 and (self.roots != 1 or is_free):
+        if policy.local.temperature == 0 and (self.roots != 1 or policy.component(Branch).children == "free"):
             raise InputError(
                 "at temperature 0 the roots of a tree, and children drawn freely, are all alike",
                 "give local.temperature above 0, or roots: 1 and children: distinct",

@@ -90,7 +90,10 @@ class RolloutUtility:
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
         completions = yield from _completed(task, traces, sampling, key, self.rollouts)
-        utilities = [[_utility(task, text) for text in of_path] for of_path in completions]
+        utilities = [
+            [float(np.exp(mean_logprob(text))) if task.answer(text.prefix) is not None else 0.0 for text in of_path]
+            for of_path in completions
+        ]
         scores = [float(np.mean(of_path)) for of_path in utilities]
         for trace, score, of_path in zip(traces, scores, utilities, strict=True):
             task.note("judged", path=trace, score=score, utilities=of_path)
@@ -283,10 +286,6 @@ def _log_answers(reply: Completion, right: int, wrong: int) -> tuple[float, floa
     logprobs = reply.top_logprobs[0].tolist()
     listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
     return listed.get(right, logprobs[-1]), listed.get(wrong, logprobs[-1])
-
-
-def _utility(task: Task, text: Trace) -> float:
-    return float(np.exp(mean_logprob(text))) if task.answer(text.prefix) is not None else 0.0
 
 
 def _shares(task: Task, texts: Sequence[Trace]) -> dict[Hashable, Fraction]:

@@ -102,8 +102,7 @@ class Lookahead(Controller):
         if path.finish:
             return level
         rest = next(replies)
-        text = task.extend(path, rest)
-        task.note("rollout", node=("rollout", *name), of=path, start=len(path.tokens), path=text)
+        task.note("rollout", node=("rollout", *name), of=path, start=len(path.tokens), path=task.extend(path, rest))
         log_p = float(rest.logprobs.sum(dtype="float64"))
         return level + self.alpha * log_p - float(rest.sampling_logprobs.sum(dtype="float64"))
 

@@ -281,7 +281,6 @@ class _Moves:
             return details
         assert self.before is not None and self.half is not None
         texts = {"before": self.before, "half": self.half, "after": text}
-        spread = {"chain_variance": variance(self.levels)} if len(self.levels) > 1 else {}
         return {
             **details,
             "changed": self.changed,
@@ -290,7 +289,7 @@ class _Moves:
             **{f"log_weight_{when}": float(log_weights(one, self.alpha).sum()) for when, one in texts.items()},
             **{f"logp_{when}": _log_p(one) for when, one in texts.items()},
             "chain_mean": fmean(self.levels),
-            **spread,
+            **({"chain_variance": variance(self.levels)} if len(self.levels) > 1 else {}),
             "chain_states": len(self.levels),
         }
 

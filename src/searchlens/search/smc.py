@@ -58,8 +58,7 @@ class SequentialMonteCarlo(Controller):
 
     def exponent(self, tokens: int) -> float:
         """The exponent of the target once texts have this many tokens."""
-        grown = min(1.0, tokens / self.ramp) if self.ramp else 1.0
-        return 1 + (self.alpha - 1) * grown
+        return 1 + (self.alpha - 1) * (min(1.0, tokens / self.ramp) if self.ramp else 1.0)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """One candidate; its details have ``log_z``, resamplings, and what was left at the end.

@@ -60,8 +60,7 @@ class Thoughts:
 
     def think(self, parents: Sequence[Path], step: int = 0) -> Growth:
         """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children."""
-        limit = self.policy.component(Thought).max_tokens
-        return self._grow("thought", parents, limit, step, self.task.step_ids)
+        return self._grow("thought", parents, self.policy.component(Thought).max_tokens, step, self.task.step_ids)
 
     def complete(self, paths: Sequence[Path], step: int = 0) -> Growth:
         """Run every unfinished path to its end, once for each time that it occurs; keep the order."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from searchlens.figures.context import Curves, Labels
-from searchlens.health.cells import cell_health
-from searchlens.health.judgement import of_pair
+from searchlens.health.judgement import cell_health, of_pair
 from searchlens.policies import kinds
 from searchlens.stages._frames import read_points
 

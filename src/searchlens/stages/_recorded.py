@@ -12,7 +12,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
-from searchlens.health.examples import Find
+from searchlens.health.counts import Find
 from searchlens.schemas.columns import COMPARED
 from searchlens.stages._frames import read_frame, write_frame
 from searchlens.store.frames import IMPORT_AGAIN, readable
@@ -84,7 +84,8 @@ def _compared(
     if not is_quoted:
         return _with_texts(named.with_columns(theirs=pl.lit(None, pl.String)), _nothing())
     apart = named.filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"])).select(_KEY).unique()
-    return _with_texts(named, _texts(apart.join(find(apart), on=_KEY, how="left"), grader, questions))
+    lines = list(_lines(apart.join(find(apart), on=_KEY, how="left"), grader, questions))
+    return _with_texts(named, pl.DataFrame(lines, schema=_nothing().schema, orient="row"))
 
 
 def _nothing() -> pl.DataFrame:
@@ -94,11 +95,6 @@ def _nothing() -> pl.DataFrame:
 def _with_texts(named: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     joined = named.join(texts.cast({"sample": pl.UInt32()}), on=_KEY, how="left", maintain_order="left")
     return joined.select(COMPARED.names()).cast(COMPARED)  # type: ignore[arg-type]
-
-
-def _texts(apart: pl.DataFrame, grader: str, questions: Sequence[Question]) -> pl.DataFrame:
-    """Gold, our answer, and the end of the text of samples on which the verdicts differ."""
-    return pl.DataFrame(list(_lines(apart, grader, questions)), schema=_nothing().schema, orient="row")
 
 
 def _lines(apart: pl.DataFrame, grader: str, questions: Sequence[Question]) -> Iterator[tuple[object, ...]]:

@@ -34,5 +34,4 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
         if name not in BOPTR_WORDS:
             write_frame(frame, output.boptr_frame(name))
     folders = [path.parent for path in sorted(landscapes.glob(f"*/*/{SIGNATURE}"))]
-    spent = provenance.together(landscape_costs(folders))
-    provenance.sign(output.boptr / SIGNATURE, fingerprint, spent)
+    provenance.sign(output.boptr / SIGNATURE, fingerprint, provenance.together(landscape_costs(folders)))

@@ -18,8 +18,7 @@ from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded, score_recorded
 from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_forms, found_answers, named
 from searchlens.grading.score import together as all_counts
-from searchlens.health.counts import Counts, counted, together
-from searchlens.health.examples import examples
+from searchlens.health.counts import Counts, counted, examples, together
 from searchlens.health.judgement import judge
 from searchlens.stages import costs
 from searchlens.stages._frames import GROUP, join_frames, write_frame
@@ -68,8 +67,7 @@ def score(
     health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)
     if health.reason:
-        shown = examples(scores, find, questions, quotes=quotes)
-        log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
+        log.warning("%s: some of its texts:\n%s", name, "\n".join(examples(scores, find, questions, quotes=quotes)))
     log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
 
 

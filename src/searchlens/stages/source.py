@@ -128,7 +128,11 @@ def _read(path: Path) -> _Source:
     content = files.read_bytes(PACKAGE / path)
     key = sha256(content).hexdigest()
     if key not in _known:
-        _known[key] = _parsed(content) if path.suffix == ".py" else _template(content)
+        _known[key] = (
+            _parsed(content)
+            if path.suffix == ".py"
+            else _Source(digest(content.decode(), 16), [name.decode() for name in _TEMPLATE.findall(content)], [])
+        )
     return _known[key]
 
 
@@ -149,10 +153,6 @@ def _parsed(content: bytes) -> _Source:
         elif isinstance(node, ast.Call):
             calls += _catalogue_call(node)
     return _Source(digest(ast.dump(tree), 16), sorted(modules), calls)
-
-
-def _template(content: bytes) -> _Source:
-    return _Source(digest(content.decode(), 16), [name.decode() for name in _TEMPLATE.findall(content)], [])
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.catalogue import READING_FRAMES, loaded, titles
-from searchlens.health.cells import cell_health
-from searchlens.health.judgement import Health, of_pair, of_rules
+from searchlens.health.judgement import Health, cell_health, of_pair, of_rules
+from searchlens.health.mixing import CHAINS, DETAILS
 from searchlens.policies import kinds
-from searchlens.stages import chains, costs
+from searchlens.stages import costs
 from searchlens.stages._frames import read_frame, read_points
-from searchlens.store import judges, provenance
+from searchlens.store import judges, provenance, shards
 from searchlens.store.frames import read_compared
 from searchlens.store.layout import Layout
+from searchlens.store.ranges import shards_of
 from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
 from searchlens.tables.likelihood import Likelihoods
@@ -23,6 +24,7 @@ from searchlens.tables.study import Cell, StudyContext
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
+    from searchlens.grid.needs import CellSamples
 
 Points = Mapping[tuple[str, str], pl.DataFrame]
 Healths = Mapping[tuple[str, str], Health]
@@ -61,7 +63,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
             for cell, reason in zip(points, study.without_agreement, strict=True)
         },
         recorded={cell: rows for cell in points if (rows := read_compared(layout, *cell)) is not None},
-        chains=chains.chains(study.cells, layout),
+        chains=_chains(study.cells, layout),
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
         notes=[*broken, *remarks, *of_judges(judged), *(f"{notice}." for notice in study.unknown_wordings)],
@@ -116,3 +118,26 @@ def half_widths(points: Points, without: Iterable[str] = ()) -> pl.DataFrame:
         for (checkpoint, benchmark), frame in points.items()
     ]
     return pl.concat(parts)
+
+
+def _chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
+    """``CHAINS``: one row per chain that a study has the samples of.
+
+    Chains without these numbers are left out: those of recorded cells and of policies without steps.
+    """
+    parts = [CHAINS.to_frame()]
+    for cell in cells:
+        for stream in cell.streams:
+            if cell.readouts or stream.controller != "power":
+                continue
+            for shard in shards_of(layout.generation(cell.checkpoint, cell.benchmark, stream.id)):
+                if shard.present:
+                    rows = shards.read(shard, stream.id, ["question", "details"])
+                    where = {"checkpoint": cell.checkpoint, "benchmark": cell.benchmark, "policy": stream.policies[0]}
+                    parts.append(_of_samples(rows.with_columns(**{key: pl.lit(name) for key, name in where.items()})))
+    return pl.concat(parts)
+
+
+def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
+    values = {name: pl.col("details").str.json_path_match(f"$.{name}").cast(pl.Float64) for name in DETAILS}
+    return samples.with_columns(**values).select(CHAINS.names()).cast(CHAINS).drop_nulls()

@@ -51,5 +51,4 @@ def transfer(
     tables, figures_to = (output.failures("transfer", name) for name in ("tables.json", "figures.json"))
     save(loaded("table", stage="boptr"), context, output, tables, fingerprint, spent)
     if figures:
-        folder = output.boptr_figure("any", "svg").parent
-        figures_of.write(loaded("figure", stage="boptr"), context, folder, figures_to)
+        figures_of.write(loaded("figure", stage="boptr"), context, output.boptr_figure("any", "svg").parent, figures_to)

@@ -64,8 +64,7 @@ class Shard:
 
 def shards_of(folder: Path) -> list[Shard]:
     """The shards of one generation, ordered by start; those without a file, or with a flaw, are included."""
-    shards = filter(None, map(shard_at, entries(folder)))
-    return sorted(shards, key=lambda shard: (shard.start, shard.stop))
+    return sorted(filter(None, map(shard_at, entries(folder))), key=lambda shard: (shard.start, shard.stop))
 
 
 def shard_at(sidecar: Path) -> Shard | None:

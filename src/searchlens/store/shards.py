@@ -187,10 +187,9 @@ def _metadata(start: int, stop: int, generation_id: str) -> dict[str, str]:
 
 def _writer(path: Path, metadata: Mapping[str, str]) -> pq.ParquetWriter:
     """A writer of the columns, metadata, compression and pages of ``write_parquet``."""
-    schema = pl.DataFrame(schema=SAMPLES).to_arrow().schema.with_metadata(dict(metadata))
     return pq.ParquetWriter(
         path,
-        schema,
+        pl.DataFrame(schema=SAMPLES).to_arrow().schema.with_metadata(dict(metadata)),
         compression="zstd",
         compression_level=3,
         use_dictionary=["question", "finish"],
@@ -426,8 +425,7 @@ def verify(layout: Layout) -> Iterator[tuple[Shard, str]]:
 
 def _damage(shard: Shard) -> str:
     try:
-        samples = read(shard, shard.path.parent.name)
-        for key, total in _totals(samples).items():
+        for key, total in _totals(read(shard, shard.path.parent.name)).items():
             if (stated := shard.sidecar.get(key, total)) != total:
                 raise _damaged(shard, f"its sidecar says {stated} {key}, it has {total}", _REPAIR)
     except InputError as error:

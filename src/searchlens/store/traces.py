@@ -59,8 +59,7 @@ def publish(
     """
     target = folder / shard_name(start, stop)
     older = _older(target)
-    kept = older.join(rows, on=["question", "run"], how="anti")
-    merged = pl.concat([kept, rows]).sort("question", "run", "row")
+    merged = pl.concat([older.join(rows, on=["question", "run"], how="anti"), rows]).sort("question", "run", "row")
     target.with_suffix(".json").unlink(missing_ok=True)
     files.replace(target, lambda path: write(merged, path))
     sidecar = {

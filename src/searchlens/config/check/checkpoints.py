@@ -9,9 +9,8 @@ from typing import Any
 from searchlens import catalogue
 from searchlens.benchmarks import prompts
 from searchlens.config.check.schema import unknown
-from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
 from searchlens.config.model import Config
-from searchlens.config.templates import PromptFamily
 from searchlens.schemas.engines import EngineKind, engine_kind
 
 

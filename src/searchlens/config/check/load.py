@@ -60,10 +60,8 @@ _POWER_OF_TEN = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?)(\d+)")
 def load(paths: Sequence[str | Path]) -> Config:
     """Read, merge and validate YAML files, later ones over earlier ones.
 
-    Raises
-    ------
-    InputError
-        A file is missing, is not a mapping in YAML or has a key twice, or the merged configuration has mistakes.
+    An InputError: a file is missing, is not a mapping in YAML or has a key twice, or the merged configuration has
+    mistakes.
     """
     files = read(paths)
     return validate(files.merged, files)
@@ -105,13 +103,7 @@ class Files:
 
 
 def read(paths: Iterable[str | Path]) -> Files:
-    """The content of YAML files.
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not a mapping in YAML.
-    """
+    """The content of YAML files; an InputError if one is missing, or is not a mapping in YAML."""
     mistakes: list[str] = []
     return Files({str(path): _content(Path(path), mistakes) for path in paths}, mistakes)
 
@@ -141,20 +133,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
-    """The typed configuration; the extensions that it names are in use from then on.
+    """The typed configuration of merged YAML files; the extensions that it names are in use from then on.
 
-    Parameters
-    ----------
-    raw : mapping
-        The merged YAML files.
-    files : Files, optional
-        Where it was read from (``read``).
-
-    Raises
-    ------
-    InputError
-        Every mistake at once: unknown keys and names, wrong types, values out of range, malformed policies. Of a
-        configuration with mistakes, files and folders that are not there as well.
+    An InputError names every mistake at once: unknown keys and names, wrong types, values out of range, malformed
+    policies. Of a configuration with mistakes, files and folders that are not there as well.
     """
     not_json = [f"{path}: {line}" for path, content in files.contents.items() for line in _not_json(content)]
     config, wrong = _typed(_known(raw))

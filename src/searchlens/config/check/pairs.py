@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from searchlens.config.check.schema import unknown
 from searchlens.config.model import Config
-from searchlens.config.pairs import ROLES, PairSpec
+from searchlens.config.study import ROLES, PairSpec
 
 
 def errors(config: Config) -> Iterator[str]:

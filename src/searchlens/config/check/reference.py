@@ -99,8 +99,7 @@ def _type(place: str, node: Node) -> str:
     if part := content(node):
         names = ", ".join(f"`{name}`" for name in node.get("propertyNames", {}).get("enum", ()))
         return f"{names or 'name'} → {_type(f'{place}.<name>', part)}"
-    kind = str(node.get("type", "any")).replace("object", "mapping")
-    return ", ".join([kind, *limits(node)])
+    return ", ".join([str(node.get("type", "any")).replace("object", "mapping"), *limits(node)])
 
 
 def main() -> None:
