@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from searchlens import benchmarks, catalogue, grading
-from searchlens.benchmarks import HubSplit, Question, choices, digests, hub, known_benchmark, known_golds, listing
+from searchlens.benchmarks import HubSplit, Question, choices, digests, known, known_benchmark, listing, loading
 from searchlens.benchmarks.mathematics import gold_text
 from searchlens.errors import InputError
 
@@ -485,7 +485,7 @@ def known_amc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of digests of forty made-up questions."""
     golds_file = lambda benchmark: tmp_path / "golds" / f"{benchmark.name}.txt"  # noqa: E731
     monkeypatch.setattr(digests, "golds_file", golds_file)
-    monkeypatch.setattr(known_golds, "golds_file", golds_file)
+    monkeypatch.setattr(known, "golds_file", golds_file)
     digests.main(["amc23", str(written(tmp_path, amc(40), "trusted.jsonl"))])
     return tmp_path / "golds"
 
@@ -670,12 +670,12 @@ def test_the_hash_of_several_files_is_that_of_their_bytes_in_order(tmp_path: Pat
     ],
 )
 def test_a_split_is_found_by_the_conventions_of_the_hub(names: list[str], split: HubSplit, expected: list[str]) -> None:
-    assert hub.select(names, split) == expected
+    assert loading.select(names, split) == expected
 
 
 def test_a_split_that_is_not_there_is_refused_with_what_is() -> None:
     with pytest.raises(InputError, match=r"no file of split 'test' of all among: all/train\.parquet"):
-        hub.select(["all/train.parquet", "README.md"], HubSplit("a/b", "test", "all"))
+        loading.select(["all/train.parquet", "README.md"], HubSplit("a/b", "test", "all"))
 
 
 def test_a_folder_in_the_layout_of_the_hub_is_read(tmp_path: Path) -> None:
@@ -790,7 +790,7 @@ def test_a_real_file_loads_with_its_count_and_known_golds(name: str) -> None:
     loaded = benchmarks.read([real(name)], family)
     assert len(loaded.questions) == loaded.rows == count
     assert loaded.source
-    assert loaded.checked == (count if known_golds.known_golds(family) else 0)
+    assert loaded.checked == (count if known.known_golds(family) else 0)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CHECK)

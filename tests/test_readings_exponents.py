@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.readings import exponents, limits
+from searchlens.readings import exponents
 from searchlens.readings.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
 from searchlens.readings.pool import Pool, effective, knots
 from searchlens_lab.simulate import power_law
@@ -284,5 +284,5 @@ def test_pools_of_policies_are_named_from_the_smallest_to_the_largest() -> None:
     rl = pool(rng.binomial(16, difficulty), 16)
     tests = [exponents.test(pool(rng.binomial(n, difficulty), n), rl, BUDGETS) for n in (64, 16)]
     found = exponent_set(tests, 0.95)
-    assert limits.up_to(found) == "N up to 16 to 64, the pool of each policy"
-    assert limits.up_to(exponent_set(tests[:1], 0.95)) == "N up to 64"
+    assert exponents.up_to(found) == "N up to 16 to 64, the pool of each policy"
+    assert exponents.up_to(exponent_set(tests[:1], 0.95)) == "N up to 64"

@@ -16,10 +16,10 @@ from searchlens.stages._frames import read_frame, read_points
 from searchlens.store import judges, provenance
 from searchlens.store.frames import read_compared
 from searchlens.store.layout import Layout
-from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
 from searchlens.tables.likelihood import Likelihoods
 from searchlens.tables.study import Cell, StudyContext
+from searchlens.tables.table import save
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
