@@ -23,7 +23,7 @@ from searchlens.config.recovery import RecoveryOptions
 from searchlens.figures import build as figures_of
 from searchlens.landscape.points import operating_points
 from searchlens.policies import Policy
-from searchlens.recovery.tables import recover
+from searchlens.recovery.gaps import recover
 from searchlens.schemas.columns import SCORES
 
 BUDGETS = (1, 2, 4, 8, 16)

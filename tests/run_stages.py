@@ -17,8 +17,7 @@ from searchlens.stages.landscape import landscape
 from searchlens.stages.recovery import recovery
 from searchlens.stages.score import score
 from searchlens.store.provenance import config_fingerprint
-from searchlens.tables.build import Context, build
-from searchlens.tables.table import Table
+from searchlens.tables.table import Context, Table, build
 
 
 def score_cell(grid: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import searchlens
 from searchlens import catalogue
 from searchlens.errors import InputError
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.pool import missed
 from small_results import DEFAULT, finish
 
 ONE = [[True, False], [False, False]]

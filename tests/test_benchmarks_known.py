@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from searchlens import benchmarks, catalogue, grading
-from searchlens.benchmarks import HubSplit, Question, choices, digests, hub, known_benchmark, known_golds, listing
+from searchlens.benchmarks import HubSplit, Question, choices, digests, known, known_benchmark, listing, loading
 from searchlens.benchmarks.mathematics import gold_text
+from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.errors import InputError
 
 Rows = Sequence[Mapping[str, Any]]
@@ -453,9 +454,7 @@ def test_no_error_quotes_a_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 questions; GPQA-Diamond has 198") as error:
         benchmarks.load(path, family="gpqa")
     assert SECRET not in str(error.value)
-    text = listing.rendered(
-        listing.answer({"gpqa": {"family": "gpqa", "sha256": None, "check": True}}, lambda _: [path])
-    )
+    text = listing.rendered(listing.answer({"gpqa": configured("gpqa")}, lambda _: [path]))
     assert "REFUSED" in text
     assert SECRET not in text
 
@@ -485,7 +484,7 @@ def known_amc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of digests of forty made-up questions."""
     golds_file = lambda benchmark: tmp_path / "golds" / f"{benchmark.name}.txt"  # noqa: E731
     monkeypatch.setattr(digests, "golds_file", golds_file)
-    monkeypatch.setattr(known_golds, "golds_file", golds_file)
+    monkeypatch.setattr(known, "golds_file", golds_file)
     digests.main(["amc23", str(written(tmp_path, amc(40), "trusted.jsonl"))])
     return tmp_path / "golds"
 
@@ -573,7 +572,7 @@ def test_questions_in_an_unknown_wording_are_named(tmp_path: Path, known_amc: Pa
     )
     assert benchmarks.read([path], "amc23", limit=3).notice == ""
     assert benchmarks.read([path], "amc23", check=False).notice == ""
-    spec = {"amc": {"family": "amc23", "sha256": None, "check": True}}
+    spec = {"amc": configured("amc23")}
     assert "36 golds checked, content " in (text := listing.rendered(listing.answer(spec, lambda _: [path])))
     assert "; 4 of 40 questions have wordings that are not known" in text
 
@@ -670,12 +669,12 @@ def test_the_hash_of_several_files_is_that_of_their_bytes_in_order(tmp_path: Pat
     ],
 )
 def test_a_split_is_found_by_the_conventions_of_the_hub(names: list[str], split: HubSplit, expected: list[str]) -> None:
-    assert hub.select(names, split) == expected
+    assert loading.select(names, split) == expected
 
 
 def test_a_split_that_is_not_there_is_refused_with_what_is() -> None:
     with pytest.raises(InputError, match=r"no file of split 'test' of all among: all/train\.parquet"):
-        hub.select(["all/train.parquet", "README.md"], HubSplit("a/b", "test", "all"))
+        loading.select(["all/train.parquet", "README.md"], HubSplit("a/b", "test", "all"))
 
 
 def test_a_folder_in_the_layout_of_the_hub_is_read(tmp_path: Path) -> None:
@@ -708,6 +707,10 @@ def test_a_family_names_only_what_there_is(name: str) -> None:
     assert known.hub in described
 
 
+def configured(family: str) -> BenchmarkSpec:
+    return BenchmarkSpec(family=family, grader="math", max_tokens=1)
+
+
 def test_the_listing_says_what_lies_where(tmp_path: Path, known_amc: Path) -> None:
     def paths_of(name: str) -> list[Path]:
         if name == "math":
@@ -718,8 +721,8 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_amc: Path) -> No
 
     written(tmp_path, amc(40), "amc.jsonl")
     written(tmp_path, [{"id": "a", "question": "?", "gold": "1"}], "mine.jsonl")
-    configured = {
-        name: {"family": family, "sha256": None, "check": True}
+    specs = {
+        name: configured(family)
         for name, family in {
             "amc": "amc23",
             "few": "amc23",
@@ -728,7 +731,7 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_amc: Path) -> No
             "math": "math500",
         }.items()
     }
-    lines = listing.rendered(listing.answer(configured, paths_of)).split("\n")
+    lines = listing.rendered(listing.answer(specs, paths_of)).split("\n")
     assert "amc.jsonl, 1 file: 40 questions (AMC 12 of 2023" in next(line for line in lines if "amc: " in line)
     assert any("amc: " in line and "40 golds checked, content " in line for line in lines)
     assert any("few: REFUSED: " in line and "AMC23 has 40" in line for line in lines)
@@ -790,7 +793,7 @@ def test_a_real_file_loads_with_its_count_and_known_golds(name: str) -> None:
     loaded = benchmarks.read([real(name)], family)
     assert len(loaded.questions) == loaded.rows == count
     assert loaded.source
-    assert loaded.checked == (count if known_golds.known_golds(family) else 0)
+    assert loaded.checked == (count if known.known_golds(family) else 0)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CHECK)

@@ -30,8 +30,7 @@ from searchlens.figures import (
     support_region,
 )
 from searchlens.health.judgement import Health
-from searchlens.readings.crossings import CROSSINGS
-from searchlens.readings.equivalents import EQUIVALENTS
+from searchlens.readings.equivalents import CROSSINGS, EQUIVALENTS
 from searchlens.readings.exponents import EXPONENTS
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
 from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical

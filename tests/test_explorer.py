@@ -24,7 +24,7 @@ from searchlens.cli import main
 from searchlens.errors import InputError
 from searchlens.explorer import Inlined, explorer_page, page, sentences, texts
 from searchlens.explorer.files import Files
-from searchlens.explorer.headline import headline_html
+from searchlens.explorer.index import headline_html
 from small_results import DEFAULT, RIGHT, finish
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"

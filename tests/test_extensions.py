@@ -29,7 +29,7 @@ from searchlens.grid import Grid
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
 from searchlens.landscape.points import Landscape, operating_points
-from searchlens.recovery.tables import recover
+from searchlens.recovery.gaps import recover
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.store import readouts

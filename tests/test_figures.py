@@ -27,7 +27,7 @@ import readings_data
 from figure_data import draw, write
 from searchlens import catalogue, policies
 from searchlens.claims import percent
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Curves, Labels, PairContext, Source, StudyContext
 from searchlens.figures.palette import controller_colours
 from searchlens.policies import kinds
@@ -729,9 +729,9 @@ def seen(colour: str, vision: str) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("vision", VISION)
 def test_families_stay_apart(vision: str) -> None:
     """Any shade of one family differs from any of another, and from RL's red, well beyond the just noticeable (2)."""
-    assert tuple(style.FAMILY_COLOURS) == policies.FAMILIES
-    colours = style.shades(figure_data.PAPER24)
-    groups: dict[str, set[str]] = {"RL": {style.RL_COLOUR}}
+    assert tuple(palette.FAMILY_COLOURS) == policies.FAMILIES
+    colours = palette.shades(figure_data.PAPER24)
+    groups: dict[str, set[str]] = {"RL": {palette.RL_COLOUR}}
     for name, colour in colours.items():
         groups.setdefault(kinds.family(name), set()).add(colour)
     for (_, ours), (_, theirs) in itertools.combinations(groups.items(), 2):
@@ -742,7 +742,7 @@ def test_families_stay_apart(vision: str) -> None:
 @pytest.mark.parametrize("vision", VISION)
 def test_controllers_stay_apart(vision: str) -> None:
     """The colours of controllers differ from one another, from RL's red and from the envelope; new ones are grey."""
-    colours = [*controller_colours().values(), style.RL_COLOUR, style.ENVELOPE_COLOUR]
+    colours = [*controller_colours().values(), palette.RL_COLOUR, palette.ENVELOPE_COLOUR]
     for ours, theirs in itertools.combinations(colours, 2):
         assert np.linalg.norm(seen(ours, vision) - seen(theirs, vision)) > 15
 
@@ -763,4 +763,4 @@ def test_unknown_policies_have_a_place() -> None:
     """A name that spells no policy, such as that of a search, is in a family of its own."""
     assert kinds.family("mcmc_b4") == "search"
     assert kinds.ordered(["mcmc_b4", "temp_1.0", "greedy"]) == ["temp_1.0", "mcmc_b4", "greedy"]
-    assert set(style.shades(["mcmc_b4", "temp_0.3", "temp_1.0"])) == {"mcmc_b4", "temp_0.3", "temp_1.0"}
+    assert set(palette.shades(["mcmc_b4", "temp_0.3", "temp_1.0"])) == {"mcmc_b4", "temp_0.3", "temp_1.0"}

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
-from searchlens.benchmarks.letters import letter_of
+from searchlens.benchmarks.choices import letter_of
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, processes
 from searchlens.grading import math as math_grader
@@ -33,8 +33,7 @@ from searchlens.grading.base import How
 from searchlens.grading.checklist import Checklist
 from searchlens.grading.choice import Choice, ChoiceNarrow
 from searchlens.grading.math import Math, MathNarrow
-from searchlens.grading.processes import Limits
-from searchlens.grading.size import oversized
+from searchlens.grading.processes import Limits, oversized
 
 MATH, CHOICE, CHECKLIST = Math(), Choice(), Checklist()
 

@@ -19,9 +19,8 @@ from searchlens.grading.score import Rules, found_answers
 from searchlens.importing import Choices, Reading, spill
 from searchlens.importing.documents import KnownDocuments
 from searchlens.importing.matching import Match, Matcher, NoMatch
-from searchlens.importing.policies import proposed
-from searchlens.readers.logged import Document
-from searchlens.readers.problems import Problems
+from searchlens.importing.pools import proposed
+from searchlens.readers.logged import Document, Problems
 from searchlens.store import shards
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))

@@ -20,11 +20,9 @@ from searchlens.grid import needs
 from searchlens.health.counts import of_graded
 from searchlens.landscape._vote import expected_vote, vote_of_signatures
 from searchlens.landscape.classes import answer_classes
-from searchlens.landscape.parts import in_parts
-from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.expand import plain_votes
 from searchlens.landscape.points import operating_points
-from searchlens.landscape.pool import read_pools
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.pool import in_parts, missed, read_pools
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.schemas.columns import POINTS, READOUTS
 from searchlens.stages.landscape import landscape

@@ -22,8 +22,8 @@ from searchlens.likelihood.summary import QUANTILES, summary
 from searchlens.schemas.columns import SCORED_TEXTS
 from searchlens.stages.likelihood import likelihood
 from searchlens.stages.record import record
-from searchlens.tables.build import build
 from searchlens.tables.likelihood import Likelihoods
+from searchlens.tables.table import build
 
 ROOT = Path(__file__).parents[1]
 Make = Callable[[Mapping[str, Any]], Grid]

@@ -384,8 +384,8 @@ def test_a_json_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
 
 def test_a_json_log_is_read_the_same_a_few_bytes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, escapes and characters of several bytes may lie across the pieces in which a file is read."""
-    from searchlens.readers import json_text
+    from searchlens.readers import lines
 
-    monkeypatch.setattr(json_text, "_CHUNK", 7)
-    monkeypatch.setattr(json_text.JsonText.__init__, "__defaults__", (7,))
+    monkeypatch.setattr(lines, "_CHUNK", 7)
+    monkeypatch.setattr(lines.JsonText.__init__, "__defaults__", (7,))
     assert numbered(samples("inspect", INSPECT / "draws.json")) == DRAWS

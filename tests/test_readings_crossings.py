@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from searchlens.readings.crossings import crossing, last_positive
+from searchlens.readings.equivalents import crossing, last_positive
 from searchlens.uncertainty import Resamples
 from searchlens_lab.simulate import power_law
 from test_readings_equivalents import pool

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.readings import exponents, limits
+from searchlens.readings import exponents
 from searchlens.readings.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
 from searchlens.readings.pool import Pool, effective, knots
 from searchlens_lab.simulate import power_law
@@ -273,10 +273,10 @@ def test_a_set_that_is_small_because_hardly_any_law_fits_says_so() -> None:
 
 def fake(p: float) -> exponents.Test:
     """A test in which one law has this p-value, and all others nearly none."""
-    log_p = np.full(GRID.inputs.shape, -50.0)
+    log_p = np.full(GRID.shape, -50.0)
     log_p[20, 50] = np.log(p)
-    flat = np.zeros(GRID.inputs.shape)
-    return exponents.Test("default", 16, flat, np.full(GRID.inputs.shape, 5), log_p, log_p, flat)
+    flat = np.zeros(GRID.shape)
+    return exponents.Test("default", 16, flat, np.full(GRID.shape, 5), log_p, log_p, flat)
 
 
 def test_pools_of_policies_are_named_from_the_smallest_to_the_largest() -> None:
@@ -284,5 +284,5 @@ def test_pools_of_policies_are_named_from_the_smallest_to_the_largest() -> None:
     rl = pool(rng.binomial(16, difficulty), 16)
     tests = [exponents.test(pool(rng.binomial(n, difficulty), n), rl, BUDGETS) for n in (64, 16)]
     found = exponent_set(tests, 0.95)
-    assert limits.up_to(found) == "N up to 16 to 64, the pool of each policy"
-    assert limits.up_to(exponent_set(tests[:1], 0.95)) == "N up to 64"
+    assert exponents.up_to(found) == "N up to 16 to 64, the pool of each policy"
+    assert exponents.up_to(exponent_set(tests[:1], 0.95)) == "N up to 64"

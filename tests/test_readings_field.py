@@ -18,7 +18,7 @@ from searchlens import benchmarks
 from searchlens.benchmarks import Question
 from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.compact import compact
-from searchlens.readings import answers, coverage, guessing, variance
+from searchlens.readings import coverage, guessing, variance
 from searchlens.readings.measures import DIFFERENCE, compared
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.support import COUNTS, by_chance, epsilon, ratios, support
@@ -178,7 +178,7 @@ def test_options_are_counted_in_the_question(text: str, gold: str, number: int) 
 
 def test_entropy_of_classes_and_missing_answers() -> None:
     """Eight samples: 4 right, 2 of one kind, 2 without an answer; and a question with one answer only."""
-    found = answers.entropy(pool([4, 8], 8, ["4+ 2", "8+"], [6, 8]))
+    found = coverage.entropy(pool([4, 8], 8, ["4+ 2", "8+"], [6, 8]))
     plain = -(0.5 * math.log(0.5) + 2 * 0.25 * math.log(0.25))
     assert found.tolist() == [[pytest.approx(plain), pytest.approx(plain + 2 / 16)], [0, 0]]
 
@@ -245,7 +245,7 @@ def test_no_reading_depends_on_the_order_of_samples() -> None:
     shuffled = scores.with_columns(sample=pl.col("sample").shuffle(seed=1).over("question"))
     one, other = (read_pools(answer_classes(each), {})[DEFAULT] for each in (scores, shuffled))
     assert one.correct.tolist() == other.correct.tolist() and one.classes.tolist() == other.classes.tolist()
-    assert answers.entropy(one).tolist() == answers.entropy(other).tolist()
+    assert coverage.entropy(one).tolist() == coverage.entropy(other).tolist()
 
 
 def test_a_difference_is_paired() -> None:
@@ -276,7 +276,7 @@ def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
     assert change.round().tolist() == [-10, 8, 55, 64, 48]
     for side, wanted in ((base, [68.0, 31.2, 0.1]), (rl, [76.4, 74.8, 21.2])):
         assert (100 * coverage.g_pass(side, 16, [0.25, 0.5, 1]).mean(axis=0)).round(1).tolist() == wanted
-    entropies = [round(float(answers.entropy(side)[:, 0].mean()), 2) for side in anchor]
+    entropies = [round(float(coverage.entropy(side)[:, 0].mean()), 2) for side in anchor]
     assert entropies == [2.44, 0.55]
 
 

@@ -25,10 +25,9 @@ from searchlens.config.recovery import RecoverySection
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.landscape.compact import compact
-from searchlens.landscape.expand import expand
-from searchlens.landscape.parts import in_parts
-from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.expand import expand, plain_votes
 from searchlens.landscape.points import operating_points
+from searchlens.landscape.pool import in_parts
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.stages import record as record_module
 from searchlens.stages.record import record

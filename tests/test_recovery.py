@@ -16,7 +16,7 @@ from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape, operating_points
 from searchlens.recovery import gaps, paths
-from searchlens.recovery.tables import recover
+from searchlens.recovery.gaps import recover
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.uncertainty import Resamples, wilson

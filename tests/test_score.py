@@ -18,7 +18,7 @@ from searchlens.errors import InputError
 from searchlens.grading import score
 from searchlens.grading.score import Rules, ScoredSamples, answer_classes, distinct_forms, found_answers, together
 from searchlens.grid import Grid
-from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.expand import plain_votes
 from searchlens.landscape.points import operating_points
 from searchlens.schemas import columns as schemas
 from searchlens.stages import score as stage

@@ -32,8 +32,7 @@ from exponents import LEVEL, pool, population
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from searchlens.readings.crossings import crossing
-from searchlens.readings.equivalents import SAME, Equivalents, equivalents, inverse, summary
+from searchlens.readings.equivalents import SAME, Equivalents, crossing, equivalents, inverse, summary
 from searchlens.readings.exponents import GRID, exponent_set, profile, test
 from searchlens.readings.pool import Pool, knots
 from searchlens.uncertainty import Floats, Resamples

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.pool import missed
 from searchlens.readings.extrapolation import MODELS, extrapolated, fit, judged
 from searchlens.readings.pool import Ints, Pool
 from searchlens.readings.support import support

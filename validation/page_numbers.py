@@ -19,8 +19,7 @@ import yaml
 from searchlens.claims import EQUIVALENT, MEETING, located
 from searchlens.config.readings import ReadingsOptions
 from searchlens.landscape.classes import recorded_classes
-from searchlens.readings.crossings import crossing
-from searchlens.readings.equivalents import equivalents, summary
+from searchlens.readings.equivalents import crossing, equivalents, summary
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.study import PairPools
 from searchlens.readings.study import exponents as study_exponents

@@ -24,8 +24,8 @@ import numpy as np
 import yaml
 
 from searchlens.boptr.inference import holm, sign_flip_test
-from searchlens.landscape.class_sizes import from_text
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.classes import from_text
+from searchlens.landscape.pool import missed
 from searchlens.store import readouts
 from searchlens.uncertainty import Floats, Resamples, with_width
 

@@ -11,7 +11,7 @@ import polars as pl
 from searchlens import claims
 from searchlens.claims import NOT_IDENTIFIED, SINGLE
 from searchlens.frames import pick
-from searchlens.readings import limits
+from searchlens.readings import exponents
 from searchlens.readings.extrapolation import SMALLEST
 from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL, WITHOUT_LUCK
 
@@ -194,7 +194,7 @@ _FACTS: Mapping[str, Callable[[Frames, str], Fact]] = {
 
 def _exponents(frames: Frames, policy: str) -> Statement:
     row = pick(frames["exponents"], policy=policy).row(0, named=True)
-    unknown, law = limits.of_exponents(row), f"N = α b^β, {limits.up_to(row)},"
+    unknown, law = exponents.of_exponents(row), f"N = α b^β, {exponents.up_to(row)},"
     other = "any law other than N = α b^β."
     if row["pool_max"] < 2 or frames["equivalents"]["budget"].max() == 1:
         return Statement("exponents", SINGLE, other)

@@ -6,14 +6,7 @@ every planning step imports it; reading a Parquet file needs pyarrow.
 """
 
 from searchlens.benchmarks.choices import options
-from searchlens.benchmarks.known import (
-    OWN,
-    HubSplit,
-    KnownBenchmark,
-    family_names,
-    known_benchmark,
-    known_benchmarks,
-)
+from searchlens.benchmarks.known import OWN, HubSplit, KnownBenchmark, family_names, known_benchmark, known_benchmarks
 from searchlens.benchmarks.loading import LoadedBenchmark, files_at, load, read, read_rows
 from searchlens.benchmarks.questions import Question, asked_hash, checks_text, content_hash, dumps
 from searchlens.benchmarks.rows import BenchmarkFile, Row, RowError

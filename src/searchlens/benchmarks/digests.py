@@ -14,8 +14,7 @@ from pathlib import Path
 
 from searchlens import catalogue
 from searchlens.benchmarks.examples import plain
-from searchlens.benchmarks.known import known_benchmark
-from searchlens.benchmarks.known_golds import golds_file, line_of
+from searchlens.benchmarks.known import golds_file, known_benchmark, line_of
 from searchlens.benchmarks.loading import read_rows
 from searchlens.benchmarks.rows import Row
 from searchlens.errors import InputError
@@ -68,7 +67,7 @@ def _require_apart(rows: Sequence[Row]) -> None:
         digest, _ = line_of(row.wording, row.answer)
         if wordings.setdefault(digest, plain(row.wording)) != plain(row.wording):
             raise InputError(
-                f"two wordings have the digest {digest}", "make digests longer (WORDING in benchmarks/known_golds.py)"
+                f"two wordings have the digest {digest}", "make digests longer (WORDING in benchmarks/known.py)"
             )
 
 

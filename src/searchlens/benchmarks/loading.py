@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from searchlens import catalogue
-from searchlens.benchmarks import files, jsonl, known_golds
-from searchlens.benchmarks.hub import select
-from searchlens.benchmarks.known import OWN, known_benchmark
+from searchlens.benchmarks import files, jsonl
+from searchlens.benchmarks.files import SUFFIXES
+from searchlens.benchmarks.known import OWN, HubSplit, check, known_benchmark
 from searchlens.benchmarks.questions import Question
 from searchlens.benchmarks.rows import BenchmarkFile, Row
 from searchlens.errors import InputError
@@ -158,7 +159,7 @@ def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> tuple[in
     if known.sizes and count not in known.sizes:
         sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())
         raise InputError(f"{shown} has {count} questions; {known.title} has {sizes}", hint)
-    golds = known_golds.check(family, rows)
+    golds = check(family, rows)
     if golds.repeated and not known.repeats:
         named = [f"question {i + 1} repeats question {j + 1} ({rows[j].question.id})" for i, j in golds.repeated]
         raise InputError(f"{shown}: {_listed(named)}; every question of {known.title} is there once", hint)
@@ -196,3 +197,36 @@ def _check_hash(shown: str, contents: Sequence[_Content], expected: str) -> None
 
 def _joined(paths: Sequence[Path]) -> str:
     return " + ".join(str(path) for path in paths)
+
+
+SPLITS = ("train", "test", "validation", "val", "dev")
+
+
+def select(names: Iterable[str], split: HubSplit) -> list[str]:
+    """The files that hold a split, sorted, of paths relative to the repository, with ``/``.
+
+    The configuration and the split are words in the path of a file. Files that name no split are the training split. If
+    the split is there in several formats, the first of ``SUFFIXES`` is used. Raises InputError if no file holds it.
+    """
+    data = sorted(name for name in names if _is_data(name))
+    configured = [name for name in data if split.config and _has_word(name, split.config)] or data
+    with_split = [name for name in configured if any(_has_word(name, word) for word in SPLITS)]
+    files = [name for name in with_split if _has_word(name, split.split)] or ([] if with_split else configured)
+    for suffix in SUFFIXES:
+        if same_format := [name for name in files if name.endswith(suffix)]:
+            return same_format
+    raise InputError(
+        f"no file of split {split.split!r}{f' of {split.config}' if split.config else ''} among:"
+        f" {', '.join(data) or '(no data files)'}",
+        f"{split.id} on the hub has it; or name the file itself as path",
+    )
+
+
+def _is_data(name: str) -> bool:
+    path = PurePosixPath(name)
+    hidden = any(part.startswith(".") for part in path.parts)
+    return path.suffix in SUFFIXES and not hidden and not path.name.startswith("dataset_info")
+
+
+def _has_word(name: str, word: str) -> bool:
+    return re.search(rf"(?:^|[/_.-]){re.escape(word)}(?:$|[/_.-])", name) is not None

@@ -9,10 +9,24 @@ import re
 from math import isnan
 from typing import Any
 
-from searchlens.benchmarks import scientific
 from searchlens.benchmarks.boxed import last_boxed
 from searchlens.benchmarks.questions import Question
 from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
+
+_NUMBER = re.compile(r"(?<![\w.\\])(\d+(?:\.\d*)?|\.\d+)[eE]([+-]?\d{1,4})(?!\w|\.\d)", re.ASCII)
+
+
+def in_latex(text: str) -> str:
+    r"""The text with every number such as ``4.5e33`` or ``.5E-3`` as ``4.5 \times 10^{33}`` or ``0.5 \times 10^{-3}``.
+
+    Whole numbers of more than four digits in the exponent, and numbers next to a letter, stay.
+    """
+    return _NUMBER.sub(_written_out, text) if "e" in text or "E" in text else text
+
+
+def _written_out(number: re.Match[str]) -> str:
+    mantissa = f"0{number[1]}" if number[1].startswith(".") else number[1]
+    return rf"{mantissa} \times 10^{{{int(number[2])}}}"
 
 
 def _layout(source: str, question: str, gold: str, boxed: bool = False) -> Layout:
@@ -97,7 +111,7 @@ def gold_text(content: Any, boxed: bool = False, *, multiple: bool = False) -> s
 
 
 def _readable(text: str) -> str:
-    text = scientific.in_latex(text)
+    text = in_latex(text)
     text = re.sub(r"\bnp\.(?=[a-z])", r"\\", text)
     return re.sub(r"(?<=\d)\.(?=/\d)", "", text)
 

@@ -129,10 +129,9 @@ class CohortPlan:
         if len(set(source_of.values())) == 1:
             (source,) = set(source_of.values())
             return "" if source == "sampled" else f"from {source} samples"
-        others = dict.fromkeys(source for source in source_of.values() if source != "sampled")
         parts = [
             f"{', '.join(self.title(name) for name in source_of if source_of[name] == source)} from {source} samples"
-            for source in others
+            for source in dict.fromkeys(source for source in source_of.values() if source != "sampled")
         ]
         return "; ".join(parts)
 
@@ -172,8 +171,7 @@ def _require(name: str, allowed: Sequence[str], key: str, what: str) -> None:
 def read_plan(path: Path) -> CohortPlan:
     """The plan in a YAML file; an InputError names every mistake in it."""
     try:
-        content = yaml_text.read(path)
-        plan = TypeAdapter(CohortPlan).validate_json(json.dumps(content, default=str))
+        plan = TypeAdapter(CohortPlan).validate_json(json.dumps(yaml_text.read(path), default=str))
         for name, spec in plan.policies.items():
             from_spec(name, spec)
         return plan
@@ -276,8 +274,7 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
 
     credit = {metric: dense(column(metric, readout)) for metric in CREDITS}
     _require_complete(points, credit["P"], credit["Q"] if readout == "expected" else None)
-    names = list(dict.fromkeys(policy for policy, _ in points))
-    tokens, rates = _tokens_and_rates(landscape.points, names)
+    tokens, rates = _tokens_and_rates(landscape.points, list(dict.fromkeys(policy for policy, _ in points)))
     return DenseLandscape(questions, points, credit, tokens, rates, votes_fall=votes_fall(points, dense("Q")))
 
 

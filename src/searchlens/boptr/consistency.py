@@ -25,11 +25,10 @@ import polars as pl
 
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import At, Point, boptr
-from searchlens.boptr.rule import Path, Reason, Rule
+from searchlens.boptr.rule import Path, Reason, Rule, by_cell, schema
 from searchlens.boptr.view import Readouts, View
 from searchlens.catalogue import frame
 from searchlens.policies.kinds import PolicyByName, is_search, policy_of
@@ -199,8 +198,7 @@ def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
 
 def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
     at = [cell.index[name] for name in names]
-    controllers = tuple(cell.controllers[i] for i in at)
-    return Readouts(tuple(names), controllers, cell.P[at], cell.Q[at], cell.tokens[at])
+    return Readouts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
 
 
 def _selected(rule: Rule, benchmark: str, batch: _Batch, path: Path) -> str | Reason:
@@ -213,8 +211,7 @@ def _selected(rule: Rule, benchmark: str, batch: _Batch, path: Path) -> str | Re
         return Reason("policy_missing")
     distance = selector.distances(selector.features(cell, rule.options), proto, rule.options)
     cost = selector.COST_WEIGHT * selector.relative_cost(cell)
-    chosen = selector.select(distance, path.budget, cost, candidates, cell.policies)
-    return cell.policies[int(chosen[0])]
+    return cell.policies[int(selector.select(distance, path.budget, cost, candidates, cell.policies)[0])]
 
 
 def _error(rule: Rule, boot: View, at: At, landscape: DenseLandscape, policy: str, path: Path) -> dict[str, Any]:

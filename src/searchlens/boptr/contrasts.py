@@ -10,9 +10,8 @@ import polars as pl
 
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, CohortPlan
-from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, predicted, scored
-from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.rule import Reason, Rule, schema
 from searchlens.boptr.transfer import MAIN_ROWS, PAPER, RIVALS, Cell, grid
 from searchlens.boptr.view import pairing_view
 from searchlens.config.boptr import BoptrOptions

@@ -21,10 +21,9 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.fit import GUARD
 from searchlens.boptr.rows import point_counts, readout_interval
-from searchlens.boptr.rule import Reason, Rule, kept
+from searchlens.boptr.rule import Reason, Rule, by_cell, kept, schema
 from searchlens.boptr.view import View
 from searchlens.catalogue import frame
 from searchlens.uncertainty import Floats
@@ -100,8 +99,7 @@ def fingerprint(rule: Rule, model: str, tau: float = TAU) -> Fingerprint | Reaso
     with np.errstate(invalid="ignore"):
         u = np.sqrt((1 - p0) * headroom)
     # In questions, so that a knee exactly halfway between two budgets stays there: round_B rounds halves up.
-    questions = round(tau * total, 6)
-    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, questions)))
+    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, round(tau * total, 6))))
 
 
 # ---- benchmarks without an RL side

@@ -401,8 +401,7 @@ def _nested(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dic
     At most ``NESTED`` draws, which is enough for a mean. Numbers without paths, and those undefined in some draw, are
     left out.
     """
-    draws = min(options.reselect, options.draws, NESTED)
-    parent = bootstrap_view(cohort, options.draws, options.seed, 0, draws)
+    parent = bootstrap_view(cohort, options.draws, options.seed, 0, min(options.reselect, options.draws, NESTED))
     view = nested_view(parent, options.seed)
     means: dict[Key, float] = {}
     by_content: dict[tuple[str, str, bytes], float] = {}

@@ -19,7 +19,6 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.columns import Columns, Found, records, schema
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rows import (
@@ -33,7 +32,7 @@ from searchlens.boptr.rows import (
     point_errors,
     readout_interval,
 )
-from searchlens.boptr.rule import Path, PoolName, Reason, Rule
+from searchlens.boptr.rule import Columns, Found, Path, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.view import Counts, View
 from searchlens.catalogue import frame
 from searchlens.policies.kinds import is_search

@@ -185,14 +185,12 @@ def fit_locked(
     tied = _tied(total, best)
 
     def interpolated_error(pairs: Ints, at: slice) -> Floats:
-        curves = P[tied.policy[at], :, tied.draw[at]].T.astype(float)
-        gaps = grid.weights[pairs] @ curves - R[:, tied.draw[at]]
+        gaps = grid.weights[pairs] @ P[tied.policy[at], :, tied.draw[at]].T.astype(float) - R[:, tied.draw[at]]
         errors: Floats = np.abs(gaps, out=gaps).sum(axis=1)
         return errors
 
     pair, policy = _settled(tied, ties, grid, beta_g, interpolated_error)
-    path = grid.paths[grid.path[pair]].T
-    return Fit(grid.alpha[pair], grid.beta[pair], policy, path, best / P.shape[1])
+    return Fit(grid.alpha[pair], grid.beta[pair], policy, grid.paths[grid.path[pair]].T, best / P.shape[1])
 
 
 def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
@@ -234,8 +232,7 @@ _InterpolatedError = Callable[[Ints, slice], Floats]
 
 def _tied(total: Array, best: Array) -> _Tied:
     # On several axes ``numpy.nonzero`` takes ten times as long.
-    indices = np.flatnonzero(total <= best + SAME)
-    return _Tied(*np.unravel_index(indices, total.shape))
+    return _Tied(*np.unravel_index(np.flatnonzero(total <= best + SAME), total.shape))
 
 
 def _settled(

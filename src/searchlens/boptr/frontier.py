@@ -17,10 +17,9 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from searchlens.boptr.columns import schema
 from searchlens.boptr.descriptive import TAU, fingerprint
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
-from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
+from searchlens.boptr.rule import Reason, Rule, mean_log_alpha, schema
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
 from searchlens.uncertainty import Floats

@@ -15,11 +15,10 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.fit import Fit
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import budgets_text, operating_points, point_errors
-from searchlens.boptr.rule import Path, Reason, Rule
+from searchlens.boptr.rule import Path, Reason, Rule, by_cell, schema
 from searchlens.boptr.view import Readouts, View
 from searchlens.catalogue import frame
 

@@ -55,16 +55,12 @@ def corrected(differences: npt.ArrayLike) -> Floats:
     Nearly unbiased for mean_b |d_b|; may be slightly negative near zero. Use with ``interval(kind="centred")``. With
     fewer than three draws the noise is unknown, and the plain error is returned. Draw 0 is the sample.
 
-    Notes
-    -----
     Bootstrap bias correction, 2|x| - f(x). Here x = d + noise of standard error s (estimated by the standard deviation
     over the draws), and f(x) is the mean of |x + noise| for normal noise. The plain |x| is too large by up to 0.80 s
     (at d = 0) and never too small, so the bias of a mean over many cells does not average out. The corrected value is
     off by 0.47 s at d = 0 and by -0.09 s at d = 1.5 s; averaged over d, by nothing. A path that was chosen on the same
     questions has a second bias, downwards, which stays: see ``refitted``, and ``docs/validation.md`` for coverage.
 
-    References
-    ----------
     Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 10.
     """
     signed = np.asarray(differences, float)
@@ -94,16 +90,12 @@ def refitted(fixed: npt.ArrayLike, plain: npt.ArrayLike, in_draw: npt.ArrayLike,
     shape (n,); entry 0 of both is the error of the sample's path, NaN where a draw chose no path. Equal to ``fixed`` if
     every draw chooses the sample's path, NaN if none chose one. Use with ``interval(kind="centred")``.
 
-    Notes
-    -----
     Bootstrap estimate of optimism. A path that is chosen on some questions has a smaller error on these than on others.
     The difference is estimated by that between a draw, on which the path is chosen, and the sample; the same difference
     of the sample's path is subtracted, to remove noise. Resampling takes the differences between paths from the sample,
     where they are exaggerated, so a part of the bias stays. For the best of all points at every budget (the per-budget
     oracles) too much of it stays for an interval.
 
-    References
-    ----------
     Efron (1983), J. Am. Stat. Assoc. 78, 316-331.
     """
     draws, error, inside, outside = (np.asarray(part, float) for part in (fixed, plain, in_draw, in_sample))
@@ -125,8 +117,6 @@ def iterated(
     ``in_draw`` and ``in_sample``: errors of each draw's path in that draw and in the sample, ``folded``. NaN is left
     out.
 
-    Notes
-    -----
     The bias of the plain error, absolute values and choice together, is estimated by that in the draws, -mean(shift).
     Draws know the truth only from the sample, where paths differ more than in truth and few errors are small. So they
     show too little of both biases, and draws from draws show even less: -mean(nested). What is lost from the first to
@@ -134,8 +124,6 @@ def iterated(
     is that of a draw's error around the error of its own path in the sample: the estimand is the error of the path that
     was chosen, whichever it is.
 
-    References
-    ----------
     Davison and Hinkley (1997), Bootstrap Methods and their Application, section 3.9; Hall and Martin (1988), Biometrika
     75, 661-671.
     """
@@ -154,8 +142,6 @@ def freedom(values: npt.ArrayLike) -> float:
     2 n m / (n - m) with m = (sum of squares)^2 / (sum of fourth powers) of the centred values: about n if they are
     normal, few if few questions differ from the rest. From 1 to n - 1; 1 if nothing varies.
 
-    References
-    ----------
     Satterthwaite (1946), Biometrics Bull. 2, 110-114; the variance of a sample variance is (kurtosis - 1) / n.
     """
     x = np.asarray(values, float)
@@ -265,8 +251,7 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000) -> float:
     if n <= EXACT_MODELS:
         signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.int8)
         return float((np.abs(signs @ values) >= observed).mean())
-    rng = resampler(0, n, flips)
-    signs = rng.choice(np.array([-1, 1], np.int8), (flips, n))
+    signs = resampler(0, n, flips).choice(np.array([-1, 1], np.int8), (flips, n))
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
 
@@ -290,8 +275,6 @@ def over_both(differences: Sequence[npt.ArrayLike], confidence: float = 0.95) ->
     differences are one number other than zero, whose spread between models is then unknown (numbers within ``SAME``
     count as one). If all are zero p is 1 and the interval has no width.
 
-    Notes
-    -----
     Hierarchical model with crossed effects: d_m = mu + u_m + e_m, u_m the effect of the pair, e_m the noise of
     questions and decoding. Pairs share questions, so that e_m and e_m' covary; the draws give their covariances. With
     S^2 the variance of d_m over models and C the mean covariance of two models over draws,
@@ -299,8 +282,6 @@ def over_both(differences: Sequence[npt.ArrayLike], confidence: float = 0.95) ->
     all share. The interval is Student's, with degrees of freedom after Satterthwaite, M - 1 if C is 0. Then it is the
     paired t test over models. ``spread`` is sqrt(S^2 - mean noise variance + C), if that is positive.
 
-    References
-    ----------
     Owen (2007), Ann. Appl. Stat. 1, 386-411 (crossed random effects); Satterthwaite (1946), Biometrics Bull. 2,
     110-114.
     """
@@ -334,17 +315,14 @@ def model_bootstrap(
     n = len(values)
     if n < 2:
         return float("nan"), float("nan")
-    rng = resampler(seed, n, draws)
     tail = (1 - confidence) / 2
-    lo, hi = np.quantile(values[rng.integers(0, n, (draws, n))].mean(axis=1), [tail, 1 - tail])
+    lo, hi = np.quantile(values[resampler(seed, n, draws).integers(0, n, (draws, n))].mean(axis=1), [tail, 1 - tail])
     return float(lo), float(hi)
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
     """Holm's adjusted p-values; NaN for a p-value of NaN, which does not count among the hypotheses.
 
-    References
-    ----------
     Holm (1979), Scand. J. Stat. 6, 65-70.
     """
     p = np.array(p_values, float)

@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.boptr.columns import schema
 from searchlens.boptr.descriptive import FEATURES, fingerprint
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rows import At, Prediction, Row
-from searchlens.boptr.rule import Reason, Rule, kept
+from searchlens.boptr.rule import Reason, Rule, kept, schema
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
 from searchlens.seeds import resampler
@@ -56,8 +55,7 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
     """
     mean = y.mean(axis=0)
     gram = np.einsum("fmd,gmd->dfg", z, z) + penalty * np.eye(len(z))
-    moment = np.einsum("fmd,md->df", z, y - mean)
-    weight = np.linalg.pinv(gram, rcond=1e-10, hermitian=True) @ moment[..., None]
+    weight = np.linalg.pinv(gram, rcond=1e-10, hermitian=True) @ np.einsum("fmd,md->df", z, y - mean)[..., None]
     predicted: Floats = mean + np.einsum("df,fd->d", weight[..., 0], target)
     return predicted
 
@@ -111,8 +109,7 @@ def offset(rule: Rule, model: str) -> Offset | Reason:
         return Reason("too_few_models")
     x, delta = np.stack([vector for vector, _ in training], axis=1), np.stack([value for _, value in training])
     z, target = standardise(x, features.vector)
-    knee = FEATURES.index("log2_n_star")
-    tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[knee].mean(axis=0))
+    tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[FEATURES.index("log2_n_star")].mean(axis=0))
     typical = np.abs(target).max(axis=0) <= GATE_Z
     return Offset(ridge(z, delta, target, RIDGE), tail, target, typical)
 
@@ -219,8 +216,6 @@ def v4(rule: Rule) -> V4:
     (``constant``). A feature that is missing for some model is left out (``no_base``), as is the size if it is unknown
     for some. A constant feature has no correlation (``constant``) and is chosen last.
 
-    Notes
-    -----
     Scaling and ridge are fitted inside each fold. pseudo-R2 = 1 - SSE_loo / SST, with SST about the mean of all models,
     so a prediction by the training mean scores 1 - (n/(n-1))^2. The null shuffles y and chooses the feature again on
     each shuffle, so the choice is part of the null; p = (1 + #{null >= observed}) / (1 + shuffles).

@@ -24,9 +24,8 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan, DenseLandscape
-from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.evaluate import has_expanded_pool
-from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.rule import Reason, Rule, by_cell, schema
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.health.judgement import TRUNCATED, judge, of_pair
 from searchlens.uncertainty import Interval, with_width
@@ -61,8 +60,6 @@ def rate_difference(
 
     It is wider than needed if the two rates are positively correlated, as rates on the same questions are.
 
-    References
-    ----------
     Newcombe (1998), Statistics in Medicine 17, 873-890, method 10; Zou and Donner (2008), Statistics in Medicine 27,
     1693-1702, for intervals of any kind.
     """
@@ -172,8 +169,7 @@ def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[s
     if not (of_base > 0 and of_rl > 0):
         return {"flag": "length", "reason": "unknown_tokens"}
     ratio = max(of_base, of_rl) / min(of_base, of_rl)
-    flag = _flag("length", of_base, of_rl, attention=ratio >= LENGTH_RATIO)
-    return {**flag, "difference": of_rl - of_base}
+    return {**_flag("length", of_base, of_rl, attention=ratio >= LENGTH_RATIO), "difference": of_rl - of_base}
 
 
 def _health_flag(
@@ -253,8 +249,7 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
         parts.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f}{ends} pp (cells: {row['cells']})")
         by_verdict[row["verdict"]].append(row["first"])
     better, level = by_verdict["first lower"], by_verdict["not distinguishable"]
-    beaten = pl.col("verdict_models").eq_missing(pl.lit("second lower"))
-    open_ = rows.filter(~beaten)["first"].to_list()
+    open_ = rows.filter(~pl.col("verdict_models").eq_missing(pl.lit("second lower")))["first"].to_list()
     parts += [f"over questions better than {MAIN}: {', '.join(better)}"] if better else []
     parts += [f"over questions not distinguishable from {MAIN}: {', '.join(level)}"] if level else []
     parts += [f"over models not shown to be worse than {MAIN}: {', '.join(open_)}"] if open_ else []
@@ -264,8 +259,7 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
 def _best(scored: pl.DataFrame) -> str:
     """The row with the smallest mean among those defined in the most cells; ties by name."""
     means = scored.group_by("tier").agg(cells=pl.len(), error=pl.col("error").mean())
-    most_cells = means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "tier")
-    return str(most_cells["tier"][0])
+    return str(means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "tier")["tier"][0])
 
 
 def _directions(rule: Rule, scored: pl.DataFrame) -> _Item:

@@ -31,13 +31,12 @@ import polars as pl
 
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import Cohort
-from searchlens.boptr.columns import Columns, Found, records, schema
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import difference_interval
-from searchlens.boptr.rule import PoolName, Reason, Rule
+from searchlens.boptr.rule import Columns, Found, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.selector import COST_WEIGHT, relative_cost
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.catalogue import frame
@@ -112,15 +111,12 @@ def q_summary(frame: pl.DataFrame) -> pl.DataFrame:
     ``all`` counts every defined cell, ``voted`` only those of benchmarks with a vote.
     """
     defined = frame.filter(pl.col("reason").is_null())
-    scopes = {"all": defined, "voted": defined.filter(~pl.col("diagnostic"))}
     parts = []
-    for scope, cells in scopes.items():
-        together = cells.with_columns(regime=pl.lit("all"))
-        parts.append(pl.concat([together, cells]).with_columns(scope=pl.lit(scope)))
-    order = pl.Enum(["all", *REGIMES])
+    for scope, cells in {"all": defined, "voted": defined.filter(~pl.col("diagnostic"))}.items():
+        parts.append(pl.concat([cells.with_columns(regime=pl.lit("all")), cells]).with_columns(scope=pl.lit(scope)))
     return (
         pl.concat(parts)
-        .group_by("pool", "role", "scope", pl.col("regime").cast(order))
+        .group_by("pool", "role", "scope", pl.col("regime").cast(pl.Enum(["all", *REGIMES])))
         .agg(
             pl.col("recoverable").sum(),
             pl.len().alias("cells"),

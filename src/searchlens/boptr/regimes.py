@@ -25,7 +25,6 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit, inference
-from searchlens.boptr.columns import Columns, Found, records, schema
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rows import (
@@ -41,7 +40,7 @@ from searchlens.boptr.rows import (
     point_errors,
     readout_interval,
 )
-from searchlens.boptr.rule import Path, Reason, Rule
+from searchlens.boptr.rule import Columns, Found, Path, Reason, Rule, records, schema
 from searchlens.boptr.view import Readouts, View, bootstrap_view
 from searchlens.catalogue import frame
 from searchlens.uncertainty import Floats, Interval
@@ -110,14 +109,13 @@ def _constrained(
     points = problem.points(best)
     se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
     scale = 100 / rule.view.total(benchmark)
-    names = [policy for policy, _ in points] if constraint == "R0" else [points[0][0]]
     lo, hi = _refitted(rule, refits, constraint, benchmark) if model == rule.plan.anchor_model else (None, None)
     return {
         "beta": float(best.beta[0]),
         "lo": lo,
         "hi": hi,
         "alpha": float(best.alpha[0]),
-        "policy": " ".join(names),
+        "policy": " ".join([policy for policy, _ in points] if constraint == "R0" else [points[0][0]]),
         "path": budgets_text(points),
         "error": float(best.error[0]) * scale,
         "se": se,
@@ -164,8 +162,7 @@ def _problem(rule: Rule, view: View, constraint: Constraint, model: str, benchma
         if rule.plan.default_policy not in base.index:
             return Reason("policy_missing")
         at = np.array([base.index[rule.plan.default_policy]])
-    beta_g = rule.options.beta[rule.regime(benchmark)]
-    return _Problem(rule, constraint, base, at, base.P[at], target, beta_g)
+    return _Problem(rule, constraint, base, at, base.P[at], target, rule.options.beta[rule.regime(benchmark)])
 
 
 def _errors_by_beta(P: Array, R: Array, grid: Lattice, *, free: bool) -> tuple[Floats, Floats]:

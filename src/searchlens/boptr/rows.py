@@ -84,8 +84,7 @@ class Row:
 
 
 def _same_budgets(rule: Rule) -> Ints:
-    levels = np.arange(rule.view.levels)[:, None]
-    return np.repeat(levels, rule.view.draws, axis=1)
+    return np.repeat(np.arange(rule.view.levels)[:, None], rule.view.draws, axis=1)
 
 
 def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None) -> Path | Reason:
@@ -126,8 +125,7 @@ def _literal_greedy(rule: Rule, at: At) -> Prediction:
     greedy = [name for name, n in points if n == 1 and family(name, rule.plan.configured) == "greedy"]
     if landscape is None or not greedy:
         return Reason("policy_missing")
-    once = rule.view.count(landscape, at.benchmark, "P", greedy[0], (1,))
-    return Curve(np.repeat(once, rule.view.levels, axis=0))
+    return Curve(np.repeat(rule.view.count(landscape, at.benchmark, "P", greedy[0], (1,)), rule.view.levels, axis=0))
 
 
 def same_policy(rule: Rule, at: At) -> Prediction:
@@ -138,8 +136,7 @@ def same_policy(rule: Rule, at: At) -> Prediction:
 
 def anchor_copy(rule: Rule, at: At) -> Prediction:
     """H3: the points of the anchor cell's H6; a budget is left out if the cell has no such policy."""
-    source = two_d_oracle(rule, At(*rule.anchor, at.pool))
-    return _transplant(rule, source, rule.anchor, at, skip=True)
+    return _transplant(rule, two_d_oracle(rule, At(*rule.anchor, at.pool)), rule.anchor, at, skip=True)
 
 
 def strict(rule: Rule, at: At) -> Prediction:
@@ -160,8 +157,7 @@ def two_d_oracle(rule: Rule, at: At) -> Prediction:
         return cell
     base, target = cell
     members = base.pool(at.pool)
-    points = base.P[members].transpose(1, 0, 2).reshape(-1, 1, base.P.shape[2])
-    nearest = fit.first_least(np.abs(points - target))
+    nearest = fit.first_least(np.abs(base.P[members].transpose(1, 0, 2).reshape(-1, 1, base.P.shape[2]) - target))
     budget, policy = np.divmod(nearest, len(members))
     return Path(*np.broadcast_arrays(members[policy], budget))
 
@@ -223,8 +219,7 @@ def no_selector(rule: Rule, at: At) -> Prediction:
         return log_alpha
     if base is None:
         return Reason("no_base")
-    budget = rule.n_hat(log_alpha, rule.beta(at.benchmark))
-    return _constant(rule, base, rule.plan.default_policy, budget)
+    return _constant(rule, base, rule.plan.default_policy, rule.n_hat(log_alpha, rule.beta(at.benchmark)))
 
 
 def same_budget(rule: Rule, at: At) -> Prediction:
@@ -346,8 +341,7 @@ def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts
     if isinstance(prediction, Curve):
         return np.broadcast_to(prediction.counts, (prediction.counts.shape[0], draws))
     assert base is not None
-    draw = np.minimum(np.arange(draws), base.P.shape[2] - 1)
-    counts: Counts = base.P[prediction.policy, prediction.budget, draw]
+    counts: Counts = base.P[prediction.policy, prediction.budget, np.minimum(np.arange(draws), base.P.shape[2] - 1)]
     return counts
 
 

@@ -69,8 +69,7 @@ def prototype(r: Features, policy: Ints, path: Ints, options: BoptrOptions) -> A
     """
     draw = np.arange(path.shape[1])
     ranks = [coordinate[policy, path, np.minimum(draw, coordinate.shape[2] - 1)] for coordinate in r.ranks]
-    fixed = np.broadcast_to(r.fixed[:, policy][:, None, :], (len(r.fixed), *path.shape))
-    along_path = np.concatenate([ranks, fixed])
+    along_path = np.concatenate([ranks, np.broadcast_to(r.fixed[:, policy][:, None, :], (len(r.fixed), *path.shape))])
     return along_path.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else along_path
 
 

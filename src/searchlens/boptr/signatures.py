@@ -26,9 +26,8 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.columns import by_cell, schema
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
-from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.rule import Reason, Rule, by_cell, schema
 from searchlens.boptr.view import View
 from searchlens.catalogue import frame
 from searchlens.uncertainty import Interval, Resamples, quantiles, with_width
@@ -145,8 +144,7 @@ def _readout(
         return Reason("unknown_tokens")
     resamples = Resamples(boot.weights[benchmark][:, 1:])
     difference, confidence = (rl - base).mean(), rule.options.confidence
-    drawn = resamples.interval((rl - base)[:, None], confidence)
-    lo, hi = with_width(difference, drawn, len(base), confidence)
+    lo, hi = with_width(difference, resamples.interval((rl - base)[:, None], confidence), len(base), confidence)
     values = {"base": base.mean(), "rl": rl.mean(), "rl_minus_base": difference, "lo": lo[0], "hi": hi[0]}
     return {key: float(value) for key, value in values.items()}
 

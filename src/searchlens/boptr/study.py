@@ -40,14 +40,12 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     rows = {row.key: row for row in (*MAIN_ROWS, *SWEEP_ROWS, *VARIANT_ROWS)}
     boot = bootstrap_view(cohort, options.draws, options.seed)
     sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
-    errors = errors_frame(evaluation, plan, rows, options.confidence)
     questions = {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
     compared = [contrasts(evaluation, plan, constants, options, questions) for constants in sets]
-    contests = decided(pl.concat(compared), options.confidence)
     frames = {
-        "errors": errors,
+        "errors": errors_frame(evaluation, plan, rows, options.confidence),
         "means": means(evaluation, plan, options, sets),
-        "contrasts": contests,
+        "contrasts": decided(pl.concat(compared), options.confidence),
         "nulls": nulls(cohort, options),
         **_linear_probes(evaluation),
     }
@@ -98,10 +96,9 @@ def _declared(made: Mapping[str, pl.DataFrame], rule: Rule, boot: View) -> dict[
 def _linear_probes(evaluation: Evaluation) -> dict[str, pl.DataFrame]:
     """The frames of V4, with a column ``mu`` before the others: over all fitted models, and without those left out."""
     probes = {c.mu: v4(evaluation.rules[c]) for c in (PAPER, WITHOUT) if c in evaluation.rules}
-    parts = {"v4": "features", "v4_null": "null", "v4_summary": "summary"}
     return {
         name: pl.concat([getattr(probe, part).select(pl.lit(mu).alias("mu"), pl.all()) for mu, probe in probes.items()])
-        for name, part in parts.items()
+        for name, part in {"v4": "features", "v4_null": "null", "v4_summary": "summary"}.items()
     }
 
 

@@ -18,7 +18,6 @@ import polars as pl
 
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
 from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS
 from searchlens.boptr.inference import ErrorDraws
@@ -26,7 +25,7 @@ from searchlens.boptr.offsets import V5B_ROWS
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.regimes import TWO_REGIMES
 from searchlens.boptr.rows import ROWS, Row, path_text
-from searchlens.boptr.rule import Path, PoolName
+from searchlens.boptr.rule import Path, PoolName, schema
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.catalogue import frame
 from searchlens.config.boptr import REGIMES, BoptrOptions
@@ -202,8 +201,7 @@ def means_frame(
 def _scope_means(
     evaluation: Evaluation, scope: Scope, constants: Constants, confidence: float
 ) -> Iterable[tuple[Row, PoolName, Column, dict[str, Any]]]:
-    pools: tuple[PoolName, ...] = ("ar", "full")
-    for pool in pools:
+    for pool in ("ar", "full"):
         rows = [row for row in scope.rows if pool in row.pools]
         deciding = [row for row in rows if row.key not in scope.apart]
         for column in scope.columns:
@@ -225,8 +223,7 @@ def _mean(evaluation: Evaluation, keys: Mapping[Cell, Key], column: Column, conf
     if not defined:
         reasons = [evaluation.reasons[key].code for key in keys.values() if key in evaluation.reasons]
         return {**counts, "reason": reasons[0] if reasons else "no_matched_cells"}
-    mean = average(list(defined.values()), list(defined), column.how)
-    return {**counts, **_values(mean, confidence)}
+    return {**counts, **_values(average(list(defined.values()), list(defined), column.how), confidence)}
 
 
 # ---- which cells each mean is taken over
@@ -234,8 +231,7 @@ def _mean(evaluation: Evaluation, keys: Mapping[Cell, Key], column: Column, conf
 
 def means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets: Sequence[Constants]) -> pl.DataFrame:
     """The frame ``means``: every scope, and the ablation without the models that option ``mu_without`` leaves out."""
-    tables = scopes(plan)
-    means = means_frame(evaluation, tables, sets, options.confidence)
+    means = means_frame(evaluation, scopes(plan), sets, options.confidence)
     if WITHOUT not in evaluation.rules:
         return means
     ablation = _ablation(plan, [name for name in plan.fitted_models if name not in options.mu_without])
@@ -343,12 +339,10 @@ def held_out_criterion(errors: pl.DataFrame) -> pl.DataFrame:
     )
     keys = ["exponents", "model", "benchmark"]
     rule = rows.filter(tier="V3").select(*keys, "error")
-    oracle = rows.filter(tier="V1").select(*keys, oracle="error")
-    both = rule.join(oracle, on=keys, how="left", maintain_order="left")
-    together = both.with_columns(benchmark=pl.lit(None, pl.String))
+    both = rule.join(rows.filter(tier="V1").select(*keys, oracle="error"), on=keys, how="left", maintain_order="left")
     beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > HELD_OUT_LIMIT)
     return (
-        pl.concat([both, together])
+        pl.concat([both, both.with_columns(benchmark=pl.lit(None, pl.String))])
         .group_by("exponents", "benchmark", maintain_order=True)
         .agg(
             mean=pl.col("error").mean(),

@@ -17,11 +17,10 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit, selector
-from searchlens.boptr.columns import records, schema
 from searchlens.boptr.fit import Array, Fit, Ints
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, curve, path_text
-from searchlens.boptr.rule import Path, PoolName, Reason, Rule
+from searchlens.boptr.rule import Path, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.catalogue import frame

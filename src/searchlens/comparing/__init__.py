@@ -1,17 +1,15 @@
 """Base and RL compared from the log files of other tools, in one go: read, matched, graded and read.
 
-sides.py      the samples of one side
 common.py     which questions of the two sides are the same
 judging.py    right and wrong samples, by a grader or as recorded
 opinions.py   what other graders say of the same samples
 logs.py       all of it: log files to ``LogComparison``
 found.py      what was found, and the sentences about it
 sections.py   the same as small tables of text
-page.py       the same as an HTML page
 """
 
 from searchlens.comparing.found import LogComparison
 from searchlens.comparing.logs import Wishes, compare_logs
-from searchlens.comparing.page import page
+from searchlens.comparing.sections import page
 
 __all__ = ["LogComparison", "Wishes", "compare_logs", "page"]

@@ -14,9 +14,8 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.letters import letter_of
-from searchlens.comparing.common import Common
-from searchlens.comparing.sides import BASE, RL, Side
+from searchlens.benchmarks.choices import letter_of
+from searchlens.comparing.common import BASE, RL, Common, Side
 from searchlens.errors import InputError
 from searchlens.grading.recorded import RECORDED as RECORDED_BY
 from searchlens.grading.recorded import is_recorded, score_recorded, scorer_of
@@ -37,8 +36,7 @@ def by_question(scores: pl.DataFrame, column: str) -> list[list[Any]] | None:
     """What each sample of each question has, of one policy; None if that is not known of all."""
     if scores[column].null_count():
         return None
-    ordered = scores.sort("question", "sample").group_by("question", maintain_order=True)
-    return ordered.agg(column)[column].to_list()
+    return scores.sort("question", "sample").group_by("question", maintain_order=True).agg(column)[column].to_list()
 
 
 def mean_tokens(scores: pl.DataFrame) -> float | None:

@@ -16,19 +16,10 @@ import polars as pl
 from searchlens import grading, importing
 from searchlens.api import Comparison, compare
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
-from searchlens.comparing.common import Common, common
+from searchlens.comparing.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparing.found import LogComparison, SideFound
-from searchlens.comparing.judging import (
-    MATH,
-    by_question,
-    chosen_grader,
-    graded,
-    mean_tokens,
-    plain_golds,
-    recorded,
-)
+from searchlens.comparing.judging import MATH, by_question, chosen_grader, graded, mean_tokens, plain_golds, recorded
 from searchlens.comparing.opinions import SecondJudge, opinions
-from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl, differing
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
 from searchlens.health.counts import line, of_graded

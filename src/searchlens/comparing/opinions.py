@@ -10,9 +10,8 @@ import polars as pl
 
 from searchlens import catalogue, seeds
 from searchlens.benchmarks import Question
-from searchlens.comparing.common import Common
+from searchlens.comparing.common import Common, Side
 from searchlens.comparing.judging import verdicts_of
-from searchlens.comparing.sides import Side
 from searchlens.grading import GradedPair, processes
 from searchlens.grading.score import positions
 from searchlens.importing import Pool
@@ -69,8 +68,7 @@ class SecondJudge:
     def __init__(
         self, sides: Sequence[Side], common: Common, grader: str, *, seed: int, everything: bool, workers: int
     ) -> None:
-        declared = catalogue.declaration("grader", grader.partition(":")[0])
-        self._wanted = bool(declared.options.get("mathematical"))
+        self._wanted = bool(catalogue.declaration("grader", grader.partition(":")[0]).options.get("mathematical"))
         self._golds = {side.role: {q.id: q.gold for q in common.of(side.role)} for side in sides}
         self._drawn = {
             side.role: None if everything else _drawn(side, list(self._golds[side.role]), seed, TEXTS // len(sides))
@@ -87,8 +85,7 @@ class SecondJudge:
         drawn = self._drawn[role]
         kept = rows if drawn is None else rows.join(drawn, on=["question", "sample"], how="semi", maintain_order="left")
         for start in range(0, kept.height, _HELD):
-            part = kept.slice(start, _HELD).select(pl.lit(role), "question", "sample", "text")
-            self._held += part.rows()
+            self._held += kept.slice(start, _HELD).select(pl.lit(role), "question", "sample", "text").rows()
             if len(self._held) >= _HELD:
                 self._judge()
 
@@ -113,8 +110,7 @@ def _drawn(side: Side, ids: Sequence[str], seed: int, count: int) -> pl.DataFram
     """Some samples of the first pool, each as likely as any other."""
     samples = side.first.samples
     total = len(ids) * samples
-    generator = seeds.generator("agreement", seed, side.role)
-    chosen = np.sort(generator.choice(total, min(count, total), replace=False))
+    chosen = np.sort(seeds.generator("agreement", seed, side.role).choice(total, min(count, total), replace=False))
     rows = {"question": [ids[i // samples] for i in chosen], "sample": chosen % samples}
     return pl.DataFrame(rows, {"question": pl.String(), "sample": pl.UInt32()})
 

@@ -8,9 +8,13 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import claims
+from searchlens import __version__, claims
+from searchlens.api import faces
+from searchlens.api.statements import told
 from searchlens.comparing.found import LogComparison
+from searchlens.grading.recorded import is_recorded
 from searchlens.health.judgement import percent
+from searchlens.project import pages
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.tables import format as fmt
 
@@ -61,10 +65,9 @@ def _samples(found: LogComparison) -> Section:
             )
         )
     count = len(found.common)
-    heads = ("side", "model", "policy", "samples", "answered", "cut off", "unknown end", "failed", "health")
     return Section(
         title=f"Samples: {count:,} common question{'s' * (count != 1)}, grader {found.grader}",
-        heads=heads,
+        heads=("side", "model", "policy", "samples", "answered", "cut off", "unknown end", "failed", "health"),
         rows=tuple(rows),
         note="Samples are of each question; shares are of all samples of the common questions.",
     )
@@ -249,3 +252,39 @@ def remarks(found: LogComparison) -> Iterator[str]:
         yield from (f"{side.title}: {note}" for note in side.notes)
     if found.withheld:
         yield f"no text is quoted: {found.withheld}"
+
+
+def page(found: LogComparison) -> str:
+    """The page, complete, as text of HTML."""
+    base, rl = found.sides
+    return pages.rendered(
+        "comparing/page.html.j2",
+        title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
+        head=_head(found),
+        statements=[(each.reading, each.can, each.cannot) for each in told(found.statements)],
+        curves=faces.curves(found.comparison.measures),
+        sections=sections(found),
+        examples=list(_examples(found)),
+        withheld=found.withheld,
+        notes=list(remarks(found)),
+        version=__version__,
+    )
+
+
+def _head(found: LogComparison) -> str:
+    base, rl = found.sides
+    count = len(found.common)
+    return (
+        f"{count:,} question{'s' * (count != 1)}, {base.samples:,} samples of Base and {rl.samples:,} of RL, judged by"
+        f" {'the verdicts in the logs' if is_recorded(found.grader) else found.grader}."
+    )
+
+
+def _examples(found: LogComparison) -> Iterator[tuple[str, str]]:
+    """Samples that graders judge differently, each with the end of its text unless texts are withheld."""
+    for row in found.opinions.examples.to_dicts():
+        ours, theirs = ("right" if row[name] else "wrong" for name in ("ours", "theirs"))
+        where = f"{row['side']}, question {row['question']}, sample {row['sample']}"
+        gold = "" if found.withheld else f", gold {row['gold']}"
+        end = "" if found.withheld else row["end"] or ""
+        yield f"{where}: {found.grader} {ours}, {row['grader']} {theirs}{gold}", end

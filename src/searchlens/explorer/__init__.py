@@ -6,8 +6,6 @@ folder, by ranges.
 
 index.py       what there is, in one JSON: pairs, cells, policies, tables, and the file of everything
 sentences.py   what a cell says, in words
-headline.py    what all cells say, for the first page of the report
-policies.py    names, parameters, colours and markers of policies
 texts.py       questions, answers and samples as the page reads them
 files.py       every file that the page may ask for, by name
 inlined.py     the page with its data inside, within a size

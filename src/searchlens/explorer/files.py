@@ -52,10 +52,9 @@ class Files:
         return json.dumps(made, ensure_ascii=False, default=str).encode()
 
     def _left_out(self) -> list[str]:
-        titles = {name: spec.title or name for name, spec in self._study.benchmarks.items()}
         return [
             f"Questions, texts and answers of {title}: {reason}."
-            for name, title in titles.items()
+            for name, title in {name: spec.title or name for name, spec in self._study.benchmarks.items()}.items()
             if (reason := self._study.withheld(name))
         ]
 

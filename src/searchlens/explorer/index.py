@@ -7,7 +7,7 @@ there is not named. docs/explorer.md says what the keys mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,89 @@ import polars as pl
 from searchlens import __version__, catalogue
 from searchlens.api import InputError, Study
 from searchlens.config.benchmarks import BenchmarkSpec
-from searchlens.explorer import policies, sentences
+from searchlens.engines.base import Sampling
+from searchlens.explorer import sentences
 from searchlens.explorer.sentences import SIDES
 from searchlens.figures import palette
 from searchlens.health.judgement import Health
 from searchlens.policies import kinds
-from searchlens.project import captions
+from searchlens.policies.kinds import PolicyByName
+from searchlens.policies.policy import FILTERS, PENALTIES, ROLES, Stated
+from searchlens.project import captions, pages
 from searchlens.schemas.columns import READOUTS
 from searchlens.store import provenance
 from searchlens.store.frames import readable
 from searchlens.store.ranges import Shard
+
+_WORDS = {
+    "min_p": "min-p",
+    "typical_p": "typical",
+    "top_k": "top-k",
+    "top_p": "top-p",
+    "temperature": "temperature",
+    "repetition_penalty": "repetition penalty",
+    "frequency_penalty": "frequency penalty",
+    "presence_penalty": "presence penalty",
+}
+_NEUTRAL = asdict(Sampling())
+
+
+def described(names: Iterable[str], configured: PolicyByName) -> list[dict[str, Any]]:
+    """One entry for each policy, in the order of display."""
+    ordered = kinds.ordered(names, configured)
+    looks = palette.search_looks([name for name in ordered if kinds.is_search(name, configured)], configured)
+    shades = palette.shades([name for name in ordered if name not in looks], configured)
+    return [_entry(name, configured, looks, shades) for name in ordered]
+
+
+def _entry(
+    name: str, configured: PolicyByName, looks: Mapping[str, Mapping[str, Any]], shades: Mapping[str, str]
+) -> dict[str, Any]:
+    policy, family = kinds.policy_of(name, configured), kinds.family(name, configured)
+    controller = kinds.controller(name, configured)
+    look = looks.get(name) or {"color": shades[name], "marker": palette.FAMILY_MARKERS[family]}
+    return {
+        "name": name,
+        "title": _title(name, policy),
+        "family": family,
+        "family_title": family,
+        "controller": None if controller == "autoregressive" else controller,
+        "parameters": _parameters(policy) if policy else {},
+        "colour": look["color"],
+        "marker": look["marker"],
+        "search": name in looks,
+    }
+
+
+def families(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The families of some policies with their colours and markers, in the order of display."""
+    titles = {entry["family"]: entry["family_title"] for entry in entries}
+    return [
+        {"name": name, "title": titles[name], "colour": colour, "marker": palette.FAMILY_MARKERS[name]}
+        for name, colour in palette.FAMILY_COLOURS.items()
+        if name in titles
+    ]
+
+
+def _title(name: str, policy: Stated | None) -> str:
+    """What an autoregressive policy does, in words; of any other policy its name."""
+    if policy is None or policy.controller.name != "autoregressive":
+        return name
+    local = asdict(policy.local)
+    used = [key for key in (*FILTERS.values(), *PENALTIES.values()) if local[key] != _NEUTRAL[key]]
+    words = [f"{_WORDS[key]} {local[key]:g}" for key in used]
+    return ", ".join([*words, f"temperature {local['temperature']:g}" if local["temperature"] else "greedy"])
+
+
+def _parameters(policy: Stated) -> dict[str, Any]:
+    """What differs from a plain draw from the model: of how a token is drawn, and of each component."""
+    resolved = policy.resolved()
+    local = {key: value for key, value in resolved["local"].items() if value != _NEUTRAL[key]}
+    if policy.controller.name == "autoregressive":
+        return local
+    parts = [(role, key, value) for role in ROLES for key, value in resolved[role].items()]
+    return local | {role if key == "name" else f"{role} {key}": value for role, key, value in parts}
+
 
 VERSION = 1
 RESULTS = "results"
@@ -91,7 +164,7 @@ class Index:
         study = self.study
         cells = self.cells()
         configured = kinds.from_specs(study.config.policies)
-        entries = policies.described(dict.fromkeys(name for cell in cells for name in _names(cell)), configured)
+        entries = described(dict.fromkeys(name for cell in cells for name in _names(cell)), configured)
         return {
             "version": VERSION,
             "source": "range" if self.by_ranges else "inlined",
@@ -112,7 +185,7 @@ class Index:
             "metrics": [_metric(name) for name in catalogue.declared("metric")],
             "base_colour": palette.BASE_COLOUR,
             "rl_colour": palette.RL_COLOUR,
-            "families": policies.families(entries),
+            "families": families(entries),
             "policies": entries,
             "checkpoints": self._checkpoints(),
             "pairs": self._pairs(),
@@ -244,8 +317,7 @@ class Index:
             classes = self.study.classes(checkpoint, benchmark)
         except InputError:
             return {}
-        rows = classes.group_by("policy", maintain_order=True).agg(pl.col("samples").max())
-        return dict(rows.iter_rows())
+        return dict(classes.group_by("policy", maintain_order=True).agg(pl.col("samples").max()).iter_rows())
 
     def _without_texts(self, checkpoint: str, benchmark: str) -> str:
         """Why no text of a cell can be read; empty if there are some."""
@@ -284,7 +356,6 @@ class Index:
 
     def _tables(self) -> list[Record]:
         layout = self.study.layout
-        named = {path: self._kept(name_of(self.study, path)) for path in layout.tables()}
         return [
             {
                 "name": path.stem,
@@ -293,7 +364,7 @@ class Index:
                 "csv": name,
                 "notes": _notes(layout.table(path.stem, "md")),
             }
-            for path, name in named.items()
+            for path, name in {path: self._kept(name_of(self.study, path)) for path in layout.tables()}.items()
             if name
         ]
 
@@ -363,3 +434,14 @@ def _notes(path: Path) -> list[str]:
     """The sentences under a table."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+
+
+def headline_html(study: Study) -> str:
+    """The sentences on every pair on every benchmark, in the order of the study.
+
+    Cells that are not interpretable come first, since they say why the others may be, too.
+    """
+    titles = {name: spec.title or name for name, spec in study.benchmarks.items()}
+    cells = Index(study, frozenset().__contains__, by_ranges=False).cells()
+    cells.sort(key=lambda cell: cell["health"]["state"] != "bad")
+    return pages.rendered("explorer/headline.html.j2", cells=cells, titles=titles)

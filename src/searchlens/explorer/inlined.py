@@ -56,8 +56,7 @@ class Group:
 
     def without(self, names: Container[str]) -> Group:
         """The group without files of these names."""
-        left = {name: content for name, content in self.contents.items() if name not in names}
-        return replace(self, contents=left)
+        return replace(self, contents={name: content for name, content in self.contents.items() if name not in names})
 
     @property
     def size(self) -> int:
@@ -271,9 +270,8 @@ def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, fl
         return 0.0, 0.0
     rows = sum(shard.sidecar["rows"] for shard in shards)
     whole = sum(shard.sidecar["bytes"] for shard in shards) / max(1, rows)
-    content = files.read_bytes(shards[0].path)
     try:
-        first = pl.read_parquet(content, columns=["text"], n_rows=512)
+        first = pl.read_parquet(files.read_bytes(shards[0].path), columns=["text"], n_rows=512)
     except DAMAGED:
         return 0.0, 0.0  # the excerpt says so
     return whole, len(texts.parquet(first)) / max(1, first.height)

@@ -148,8 +148,7 @@ def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl
             ("logq", "sampling_logprobs", pl.List(pl.Float32())),
         )
     }
-    known = chosen.join(recorded, on=_KEY, how="left", maintain_order="left")
-    return known.select(
+    return chosen.join(recorded, on=_KEY, how="left", maintain_order="left").select(
         *_KEY,
         "run",
         "text",

@@ -52,8 +52,7 @@ class Pool:
         """Samples ordered by question, then sample, of as many questions together as have some ``ROWS``."""
         size = max(1, ROWS // max(1, self.drawn))
         for start in range(0, len(self.questions), size):
-            questions = list(range(start, min(start + size, len(self.questions))))
-            yield self.read(questions).sort("question", "sample")
+            yield self.read(list(range(start, min(start + size, len(self.questions))))).sort("question", "sample")
 
     @property
     def key(self) -> bytes:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens import catalogue
 from searchlens.claims import WORTH_MORE, bracket, say
-from searchlens.figures import panels, style
+from searchlens.figures import palette, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
 from searchlens.readings.study import LAW_BUDGETS
@@ -42,28 +42,28 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark."""
     labels = context.labels
-    pairs, names = panels.places(numbers)
+    pairs, names = style.places(numbers)
     second = f"Samples of Base that equal b of RL, policy {labels.default_policy}; {SECOND_LINE}{context.said_source}"
     said = f"{_finding(numbers, context)}\n{second}"
-    figure = panels.new_figure(pairs, names, said, "sampled")
+    figure = style.new_panels(pairs, names, said, "sampled")
     top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))
-    for axes, pair, name in panels.grid(figure, pairs, names):
+    for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
         _axes(axes, numbers["budget"].unique().to_list(), top, step=4 if len(names) > CROWDED else 2)
         if pair == pairs[0]:
             axes.set_title(name, fontsize=7)
         if (pair, name) in context.broken:
-            panels.not_interpretable(axes)
+            style.not_interpretable(axes)
         elif cell.height:
             _panel(axes, cell)
-    panels.name_axes(figure, names, "samples of RL, b", "samples of Base, N*(b)")
+    style.name_axes(figure, names, "samples of RL, b", "samples of Base, N*(b)")
     _legend(figure, f"N*(b), joint {labels.band}")
     return figure
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """How many samples of Base one sample of RL is worth, as far as bands exclude that it is one."""
-    first = panels.sound(pick(numbers, budget=1), context)
+    first = style.sound(pick(numbers, budget=1), context)
     more = first.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
     return say(
         WORTH_MORE, {"more": more.height, "cells": first.height, "most": _most(more, numbers["pair"].n_unique())}
@@ -87,37 +87,42 @@ def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:
     axes.yaxis.set_major_locator(FixedLocator([float(4**i) for i in range(int(np.log2(top) / 2) + 1)]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.plot([1, top], [1, top], color=style.CURVE_COLOUR, linewidth=0.6, zorder=1)
+    axes.plot([1, top], [1, top], color=palette.CURVE_COLOUR, linewidth=0.6, zorder=1)
 
 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     known = pick(cell, state="within").sort("budget")
     budgets = known["budget"].to_list()
     axes.fill_between(
-        budgets, known["band_lo"].to_list(), known["band_hi"].to_list(), color=style.BASE_COLOUR, alpha=0.2, linewidth=0
+        budgets,
+        known["band_lo"].to_list(),
+        known["band_hi"].to_list(),
+        color=palette.BASE_COLOUR,
+        alpha=0.2,
+        linewidth=0,
     )
-    axes.plot(budgets, known["n"].to_list(), color=style.BASE_COLOUR, marker="o", markersize=2.5, zorder=3, gid="N*")
+    axes.plot(budgets, known["n"].to_list(), color=palette.BASE_COLOUR, marker="o", markersize=2.5, zorder=3, gid="N*")
     law = cell.drop_nulls("law").sort("budget")
     axes.plot(
-        law["budget"].to_list(), law["law"].to_list(), color=style.RL_COLOUR, linestyle=LAW, zorder=2.5, gid="law"
+        law["budget"].to_list(), law["law"].to_list(), color=palette.RL_COLOUR, linestyle=LAW, zorder=2.5, gid="law"
     )
     for state, marker, height in (("above", "^", cell["pool"][0]), ("level", "^", cell["pool"][0]), ("below", "v", 1)):
         outside = pick(cell, state=state)["budget"].to_list()
         axes.plot(
-            outside, [height] * len(outside), linestyle="", marker=marker, markersize=3, color=style.MUTED, gid=state
+            outside, [height] * len(outside), linestyle="", marker=marker, markersize=3, color=palette.MUTED, gid=state
         )
     slopes = cell.sort("budget")["slope"].drop_nulls().to_list()
     if slopes:
         shown = f"{slopes[0]:.2f} → {slopes[-1]:.2f}" if len(slopes) > 1 else f"{slopes[0]:.2f}"
-        axes.text(0.04, 0.86, shown, transform=axes.transAxes, ha="left", fontsize=7, color=style.MUTED)
+        axes.text(0.04, 0.86, shown, transform=axes.transAxes, ha="left", fontsize=7, color=palette.MUTED)
 
 
 def _legend(figure: Figure, curve: str) -> None:
     handles = [
-        Line2D([], [], color=style.BASE_COLOUR, marker="o", markersize=2.5, label=curve),
-        Line2D([], [], color=style.RL_COLOUR, linestyle=LAW, label="α b^β of least error"),
-        Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.6, label="equal samples"),
-        Line2D([], [], color=style.MUTED, marker="^", markersize=3, linestyle="", label="beyond Base's pool"),
-        Line2D([], [], color=style.MUTED, marker="v", markersize=3, linestyle="", label="below 1"),
+        Line2D([], [], color=palette.BASE_COLOUR, marker="o", markersize=2.5, label=curve),
+        Line2D([], [], color=palette.RL_COLOUR, linestyle=LAW, label="α b^β of least error"),
+        Line2D([], [], color=palette.CURVE_COLOUR, linewidth=0.6, label="equal samples"),
+        Line2D([], [], color=palette.MUTED, marker="^", markersize=3, linestyle="", label="beyond Base's pool"),
+        Line2D([], [], color=palette.MUTED, marker="v", markersize=3, linestyle="", label="below 1"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

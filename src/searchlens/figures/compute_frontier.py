@@ -19,7 +19,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from searchlens import catalogue
 from searchlens.claims import AT_COST, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
@@ -31,9 +31,9 @@ AXES = {
 }
 AGAIN = 0.5
 """Tokens computed again for each that is generated, from which on FLOPs are drawn."""
-RL_EDGE: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 0.9, "linestyle": (0, (2, 1))}
-RL_LINE: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 1.6, "marker": "o", "markersize": 3}
-BASE_EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 1.2}
+RL_EDGE: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 0.9, "linestyle": (0, (2, 1))}
+RL_LINE: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 1.6, "marker": "o", "markersize": 3}
+BASE_EDGE: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 1.2}
 COLUMNS = ("axis", "layer", "model", "policy", "budget", "x", "x_lo", "x_hi", "value", "lo", "hi")
 
 
@@ -84,8 +84,7 @@ def _on_axis(points: pl.DataFrame, axis: str, labels: Labels) -> pl.DataFrame:
         prompt, again = (pl.col(name) if prefilled else pl.lit(0.0) for name in ("prompt", "again"))
         work = 2 * pl.lit(labels.parameters, dtype=pl.Float64)
         taken = {x: work * (prompt + pl.col(column) * (1 + again)) for x, column in TOKENS.items()}
-    columns = [*COLUMNS, "family"]
-    return points.with_columns(axis=pl.lit(axis), **taken).drop_nulls("x").select(columns)
+    return points.with_columns(axis=pl.lit(axis), **taken).drop_nulls("x").select([*COLUMNS, "family"])
 
 
 TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
@@ -140,7 +139,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     figure = style.new_figure(style.PAGE, 3.1, title, labels.source)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
     searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
-    looks = style.search_looks(searches, labels.policies)
+    looks = palette.search_looks(searches, labels.policies)
     for axes, axis in zip(panels, axes_shown, strict=True):
         rows = pick(numbers, axis=axis)
         _panel(axes, axis, rows, looks)
@@ -150,7 +149,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     note = "grey: each autoregressive (AR) policy of Base"
     if looks:
         note += "; a search that gives several answers at once has them at the same work, so its line is upright"
-    figure.supxlabel(note, fontsize=7, color=style.MUTED)
+    figure.supxlabel(note, fontsize=7, color=palette.MUTED)
     return figure
 
 
@@ -172,14 +171,14 @@ def _finding(numbers: pl.DataFrame, axis: str) -> str:
 
 def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
     base, rl = pick(rows, model="Base"), pick(rows, model="RL")
-    grey: dict[str, Any] = {"color": style.CURVE_COLOUR, "linewidth": 0.5, "zorder": 1}
+    grey: dict[str, Any] = {"color": palette.CURVE_COLOUR, "linewidth": 0.5, "zorder": 1}
     style.lines(axes, pick(base, layer="AR"), "x", "value", units="policy", sort=False, **grey)
     edge = pick(base, layer="AR edge")
-    _band(axes, edge, style.MUTED)
+    _band(axes, edge, palette.MUTED)
     axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
     axes.plot(*_line(pick(rl, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
     default = pick(rl, layer="AR")
-    _band(axes, default, style.RL_COLOUR)
+    _band(axes, default, palette.RL_COLOUR)
     axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
     for (name,), points in pick(base, layer="search").group_by("policy", maintain_order=True):
         look = looks[str(name)]

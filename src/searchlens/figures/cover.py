@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator
 
 from searchlens import catalogue
 from searchlens.claims import COVERS, counted, say
-from searchlens.figures import panels, style
+from searchlens.figures import style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
 
@@ -27,24 +27,24 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
-    pairs, names = panels.places(numbers)
+    pairs, names = style.places(numbers)
     labels = context.labels
     what = f"questions solved in at least a share τ of the samples, policy {labels.default_policy}"
     second = f"Cover@τ: {what}{context.said_source}"
-    figure = panels.new_figure(pairs, names, f"{_finding(numbers, context)}\n{second}", "sampled")
-    for axes, pair, name in panels.grid(figure, pairs, names):
+    figure = style.new_panels(pairs, names, f"{_finding(numbers, context)}\n{second}", "sampled")
+    for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
         if pair == pairs[0]:
             axes.set_title(name, fontsize=7)
         if (pair, name) in context.broken:
-            panels.not_interpretable(axes)
+            style.not_interpretable(axes)
         elif cell.height:
             _panel(axes, cell.filter(pl.col("side") != DIFFERENCE))
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_locator(FixedLocator([0, 0.5, 1]))
         axes.set_ylim(0, 100)
         axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
-    panels.name_axes(figure, names, "share τ of the samples", "questions (%)")
+    style.name_axes(figure, names, "share τ of the samples", "questions (%)")
     handles = [
         Line2D([], [], color=colour, marker=style.SIDE_MARKERS[side], markersize=3, label=f"{side}, {labels.band}")
         for side, colour in style.SIDE_COLOURS.items()
@@ -54,13 +54,13 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
 
 
 def _panel(axes: Axes, rows: pl.DataFrame) -> None:
-    panels.bands(axes, rows, "tau", "side")
-    panels.sides(axes, rows, "tau", "side", linewidth=1.2)
+    style.bands(axes, rows, "tau", "side")
+    style.sides(axes, rows, "tau", "side", linewidth=1.2)
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """In how many cells either side surely covers more, at the least and at the largest tau."""
-    gaps = panels.sound(pick(numbers, side=DIFFERENCE), context)
+    gaps = style.sound(pick(numbers, side=DIFFERENCE), context)
     if gaps.is_empty():
         return "Cover@τ of Base and RL"
     ends = (min(gaps["tau"]), max(gaps["tau"]))

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from searchlens import catalogue, claims
 from searchlens.config.readings import ANY
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
 
@@ -57,7 +57,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     for axes, name in zip(grid.flat, names, strict=False):
         axes.set_title(name, fontsize=7)
         for value in REFERENCE:
-            axes.axvline(value, color=style.REGION_COLOUR, linewidth=0.8, zorder=0)
+            axes.axvline(value, color=palette.REGION_COLOUR, linewidth=0.8, zorder=0)
         for place, pair in enumerate(pairs):
             _ridge(
                 axes, len(pairs) - 1 - place, pick(numbers, pair=pair, benchmark=name), (pair, name) in context.broken
@@ -67,11 +67,10 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         axes.set_xlim(*numbers.select(low=pl.col("beta").min(), high=pl.col("beta").max()).row(0))
         axes.set_xlabel("exponent β")
         axes.tick_params(axis="y", length=0)
-    level = f"{context.labels.confidence:.0%} set"
     handles = [
-        Patch(color=style.BASE_COLOUR, label=level),
-        Line2D([], [], color=style.ENVELOPE_COLOUR, linewidth=0.7, label="p-value, 0 to 1 in each row"),
-        Line2D([], [], color=style.REGION_COLOUR, linewidth=0.8, label="β = 0.8 and 1"),
+        Patch(color=palette.BASE_COLOUR, label=f"{context.labels.confidence:.0%} set"),
+        Line2D([], [], color=palette.ENVELOPE_COLOUR, linewidth=0.7, label="p-value, 0 to 1 in each row"),
+        Line2D([], [], color=palette.REGION_COLOUR, linewidth=0.8, label="β = 0.8 and 1"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
@@ -97,9 +96,9 @@ def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
     betas = cell["beta"].to_list()
     if not broken and cell["testable"][0]:
         heights = [float("nan") if p is None else row + HEIGHT * p for p in cell["p"]]
-        axes.plot(betas, heights, color=style.ENVELOPE_COLOUR, linewidth=0.7, zorder=3, gid="p")
+        axes.plot(betas, heights, color=palette.ENVELOPE_COLOUR, linewidth=0.7, zorder=3, gid="p")
         axes.fill_between(
-            betas, row, heights, where=cell["inside"].to_list(), color=style.BASE_COLOUR, alpha=0.3, linewidth=0
+            betas, row, heights, where=cell["inside"].to_list(), color=palette.BASE_COLOUR, alpha=0.3, linewidth=0
         )
         inside = cell["beta"].filter(cell["inside"]).to_list()
         axes.plot(
@@ -108,12 +107,12 @@ def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
             linestyle="",
             marker="s",
             markersize=2,
-            color=style.BASE_COLOUR,
+            color=palette.BASE_COLOUR,
             gid="set",
         )
     if words:
         beside = axes.get_yaxis_transform()
-        axes.text(1.02, row, words, transform=beside, ha="left", va="bottom", fontsize=7, color=style.MUTED)
+        axes.text(1.02, row, words, transform=beside, ha="left", va="bottom", fontsize=7, color=palette.MUTED)
 
 
 def _words(cell: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from searchlens import catalogue
 from searchlens.claims import LEADS, counted, percent, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.figures.same_policy_lines import COUNTS, PAPER, tallies
 from searchlens.frames import by_policy, pick
@@ -37,8 +37,7 @@ def numbers(context: PairContext) -> pl.DataFrame:
     rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Int64)
     marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
-    cells = gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left")
-    return by_policy(cells, labels.policies)
+    return by_policy(gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left"), labels.policies)
 
 
 def _rows(names: Sequence[str], configured: PolicyByName) -> dict[str, int]:
@@ -102,21 +101,21 @@ def _strip(axes: Axes, rows: pl.DataFrame) -> None:
     for x, (_, *ahead) in enumerate(tallies(rows)):
         for y, text in zip(STRIP_ROWS, ahead, strict=True):
             axes.text(x + 0.5, y, text, ha="center", va="center_baseline", fontsize=7)
-    axes.axhline(-0.15, color=style.MUTED, linewidth=0.6)
+    axes.axhline(-0.15, color=palette.MUTED, linewidth=0.6)
 
 
 def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
     axes.set_yticks([*STRIP_ROWS, *(row + 0.5 for row in rows["row"])], texts)
     for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
-        tick.set_color(style.RL_COLOUR if text == labels.default_policy else "black")
-    names = style.family_names(style.families(rows))
+        tick.set_color(palette.RL_COLOUR if text == labels.default_policy else "black")
+    names = style.family_names(palette.families(rows))
     for (kind,), members in rows.group_by("family", maintain_order=True):
         _family_bar(axes, str(kind), names[str(kind)], members["row"][0] + 0.5, members["row"][-1] + 0.5)
 
 
 def _family_bar(axes: Axes, kind: str, name: str, top: float, bottom: float) -> None:
-    colour = style.FAMILY_COLOURS[kind]
+    colour = palette.FAMILY_COLOURS[kind]
     axes.annotate(
         name,
         (0, (top + bottom) / 2),

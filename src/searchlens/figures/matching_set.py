@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from searchlens import catalogue
 from searchlens.claims import MATCHES, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
@@ -66,15 +66,15 @@ def _finding(points: pl.DataFrame, targets: pl.DataFrame) -> str:
 
 
 def _points(axes: Axes, points: pl.DataFrame) -> None:
-    kinds = style.families(points)
+    kinds = palette.families(points)
     places = {kind: (i - (len(kinds) - 1) / 2) / max(1, len(kinds) - 1) for i, kind in enumerate(kinds)}
     lane = pl.col("family").replace_strict(places, return_dtype=pl.Float64)
     shown = points.with_columns(x=pl.col("budget") * 2 ** (2 * SPREAD * lane))
     for (matched,), some in shown.group_by(pl.col("matches") > 0, maintain_order=True):
-        colours = style.FAMILY_COLOURS if matched else dict.fromkeys(kinds, UNMATCHED)
+        colours = palette.FAMILY_COLOURS if matched else dict.fromkeys(kinds, UNMATCHED)
         look: dict[str, Any] = {
             "palette": colours,
-            "markers": style.FAMILY_MARKERS,
+            "markers": palette.FAMILY_MARKERS,
             "linewidth": 0,
             "s": 16 if matched else 9,
         }
@@ -95,18 +95,20 @@ def _targets(axes: Axes, targets: pl.DataFrame, labels: Labels) -> None:
     ends = []
     for budget, value, matches in targets.select("budget", "value", "matches").iter_rows():
         band = (100 * max(0.0, value - labels.epsilon), 100 * min(1.0, value + labels.epsilon))
-        axes.axhspan(*band, color=style.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
-        axes.axhline(100 * value, color=style.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
-        ends.append((100 * value, f"RL at {budget}: {matches}", style.RL_COLOUR))
+        axes.axhspan(*band, color=palette.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
+        axes.axhline(100 * value, color=palette.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
+        ends.append((100 * value, f"RL at {budget}: {matches}", palette.RL_COLOUR))
     style.label_ends(axes, ends)
 
 
 def _legend(figure: Figure, points: pl.DataFrame, labels: Labels) -> None:
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0, "markeredgewidth": 0}
-    names = style.family_names(style.families(points))
+    names = style.family_names(palette.families(points))
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=name, **{**style.family_look(kind), **dot}) for kind, name in names.items()
+        Line2D([], [], label=name, **{**palette.family_look(kind), **dot}) for kind, name in names.items()
     ]
     handles.append(Line2D([], [], label="no match", **{**dot, "color": UNMATCHED, "marker": "o"}))
-    handles.append(Patch(color=style.RL_COLOUR, alpha=0.2, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp"))
+    handles.append(
+        Patch(color=palette.RL_COLOUR, alpha=0.2, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp")
+    )
     figure.legend(handles=handles, loc="outside lower center", ncols=3)

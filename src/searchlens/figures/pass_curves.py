@@ -12,13 +12,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
 from searchlens import catalogue, claims
-from searchlens.figures import panels, style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Curves, Source, StudyContext
 from searchlens.frames import pick
 from searchlens.readings.measures import LUCK, PASS
 
 DOTS = (0, (5, 1.5, 1, 1.5))
-MEETING: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
+MEETING: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
 ROOMY = 4
 """Largest number of benchmarks for which each panel says in words who leads."""
 ROOM = 0.15
@@ -102,11 +102,11 @@ def _rows(cell: Curves) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
-    pairs, names = panels.places(numbers)
+    pairs, names = style.places(numbers)
     tight = len(names) > ROOMY
     figure = _figure(pairs, names, numbers, context)
     named, untitled = False, set(names)
-    for axes, pair, name in panels.grid(figure, pairs, names):
+    for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
         if cell.is_empty():
             axes.set_axis_off()
@@ -115,14 +115,14 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         _budgets(axes, pick(numbers, benchmark=name)["budget"])
         broken = (pair, name) in context.broken
         if broken:
-            panels.not_interpretable(axes)
+            style.not_interpretable(axes)
         elif "state" in cell.columns and cell["state"][0] is not None:
             _meeting(axes, cell, numbered=tight)
         axes.set_title("\n".join(_title(cell, name in untitled, tight or broken, numbers)), fontsize=7)
         untitled.discard(name)
         if not named and not broken and not tight:
             named = _name(axes, cell)
-    panels.name_axes(figure, names, "samples" if tight else "samples per question", "questions solved (%)")
+    style.name_axes(figure, names, "samples" if tight else "samples per question", "questions solved (%)")
     _legend(figure, numbers, tight)
     return figure
 
@@ -132,7 +132,7 @@ def _figure(pairs: list[str], names: list[str], numbers: pl.DataFrame, context: 
     who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
     title = f"{_finding(numbers, context)}\n{who}, policy {labels.default_policy}, {labels.measure}, {labels.band}s"
     source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
-    return panels.new_figure(pairs, names, title, source)
+    return style.new_panels(pairs, names, title, source)
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
@@ -140,7 +140,7 @@ def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     if "state" not in numbers.columns:
         return "Base and RL"
     cells = numbers.unique(["pair", "benchmark"], keep="first", maintain_order=True)
-    rows = [row for row in panels.sound(cells, context).iter_rows(named=True) if row["state"]]
+    rows = [row for row in style.sound(cells, context).iter_rows(named=True) if row["state"]]
     return ", ".join(each.text.format(**claims.stood(rows)) for each in claims.STOOD if each.holds(claims.stood(rows)))
 
 
@@ -156,10 +156,10 @@ def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) 
 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     curves = cell.filter(pl.col("model").is_in(list(style.SIDE_COLOURS)))
-    panels.bands(axes, curves, "budget", "model")
-    panels.sides(axes, curves, "budget", "model", linewidth=1.3)
+    style.bands(axes, curves, "budget", "model")
+    style.sides(axes, curves, "budget", "model", linewidth=1.3)
     for value in style.percent(pick(cell, model="Base greedy")["value"]):
-        axes.axhline(value, color=style.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
+        axes.axhline(value, color=palette.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
     for model, side in LUCK_OF.items():
         luck = pick(cell, model=model)
         axes.plot(luck["budget"], style.percent(luck["value"]), ":", color=style.SIDE_COLOURS[side], gid=model)
@@ -239,10 +239,10 @@ def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
         if tight
     ]
     if "Base greedy" in numbers["model"]:
-        handles.append(Line2D([], [], color=style.BASE_COLOUR, linestyle=DOTS, label="one greedy answer of Base"))
+        handles.append(Line2D([], [], color=palette.BASE_COLOUR, linestyle=DOTS, label="one greedy answer of Base"))
     if not numbers.filter(pl.col("model").is_in(list(LUCK_OF))).is_empty():
         said = "luck: gold of another question"
-        handles.append(Line2D([], [], color=style.ENVELOPE_COLOUR, linestyle=":", label=said))
+        handles.append(Line2D([], [], color=palette.ENVELOPE_COLOUR, linestyle=":", label=said))
     if "state" in numbers.columns:
         handles.append(Line2D([], [], **MEETING, label="where Base passes RL, with its interval"))
     figure.legend(handles=handles, loc="outside lower center", ncols=2 if figure.get_figwidth() < NARROW else 4)

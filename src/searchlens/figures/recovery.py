@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from searchlens import catalogue
 from searchlens.claims import PATH, say
-from searchlens.figures import power, style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
@@ -36,7 +36,7 @@ def numbers(context: PairContext) -> pl.DataFrame:
     near = pick(context.near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
     paths = pick(context.path, metric=labels.metric).select(pl.col("kind").alias("layer"), *columns)
     near = by_policy(near, labels.policies).sort("target_budget", maintain_order=True)
-    sampler = power.curves(context.base, target["budget"], labels)
+    sampler = style.power_curves(context.base, target["budget"], labels)
     sampler = sampler.select(pl.lit("power").alias("layer"), "policy", "budget", "value", target_budget="budget")
     return pl.concat([curve, near, paths.sort("layer", "target_budget"), sampler], how="diagonal")
 
@@ -101,7 +101,7 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     axes.set(xlabel="RL budget (samples per question)", ylabel="Base budget N (samples per question)")
     if near.is_empty():
         centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-        axes.text(0.5, 0.5, "no Base point is this close", **centre, color=style.MUTED, backgroundcolor="white")
+        axes.text(0.5, 0.5, "no Base point is this close", **centre, color=palette.MUTED, backgroundcolor="white")
 
 
 def _path(axes: Axes, numbers: pl.DataFrame) -> None:
@@ -109,10 +109,10 @@ def _path(axes: Axes, numbers: pl.DataFrame) -> None:
     budgets = curve["target_budget"].to_list()
     band = (style.percent(curve["lo"]), style.percent(curve["hi"]))
     axes.set_title("B  path through Base that follows RL")
-    axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=1)
-    axes.plot(budgets, style.percent(curve["target"]), color=style.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
+    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.15, linewidth=0, zorder=1)
+    axes.plot(budgets, style.percent(curve["target"]), color=palette.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
     for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
-        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **power.LINE, zorder=2, gid=str(name))
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=2, gid=str(name))
     for rank, (kind, marker) in enumerate(
         PATHS.items()
     ):  # the smaller mark on top, so that both are visible where they agree
@@ -129,16 +129,12 @@ def _path(axes: Axes, numbers: pl.DataFrame) -> None:
 
 def _mark(kind: str, marker: str) -> dict[str, Any]:
     closest = kind == "closest"
-    face = style.ENVELOPE_COLOUR if closest else "white"
-    line = "-" if closest else ":"
-    size = 3.0 if closest else 5.5
-    ink = style.ENVELOPE_COLOUR
     return {
-        "color": ink,
+        "color": palette.ENVELOPE_COLOUR,
         "marker": marker,
-        "markersize": size,
-        "markerfacecolor": face,
-        "linestyle": line,
+        "markersize": 3.0 if closest else 5.5,
+        "markerfacecolor": palette.ENVELOPE_COLOUR if closest else "white",
+        "linestyle": "-" if closest else ":",
         "linewidth": 0.8,
     }
 
@@ -153,7 +149,7 @@ def _differences(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
             axes.plot(
                 [at, at],
                 [0, 100 * difference],
-                color=style.CURVE_COLOUR,
+                color=palette.CURVE_COLOUR,
                 linewidth=3.5,
                 solid_capstyle="butt",
                 zorder=1,
@@ -173,9 +169,9 @@ def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
-    handles = [Line2D([], [], color=style.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}")]
+    handles = [Line2D([], [], color=palette.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}")]
     handles += [Line2D([], [], label=f"{kind} path", **_mark(kind, marker)) for kind, marker in PATHS.items()]
     if "power" in numbers["layer"]:
         samplers = pick(numbers, layer="power")["policy"]
-        handles.append(Line2D([], [], label=power.label(samplers, labels.policies), **power.LINE))
+        handles.append(Line2D([], [], label=style.power_label(samplers, labels.policies), **style.POWER_LINE))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from searchlens import catalogue
 from searchlens.claims import LEVEL, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
@@ -56,19 +56,19 @@ def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     default = pick(numbers, policy=labels.default_policy)
     others = numbers.filter(pl.col("policy") != labels.default_policy)
     style.lines(
-        axes, others, "budget", "base_minus_rl", units="policy", color=style.CURVE_COLOUR, linewidth=0.7, zorder=2
+        axes, others, "budget", "base_minus_rl", units="policy", color=palette.CURVE_COLOUR, linewidth=0.7, zorder=2
     )
     budgets, band = default["budget"].to_list(), (style.percent(default["lo"]), style.percent(default["hi"]))
-    axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.13, linewidth=0, zorder=1)
-    style.lines(axes, default, "budget", "base_minus_rl", color=style.RL_COLOUR, linewidth=1.6, zorder=4)
+    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.13, linewidth=0, zorder=1)
+    style.lines(axes, default, "budget", "base_minus_rl", color=palette.RL_COLOUR, linewidth=1.6, zorder=4)
 
 
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Name RL's default policy and, among the others, the highest and the lowest end."""
     ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("base_minus_rl")
     others = ends.filter(pl.col("policy") != labels.default_policy)
-    extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], style.MUTED)
-    colours = extremes | {labels.default_policy: style.RL_COLOUR}
+    extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], palette.MUTED)
+    colours = extremes | {labels.default_policy: palette.RL_COLOUR}
     named = ends.filter(pl.col("policy").is_in(list(colours))).select("base_minus_rl", "policy")
     style.label_ends(axes, [(100 * gap, name, colours[name]) for gap, name in named.iter_rows()])
 

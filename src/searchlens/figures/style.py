@@ -1,4 +1,4 @@
-"""What all figures share: axes in budgets, the palette of ``palette.py``, and writing a figure with its numbers.
+"""What all figures share: axes in budgets, and writing a figure with its numbers.
 
 Figures are printed at the size at which they are drawn: ``COLUMN`` is one column of a two-column paper, ``PAGE`` the
 width of the page, in inches. Proportions are drawn as percentages; no other arithmetic is done on the numbers of a
@@ -27,47 +27,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
 from searchlens.catalogue import FIGURE_FORMATS
-from searchlens.figures.context import Labels, Source
-from searchlens.figures.palette import (
-    BASE_COLOUR,
-    CURVE_COLOUR,
-    ENVELOPE_COLOUR,
-    FAMILY_COLOURS,
-    FAMILY_MARKERS,
-    LIGHTEST,
-    MUTED,
-    REGION_COLOUR,
-    RL_COLOUR,
-    SEARCH_MARKERS,
-    families,
-    family_look,
-    lightened,
-    search_looks,
-    shades,
-)
+from searchlens.figures.context import Labels, Source, StudyContext
+from searchlens.figures.palette import BASE_COLOUR, FAMILY_COLOURS, MUTED, RL_COLOUR
+from searchlens.frames import by_policy, pick
+from searchlens.policies import kinds
+from searchlens.policies.kinds import PolicyByName
 from searchlens.store.files import replace, replace_text
 from searchlens.store.frames import write_csv
 
-__all__ = [  # what others take from here although it stands in palette.py
-    "BASE_COLOUR",
-    "CURVE_COLOUR",
-    "ENVELOPE_COLOUR",
-    "FAMILY_COLOURS",
-    "FAMILY_MARKERS",
-    "LIGHTEST",
-    "MUTED",
-    "REGION_COLOUR",
-    "RL_COLOUR",
-    "SEARCH_MARKERS",
-    "families",
-    "family_look",
-    "lightened",
-    "search_looks",
-    "shades",
-]
-
 if TYPE_CHECKING:
     import pandas as pd
+
 
 COLUMN, PAGE = 3.5, 7.0
 
@@ -138,14 +108,9 @@ def percent(column: pl.Series) -> list[float]:
 def new_figure(width: float, height: float, title: str, source: Source) -> Figure:
     """An empty figure whose parts do not overlap.
 
-    Parameters
-    ----------
-    width, height : float
-        In inches. A title that needs more than two lines makes the figure higher.
-    title : str
-        What the figure finds, with its number; in the next line what is shown. Long lines are broken.
-    source : {"sampled", "imported", "recorded", "simulated"}
-        Said at the end of the title, unless it is ``sampled``.
+    ``width`` and ``height`` are in inches; a title that needs more than two lines makes the figure higher. ``title`` is
+    what the figure finds, with its number, and in the next line what is shown; long lines are broken. ``source`` is
+    said at the end of the title, unless it is ``sampled``.
     """
     said = "" if source == "sampled" else f", from {source} samples"
     lines = [part for line in f"{title}{said}".splitlines() for part in textwrap.wrap(line, round(LETTERS * width))]
@@ -177,14 +142,8 @@ def budget_axis(axes: Axes, budgets: Iterable[int], label: str = "budget N (samp
 def lines(axes: Axes, frame: pl.DataFrame, x: str, y: str, **looks: Any) -> None:
     """A line for each group of rows, from point to point: ``seaborn.lineplot`` that estimates nothing.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows without ``y`` are not drawn.
-    x, y : str
-        Columns; ``y`` is a proportion, drawn as a percentage.
-    **looks
-        As of ``seaborn.lineplot``; a column ``units`` separates lines of one look.
+    Rows without ``y``, a proportion that is drawn as a percentage, are left out. ``looks`` are those of
+    ``seaborn.lineplot``; a column ``units`` separates lines of one look.
     """
     shown = to_pandas(frame.drop_nulls(y), percent=[y])
     if len(shown):  # seaborn fails without rows
@@ -195,14 +154,7 @@ def lines(axes: Axes, frame: pl.DataFrame, x: str, y: str, **looks: Any) -> None
 def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], **looks: Any) -> None:
     """Names beside the ends of lines at the right, moved apart where they would overlap.
 
-    Parameters
-    ----------
-    axes : Axes
-        With its final limits.
-    ends : sequence of (float, str, str)
-        Height, name and colour.
-    **looks
-        As of ``Axes.annotate``.
+    ``axes`` has its final limits; ``ends`` are height, name and colour; ``looks`` are those of ``Axes.annotate``.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -240,10 +192,7 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
 
     The bytes depend on the figure alone: no date, no random identifiers.
 
-    Returns
-    -------
-    list of Path
-        The files, in the order of ``catalogue.FIGURE_FORMATS``.
+    The files are in the order of ``catalogue.FIGURE_FORMATS``.
     """
     stem.parent.mkdir(parents=True, exist_ok=True)
     files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FIGURE_FORMATS]
@@ -274,3 +223,81 @@ def _svg(figure: Figure, metadata: dict[str, Any]) -> str:
     figure.savefig(buffer, format="svg", metadata=metadata)
     text = buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     return _PLACES.sub(lambda place: _LONG.sub(lambda found: f"{float(found.group()):.2f}", place.group()), text)
+
+
+POWER_LINE: dict[str, Any] = {"color": FAMILY_COLOURS["search"], "linewidth": 1.2, "linestyle": (0, (3, 1))}
+
+
+def power_policies(names: Iterable[str], configured: PolicyByName) -> list[str]:
+    """Those policies that sample from a power of the model's distribution."""
+    return [name for name in kinds.ordered(names, configured) if kinds.controller(name, configured) == "power"]
+
+
+def power_label(names: Iterable[str], configured: PolicyByName) -> str:
+    """Words of the legend, with the modes of the policies; only the mode ``reference`` is the published procedure."""
+    controllers = [policy.controller for name in names if (policy := kinds.policy_of(name, configured))]
+    modes = sorted({str(controller.parameters["mode"]) for controller in controllers})
+    return f"power ({', '.join(modes)})"
+
+
+def power_curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl.DataFrame:
+    """Policy, budget and value of every policy that samples from a power, at some budgets."""
+    rows = pick(points, **labels.curve)
+    chosen = rows.filter(
+        pl.col("policy").is_in(power_policies(rows["policy"], labels.policies)),
+        pl.col("budget").is_in(budgets.to_list()),
+    )
+    return by_policy(chosen.select("policy", "budget", "value"), labels.policies)
+
+
+def places(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The pairs and the benchmarks, in the order of their first rows."""
+    pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
+    return pairs, names
+
+
+def new_panels(pairs: Sequence[str], names: Sequence[str], title: str, source: Source) -> Figure:
+    """A figure with room for the panels: the more there are, the lower they get."""
+    width = max(COLUMN, min(PAGE, 0.6 + 1.9 * len(names)))
+    height = 1.4 + 0.75 * len(pairs) if len(pairs) > 2 else 1.1 + 1.6 * len(pairs)
+    return new_figure(width, height, title, source)
+
+
+def grid(figure: Figure, pairs: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Axes, str, str]]:
+    """Each panel with its pair and benchmark; the first of a row names the pair, if there are several."""
+    drawn = figure.subplots(len(pairs), len(names), squeeze=False, sharex="col", sharey=True)
+    for row, pair in zip(drawn, pairs, strict=True):
+        for axes, name in zip(row, names, strict=True):
+            yield axes, pair, name
+        row[0].set_ylabel(pair if len(pairs) > 1 else "")
+
+
+def name_axes(figure: Figure, names: Sequence[str], across: str, upward: str) -> None:
+    """Name the axes once for all panels."""
+    figure.axes[len(figure.axes) - 1 - len(names) // 2].set_xlabel(across)
+    figure.supylabel(upward, fontsize=7.5)
+
+
+def bands(axes: Axes, rows: pl.DataFrame, x: str, side: str) -> None:
+    """The intervals ``lo`` to ``hi`` of Base and of RL, which the column ``side`` names."""
+    for name, colour in SIDE_COLOURS.items():
+        some = pick(rows, **{side: name}).drop_nulls("lo").sort(x)
+        ends = (percent(some["lo"]), percent(some["hi"]))
+        axes.fill_between(some[x].to_list(), *ends, color=colour, alpha=0.15, linewidth=0)
+
+
+def sides(axes: Axes, rows: pl.DataFrame, x: str, side: str, linewidth: float) -> None:
+    """The lines of Base and of RL, which the column ``side`` names, with their colours and markers."""
+    marks = {"markersize": 3, "markeredgewidth": 0, "dashes": False, "linewidth": linewidth}
+    lines(axes, rows, x, "value", hue=side, style=side, palette=SIDE_COLOURS, markers=SIDE_MARKERS, **marks)
+
+
+def sound(rows: pl.DataFrame, context: StudyContext) -> pl.DataFrame:
+    """The rows of cells that are interpretable."""
+    keys = rows.select("pair", "benchmark").iter_rows()
+    return rows.filter(pl.Series([key not in context.broken for key in keys], dtype=pl.Boolean))
+
+
+def not_interpretable(axes: Axes) -> None:
+    """Say so in a panel."""
+    axes.text(0.5, 0.5, "not\ninterpretable", transform=axes.transAxes, ha="center", va="center", fontsize=7)

@@ -13,11 +13,11 @@ from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
 from searchlens.claims import CHANGED_MORE, counted, say
-from searchlens.figures import panels, style
+from searchlens.figures import palette, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
 
-CHANGES = {"lost": ("shrunk", style.BASE_COLOUR, "<", 0.16), "added": ("expanded", style.RL_COLOUR, ">", -0.16)}
+CHANGES = {"lost": ("shrunk", palette.BASE_COLOUR, "<", 0.16), "added": ("expanded", palette.RL_COLOUR, ">", -0.16)}
 """Change to its column, its colour, its marker and its place in a row."""
 ACROSS = 4
 
@@ -47,11 +47,10 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a panel per benchmark, in it a row per pair."""
-    pairs, names = panels.places(numbers)
+    pairs, names = style.places(numbers)
     across = min(ACROSS, len(names))
     down = -(-len(names) // across)
-    policy = context.labels.default_policy
-    second = f"Questions that only one side solves at all under {policy}{context.said_source}"
+    second = f"Questions that only one side solves at all under {context.labels.default_policy}{context.said_source}"
     width = max(style.COLUMN, min(style.PAGE, 1.2 + 1.5 * across))
     height = 1.0 + down * (0.55 + 0.22 * len(pairs))
     figure = style.new_figure(width, height, f"{_finding(numbers, context)}\n{second}", "sampled")
@@ -59,8 +58,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     for axes in drawn.flat[len(names) :]:
         axes.set_axis_off()
     for axes, name in zip(drawn.flat, names, strict=False):
-        cells = pick(numbers, benchmark=name)
-        _panel(axes, cells, pairs, context)
+        _panel(axes, pick(numbers, benchmark=name), pairs, context)
         axes.set_title(name, fontsize=7)
         axes.set_yticks(range(len(pairs)), pairs)
         axes.set_ylim(len(pairs) - 0.5, -0.5)
@@ -71,7 +69,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """In how many cells RL loses more than it adds, or less, by the interval of the net change."""
-    rows = panels.sound(pick(numbers, change="lost"), context)
+    rows = style.sound(pick(numbers, change="lost"), context)
     return say(CHANGED_MORE, counted(rows.select("net_lo", "net_hi").iter_rows()))
 
 
@@ -87,7 +85,7 @@ def _panel(axes: Axes, cells: pl.DataFrame, pairs: list[str], context: StudyCont
     for change, (_, colour, _, _) in CHANGES.items():
         rows = pick(shown, change=change)
         axes.hlines(rows["y"].to_list(), rows["lo"].to_list(), rows["hi"].to_list(), color=colour, linewidth=1.0)
-        by_chance: dict[str, Any] = {"color": style.MUTED, "marker": "|", "linestyle": "none", "markersize": 5}
+        by_chance: dict[str, Any] = {"color": palette.MUTED, "marker": "|", "linestyle": "none", "markersize": 5}
         axes.plot(rows["chance"].to_list(), rows["y"].to_list(), **by_chance, zorder=2, gid=f"chance-{change}")
     colours, markers = ({name: spec[i] for name, spec in CHANGES.items()} for i in (1, 2))
     look: dict[str, Any] = {
@@ -103,7 +101,7 @@ def _panel(axes: Axes, cells: pl.DataFrame, pairs: list[str], context: StudyCont
     axes.set_ylabel("")
     axes.set_xlim(left=min(0, axes.get_xlim()[0]))
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.grid(axis="x", color=style.REGION_COLOUR, linewidth=0.5)
+    axes.grid(axis="x", color=palette.REGION_COLOUR, linewidth=0.5)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
 
@@ -116,5 +114,7 @@ def _handles(context: StudyContext) -> list[Line2D]:
         for change, (_, colour, marker, _) in CHANGES.items()
     ]
     handles[0].set_label(f"{words['lost']}, {context.labels.confidence:.0%} interval")
-    handles.append(Line2D([], [], color=style.MUTED, marker="|", linestyle="none", label="by chance, were both equal"))
+    handles.append(
+        Line2D([], [], color=palette.MUTED, marker="|", linestyle="none", label="by chance, were both equal")
+    )
     return handles

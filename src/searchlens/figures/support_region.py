@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
 from searchlens.claims import INSIDE, percent, policies, say
-from searchlens.figures import power, style
+from searchlens.figures import palette, style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
@@ -31,11 +31,11 @@ SUPPORT = (
     "rl_minus_best_hi",
     "inside",
 )
-GREEDY_LINE: dict[str, Any] = {"color": style.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
+GREEDY_LINE: dict[str, Any] = {"color": palette.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
 FEW = 100
 """Questions up to which an axis counts them."""
-EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.9}
-BEST_SEARCH: dict[str, Any] = {**style.family_look("search"), "markersize": 4.5, "linestyle": "none"}
+EDGE: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 0.9}
+BEST_SEARCH: dict[str, Any] = {**palette.family_look("search"), "markersize": 4.5, "linestyle": "none"}
 ROOMY = 5
 """Largest number of budgets for which the number of a gap fits beside it; of more it stands above its interval."""
 
@@ -51,7 +51,7 @@ def numbers(context: PairContext) -> pl.DataFrame:
     region = region.select(pl.lit("support").alias("layer"), "budget", *SUPPORT)
     points = pick(context.base, **labels.curve).filter(pl.col("budget").is_in(region["budget"].to_list()))
     curves = by_policy(points.select("policy", "budget", "value"), labels.policies)
-    of_power = pl.col("policy").is_in(power.policies(curves["policy"], labels.policies))
+    of_power = pl.col("policy").is_in(style.power_policies(curves["policy"], labels.policies))
     layer = pl.when(of_power).then(pl.lit("power")).when(pl.col("family") == "greedy").then(pl.lit("greedy"))
     best = pl.col("envelope_policy").replace_strict(
         {name: kinds.channel(name, labels.policies) for name in region["envelope_policy"].drop_nulls()},
@@ -91,18 +91,17 @@ def _finding(region: pl.DataFrame) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
     decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
     inside = decided["inside"].cast(pl.UInt32).sum()
-    counted = policies(region["policies"][0])
-    return say(INSIDE, {"inside": inside, "decided": decided.height, "policies": counted})
+    return say(INSIDE, {"inside": inside, "decided": decided.height, "policies": policies(region["policies"][0])})
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:
     budgets = region["budget"].to_list()
     low, top = style.percent(region["low"]), style.percent(region["envelope"])
-    axes.fill_between(budgets, low, top, color=style.REGION_COLOUR, linewidth=0, zorder=0)
+    axes.fill_between(budgets, low, top, color=palette.REGION_COLOUR, linewidth=0, zorder=0)
     band = (style.percent(region["rl_lo"]), style.percent(region["rl_hi"]))
-    axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
+    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
     rl = style.percent(region["rl"])
-    axes.plot(budgets, rl, color=style.RL_COLOUR, linewidth=2.2, marker="o", markersize=4, zorder=4, gid="rl")
+    axes.plot(budgets, rl, color=palette.RL_COLOUR, linewidth=2.2, marker="o", markersize=4, zorder=4, gid="rl")
     axes.plot(
         budgets, top, **EDGE, zorder=5, gid="envelope"
     )  # over RL, and thinner, so that both show where they agree
@@ -112,7 +111,7 @@ def _region(axes: Axes, region: pl.DataFrame) -> None:
 
 def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
     for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
-        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **power.LINE, zorder=3, gid=str(name))
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=3, gid=str(name))
     greedy = pick(numbers, layer="greedy").head(1)  # it has one sample, so its value is the same at every budget
     for value in style.percent(greedy["value"]):
         axes.axhline(value, **GREEDY_LINE, zorder=2, gid="greedy")
@@ -122,9 +121,9 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
     style.zero_line(axes)
     gaps = region.select("budget", *SUPPORT[7:]).drop_nulls("rl_minus_best")
     for budget, gap, low, high, inside in gaps.iter_rows():
-        face = style.RL_COLOUR if inside else "white"
-        axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)
-        axes.plot(budget, 100 * gap, marker="o", markersize=4, color=style.RL_COLOUR, markerfacecolor=face, zorder=3)
+        face = palette.RL_COLOUR if inside else "white"
+        axes.plot([budget, budget], [100 * low, 100 * high], color=palette.RL_COLOUR, linewidth=1.0, zorder=2)
+        axes.plot(budget, 100 * gap, marker="o", markersize=4, color=palette.RL_COLOUR, markerfacecolor=face, zorder=3)
         where: dict[str, Any] = {"xy": (budget, 100 * gap), "xytext": (6, 0), "va": "center"}
         if gaps.height > ROOMY:
             right = 3 if budget == gaps["budget"][0] else 0  # of the axis
@@ -141,26 +140,26 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     layers = set(numbers["layer"])
-    look: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
+    look: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
     policies = numbers["policies"].drop_nulls()[0]
     region = f"{policies} Base {'policy' if policies == 1 else 'policies'}, from {labels.quantile:.0%} on"
     handles: list[Line2D | Patch] = [
         Line2D([], [], **look, label=f"RL default, {labels.band}"),
         Line2D([], [], **EDGE, label="edge: Base's best up to N"),
-        Patch(color=style.REGION_COLOUR, label=region),
+        Patch(color=palette.REGION_COLOUR, label=region),
     ]
     if "search" in numbers["envelope_channel"]:
         handles.append(Line2D([], [], **BEST_SEARCH, label="edge: a search"))
     if "power" in layers:
         samplers = pick(numbers, layer="power")["policy"]
-        handles.append(Line2D([], [], **power.LINE, label=power.label(samplers, labels.policies)))
+        handles.append(Line2D([], [], **style.POWER_LINE, label=style.power_label(samplers, labels.policies)))
     if "greedy" in layers:
         handles.append(Line2D([], [], **GREEDY_LINE, label="Base greedy"))
     handles.append(
         Line2D(
             [],
             [],
-            color=style.RL_COLOUR,
+            color=palette.RL_COLOUR,
             marker="o",
             markersize=4,
             linestyle="none",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.letters import letter_of
+from searchlens.benchmarks.choices import letter_of
 from searchlens.catalogue import grader
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from searchlens.grading.rewriting import Rewriting
+from searchlens.grading.spelling import Rewriting
 
 Texts = tuple[str, str]
 

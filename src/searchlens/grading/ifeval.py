@@ -86,15 +86,8 @@ class Accuracies:
 def accuracies(forms: Iterable[str]) -> Accuracies:
     """Shares of prompts with all instructions followed, and of instructions followed.
 
-    Parameters
-    ----------
-    forms : iterable of str
-        ``Verdict.form`` of each response; a form of zeros for a blank or undecided one.
-
-    Raises
-    ------
-    ValueError
-        No forms.
+    ``forms``: ``Verdict.form`` of each response; a form of zeros for a blank or undecided one. A ValueError if there
+    are none.
     """
     strict, loose = zip(*(form.split("/") for form in forms), strict=True)
     return Accuracies(*map(_prompts, (strict, loose)), *map(_instructions, (strict, loose)))

@@ -20,8 +20,7 @@ from searchlens.catalogue import grader
 from searchlens.grading import forms, processes, units
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.finding import closing_sentence, found, in_closed_box, in_words, is_blank, statement
-from searchlens.grading.rewriting import Rewriting
-from searchlens.grading.spelling import DEGREES, spelled
+from searchlens.grading.spelling import DEGREES, Rewriting, spelled
 
 
 def _version(rules: str) -> str:

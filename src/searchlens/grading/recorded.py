@@ -118,16 +118,14 @@ def score_recorded(
     )
     one_each = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
     is_whole = pl.col("finish").ne_missing(pl.lit("failed"))
-    spelled = pl.struct("answer", "correct").rank("dense").over("question")
-    by_answer = pl.when(answer_classes() >= 0).then(spelled)
+    by_answer = pl.when(answer_classes() >= 0).then(pl.struct("answer", "correct").rank("dense").over("question"))
     classes = rows.with_columns(
         pl.when("has_answers").then(answer_classes()).when(is_whole).then(one_each).fill_null(-1).alias("class"),
         pl.when("has_answers").then(by_answer).when(is_whole).then(one_each).fill_null(-1).alias("plain"),
     )
-    unsaid = {name: pl.lit(None, GRADED[name]) for name in ("extraction", "checks", "lucky")}
     return (
         classes.with_columns(
-            **unsaid,
+            **{name: pl.lit(None, GRADED[name]) for name in ("extraction", "checks", "lucky")},
             question=pl.col("position"),
             answer=pl.col("class"),
             finished=pl.col("stopped") & (pl.col("class") >= 0),

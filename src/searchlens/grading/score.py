@@ -13,7 +13,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
-from searchlens.grading import Grader, luck
+from searchlens.grading import Grader, verdicts
 from searchlens.grading.verdicts import Judgements, VerdictStore
 from searchlens.schemas import columns as schemas
 
@@ -65,7 +65,7 @@ class Summary:
     others_graded: int = 0
     others_reused: int = 0
     """``others_graded``, ``others_reused``: the first two of the pairs of an answer and the gold of another question
-    (``grading.luck``)."""
+    (``grading.verdicts.lucky``)."""
 
     def __str__(self) -> str:
         return (
@@ -147,7 +147,7 @@ class Rules:
         own = rows.select("gold", "answer")
         if not grading.votes(self.kind) or len(self.questions) < 2:
             return own
-        others = luck.other_golds(references, self.seed)
+        others = verdicts.other_golds(references, self.seed)
         lucky = rows.filter(policy=self.luck_policy).drop("gold").join(others, on="question").rename({"other": "gold"})
         return pl.concat([own, lucky.select("gold", "answer")])
 
@@ -172,9 +172,9 @@ class Rules:
             grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
         )
         against_others = (
-            luck.lucky(rows, references, self.luck_policy, self.seed, grader, store, workers=self.workers)
+            verdicts.lucky(rows, references, self.luck_policy, self.seed, grader, store, workers=self.workers)
             if grading.votes(self.kind)
-            else luck.none(rows.height)
+            else verdicts.no_luck(rows.height)
         )
         rows = rows.with_columns(against_others.column)
         rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
@@ -280,14 +280,13 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
     return named.select(schemas.GRADED.names()).cast(schemas.GRADED)
 
 
-def _summary(rows: pl.DataFrame, judgements: Judgements, others: luck.Lucky) -> Summary:
-    extraction = dict(rows.group_by("extraction").len().sort("extraction").iter_rows())
+def _summary(rows: pl.DataFrame, judgements: Judgements, others: verdicts.Lucky) -> Summary:
     return Summary(
         samples=rows.height,
         correct=int(rows["correct"].sum()),
         finished=int(rows["finished"].sum()),
         no_answer=int(rows["valid"].not_().sum()),
-        extraction=extraction,
+        extraction=dict(rows.group_by("extraction").len().sort("extraction").iter_rows()),
         unknown=int(rows["unknown"].sum()),
         pairs_graded=judgements.graded,
         pairs_reused=judgements.reused,

@@ -5,8 +5,6 @@ answer gives its last number, a number also counts if it is a hundred times too 
 only four digits. Written from a description of those rules, so that single answers may be judged differently; answers
 longer than ``MAX_ANSWER`` are no answers here.
 
-References
-----------
 Yang et al. (2024), Qwen2.5-Math technical report, arXiv:2409.12122; Zeng et al. (2025), SimpleRL-Zoo, arXiv:2503.18892.
 """
 
@@ -21,7 +19,7 @@ from typing import ClassVar
 from searchlens.catalogue import grader
 from searchlens.grading import processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict
-from searchlens.grading.rewriting import Rewriting
+from searchlens.grading.spelling import Rewriting
 
 TOLERANCE = 1e-4
 """Relative difference of numbers that count as equal."""

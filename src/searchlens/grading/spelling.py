@@ -9,11 +9,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from searchlens.benchmarks.scientific import in_latex
-from searchlens.grading.rewriting import Rewriting
+from searchlens.benchmarks.mathematics import in_latex
+
+Rule = tuple[str, str | Callable[[re.Match[str]], str]]
+
+
+class Rewriting:
+    """Substitutions, applied one after another: (pattern, replacement) as ``re.sub`` takes them."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self._rules = [(re.compile(pattern), replacement) for pattern, replacement in rules]
+
+    def __call__(self, text: str) -> str:
+        """The text after all substitutions."""
+        for pattern, replacement in self._rules:
+            text = pattern.sub(replacement, text)
+        return text
+
 
 _SIGNS = r"""
 − - – - ‐ - — - ′ ' ’ ' ∞ \infty · \cdot ⋅ \cdot ∙ \cdot × \times ÷ \div ∗ * ≤ \le ≥ \ge ⩽ \le ⩾ \ge ≠ \ne ≈ \approx

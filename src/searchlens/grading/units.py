@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
-from searchlens.grading.rewriting import Rewriting
-from searchlens.grading.spelling import DEGREES
+from searchlens.grading.spelling import DEGREES, Rewriting
 
 _LETTERS = {"f": -15, "p": -12, "n": -9, "u": -6, "m": -3, "c": -2, "d": -1, "k": 3, "M": 6, "G": 9, "T": 12}
 _WORDS = {"nano": -9, "micro": -6, "milli": -3, "centi": -2, "kilo": 3, "mega": 6, "giga": 9, "tera": 12}

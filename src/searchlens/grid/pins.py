@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from searchlens.benchmarks import HubSplit
-from searchlens.benchmarks.hub import select
+from searchlens.benchmarks.loading import select
 from searchlens.errors import InputError
 from searchlens.grid.roofline import Shape
 from searchlens.store import files

@@ -9,13 +9,10 @@ from typing import NamedTuple
 
 from searchlens import grading
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.choices import LETTERS
-from searchlens.benchmarks.letters import letter_of
+from searchlens.benchmarks.choices import LETTERS, letter_of
 from searchlens.errors import InputError
-from searchlens.importing.matching import Ids, Match, Matcher, differing_golds
-from searchlens.importing.texts import choices, letters
-from searchlens.readers.logged import Document
-from searchlens.readers.problems import Problems, shown
+from searchlens.importing.matching import Ids, Match, Matcher, choices, differing_golds, letters
+from searchlens.readers.logged import Document, Problems, shown
 from searchlens.store.hashing import digest
 
 
@@ -107,8 +104,7 @@ class KnownDocuments:
                 what = "two documents of the log are the same question of the benchmark"
                 both = " and ".join(f"{name!r} ({place})" for name, place in list(names.items())[:2])
                 problems.add(what, f"question {self.questions[number].id!r}", both)
-        pairs = list(self._golds)
-        for pair in differing_golds(self.questions, pairs, grader):
+        for pair in differing_golds(self.questions, list(self._golds), grader):
             number, gold = pair
             question = self.questions[number]
             found = f"question {question.id!r}"
@@ -176,10 +172,9 @@ class OwnDocuments:
     def questions(self) -> tuple[Question, ...]:
         """The benchmark."""
         if self._questions is None:
-            names = sorted(self._names)
             self._questions = tuple(
                 _lettered(Question(name, self._prompts.get(name, (name, ""))[0], self._golds.get(name, ("", ""))[0]))
-                for name in names
+                for name in sorted(self._names)
             )
         return self._questions
 

@@ -20,14 +20,11 @@ from searchlens.benchmarks import Question
 from searchlens.errors import InputError, printable
 from searchlens.importing.documents import Found, KnownDocuments, OwnDocuments
 from searchlens.importing.matching import Ids
-from searchlens.importing.policies import proposed
-from searchlens.importing.pools import Pool, verdicts_text
+from searchlens.importing.pools import Pool, Tally, proposed, verdicts_text
 from searchlens.importing.spill import Spill
-from searchlens.importing.tally import Tally
 from searchlens.readers import Recognised, recognised
 from searchlens.readers.guarded import guarded
-from searchlens.readers.logged import LoggedSample, Notes, Stream
-from searchlens.readers.problems import Problems
+from searchlens.readers.logged import LoggedSample, Notes, Problems, Stream
 from searchlens.store.hashing import file_sha256
 
 Documents = KnownDocuments | OwnDocuments
@@ -183,14 +180,13 @@ class _Assembly:
         self.problems.refuse()
         pools = tuple(self._pool(key, questions, covered, size) for key, size in sizes.items())
         kept = tuple(questions[i] for i in covered)
-        lines = (*self.notes.lines, *self.documents.notes)
         return Reading(
             pools=pools,
             questions=kept,
             found=self.documents.found,
             format=self.chosen.name,
             files=tuple(self.chosen.files),
-            notes=lines,
+            notes=(*self.notes.lines, *self.documents.notes),
         )
 
     # ---- one sample

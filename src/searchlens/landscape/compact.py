@@ -16,8 +16,7 @@ import polars as pl
 
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
-from searchlens.landscape.class_sizes import to_text
-from searchlens.landscape.classes import lucky_counts
+from searchlens.landscape.classes import lucky_counts, to_text
 from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import metrics
@@ -53,8 +52,7 @@ def compact(
 
 def _luck(scores: pl.DataFrame) -> dict[str, list[int]]:
     """Lucky samples of each question, in increasing order of questions, of the policies for which they are known."""
-    known = lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky")
-    return dict(known.iter_rows())
+    return dict(lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky").iter_rows())
 
 
 def _compact_pool(

@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.config.landscape import DEFAULTS, LandscapeOptions
+from searchlens.config.landscape import DEFAULTS, LandscapeOptions, Ties
 from searchlens.landscape._frames import Values, hits_frame, points_frame
-from searchlens.landscape._vote import VOTE_POOL_LIMIT, vote_of_signatures
-from searchlens.landscape.class_sizes import from_text
+from searchlens.landscape._vote import VOTE_POOL_LIMIT, expected_vote, prefix_vote, vote_of_signatures
+from searchlens.landscape.classes import from_text
 from searchlens.landscape.points import Landscape, join
-from searchlens.landscape.pool import Floats
+from searchlens.landscape.pool import Floats, SamplePool, missed, read_pools
 from searchlens.landscape.readouts import Metric, derived, metrics
-from searchlens.landscape.subsets import missed
 from searchlens.schemas.columns import PLAIN, POINTS, READOUTS, VOTES
 from searchlens.schemas.metrics import recorded
 from searchlens.uncertainty import Resamples
@@ -163,3 +162,33 @@ def _votes(group: _Group, stored: pl.DataFrame, computed: pl.DataFrame) -> pl.Da
 def _ranks(**columns: Sequence[str]) -> list[pl.Expr]:
     """To sort by, in the order of the names of each column."""
     return [pl.col(column).cast(pl.Enum(names)).to_physical() for column, names in columns.items()]
+
+
+def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
+    """The vote under both kinds of classes, for comparison: ``schemas.columns.VOTES``.
+
+    The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
+    neither. The share of questions solved by the vote over ``answer`` is Q, over ``plain`` Q_plain, for each policy,
+    budget up to its pool, and readout. Candidates of searches have no ``expected`` rows.
+    """
+    pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
+    rows = [
+        (policy, budget, readout, *values)
+        for by_class, by_string in zip(*pools, strict=True)
+        for budget in sorted({n for n in budgets if n <= by_class.samples})
+        for readout in ("prefix", "expected")[: 2 if by_class.width == 1 else 1]
+        for policy, *values in zip(
+            by_class.policies, *(_solved(pool, budget, readout, ties) for pool in (by_class, by_string)), strict=True
+        )
+    ]
+    return pl.DataFrame(rows, schema=VOTES, orient="row")
+
+
+def _solved(pool: SamplePool, budget: int, readout: str, ties: Ties) -> Floats:
+    """Mean over questions for each policy."""
+    if readout == "prefix":
+        credit = prefix_vote(pool, budget, shared=ties == "fractional")
+    else:
+        credit = expected_vote(pool, [budget])[:, 0]
+    solved: Floats = np.mean(credit.reshape(len(pool.policies), -1), axis=1)
+    return solved

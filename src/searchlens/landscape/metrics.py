@@ -23,8 +23,7 @@ import numpy as np
 from searchlens.catalogue import metric
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.landscape._vote import class_sizes, expected_vote, prefix_vote
-from searchlens.landscape.pool import Bools, Floats, Ints, SamplePool
-from searchlens.landscape.subsets import expected_best, first_best, missed
+from searchlens.landscape.pool import Bools, Floats, Ints, SamplePool, expected_best, first_best, missed
 
 
 @metric("P", title="pass@k", hits=True, compared=True, drawn=True, recorded=True)

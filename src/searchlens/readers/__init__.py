@@ -12,9 +12,8 @@ from typing import NamedTuple
 from searchlens import catalogue
 from searchlens.errors import InputError
 from searchlens.readers.guarded import MISTAKES
-from searchlens.readers.logged import Reader
-from searchlens.readers.opening import kind
-from searchlens.readers.problems import Problems
+from searchlens.readers.lines import kind
+from searchlens.readers.logged import Problems, Reader
 from searchlens.readers.rows import rows
 
 _KEYS = 8

@@ -31,9 +31,8 @@ from searchlens.readers.fields import (
     parts_of,
 )
 from searchlens.readers.folders import candidates
-from searchlens.readers.json_text import walked
+from searchlens.readers.lines import kind, opened, walked
 from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream
-from searchlens.readers.opening import kind, opened
 from searchlens.store.inputs import CHOICES, LONGEST, require_at_most, require_parsable
 
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+(\.json|/sample\.json)")

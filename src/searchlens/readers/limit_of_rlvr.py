@@ -76,13 +76,12 @@ def _part(path: Path) -> _Part:
     match = _NAME.fullmatch(plain_name(path))
     if match is None:
         return _Part(path, 0, 0, None, (str(path),))
-    folder = str(path.parent)
     return _Part(
         path,
         int(match["seed"]),
         int(match["start"] or 0),
         float(match["temperature"]),
-        (folder, match["split"], match["prompt"], match["temperature"]),
+        (str(path.parent), match["split"], match["prompt"], match["temperature"]),
     )
 
 

@@ -6,17 +6,72 @@ format.
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import io
 import json
-from collections.abc import Iterable, Iterator
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, Literal, cast
+
+import pyarrow as pa
 
 from searchlens.errors import InputError
 from searchlens.readers.logged import Notes
-from searchlens.readers.opening import kind, opened
 from searchlens.store import inputs
-from searchlens.store.inputs import DIGITS, LONGEST, require_at_most, require_parsable
+from searchlens.store.inputs import DIGITS, LONGEST, Unpacked, require_at_most, require_no_stream, require_parsable
+
+Kind = Literal["gzip", "zstd", "zip", "parquet", "utf-16", "text"]
+
+_MAGIC: dict[bytes, Kind] = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"PAR1": "parquet",
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "utf-16"),
+}
+_UNPACKED: dict[str, Callable[[str], Any]] = {
+    "gzip": gzip.open,
+    "zstd": lambda path: pa.CompressedInputStream(pa.OSFile(os.fsencode(path)), "zstd"),
+    "utf-16": lambda path: pa.transcoding_input_stream(pa.OSFile(os.fsencode(path)), "utf-16", "utf-8"),
+}
+
+
+def kind(path: Path) -> Kind:
+    """What a file is, by its first bytes; an ``InputError`` if it cannot be read."""
+    try:
+        with require_no_stream(path).open("rb") as file:
+            head = file.read(4)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "text")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed while they are read; text in UTF-16 with its mark becomes UTF-8. An
+    ``InputError`` if it cannot be read, or its compressed content ends early or is damaged.
+    """
+    unpack = _UNPACKED.get(kind(path))
+    try:
+        if unpack is None:
+            with path.open("rb") as file:
+                yield file
+        else:
+            with unpack(str(path)) as stream:
+                yield io.BufferedReader(Unpacked(path, stream.read), 1 << 20)
+    except (EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        reason = getattr(error, "strerror", None)  # of the system; not of gzip and Arrow, where a stream ends early
+        if reason:
+            raise InputError(f"cannot read {path}: {reason}", "nothing was imported") from None
+        raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
+
 
 _BOM = b"\xef\xbb\xbf"
 _LOOKED_AT = 100
@@ -61,8 +116,7 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
     except json.JSONDecodeError as error:
         if not line.endswith(b"\n"):
             what = f"{path}:{number}: the file ends in the middle of this line (not JSON: {error.msg})"
-            hint = "copy it again, or wait until its run is done; nothing was imported"
-            raise InputError(what, hint) from None
+            raise InputError(what, "copy it again, or wait until its run is done; nothing was imported") from None
         what = f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
         raise InputError(what, "each line is one JSON object; nothing was imported") from None
     except RecursionError:
@@ -165,3 +219,97 @@ def _first_object(path: Path, _size: int, _changed: int) -> Object | None:
     except (InputError, ValueError, RecursionError):
         pass
     return None
+
+
+_CHUNK = 1 << 20
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class JsonText:
+    """Walks through a JSON text; in memory is the value that is being read, and no more. Halves of characters that were
+    replaced are noted.
+
+    Bare NaN and infinities are accepted, because Python writes them.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], notes: Notes) -> None:
+        self._path, self._file, self._notes = path, file, notes
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._scan = json.JSONDecoder().raw_decode
+        self._buffer, self._at, self._ended = "", 0, False
+
+    def peek(self) -> str:
+        """The next character that is no white space; empty at the end of the text."""
+        while True:
+            if space := _SPACE.match(self._buffer, self._at):
+                self._at = space.end()
+            if self._at < len(self._buffer) or self._ended:
+                return self._buffer[self._at : self._at + 1]
+            self._fill()
+
+    def value(self) -> Any:
+        """The next value, whole; an ``InputError`` if it is no JSON, the text ends within it, or it is longer than
+        ``LONGEST``.
+        """
+        self.peek()
+        while True:
+            try:
+                value, end = self._scan(self._buffer, self._at)
+            except (ValueError, RecursionError) as error:
+                if self._ended:
+                    raise self._broken(str(error)) from None
+            else:
+                if end < len(self._buffer) or self._ended:
+                    start, self._at = self._at, end
+                    has_half = any(self._buffer.find(half, start, end) >= 0 for half in ("\\ud", "\\uD"))
+                    return whole_characters(value, str(self._path), self._notes) if has_half else value
+            if len(self._buffer) - self._at > LONGEST:
+                raise self._broken(f"a value of more than {LONGEST // 2**20} MB, or one that is broken")
+            self._fill()
+
+    def members(self) -> Iterator[str]:
+        """The keys of an object; the value of each must be taken before the next key is."""
+        self._take("{")
+        while self.peek() != "}":
+            key = self.value()
+            if not isinstance(key, str):
+                raise self._broken("a key that is no string")
+            self._take(":")
+            yield key
+            if self.peek() != "}":
+                self._take(",")
+        self._at += 1
+
+    def entries(self) -> Iterator[Any]:
+        """The entries of a list."""
+        self._take("[")
+        while self.peek() != "]":
+            yield self.value()
+            if self.peek() != "]":
+                self._take(",")
+        self._at += 1
+
+    def _take(self, wanted: str) -> None:
+        found = self.peek()
+        if found != wanted:
+            raise self._broken(f"{found!r} where {wanted!r} is expected" if found else "it ends too early")
+        self._at += 1
+
+    def _fill(self) -> None:
+        rest = self._buffer[self._at :]
+        content = require_parsable(self._file.read(max(_CHUNK, len(rest))), self._path)
+        self._ended = not content
+        try:
+            self._buffer, self._at = rest + self._decode(content, self._ended), 0
+        except UnicodeDecodeError:
+            raise InputError(f"{self._path}: not UTF-8 text") from None
+
+    def _broken(self, what: str) -> InputError:
+        return InputError(f"{self._path} is no whole JSON text: {what}", "copy it again; nothing was imported")
+
+
+@contextmanager
+def walked(path: Path, notes: Notes) -> Iterator[JsonText]:
+    """A JSON file, compressed or not, to walk through."""
+    with opened(path) as file:
+        yield JsonText(path, file, notes)

@@ -12,9 +12,8 @@ from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers.fields import count_of, golds_of, of_texts, value_of
 from searchlens.readers.folders import beside, candidates, plain_name
-from searchlens.readers.json_text import walked
+from searchlens.readers.lines import kind, opened, walked
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
-from searchlens.readers.opening import kind, opened
 
 _BEGINNING = re.compile(rb'\s*\{\s*"\d+"\s*:\s*\{')
 _PART = re.compile(r"(?P<name>.+)_(?P<part>\d+)\.json")
@@ -108,8 +107,7 @@ def _samples(predictions: _Set, notes: Notes) -> Iterator[LoggedSample]:
     for index, (place, row) in enumerate(_rows(predictions.paths, notes)):
         prompt = _prompt(row.get("origin_prompt"))
         key = prompt if prompt is not None else str(index)
-        number = first_index.setdefault(key, index)
-        document = Document(number, True, prompt, True, (), golds_of(row.get("gold")))
+        document = Document(first_index.setdefault(key, index), True, prompt, True, (), golds_of(row.get("gold")))
         texts = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
         own = {"opencompass": verdicts[index]} if index in verdicts else {}
         for text in texts:

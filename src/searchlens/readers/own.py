@@ -9,10 +9,9 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.readers.ends import ENDS, finish_of
-from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
-from searchlens.readers.opening import kind
-from searchlens.readers.problems import Problems, shown
+from searchlens.readers.fields import ENDS, finish_of
+from searchlens.readers.lines import kind
+from searchlens.readers.logged import Document, LoggedSample, Notes, Problems, Stream, Verdict, shown
 from searchlens.readers.rows import first_row, rows
 
 SCORER = "correct"

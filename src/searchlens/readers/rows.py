@@ -11,9 +11,8 @@ from typing import IO, Any, cast
 
 from searchlens.benchmarks.jsonl import distinct, refuse_constant
 from searchlens.errors import InputError
-from searchlens.readers.lines import raw
-from searchlens.readers.opening import kind, opened
-from searchlens.readers.problems import Problems
+from searchlens.readers.lines import kind, opened, raw
+from searchlens.readers.logged import Problems
 from searchlens.store import parquet
 from searchlens.store.inputs import require_parsable, whole
 
@@ -55,8 +54,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=distinct, parse_constant=refuse_co
 
 def _first_byte(file: IO[bytes]) -> bytes:
     """The first byte that is neither a byte order mark nor white space; nothing is taken from the file."""
-    head = cast("io.BufferedReader", file).peek(4096)
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    return cast("io.BufferedReader", file).peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
 
 
 def _lines(path: Path, problems: Problems) -> Iterator[Row]:

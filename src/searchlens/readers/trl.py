@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.catalogue import reader
-from searchlens.readers.fields import last_asked, parts_of
+from searchlens.readers.fields import Prompts, Right, last_asked, numbers_in, parts_of
 from searchlens.readers.folders import candidates
 from searchlens.readers.logged import LoggedSample, Notes, Stream
-from searchlens.readers.rewards import Prompts, Right, numbers_in
 from searchlens.store.parquet import columns_of, rows
 
 _COLUMNS = ("step", "prompt", "completion")

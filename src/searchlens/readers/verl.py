@@ -9,10 +9,9 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.readers import lines
-from searchlens.readers.fields import last_asked
+from searchlens.readers.fields import Prompts, Right, gold_of, last_asked, numbers_in
 from searchlens.readers.folders import candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream
-from searchlens.readers.rewards import Prompts, Right, gold_of, numbers_in
 from searchlens.store.parquet import columns_of, rows
 
 _NOT_NUMBERS = ("input", "output", "gts", "step")

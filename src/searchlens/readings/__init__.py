@@ -7,7 +7,6 @@ exponents.py     which alpha and beta of N = alpha * b^beta the samples allow
 support.py       which questions RL keeps, loses and adds of those that Base solves
 coverage.py      how reliably questions are solved: Cover@tau, G-Pass@k, pass^k
 guessing.py      what guessing among options solves, and pass@k corrected for it
-answers.py       entropy of the answers
 variance.py      parts of the variance of pass@1; the winner of a second run
 extrapolation.py pass@k beyond the pool, and how often its intervals are right
 measures.py      numbers of both sides and of their difference, with intervals

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -173,8 +174,7 @@ def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.boo
     enough = np.stack([effective(ours - column[:, None]) for column in theirs.T]) >= fewest
     if enough.all():
         return np.ones(at_base.shape[:2], bool)
-    lacking = ((at_base > 0) & ~enough).any(axis=2)
-    return np.logical_not(lacking)
+    return np.logical_not(((at_base > 0) & ~enough).any(axis=2))
 
 
 def _scaled(moments: Floats, variance: Floats, used: npt.NDArray[np.bool_]) -> Floats:
@@ -196,8 +196,7 @@ def _binding(
     kept: npt.NDArray[np.bool_] = usable & (outside == 0)
     for b in np.flatnonzero(outside.any(axis=0)):
         at = np.flatnonzero(outside[:, b] * usable[:, b])
-        scaled = _scaled(moments[at], variance[at], kept[at])
-        rest = moments[at, b] - (variance[at, b] * scaled).sum(axis=1)
+        rest = moments[at, b] - (variance[at, b] * _scaled(moments[at], variance[at], kept[at])).sum(axis=1)
         kept[at, b] = np.sign(rest) == outside[at, b]
     return kept
 
@@ -332,3 +331,26 @@ def joint_sets(
         record = {"left_out": left_out, "pairs": len(members), "joined": members, "testable": testable}
         records.append({**record, "empty": testable and not len(inside), "beta_lo": lo, "beta_hi": hi})
     return pl.DataFrame(records, JOINT)
+
+
+WIDE = 1.0
+"""Width of a set of exponents from which on the exponent is not identified."""
+
+
+def of_exponents(row: Mapping[str, Any]) -> str:
+    """Why the exponents of a row of ``readings.exponents.EXPONENTS``, or of Nones, are no answer; empty if they are."""
+    if row["empty"]:
+        return "no power law that was tested fits"
+    if row["testable"] is False:
+        return "too few questions"
+    if row["hardly"]:
+        return "hardly any law fits"
+    if row["beta_lo"] is not None and row["beta_hi"] - row["beta_lo"] >= WIDE:
+        return "not identified"
+    return ""
+
+
+def up_to(row: Mapping[str, Any]) -> str:
+    """Up to which N a law was read, by ``pool_min`` and ``pool_max`` of ``readings.exponents.EXPONENTS``."""
+    least, most = row["pool_min"], row["pool_max"]
+    return f"N up to {most}" if least == most else f"N up to {least} to {most}, the pool of each policy"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.pool import missed
 from searchlens.readings.measures import LUCK, MEASURES, WITHOUT_LUCK, compared, frame
 from searchlens.readings.pool import Pool
 from searchlens.uncertainty import Floats, Interval, Resamples, with_width, without_rounding

@@ -44,10 +44,9 @@ def compared(
     means, columns = values.mean(axis=0), base.shape[1]
     lo, hi = (ends.reshape(3, columns) for ends in resamples.interval(values, confidence))
     means = means.reshape(3, columns)
-    limits = [(0.0, most), (0.0, most), (-most, most)]
     ends = [
         with_width(mean, Interval(*pair), len(values), confidence, limit)
-        for mean, *pair, limit in zip(means, lo, hi, limits, strict=True)
+        for mean, *pair, limit in zip(means, lo, hi, [(0.0, most), (0.0, most), (-most, most)], strict=True)
     ]
     return frame(measure, means, Interval(*map(np.stack, zip(*ends, strict=True))), ks=ks, taus=taus)
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.landscape.class_sizes import from_text
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.classes import from_text
+from searchlens.landscape.pool import missed
 from searchlens.uncertainty import Floats
 
 Ints = npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class Pool:
     def solved(self, budgets: Iterable[float]) -> Floats:
         """Probability that k samples contain a right one: 1 - C(n - c, k) / C(n, k), shape (questions, budgets).
 
-        The mean over all k-subsets of the pool; k between whole numbers as in ``landscape.subsets.missed``. A budget
+        The mean over all k-subsets of the pool; k between whole numbers as in ``landscape.pool.missed``. A budget
         outside of [1, ``samples``] is a ValueError. Chen et al. (2021), arXiv:2107.03374, section 2.1.
         """
         ks = list(budgets)

@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 
 from searchlens.config.readings import ANY, BEST, ReadingsOptions
-from searchlens.readings import answers, coverage, guessing
-from searchlens.readings.crossings import CROSSINGS, crossing
-from searchlens.readings.equivalents import equivalents, summary
+from searchlens.readings import coverage, guessing
+from searchlens.readings.equivalents import CROSSINGS, crossing, equivalents, summary
 from searchlens.readings.exponents import (
     EXPONENTS,
     GRID,
@@ -99,8 +98,7 @@ def budget_equivalents(cell: PairPools, options: ReadingsOptions) -> Frames:
         read = equivalents(pools, rl, powers_of_two(rl.samples), resamples)
         tokens = pools[0].tokens / rl.tokens if len(pools) == 1 else float("nan")
         at_equal = (pl.col("n") * tokens / pl.col("budget")).fill_nan(None).alias("token_ratio")
-        frame = summary(read, options.confidence)
-        parts.append(frame.select(pl.lit(name).alias("policy"), pl.all(), at_equal))
+        parts.append(summary(read, options.confidence).select(pl.lit(name).alias("policy"), pl.all(), at_equal))
     return {"equivalents": pl.concat(parts)}
 
 
@@ -158,8 +156,7 @@ def exponents(cell: PairPools, options: ReadingsOptions) -> Frames:
 def joint(profiles: pl.DataFrame, options: ReadingsOptions) -> pl.DataFrame:
     """Sets of one exponent for several pairs of a benchmark: ``options.joint_pairs``, or all if it is empty."""
     joined = pl.col("pair").is_in(list(options.joint_pairs)) if options.joint_pairs else pl.lit(value=True)
-    schema = {"benchmark": pl.String(), "policy": pl.String(), **JOINT}
-    parts = [pl.DataFrame(schema=schema)]
+    parts = [pl.DataFrame(schema={"benchmark": pl.String(), "policy": pl.String(), **JOINT})]
     for (benchmark, policy), rows in profiles.filter(joined).group_by("benchmark", "policy", maintain_order=True):
         by_pair = {str(pair): part["p"].to_numpy() for (pair,), part in rows.group_by("pair", maintain_order=True)}
         open_betas = {str(pair): part["undecided"].to_numpy() for (pair,), part in rows.group_by("pair")}
@@ -173,8 +170,7 @@ def supports(cell: PairPools, options: ReadingsOptions) -> Frames:
     sides = _default(cell, options)
     if sides is None:
         return {"support": pl.DataFrame(schema=SUPPORT), "support_changes": pl.DataFrame(schema=CHANGES)}
-    draws = _draws(cell, options)
-    found, changes = support(*sides, draws, confidence=options.confidence)
+    found, changes = support(*sides, _draws(cell, options), confidence=options.confidence)
     return {"support": found, "support_changes": changes}
 
 
@@ -222,13 +218,12 @@ def _means(
 
 
 def _entropy(column: int, pool: Pool) -> Floats:
-    return answers.entropy(pool)[:, [column]]
+    return coverage.entropy(pool)[:, [column]]
 
 
 def variances(cell: PairPools, options: ReadingsOptions) -> Frames:
     """Parts of the variance of pass@1 of both sides under the default policy."""
     name, draws = options.default_policy, _draws(cell, options)
-    sides = ((BASE, cell.base, cell.base_batches), (RL, cell.rl, cell.rl_batches))
     found = [
         parts(
             side,
@@ -237,7 +232,7 @@ def variances(cell: PairPools, options: ReadingsOptions) -> Frames:
             batches=[batch[name] for batch in batches if name in batch],
             confidence=options.confidence,
         )
-        for side, pools, batches in sides
+        for side, pools, batches in ((BASE, cell.base, cell.base_batches), (RL, cell.rl, cell.rl_batches))
         if name in pools
     ]
     return {"variance": pl.concat([pl.DataFrame(schema=VARIANCE), *found])}

@@ -45,8 +45,7 @@ def beats(base: Pool, rl: Pool, resamples: Resamples, confidence: float = 0.95) 
     value = float(_winner(*columns.mean(axis=0)[:, None])[0])
     if not np.isfinite(value):
         return value, value, value
-    draws = _winner(*resamples.means(columns))
-    (lo,), (hi,) = quantiles(draws[None], confidence)
+    (lo,), (hi,) = quantiles(_winner(*resamples.means(columns))[None], confidence)
     return value, float(min(lo, value)), float(max(hi, value))
 
 

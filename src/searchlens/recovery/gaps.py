@@ -11,7 +11,7 @@ import polars as pl
 
 from searchlens.config.recovery import DEFAULTS, RecoveryOptions
 from searchlens.landscape.points import Landscape
-from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
+from searchlens.recovery.paths import ROUNDING, Components, Curves, compared, geometry, near_match, path, read, target
 from searchlens.schemas.columns import COUNTS, SAME_POLICY, SUPPORT
 from searchlens.uncertainty import Floats, Interval, Resamples, quantiles, unseen, with_width, without_rounding
 
@@ -69,8 +69,7 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
         both_zero=nothing.sum(),
         both_zero_without_default=(nothing & other).sum(),
     )
-    order = [pl.col("metric"), pl.col("readout") == "expected", pl.col("budget")]
-    return grouped.sort(order).cast(COUNTS)
+    return grouped.sort([pl.col("metric"), pl.col("readout") == "expected", pl.col("budget")]).cast(COUNTS)
 
 
 def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
@@ -167,8 +166,7 @@ def _gap_interval(
     resamples = Resamples.draw(questions, options.draws, options.seed)
     optimism = float((drawn.max(axis=0) - drawn[best]).mean())
     if options.envelope_interval == "reselected" and questions > 1:
-        above = resamples.means(rl[:, None]) - drawn.max(axis=0)
-        lo, hi = without_rounding(quantiles(above, options.confidence))
+        lo, hi = without_rounding(quantiles(resamples.means(rl[:, None]) - drawn.max(axis=0), options.confidence))
         return _Gap(float(lo[0]), float(hi[0]), optimism)
     lo, hi = resamples.interval((rl - credit[best])[:, None], options.confidence)
     if options.envelope_interval == "corrected" and questions > 1:
@@ -198,3 +196,22 @@ def _shrunk(height: Floats, change: Floats, budgets: npt.NDArray[np.int64]) -> F
 
 def _resamples(curves: Curves, options: RecoveryOptions) -> Resamples:
     return Resamples.draw(curves.credit.shape[1], options.draws, options.seed)
+
+
+def recover(
+    base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions = DEFAULTS
+) -> dict[str, pl.DataFrame]:
+    """Every table of the recovery stage: ``catalogue.RECOVERY_FRAMES``, of the metrics that are ``compared``.
+
+    An InputError: the two landscapes have different questions, RL has no samples of the default policy, or a policy of
+    Base has no components.
+    """
+    same = same_policy(base, rl, options)
+    return {
+        "same_policy": same,
+        "counts": counts(same, options),
+        "support": support(base, rl, options),
+        "near_match": near_match(base, rl, options),
+        "path": path(base, rl, components, options),
+        "geometry": geometry(base, rl),
+    }

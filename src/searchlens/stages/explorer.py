@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.api import Study
-from searchlens.explorer.headline import headline_html
+from searchlens.explorer.index import headline_html
 from searchlens.explorer.inlined import SIZE, explorer_page
 from searchlens.report import report_page
 from searchlens.store import files

@@ -22,8 +22,7 @@ from searchlens.grading.recorded import RECORDED as RECORDED_BY
 from searchlens.grading.recorded import is_recorded, scorer_of
 from searchlens.grid import Import
 from searchlens.importing import RECORDED, Choices, Pool, Reading
-from searchlens.importing.checks import Check, check
-from searchlens.importing.report import report
+from searchlens.importing.checks import Check, check, report
 from searchlens.store import files, shards
 from searchlens.store.ranges import Shard
 

@@ -13,10 +13,9 @@ import polars as pl
 from searchlens.catalogue import LANDSCAPE_FRAMES
 from searchlens.health.counts import Counts, counted, of_classes, together
 from searchlens.landscape.classes import answer_classes, recorded_classes
-from searchlens.landscape.expand import expand
-from searchlens.landscape.parts import in_parts
-from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.expand import expand, plain_votes
 from searchlens.landscape.points import Landscape, join, operating_points, require_reached
+from searchlens.landscape.pool import in_parts
 from searchlens.schemas.columns import VOTES
 from searchlens.stages._frames import read_sampling_cost, write_content, write_frame
 from searchlens.store import judges, provenance, readouts

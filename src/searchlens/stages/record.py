@@ -13,8 +13,8 @@ import polars as pl
 
 from searchlens.grid import Grid, needs
 from searchlens.landscape.compact import compact
-from searchlens.landscape.parts import in_parts
 from searchlens.landscape.points import require_reached
+from searchlens.landscape.pool import in_parts
 from searchlens.stages import costs
 from searchlens.stages.landscape import votes_of
 from searchlens.store import judges, layout, readouts

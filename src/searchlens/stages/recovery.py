@@ -12,7 +12,7 @@ from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
-from searchlens.recovery.tables import recover
+from searchlens.recovery.gaps import recover
 from searchlens.stages._frames import landscape_costs, read_frame, read_points, write_content, write_frame
 from searchlens.store import judges, provenance
 from searchlens.store.layout import SIGNATURE

@@ -17,10 +17,10 @@ from searchlens.store import judges, provenance, shards
 from searchlens.store.frames import read_compared
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import shards_of
-from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
 from searchlens.tables.likelihood import Likelihoods
 from searchlens.tables.study import Cell, StudyContext
+from searchlens.tables.table import save
 
 if TYPE_CHECKING:
     from searchlens.grid import needs

@@ -15,8 +15,8 @@ from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
 from searchlens.store import judges
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
-from searchlens.tables.build import save
 from searchlens.tables.graders import of_judges
+from searchlens.tables.table import save
 
 
 def transfer(

@@ -11,7 +11,7 @@ from searchlens import claims
 from searchlens.catalogue import table
 from searchlens.claims import DASH, Row, interval, percent
 from searchlens.frames import pick
-from searchlens.readings import limits
+from searchlens.readings import exponents
 from searchlens.readings.measures import BASE, DIFFERENCE, RL
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
@@ -117,7 +117,7 @@ def _limits(row: Row) -> list[str]:
         found.append(f"N*(16): not within the {row['n16_pool']} samples of Base")
     if row.get("expanded") and not row["expanded_significant"]:
         found.append("expansion: no question is significant")
-    if open_exponents := limits.of_exponents(row):
+    if open_exponents := exponents.of_exponents(row):
         found.append(f"β: {open_exponents}")
     if claims.undecided(row["rerun_lo"], row["rerun_hi"]):
         found.append("which side wins a second run")

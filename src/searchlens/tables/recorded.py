@@ -32,9 +32,10 @@ _NONE: list[fmt.Line] = [{"recorded verdicts": "none"}]
 @table("recorded_agreement", stage="study")
 def recorded_agreement(context: StudyContext) -> Table:
     """One row per cell, policy and scorer: samples by our verdict and the recorded one."""
-    compared = _compared(context)
-    counts = compared.group_by(_NAMES, maintain_order=True).agg(
-        pl.len().alias("samples"), *((pl.col("outcome") == name).sum().alias(name) for name in OUTCOMES)
+    counts = (
+        _compared(context)
+        .group_by(_NAMES, maintain_order=True)
+        .agg(pl.len().alias("samples"), *((pl.col("outcome") == name).sum().alias(name) for name in OUTCOMES))
     )
     data = counts.cast(dict.fromkeys(("samples", *OUTCOMES), pl.Int64()))  # type: ignore[arg-type]
     lines = [{OUTCOMES.get(key, key): str(value) for key, value in row.items()} for row in data.rows(named=True)]
@@ -60,9 +61,8 @@ def recorded_disagreements(context: StudyContext) -> Table:
 
 
 def _compared(context: StudyContext) -> pl.DataFrame:
-    schema = {"checkpoint": pl.String(), "benchmark": pl.String(), **COMPARED}
     parts = [
         frame.select(pl.lit(checkpoint).alias("checkpoint"), pl.lit(benchmark).alias("benchmark"), pl.all())
         for (checkpoint, benchmark), frame in context.recorded.items()
     ]
-    return pl.concat([pl.DataFrame(schema=schema), *parts])
+    return pl.concat([pl.DataFrame(schema={"checkpoint": pl.String(), "benchmark": pl.String(), **COMPARED}), *parts])

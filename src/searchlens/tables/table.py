@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import polars as pl
 
+from searchlens.catalogue import TABLE_FORMATS, Declaration, definition
 from searchlens.claims import DASH
 from searchlens.project import pages
-from searchlens.store import files
+from searchlens.store import files, provenance
+from searchlens.store.failures import Failures
 from searchlens.store.frames import write_csv
+from searchlens.store.layout import Layout
 
 _MATHS = {
     "\N{MINUS SIGN}": "-",
@@ -105,9 +109,8 @@ def _flat(frame: pl.DataFrame) -> pl.DataFrame:
 
 def latex(table: Table) -> str:
     """A booktabs ``tabular`` for each part, columns of words left and of numbers right; notes as comments."""
-    blocks = [_tabular(part) for part in table.parts]
     notes = "".join(f"% {escape(note)}\n" for note in table.notes)  # in one line each, which ``escape`` makes of them
-    return "\n".join(blocks) + notes
+    return "\n".join([_tabular(part) for part in table.parts]) + notes
 
 
 def _tabular(part: Part) -> str:
@@ -228,3 +231,28 @@ def html(table: Table, csv: Path) -> str:
         name=csv.name,
         csv=base64.b64encode(content).decode(),
     )
+
+
+class Context(Protocol):
+    """What the tables of a stage are made from; each stage has a class of its own."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences under every table of the stage."""
+
+
+def build(declaration: Declaration, context: Context) -> Table:
+    """One declared table, from the class that the tables of its stage take, with the notes of the stage."""
+    table: Table = definition(declaration)(context)
+    return replace(table, notes=(*table.notes, *context.notes))
+
+
+def save(tables: Mapping[str, Declaration], context: Context, output: Layout, record: Path, *signed: Any) -> None:
+    """Write some declared tables, each with its provenance (``provenance.sign``), and record those that fail."""
+    found = Failures()
+    for name, declaration in tables.items():
+        paths = [output.table(name, suffix) for suffix in TABLE_FORMATS]
+        with found.caught(f"table {name}", paths):
+            write(build(declaration, context), paths[0].with_suffix(""))
+        provenance.sign(output.table(name, "json"), *signed)
+    found.save(record)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.grid import Grid
-from searchlens.landscape.subsets import missed
+from searchlens.landscape.pool import missed
 from searchlens.policies import Policy, parse
 from searchlens.search.task import Candidate
 from searchlens.seeds import generator

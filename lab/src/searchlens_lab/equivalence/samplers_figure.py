@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from matplotlib.figure import Figure
 
-from searchlens.figures import style
+from searchlens.figures import palette, style
 
 LOOKS = {  # Okabe and Ito's colours, which all eyes tell apart; markers tell them apart in grey, too
     "low temperature": ("#000000", "*"),
@@ -33,7 +33,7 @@ def draw(distances: pl.DataFrame) -> Figure:
     figure = style.new_figure(style.PAGE, 3.2, title, "sampled")
     for axes, toy in zip(figure.subplots(1, len(toys), sharey=True), toys, strict=True):
         rows = distances.filter(toy=toy)
-        axes.axhspan(floor, rows["noise"][0], color=style.REGION_COLOUR, linewidth=0)
+        axes.axhspan(floor, rows["noise"][0], color=palette.REGION_COLOUR, linewidth=0)
         for (sampler,), group in rows.group_by("sampler", maintain_order=True):
             colour, marker = LOOKS[str(sampler)]
             line = group.sort("tokens")

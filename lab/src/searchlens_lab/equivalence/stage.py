@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from searchlens.catalogue import loaded
 from searchlens.store.layout import Layout
-from searchlens.tables.build import save
+from searchlens.tables.table import save
 from searchlens_lab.equivalence import embedded, engines, plan, tier12
 from searchlens_lab.equivalence.rows import frame
 from searchlens_lab.equivalence.tables import Comparisons

@@ -23,7 +23,7 @@ from searchlens.boptr import fit
 from searchlens.boptr.fit import Lattice
 from searchlens.config.boptr import DEFAULTS
 from searchlens.errors import InputError
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.frames import pick
 from searchlens.reporting.boptr.regimes import EXACT_COLOUR, STEP, TIED_COLOUR
 from searchlens.zoo import read_record, record_file
@@ -222,26 +222,26 @@ def draw(frame: pl.DataFrame) -> Figure:
     _exponents(right, trajectory, frame.filter(~pl.col("pair").is_in(["anchor", "overtrained"])))
     end = max(pick(frame, pair="anchor")["total"])
     for axes in (left, right):
-        axes.axvline(end, color=style.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
+        axes.axvline(end, color=palette.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
         axes.set_xlim(-10, max(trajectory["total"]) + 10)
         axes.set_xlabel("RL steps from Base")
         for x, name, side in ((end - 3, "anchor", "right"), (end + 3, "overtrained", "left")):
-            axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha=side, va="top", color=style.MUTED)
+            axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha=side, va="top", color=palette.MUTED)
     return figure
 
 
 def _curves(axes: Axes, rows: pl.DataFrame) -> None:
     for b, marker in ((BUDGETS[0], "o"), (BUDGETS[-1], "s")):
         values = rows[f"rl_{b}"].to_list()
-        axes.axhline(values[0], color=style.BASE_COLOUR, linestyle=(0, (5, 1.5)), zorder=2, gid=f"base-{b}")
-        axes.plot(rows["total"], values, color=style.RL_COLOUR, marker=marker, markersize=3, zorder=3, gid=f"rl-{b}")
+        axes.axhline(values[0], color=palette.BASE_COLOUR, linestyle=(0, (5, 1.5)), zorder=2, gid=f"base-{b}")
+        axes.plot(rows["total"], values, color=palette.RL_COLOUR, marker=marker, markersize=3, zorder=3, gid=f"rl-{b}")
     axes.set_ylabel("questions solved (%)")
     axes.set_ylim(0, 104)
     handles = [
-        Line2D([], [], color=style.RL_COLOUR, marker=marker, markersize=3, label=f"RL, b = {b}")
+        Line2D([], [], color=palette.RL_COLOUR, marker=marker, markersize=3, label=f"RL, b = {b}")
         for b, marker in ((BUDGETS[-1], "s"), (BUDGETS[0], "o"))
     ]
-    handles.append(Line2D([], [], color=style.BASE_COLOUR, linestyle=(0, (5, 1.5)), label="Base at the same b"))
+    handles.append(Line2D([], [], color=palette.BASE_COLOUR, linestyle=(0, (5, 1.5)), label="Base at the same b"))
     axes.legend(handles=handles, loc="lower right")
 
 
@@ -251,16 +251,16 @@ def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
             axes.bar(total, STEP, WIDTH, beta - STEP / 2, color=colour, linewidth=0, zorder=1, gid=name)
     determined = others.filter(pl.col("same").list.len() < len(fit.beta_grid(DEFAULTS.beta_top)))
     for (name,), curve in determined.group_by("pair", maintain_order=True):
-        axes.plot(curve["total"], curve["beta"], color=style.CURVE_COLOUR, linewidth=0.6, zorder=2.5, gid=str(name))
+        axes.plot(curve["total"], curve["beta"], color=palette.CURVE_COLOUR, linewidth=0.6, zorder=2.5, gid=str(name))
     axes.plot(rows["total"], rows["beta"], color="black", marker="o", markersize=3, zorder=4, gid="fit")
-    axes.axhline(FROZEN, color=style.RL_COLOUR, zorder=2, gid="frozen")
+    axes.axhline(FROZEN, color=palette.RL_COLOUR, zorder=2, gid="frozen")
     axes.set_ylabel("\N{GREEK SMALL LETTER BETA}")
     axes.set_ylim(-STEP, DEFAULTS.beta_top + 3 * STEP)
     handles = [
         Line2D([], [], color="black", marker="o", markersize=3, label="best fit"),
         Patch(color=EXACT_COLOUR, label="same error"),
         Patch(color=TIED_COLOUR, label=f"error within {NOISE} points"),
-        Line2D([], [], color=style.RL_COLOUR, label="frozen exponent"),
-        Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.6, label="other pairs"),
+        Line2D([], [], color=palette.RL_COLOUR, label="frozen exponent"),
+        Line2D([], [], color=palette.CURVE_COLOUR, linewidth=0.6, label="other pairs"),
     ]
     axes.legend(handles=handles, loc="upper right", bbox_to_anchor=(1, 0.95))

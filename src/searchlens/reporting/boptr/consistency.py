@@ -8,8 +8,16 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.consistency import CRITERION
 from searchlens.catalogue import table
 from searchlens.claims import Row, interval, number
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import CORRECTED_SIZE, ERROR, READINGS, brackets, corrected, model_name, reasons
+from searchlens.reporting.boptr.context import (
+    CORRECTED_SIZE,
+    ERROR,
+    READINGS,
+    BoptrContext,
+    brackets,
+    corrected,
+    model_name,
+    reasons,
+)
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table

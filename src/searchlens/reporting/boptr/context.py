@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,8 +10,13 @@ from matplotlib.figure import Figure
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import broken_cells
-from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.boptr.rule import REASONS
+from searchlens.claims import DASH, Row, interval
+from searchlens.config.boptr import REGIMES, BoptrOptions, Readout
 from searchlens.figures import style
+from searchlens.tables import format as fmt
+from searchlens.tables.format import Line, changes
+from searchlens.tables.table import Part
 
 READOUTS: dict[Readout, str] = {
     "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"
@@ -83,3 +88,172 @@ class BoptrContext:
     def interval(self) -> str:
         """For example ``95% interval``."""
         return f"{self.options.confidence:.0%} interval"
+
+
+POOLS = {"ar": "AR pool", "full": "full pool"}
+READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
+EXPONENTS = {"paper": "the paper's exponents", "own": "the cohort's own exponents"}
+ERROR = (
+    "Errors: mean over budgets b of |predicted − RL pass@b|, RL under its default policy, in percentage points (pp)."
+)
+_RAW = "The CSV has the raw one, too, with the paper's percentile interval (lo, hi), which may exclude it."
+CORRECTED = (
+    "Errors are corrected for two biases: an absolute value is too large near zero, and a path chosen on the questions"
+    " that it is scored on seems too good. So an error may be below the raw one, above it, or slightly negative."
+    f" {_RAW}"
+)
+CORRECTED_SIZE = (
+    "Errors are corrected for the bias of absolute values, which are too large near zero, and may be slightly negative."
+    f" {_RAW}"
+)
+PATHS_OF_ALPHA = "Brackets after α: the interval of α that gives the same path N̂(b)."
+
+
+# ---- cells
+
+
+def model_name(plan: CohortPlan, model: str) -> str:
+    """Name of a model; the anchor is marked."""
+    return f"{model} (anchor)" if model == plan.anchor_model else model
+
+
+def heading(plan: CohortPlan, column: str) -> str:
+    """Name of a column, which is a benchmark, a model or a mean."""
+    if column in plan.benchmarks:
+        return plan.title(column)
+    return model_name(plan, column) if column in plan.models else column
+
+
+def cell_line(plan: CohortPlan, model: str, benchmark: str) -> Line:
+    """The first columns of a line about a cell."""
+    return {"model": model_name(plan, model), "benchmark": plan.title(benchmark)}
+
+
+def model_changes(rows: pl.DataFrame) -> list[int]:
+    """Among the cells of these rows, those that start a new model."""
+    return changes(rows.unique(["model", "benchmark"], maintain_order=True)["model"].to_list())
+
+
+def corrected(row: Row, sign: str = "") -> str:
+    """A corrected error with its interval, such as ``0.90 [0.41, 1.40]``."""
+    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign=sign)
+
+
+# ---- notes
+
+
+def single_readouts(options: BoptrOptions) -> str:
+    """What the intervals of single readouts are."""
+    kind = "Wilson" if options.readout == "prefix" else "bootstrap over questions"
+    return f"Brackets of a single readout: {kind}."
+
+
+def brackets(options: BoptrOptions) -> str:
+    """What the intervals are."""
+    return (
+        f"Brackets: {options.confidence:.0%} bootstrap over questions ({options.draws} draws shared by all rows, both"
+        " sides of a question together), the path of the row held fixed; where no question differs, what 0 differences"
+        " in so many questions leave open. The models are given; another set of models is another study."
+    )
+
+
+def reasons(*frames: pl.DataFrame) -> list[str]:
+    """One note that explains every code in the columns ``reason``; none without a code."""
+    codes = dict.fromkeys(
+        code for frame in frames if "reason" in frame.columns for code in frame["reason"].drop_nulls().to_list()
+    )
+    if not codes:
+        return []
+    return [f"{DASH} not defined: " + "; ".join(f"{REASONS[code]} ({code})" for code in codes) + "."]
+
+
+def single_pair(plan: CohortPlan) -> list[str]:
+    """A note for a cohort of one pair, in which the offset means nothing."""
+    pairs = [name for name in plan.fitted_models if plan.models[name].rl]
+    return ["With a single pair δ = 0 by definition and H5 = B0."] if len(pairs) == 1 else []
+
+
+FULL_POOL = "full pool (expanded policies included); not comparable with the rows of the AR pool"
+OVERALL = {name: name for name in ("macro", "micro", "matched macro", "matched micro")}
+"""Columns over all fitted cells."""
+OVERALL_NOTE = (
+    "macro: mean of the models' means; micro: mean over cells; matched: over the cells that every row shares, rivals"
+    " and base-only rows left out of that condition, and only these compare rows."
+)
+UNCHANGED = "With the cohort's own exponents every row is the same."
+BY_REGIME = {name: name for name in (*REGIMES, "all cells")}
+"""Columns over the fitted cells of each regime."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means of one scope. Rows of the full pool have a block of their own and are never mixed with others."""
+
+    context: BoptrContext
+    rows: pl.DataFrame
+    """Rows of the frame ``means``."""
+    columns: Mapping[str, str]
+    """Value of the column ``column`` to its printed heading."""
+    count: str = ""
+    """The column whose number of cells is printed; a column that is not there prints none."""
+    labels: Mapping[str, str] | None = None
+    """Key of a row to its printed name, in place of the frame's column ``label``."""
+
+    @property
+    def paper(self) -> pl.DataFrame:
+        """The AR pool under the paper's exponents: the first blocks."""
+        return self.rows.filter(pool="ar", exponents="paper")
+
+    def lines(self, rows: pl.DataFrame | None = None, columns: Mapping[str, str] | None = None) -> dict[str, Line]:
+        """A line for each row by its key; of one pool and one choice of exponents, ``paper`` by default."""
+        printed = {}
+        rows, columns = self.paper if rows is None else rows, columns or self.columns
+        for (key,), group in rows.group_by("tier", maintain_order=True):
+            cells = {row["column"]: row for row in group.iter_rows(named=True)}
+            first = next(iter(cells.values()))
+            line = {"row": (self.labels or {}).get(str(key), first["label"])}
+            line |= {title: corrected(cells[column]) if column in cells else DASH for column, title in columns.items()}
+            if self.count in cells:
+                line["cells"] = fmt.fraction(cells[self.count]["cells"], cells[self.count]["of"])
+            printed[str(key)] = line | {"RL used": first["rl"]}
+        return printed
+
+    def full_pool(self) -> list[Part]:
+        """The block of the full pool, or nothing if no cell has one."""
+        full = self.rows.filter(pool="full", exponents="paper")
+        defined = full.filter(pl.col("error").is_not_null())["column"].to_list()
+        shown = {column: title for column, title in self.columns.items() if column in defined}
+        return [block(self.lines(full, shown), FULL_POOL)] if defined else []
+
+    def own_exponents(self) -> list[Part]:
+        """The rows of the AR pool that change under the cohort's own exponents, as a block; nothing if none does."""
+        keys, own = ["tier", "column"], self.rows.filter(pool="ar", exponents="own")
+        both = own.join(self.paper.select(*keys, paper="error"), on=keys, how="left")
+        changed = both.filter(pl.col("column").is_in(list(self.columns)), pl.col("error") != pl.col("paper"))
+        rows = own.filter(pl.col("tier").is_in(changed["tier"].unique().to_list()))
+        return [block(self.lines(rows), "the cohort's own exponents: rows that differ")] if rows.height else []
+
+    def fewer_cells(self) -> list[str]:
+        """A note that lists the rows with fewer cells than the others in the column of the count."""
+        defined = self.paper.filter(pl.col("column") == self.count, pl.col("cells") > 0)
+        short = defined.filter(pl.col("cells") < pl.col("cells").max())
+        counts = "; ".join(f"{row['label']} {row['cells']} of {row['of']}" for row in short.iter_rows(named=True))
+        return [f"Rows with fewer cells: {counts}. They compare with others in the matched columns only."] * bool(
+            counts
+        )
+
+    def closing(self, *more: pl.DataFrame) -> list[str]:
+        """The last notes: what exponents and pools change, and why numbers are missing, those of ``more``, too."""
+        unchanged = [] if self.own_exponents() else [UNCHANGED]
+        return [*unchanged, *self.pool_note(), *single_pair(self.context.plan), *reasons(self.rows, *more)]
+
+    def pool_note(self) -> list[str]:
+        """A note for a study without expanded pools."""
+        expanded = self.rows.filter(pl.col("error").is_not_null(), pool="full").height
+        return [] if expanded else ["No cell has an expanded pool: every row is of the AR pool."]
+
+
+def block(line_by_key: Mapping[str, Line], title: str, rule_before: Collection[str] = ()) -> Part:
+    """Lines as a block, with a horizontal rule above the lines of these keys."""
+    places = [i for i, key in enumerate(line_by_key) if i and key in rule_before]
+    return fmt.part(list(line_by_key.values()), title, places)

@@ -9,8 +9,7 @@ import polars as pl
 from searchlens.boptr.protocol import BASELINES
 from searchlens.catalogue import table
 from searchlens.claims import DASH, Row, number
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import ERROR, EXPONENTS, brackets, corrected, reasons, single_pair
+from searchlens.reporting.boptr.context import ERROR, EXPONENTS, BoptrContext, brackets, corrected, reasons, single_pair
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Part, Table

@@ -9,13 +9,15 @@ from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.catalogue import table
 from searchlens.claims import DASH, Row, interval, number
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.means import UNCHANGED, Means, block
-from searchlens.reporting.boptr.notes import (
+from searchlens.reporting.boptr.context import (
     CORRECTED,
     ERROR,
     EXPONENTS,
     PATHS_OF_ALPHA,
+    UNCHANGED,
+    BoptrContext,
+    Means,
+    block,
     brackets,
     cell_line,
     corrected,
@@ -151,9 +153,8 @@ def _heldout_part(
     oracle = {row["column"]: row for row in means.filter(tier="V1").iter_rows(named=True)}
     lines = []
     for model, member in plan.models.items():
-        rows = cells.filter(model=model).iter_rows(named=True)
         line = {"model": model_name(plan, model) + (" (new)" if member.group == "new" else "")}
-        line |= {headings[row["benchmark"]]: _limited(row) for row in rows}
+        line |= {headings[row["benchmark"]]: _limited(row) for row in cells.filter(model=model).iter_rows(named=True)}
         line["mean"] = _limited(rule[model]) if model in rule else DASH
         lines.append(line)
     limits = {row["benchmark"] or "all cells": row for row in criteria.iter_rows(named=True)}

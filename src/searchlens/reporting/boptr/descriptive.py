@@ -5,12 +5,7 @@ from __future__ import annotations
 from searchlens.boptr.descriptive import TAU
 from searchlens.catalogue import table
 from searchlens.claims import number, percent
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
-    cell_line,
-    reasons,
-    single_readouts,
-)
+from searchlens.reporting.boptr.context import BoptrContext, cell_line, reasons, single_readouts
 from searchlens.tables import format as fmt
 from searchlens.tables.table import Table
 

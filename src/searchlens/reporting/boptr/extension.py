@@ -14,15 +14,9 @@ from matplotlib.patches import Patch
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
 from searchlens.claims import DASH, OVERTAKES, Row, percent, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
-    POOLS,
-    cell_line,
-    reasons,
-    single_readouts,
-)
+from searchlens.reporting.boptr.context import POOLS, BoptrContext, cell_line, reasons, single_readouts
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
@@ -131,7 +125,7 @@ CURVES = (
     *("crossing_share", "tie_share"),
 )
 SUMMARY = ("crossing", "share", "crossing_lo", "crossing_hi", "never", "tie", "largest")
-LOOKS = {"rl": (style.RL_COLOUR, "o"), "envelope": (style.ENVELOPE_COLOUR, "s")}
+LOOKS = {"rl": (palette.RL_COLOUR, "o"), "envelope": (palette.ENVELOPE_COLOUR, "s")}
 
 
 @figure("crossing", stage="boptr", optional=True)
@@ -195,9 +189,11 @@ def _curves(axes: Axes, rows: pl.DataFrame) -> None:
             budgets, style.percent(rows[name]), color=colour, marker=marker, markersize=3, linewidth=1.4, gid=name
         )
     if rows["crossing"][0] is not None:
-        axes.axvline(rows["crossing"][0], color=style.BASE_COLOUR, linewidth=1.0, linestyle=(0, (4, 2)), gid="crossing")
+        axes.axvline(
+            rows["crossing"][0], color=palette.BASE_COLOUR, linewidth=1.0, linestyle=(0, (4, 2)), gid="crossing"
+        )
     if rows["tie"][0] is not None and rows["tie"][0] != rows["crossing"][0]:
-        axes.axvline(rows["tie"][0], color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), gid="tie")
+        axes.axvline(rows["tie"][0], color=palette.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), gid="tie")
     axes.set_ylabel("questions solved (%)")
     axes.set_ylim(bottom=0)
     axes.tick_params(labelbottom=False)
@@ -209,7 +205,7 @@ def _shares(axes: Axes, rows: pl.DataFrame) -> None:
     style.budget_axis(axes, rows["b"], "budget b (samples per question)")
     for budget, share in rows.select("b", "crossing_share").iter_rows():
         axes.plot(
-            [budget] * 2, [0, 100 * share], color=style.BASE_COLOUR, linewidth=5, solid_capstyle="butt", gid="share"
+            [budget] * 2, [0, 100 * share], color=palette.BASE_COLOUR, linewidth=5, solid_capstyle="butt", gid="share"
         )
 
 
@@ -218,9 +214,9 @@ def _handles(context: BoptrContext) -> list[Line2D | Patch]:
     options, crossing = context.options, "k*: never behind from here on; below: share of draws with k* = b"
     bands = f"{options.confidence:.0%} {'Wilson' if options.readout == 'prefix' else 'bootstrap'} bands"
     return [
-        parts.line("best of Base at any n up to b", color=style.ENVELOPE_COLOUR, marker="s", **curve),
-        parts.line("RL default", color=style.RL_COLOUR, marker="o", **curve),
-        Patch(color=style.MUTED, alpha=0.2, label=f"{bands}; none corrects for taking the best"),
-        parts.line(crossing, color=style.BASE_COLOUR, linewidth=1.2, linestyle=(0, (4, 2))),
-        parts.line("first tie, if it is another budget", color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2))),
+        parts.line("best of Base at any n up to b", color=palette.ENVELOPE_COLOUR, marker="s", **curve),
+        parts.line("RL default", color=palette.RL_COLOUR, marker="o", **curve),
+        Patch(color=palette.MUTED, alpha=0.2, label=f"{bands}; none corrects for taking the best"),
+        parts.line(crossing, color=palette.BASE_COLOUR, linewidth=1.2, linestyle=(0, (4, 2))),
+        parts.line("first tie, if it is another budget", color=palette.MUTED, linewidth=0.8, linestyle=(0, (1, 2))),
     ]

@@ -12,17 +12,19 @@ from searchlens.boptr.descriptive import TAU
 from searchlens.catalogue import figure, table
 from searchlens.claims import Row, interval, number
 from searchlens.config.boptr import BoptrOptions
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.contrasts import contrast_notes
-from searchlens.reporting.boptr.means import OVERALL_NOTE, Means, block
-from searchlens.reporting.boptr.notes import (
+from searchlens.reporting.boptr.context import (
     CORRECTED,
     ERROR,
+    OVERALL_NOTE,
+    BoptrContext,
+    Means,
+    block,
     brackets,
     corrected,
 )
+from searchlens.reporting.boptr.contrasts import contrast_notes
 from searchlens.tables import format as fmt
 from searchlens.tables.format import NO, YES, Line
 from searchlens.tables.table import Part, Table
@@ -166,7 +168,7 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
     """Name the amount of information above its rows."""
     for (level,), group in rows.with_columns(y=pl.Series(heights)).group_by("information", maintain_order=True):
         y = min(group["y"].to_list()) - 0.75
-        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **parts.BESIDE, color=style.MUTED)
+        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **parts.BESIDE, color=palette.MUTED)
         axes.set_ylim(top=heights[0] - 1.3)
 
 

@@ -12,12 +12,19 @@ from matplotlib.figure import Figure
 from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.context import (
+    CORRECTED,
+    ERROR,
+    READINGS,
+    BoptrContext,
+    Means,
+    block,
+    brackets,
+    corrected,
+)
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
-from searchlens.reporting.boptr.means import Means, block
-from searchlens.reporting.boptr.notes import CORRECTED, ERROR, READINGS, brackets, corrected
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
@@ -112,12 +119,11 @@ def _horizontal_data(context: BoptrContext, means: pl.DataFrame) -> pl.DataFrame
     seeds = context.frames["seed_summary"].select(
         *of_h5, *of_batches, pl.col("mean").alias("error"), "sd", "batches", "reason"
     )
-    column = pl.col("benchmark").fill_null("mean").alias("column")
     beyond = context.frames["extension"].select(
         *of_h5,
         pl.lit("frozen rule beyond B").alias("label"),
         "model",
-        column,
+        pl.col("benchmark").fill_null("mean").alias("column"),
         *ERROR_COLUMNS,
         "budgets",
         "path",
@@ -154,12 +160,11 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     sizes = [rows.filter(pool=pool).height for pool in pools]
     height = 1.7 + 0.19 * sum(sizes) + 0.13 * len(missing.splitlines())
     figure = context.new_figure(style.PAGE, height, finding, second, [anchor], benchmarks)
-    ratios = [n + 0.8 for n in sizes]
-    panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
+    panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=[n + 0.8 for n in sizes])[:, 0]
     for axes, pool in zip(panels, pools, strict=True):
         some = rows.filter(pool=pool)
         parts.error_rows(axes, some, parts.places(["rival" if kind == "rival" else "" for kind in some["kind"]]))
-        axes.set_title(parts.POOL_TITLES[pool], color=style.MUTED)
+        axes.set_title(parts.POOL_TITLES[pool], color=palette.MUTED)
     parts.error_axis(panels[-1], rows)
     parts.legend(figure, parts.kind_handles(rows["kind"], context), missing, 3)
     return figure

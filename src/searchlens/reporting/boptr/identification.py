@@ -16,16 +16,9 @@ from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.rule import REASONS
 from searchlens.catalogue import figure, table
 from searchlens.claims import DASH, SCALES, Row, interval, number, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
-    ERROR,
-    PATHS_OF_ALPHA,
-    cell_line,
-    model_name,
-    reasons,
-)
+from searchlens.reporting.boptr.context import ERROR, PATHS_OF_ALPHA, BoptrContext, cell_line, model_name, reasons
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
@@ -110,7 +103,7 @@ FEWEST = 3
 """Models from which on their scales are compared."""
 TEXT_PLACES = (0.0, 0.28, 0.59)
 """Left ends of the columns of text next to the axis, as shares of their panel."""
-GROUP_COLOURS = {"upper": style.BASE_COLOUR, "lower": "#E69F00", "new": "#228B5B"}
+GROUP_COLOURS = {"upper": palette.BASE_COLOUR, "lower": "#E69F00", "new": "#228B5B"}
 BAND: dict[str, Any] = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "butt"}
 GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
@@ -197,8 +190,7 @@ def _scales(axes: Axes, rows: pl.DataFrame, limits: tuple[float, float]) -> None
 def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[float, float]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xlim(*limits)
-    ticks = [value for value in (0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 16) if limits[0] <= value <= limits[1]]
-    axes.set_xticks(ticks)
+    axes.set_xticks([value for value in (0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 16) if limits[0] <= value <= limits[1]])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.minorticks_off()
     axes.set_ylabel("")
@@ -213,7 +205,7 @@ def _columns(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
     axes.set_axis_off()
     titles = ("N(b)", "locked policy", "offset \N{GREEK SMALL LETTER DELTA} (interval)")
     for x, title in zip(TEXT_PLACES, titles, strict=True):
-        axes.text(x, 1.0, title, transform=axes.transAxes, va="bottom", fontsize=7, color=style.MUTED)
+        axes.text(x, 1.0, title, transform=axes.transAxes, va="bottom", fontsize=7, color=palette.MUTED)
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         for x, text in zip(TEXT_PLACES, (row["path"], row["policy"], _offset(row)), strict=True):
             axes.text(x, y, text, transform=axes.get_yaxis_transform(), va="center_baseline", fontsize=7)
@@ -235,5 +227,5 @@ def _handles(rows: pl.DataFrame) -> list[Line2D]:
         )
         for g in present
     ]
-    band = parts.line("predicts the same budgets", color=style.MUTED, **BAND)
+    band = parts.line("predicts the same budgets", color=palette.MUTED, **BAND)
     return [*handles, band, parts.line("some N(b) changes", color="#D5D5D5", linewidth=0.8)]

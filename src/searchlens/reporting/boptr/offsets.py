@@ -14,14 +14,9 @@ from matplotlib.patches import Patch
 from searchlens.boptr.offsets import GATE_Z, SHUFFLES
 from searchlens.catalogue import figure, table
 from searchlens.claims import PREDICTS, ROUNDING, number, percent, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
-    model_name,
-    reasons,
-    single_pair,
-)
+from searchlens.reporting.boptr.context import BoptrContext, model_name, reasons, single_pair
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
@@ -85,8 +80,7 @@ def v4(context: BoptrContext) -> Table:
     if not blocks:
         blocks, models = [fmt.part([])], max(summary["models"].to_list(), default=0)
         notes[:2] = [f"Nothing is printed: too few models have a pair of their own to leave one out ({models})."]
-    data = fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"])
-    return Table(data, blocks, notes)
+    return Table(fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"]), blocks, notes)
 
 
 def _feature_lines(features: pl.DataFrame) -> list[Line]:
@@ -122,7 +116,7 @@ def _score_lines(summary: pl.DataFrame) -> list[Line]:
 # ---- figure
 
 BINS = 40
-NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", style.BASE_COLOUR
+NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", palette.BASE_COLOUR
 SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how its columns end
 
 
@@ -163,7 +157,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
     panels[-1].set_xlabel("leave-one-out pseudo-R² (1: perfect)")
     handles = [
         Patch(color=NULL_COLOUR, label="feature of the largest |r|, models shuffled"),
-        parts.line("feature of the largest |r|, as observed", color=style.RL_COLOUR, linewidth=1.6),
+        parts.line("feature of the largest |r|, as observed", color=palette.RL_COLOUR, linewidth=1.6),
         parts.line("each feature alone", color=FEATURE_COLOUR, marker="|", linestyle="none"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=1)
@@ -183,8 +177,8 @@ def _panel(axes: Axes, rows: pl.DataFrame, best: Mapping[str, Any]) -> None:
     ends = [best["score"], *null["score"], *features["score"]]
     bars: dict[str, Any] = {"bins": BINS, "binrange": (min(ends), max(ends)), "color": NULL_COLOUR, "alpha": 1}
     sns.histplot(style.to_pandas(null), x="score", gid="null", ax=axes, linewidth=0, **bars)
-    axes.axvline(best["score"], color=style.RL_COLOUR, linewidth=1.6, gid="observed")
+    axes.axvline(best["score"], color=palette.RL_COLOUR, linewidth=1.6, gid="observed")
     sns.rugplot(style.to_pandas(features), x="score", height=0.08, color=FEATURE_COLOUR, linewidth=1, ax=axes)
     axes.set(xlabel="", ylabel="shuffles")
     verdict = f"{number(best['score'])}, p = {best['p']:.3f} ({null.height} shuffles)"
-    axes.set_title(f"{best['scale']} features: {verdict}", fontsize=7, color=style.MUTED)
+    axes.set_title(f"{best['scale']} features: {verdict}", fontsize=7, color=palette.MUTED)

@@ -16,14 +16,14 @@ from matplotlib.ticker import MaxNLocator
 
 from searchlens.boptr.rule import REASONS
 from searchlens.claims import DASH, ERRS_LEAST, interval, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr.context import BoptrContext
 
 POOL_TITLES = {"ar": "sampling policies only", "full": "with search policies"}
 KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
-    "baseline": (style.MUTED, "s", "baseline"),
+    "baseline": (palette.MUTED, "s", "baseline"),
     "copy": ("#E69F00", "^", "copy of the anchor's points"),
-    "rule": (style.BASE_COLOUR, "o", "rule"),
+    "rule": (palette.BASE_COLOUR, "o", "rule"),
     "frontier": ("#332288", "D", "rule from a prior or one anchor"),
     "oracle": ("#228B5B", "P", "oracle: has seen the curve"),
     "rival": ("#C785C4", "X", "rival without a path"),
@@ -54,10 +54,9 @@ def defined(rows: pl.DataFrame) -> pl.DataFrame:
 
 def absent(rows: pl.DataFrame, letters: int) -> str:
     """A note on the rows without an error, by reason, in lines of that many letters; empty without one."""
-    gone = rows.filter(pl.col("corrected").is_null())
     reasons = [
         f"{', '.join(some['tier'].unique(maintain_order=True))}: {REASONS[str(code)]}"
-        for (code,), some in gone.group_by("reason", maintain_order=True)
+        for (code,), some in rows.filter(pl.col("corrected").is_null()).group_by("reason", maintain_order=True)
     ]
     return textwrap.fill(f"Not defined: {'; '.join(reasons)}.", letters) if reasons else ""
 
@@ -66,7 +65,7 @@ def legend(figure: Figure, handles: Sequence[Artist], note: str, columns: int) -
     """The legend at the foot of a figure, below a note."""
     titled: dict[str, Any] = {"title": note, "title_fontsize": 7, "alignment": "left"} if note else {}
     made = figure.legend(handles=handles, loc="outside lower left", ncols=columns, **titled)
-    made.get_title().set_color(style.MUTED)
+    made.get_title().set_color(palette.MUTED)
 
 
 def least(rows: pl.DataFrame) -> str:
@@ -101,19 +100,18 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
         axes.plot(ends, [row["y"]] * 2, color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
         if row["cells"] < rows["cells"].max():
             axes.annotate(
-                f"{row['cells']} of {row['of']} cells", (ends[1], row["y"]), (6, 0), **BESIDE, color=style.MUTED
+                f"{row['cells']} of {row['of']} cells", (ends[1], row["y"]), (6, 0), **BESIDE, color=palette.MUTED
             )
     markers = {kind: marker for kind, (_, marker, _) in KINDS.items()}
-    look: dict[str, Any] = {"palette": colours, "markers": markers, "s": 28}
-    scatter(axes, placed, "corrected", "kind", **look, zorder=4)
+    scatter(axes, placed, "corrected", "kind", palette=colours, markers=markers, s=28, zorder=4)
     axes.set(xlabel="", ylabel="")
     axes.set_ylim(heights[-1] + 0.7, heights[0] - 0.7)
     axes.set_yticks(list(heights), rows["label"].to_list())
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.grid(axis="x", color=style.REGION_COLOUR, linewidth=0.5)
+    axes.grid(axis="x", color=palette.REGION_COLOUR, linewidth=0.5)
     axes.set_axisbelow(True)
-    axes.axvline(0, color=style.MUTED, linewidth=0.6, zorder=1)
+    axes.axvline(0, color=palette.MUTED, linewidth=0.6, zorder=1)
 
 
 def scatter(axes: Axes, rows: pl.DataFrame, x: str, kind: str, **look: Any) -> None:
@@ -145,7 +143,7 @@ def kind_handles(kinds: Iterable[str], context: BoptrContext) -> list[Line2D]:
         if kind in present
     ]
     label = f"error corrected for both biases, {context.interval}"
-    return [*handles, line(label, color=style.MUTED, marker="o", markersize=4, linewidth=1.2)]
+    return [*handles, line(label, color=palette.MUTED, marker="o", markersize=4, linewidth=1.2)]
 
 
 def line(label: str, **look: Any) -> Line2D:

@@ -7,12 +7,7 @@ import polars as pl
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
 from searchlens.claims import Row, number, percent
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
-    cell_line,
-    model_changes,
-    reasons,
-)
+from searchlens.reporting.boptr.context import BoptrContext, cell_line, model_changes, reasons
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line
 from searchlens.tables.table import Table
@@ -35,7 +30,6 @@ def protocol_flags(context: BoptrContext) -> Table:
     for (model, benchmark), rows in frame.group_by("model", "benchmark", maintain_order=True):
         severities = {_flag(row): fmt.word(row["severity"]) for row in rows.iter_rows(named=True)}
         lines.append(cell_line(plan, str(model), str(benchmark)) | severities)
-    flagged = frame.filter(pl.col("severity").is_in(["attention", "undecided"]))
     details = [
         {
             **cell_line(plan, row["model"], row["benchmark"]),
@@ -43,7 +37,7 @@ def protocol_flags(context: BoptrContext) -> Table:
             "severity": row["severity"],
             **_sides(row),
         }
-        for row in flagged.iter_rows(named=True)
+        for row in frame.filter(pl.col("severity").is_in(["attention", "undecided"])).iter_rows(named=True)
     ]
     notes = [
         "A flagged cell is reported, never dropped. Truncation: share of samples that hit the length limit; extraction:"

@@ -9,11 +9,11 @@ from searchlens.boptr.q_channel import TOLERANCE
 from searchlens.catalogue import table
 from searchlens.claims import Row, interval, number, percent
 from searchlens.config.boptr import REGIMES
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
+from searchlens.reporting.boptr.context import (
     CORRECTED,
     PATHS_OF_ALPHA,
     POOLS,
+    BoptrContext,
     brackets,
     corrected,
     model_name,
@@ -38,8 +38,7 @@ def qchannel(context: BoptrContext) -> Table:
             rows = rows if pool == "ar" else rows.filter(pl.col("reason").is_null())
             if rows.height:
                 lines = [_q_line(row, context.plan) for row in rows.iter_rows(named=True)]
-                rules = fmt.changes(rows["model"].to_list())
-                parts.append(fmt.part(lines, f"{role_title}, {pool_title}", rules))
+                parts.append(fmt.part(lines, f"{role_title}, {pool_title}", fmt.changes(rows["model"].to_list())))
     notes = [
         f"π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
         f" N̂(b)) − Q_RL(b)|, pp, raw. α̂ is fitted to the curve that it is scored on: a description, not transfer."

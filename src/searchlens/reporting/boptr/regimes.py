@@ -15,12 +15,12 @@ from matplotlib.patches import Patch
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
 from searchlens.claims import ASSIGNED, DASH, ROUNDING, Row, interval, number, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import (
+from searchlens.reporting.boptr.context import (
     CORRECTED_SIZE,
     ERROR,
+    BoptrContext,
     brackets,
     corrected,
     model_name,
@@ -116,12 +116,11 @@ def beta_sensitivity(context: BoptrContext) -> Table:
     lines = []
     for (name,), group in frame.group_by("map", maintain_order=True):
         rows = {row["benchmark"]: row for row in group.iter_rows(named=True)}
-        sign = "+" if name == "three - two" else ""
         line = {"regime map": MAPS[str(name)]}
         line |= {f"N̂(b) on {plan.title(d)}": fmt.word(rows[d]["path"]) for d in floor if d in rows}
         for benchmark, row in rows.items():
             title = "mean" if benchmark is None else plan.title(benchmark)
-            line[title] = corrected(row, sign)
+            line[title] = corrected(row, "+" if name == "three - two" else "")
         lines.append(line)
     notes = [
         f"{plan.anchor_model}; only the columns of floor benchmarks can differ. {ERROR}",
@@ -163,8 +162,7 @@ LETTERS = 46
 @figure("beta_robustness", stage="boptr")
 def numbers(context: BoptrContext) -> pl.DataFrame:
     """The anchor model's rows of ``regime_betas`` on its fitted benchmarks; tied exponents separated by spaces."""
-    betas = context.frames["regime_betas"]
-    rows = betas.filter(~pl.col("a_priori"), model=context.plan.anchor_model).select(COLUMNS)
+    rows = context.frames["regime_betas"].filter(~pl.col("a_priori"), model=context.plan.anchor_model).select(COLUMNS)
     texts = [pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in ("exact", "tied")]
     return rows.with_columns(texts)
 
@@ -199,7 +197,7 @@ def _finding(numbers: pl.DataFrame) -> str:
 
 def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
     if row["beta"] is None:
-        axes.annotate(parts.undefined(row["reason"], LETTERS), (0, y), (0, 0), **parts.BESIDE, color=style.MUTED)
+        axes.annotate(parts.undefined(row["reason"], LETTERS), (0, y), (0, 0), **parts.BESIDE, color=palette.MUTED)
         return
     for name, colour in (("tied", TIED_COLOUR), ("exact", EXACT_COLOUR)):
         for beta in map(float, str(row[name]).split()):
@@ -216,7 +214,7 @@ def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
     top, bottom = min(rows["y"].to_list()) - 0.5, max(rows["y"].to_list()) + 0.5
     axes.text(-0.05, top - 0.1, f"{title} ({first['regime']})", va="bottom", fontsize=7, weight="bold")
     line: dict[str, Any] = {"linewidth": 0.8, "markersize": 5, "clip_on": False}
-    assigned: dict[str, Any] = {"color": style.RL_COLOUR, "marker": "v", "markevery": [0], "zorder": 3}
+    assigned: dict[str, Any] = {"color": palette.RL_COLOUR, "marker": "v", "markevery": [0], "zorder": 3}
     axes.plot([first["assigned"]] * 2, [top, bottom], gid="assigned", **assigned, **line)
     if first["own"] is not None:
         own: dict[str, Any] = {"color": OWN_COLOUR, "marker": "^", "markevery": [1], "linestyle": (0, (2, 1))}
@@ -224,12 +222,11 @@ def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
 
 
 def _handles(context: BoptrContext) -> list[Line2D | Patch]:
-    fit = f"best fit, {context.interval} (refitted)"
     return [
-        parts.line(fit, color="black", marker="o", markersize=4, linewidth=1.2),
+        parts.line(f"best fit, {context.interval} (refitted)", color="black", marker="o", markersize=4, linewidth=1.2),
         Patch(color=EXACT_COLOUR, label="same error as the best fit"),
         Patch(color=TIED_COLOUR, label="within one standard error of it"),
-        parts.line("assigned to the regime beforehand", color=style.RL_COLOUR, linewidth=0.8, marker="v"),
+        parts.line("assigned to the regime beforehand", color=palette.RL_COLOUR, linewidth=0.8, marker="v"),
         parts.line("this cohort's own estimate", color=OWN_COLOUR, linestyle=(0, (2, 1)), marker="^"),
         parts.line("R0: a policy per budget, R1: one policy, R2: RL default", linestyle="none"),
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from searchlens.catalogue import table
 from searchlens.claims import DASH, Row, percent
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.notes import cell_line, model_changes, reasons
+from searchlens.reporting.boptr.context import BoptrContext, cell_line, model_changes, reasons
 from searchlens.tables import format as fmt
 from searchlens.tables.table import Table
 

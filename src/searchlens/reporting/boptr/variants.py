@@ -5,9 +5,17 @@ from __future__ import annotations
 import polars as pl
 
 from searchlens.catalogue import table
-from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.means import BY_REGIME, Means, block
-from searchlens.reporting.boptr.notes import CORRECTED, ERROR, brackets, reasons, single_pair
+from searchlens.reporting.boptr.context import (
+    BY_REGIME,
+    CORRECTED,
+    ERROR,
+    BoptrContext,
+    Means,
+    block,
+    brackets,
+    reasons,
+    single_pair,
+)
 from searchlens.tables import format as fmt
 from searchlens.tables.table import Table
 

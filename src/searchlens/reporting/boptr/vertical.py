@@ -20,12 +20,21 @@ from matplotlib.patches import Rectangle
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
 from searchlens.claims import DASH, ERRORS, number, say
-from searchlens.figures import style
+from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.boptr.context import (
+    BY_REGIME,
+    CORRECTED,
+    ERROR,
+    OVERALL,
+    OVERALL_NOTE,
+    BoptrContext,
+    Means,
+    block,
+    brackets,
+    heading,
+)
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
-from searchlens.reporting.boptr.means import BY_REGIME, OVERALL, OVERALL_NOTE, Means, block
-from searchlens.reporting.boptr.notes import CORRECTED, ERROR, brackets, heading
 from searchlens.tables.table import Table
 
 # ---- every model
@@ -160,8 +169,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     down = -(-max(1, len(tiers)) // across)
     size = 1.0 + down * (0.5 + 0.34 * models.height) + 0.13 * len(note.splitlines())
     second = f"corrected error of predicted RL curves in percentage points; {context.cohort}"
-    first = _finding(shown)
-    figure = context.new_figure(style.PAGE, size, first, second, models["model"].to_list(), benchmarks)
+    figure = context.new_figure(style.PAGE, size, _finding(shown), second, models["model"].to_list(), benchmarks)
     panels = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
     for axes in panels[len(tiers) :]:
         axes.set_axis_off()
@@ -178,7 +186,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
         bar.set_label("error (pp)")
     else:
         style.say(panels[0], parts.missing(numbers["reason"]))
-    figure.supxlabel(note, fontsize=7, x=0.01, ha="left", color=style.MUTED)
+    figure.supxlabel(note, fontsize=7, x=0.01, ha="left", color=palette.MUTED)
     return figure
 
 
@@ -214,9 +222,8 @@ def _map(axes: Axes, rows: pl.DataFrame, models: pl.DataFrame, benchmarks: Seque
         for name in numbers
     )
     look: dict[str, Any] = {"cmap": COLOURS, "vmin": 0, "vmax": limit, "linewidths": 0.8, "linecolor": "#DDDDDD"}
-    words: dict[str, Any] = {"fontsize": 7.5, "va": "bottom"}
     texts = error.map(lambda value: "" if isnan(value) else number(value, 1))
-    sns.heatmap(error, annot=texts, fmt="", annot_kws=words, cbar=False, ax=axes, **look)
+    sns.heatmap(error, annot=texts, fmt="", annot_kws={"fontsize": 7.5, "va": "bottom"}, cbar=False, ax=axes, **look)
     for text in axes.texts:
         x, y = (int(place) for place in text.get_position())
         ends = f"{float(low.to_numpy()[y, x]):.1f} to {float(high.to_numpy()[y, x]):.1f}"
@@ -241,4 +248,4 @@ def _hatched(axes: Axes, x: float, y: float) -> None:
     )
     axes.add_patch(box)
     halo = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-    axes.text(x, y, DASH, ha="center", va="center", fontsize=7, color=style.MUTED, bbox=halo, gid="undefined")
+    axes.text(x, y, DASH, ha="center", va="center", fontsize=7, color=palette.MUTED, bbox=halo, gid="undefined")
