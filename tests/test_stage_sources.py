@@ -18,6 +18,7 @@ import pytest
 from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
 from searchlens.config.boptr import BoptrOptions
+from searchlens.config.model import plain as plain_config
 from searchlens.grid import Grid, needs
 from searchlens.project import addons
 from searchlens.schemas.columns import AGREEMENT
@@ -90,7 +91,11 @@ def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_w
     assert changed["stages/tables.py"] == ["tables"]
     assert changed["figures/style.py"] == ["figures", "overview", "transfer"], "a legend must not fit BOPTR again"
     assert changed["boptr/fit.py"][:1] == ["boptr"]
-    assert not any(changed[path] for path in changed if path.startswith(("cli/", "commands/", "config/", "zoo.py")))
+    assert not any(
+        changed[path] for path in changed if path.startswith(("cli/", "commands/", "config/check/", "zoo.py"))
+    )
+    assert changed["config/cost.py"] == ["equivalence", "likelihood", "explorer", "report"], "those that read the whole"
+    assert changed["config/recovery.py"] == ["recovery", *changed["config/cost.py"]]
     assert not any(changed[path] for path in source.EXEMPT)
     by_searches = {stage for path in changed if path.startswith("search/") for stage in changed[path]}
     assert by_searches.isdisjoint(
@@ -180,7 +185,7 @@ def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, mon
 
 def plain(value: Any) -> Any:
     """What a stage is given, in classes that load no module of searchlens."""
-    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens."):
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens.grid"):
         return SimpleNamespace(**{field.name: plain(getattr(value, field.name)) for field in fields(value)})
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
@@ -261,7 +266,7 @@ def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
 def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
     """It is given a grid, whose own modules are not counted: what a grid resolves is tracked by its values."""
     pytest.importorskip("torch")
-    config = dict(compared_grid(policies=["greedy"], questions=2, draws=100).config)
+    config = plain_config(compared_grid(policies=["greedy"], questions=2, draws=100).config)
     given = (config, [Layout(tmp_path / "results")], {"fingerprint": "0" * 12})
     assert loaded_by("equivalence", given, tmp_path) <= closure("equivalence")
 
@@ -270,5 +275,9 @@ def test_scoring_under_both_sides_loads_what_was_derived(tmp_path: Path) -> None
     """As the comparison, it is given a grid."""
     pytest.importorskip("torch")
     grid = drawn_pair(pair_study(tmp_path / "results"))
-    given = (dict(grid.config), [needs.likelihood(grid, "micro", "math"), tmp_path / "out"], {"fingerprint": "0" * 12})
+    given = (
+        plain_config(grid.config),
+        [needs.likelihood(grid, "micro", "math"), tmp_path / "out"],
+        {"fingerprint": "0" * 12},
+    )
     assert loaded_by("likelihood", given, tmp_path) <= closure("likelihood")

@@ -14,13 +14,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from searchlens import catalogue
 from searchlens.benchmarks.examples import plain
 from searchlens.benchmarks.rows import Row
-from searchlens.config.boptr import Regime
 from searchlens.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from searchlens.config.boptr import Regime
 
 OWN = "jsonl"
 """The family of the project's own format, which is not a known benchmark."""

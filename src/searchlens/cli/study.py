@@ -109,7 +109,7 @@ def _explore(args: argparse.Namespace) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from searchlens.stages.explorer import report
+    from searchlens.stages.report import report
 
     study = opened(args, args.folder)
     output = Path(args.output) if args.output else study.layout.report

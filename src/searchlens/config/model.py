@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, make_dataclass
 from functools import cache
 from importlib import import_module
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.boptr import BoptrOptions
@@ -18,6 +17,7 @@ from searchlens.config.landscape import LandscapeSection
 from searchlens.config.limits import STRICT, Name, Nonnegative, Positive, Proportion, Quantity, Seed
 from searchlens.config.policies import PolicySpec
 from searchlens.config.readings import ReadingsSection
+from searchlens.config.records import record
 from searchlens.config.recovery import RecoverySection
 from searchlens.config.study import PairSpec, StudySpec
 from searchlens.project.addons import addons
@@ -100,23 +100,3 @@ def from_plain(content: Mapping[str, Any]) -> Config:
     """The configuration of a snapshot. Its values were checked before; keys of other versions are left out."""
     config: Config = record(whole(), content)
     return config
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def record(kind: Any, value: Any) -> Any:
-    """A value of a type: a record or a mapping of a mapping, a tuple of a list, anything else as it is."""
-    kinds: tuple[Any, ...] = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    if isinstance(value, list | tuple):
-        of = next((get_args(each)[0] for each in kinds if get_origin(each) is tuple), None)
-        return value if of is None else tuple(record(of, content) for content in value)
-    if not isinstance(value, Mapping):
-        return value
-    for each in (each for each in kinds if hasattr(each, "__dataclass_fields__")):
-        hints = _hints(each)
-        return each(**{key: record(hints[key], content) for key, content in value.items() if key in hints})
-    of = next((get_args(each)[1] for each in kinds if get_origin(each) is Mapping), None)
-    return value if of is None else {key: record(of, content) for key, content in value.items()}

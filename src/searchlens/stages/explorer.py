@@ -9,7 +9,6 @@ from pathlib import Path
 from searchlens.api import Study
 from searchlens.explorer.index import headline_html
 from searchlens.explorer.inlined import SIZE, explorer_page
-from searchlens.report import report_page
 from searchlens.store import files
 
 log = logging.getLogger(__name__)
@@ -27,9 +26,3 @@ def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None
         files.replace_text(headline, headline_html(study))
     log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)
     return made.left_out
-
-
-def report(study: Study, output: Path) -> None:
-    """Write the report of a study."""
-    files.replace_text(output, report_page(study))
-    log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)

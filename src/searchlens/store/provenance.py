@@ -12,15 +12,18 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from searchlens import __version__
-from searchlens.config.model import Config, plain
 from searchlens.store import files
 from searchlens.store.hashing import digest
+
+if TYPE_CHECKING:  # no stage depends on all sections because of it
+    from searchlens.config.model import Config
 
 _STARTED = time.monotonic()
 
@@ -30,7 +33,7 @@ _ANALYSIS = ("polars", "numpy", "scipy", "pyarrow", "matplotlib", "math-verify")
 
 def config_fingerprint(config: Config) -> str:
     """12 hexadecimal digits of a configuration; ``<results>/config/<fingerprint>.json`` holds it."""
-    return digest(plain(config), 12)
+    return digest(asdict(config), 12)
 
 
 @cache
