@@ -108,23 +108,22 @@ _OFTEN = 256
 
 
 @cache
-def _shipped() -> Mapping[str, Any]:
+def _shipped() -> tuple[Mapping[str, PromptFamily], Mapping[str, str]]:
+    """Templates and wordings."""
     from searchlens.store import yaml_text
 
-    content: Mapping[str, Any] = yaml_text.read(Path(__file__).parent / "templates.yaml")
-    return content
+    content = yaml_text.read(Path(__file__).parent / "templates.yaml")
+    return {name: record(PromptFamily, each) for name, each in content["templates"].items()}, content["wordings"]
 
 
 def families(own: Mapping[str, PromptFamily] | None = None) -> dict[str, PromptFamily]:
     """Templates by name: those that are shipped, and a study's own (section ``templates``), which come first."""
-    shipped = {name: record(PromptFamily, content) for name, content in _shipped()["templates"].items()}
-    return {**shipped, **(own or {})}
+    return {**_shipped()[0], **(own or {})}
 
 
 def wordings() -> Mapping[str, str]:
     """Instructions around the question inside the family's turn, instead of the family's own for mathematics."""
-    found: Mapping[str, str] = _shipped()["wordings"]
-    return found
+    return _shipped()[1]
 
 
 def template(

@@ -107,11 +107,11 @@ class Jobs:
             return ()
         generations: dict[str, Generation] = {}
         searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
-        shared = self._shared_spec(checkpoint, benchmark)
+        shared, template = self._shared_spec(checkpoint, benchmark), self.inputs.template(checkpoint, benchmark)
         for name in dict.fromkeys([*self.study.pool_policies(benchmark), *self.config.references, *searches]):
             policy = self._policies[name]
             spec = {**shared, **self._policy_specs[name]}  # one object for all cells: there may be thousands
-            if versions := _versions(policy, self.inputs.template(checkpoint, benchmark)):
+            if versions := _versions(policy, template):
                 spec["versions"] = versions
             key = digest(spec, 12)
             names = (*generations[key].policies, name) if key in generations else (name,)
