@@ -252,7 +252,7 @@ def test_a_sidecar_that_was_edited_to_fit_does_not_deceive(store: Store) -> None
 
 def test_shards_of_different_questions_are_not_read_as_one(store: Store, publish: Callable[..., Any]) -> None:
     """A folder that was merged by hand: every shard is sound, together they lack samples."""
-    generation = store.grid.generations(*CELL)[0]
+    generation = store.grid.jobs.generations(*CELL)[0]
     folder = store.grid.folder(*CELL, generation.id)
     rows = shards.read(store.shard(), generation.id).filter(pl.col("question") != "q0")
     shards.publish(

@@ -156,7 +156,7 @@ def test_a_checkpoint_of_the_hub_has_the_ids_of_its_folder(
     assert "chat_template.jinja" in grid.inputs.lock[source].files
     hub = {side: [generation.id for generation in grid.jobs.generations(side, "sums")] for side in (BASE, RL)}
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
-    assert [generation.id for generation in pinned("chat").generations(BASE, "sums")] == hub[BASE]
+    assert [generation.id for generation in pinned("chat").jobs.generations(BASE, "sums")] == hub[BASE]
     raw["checkpoints"] = {f"toy-{side}": {"path": side, "template": "chat"} for side in ("base", "rl")}
     assert hub == {side: [each.id for each in make_grid(raw).jobs.generations(side, "sums")] for side in (BASE, RL)}
     assert hub[BASE] != hub[RL]
