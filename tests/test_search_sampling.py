@@ -92,7 +92,7 @@ def test_searches_are_sampled_on_base_alone(job: Callable[..., Job]) -> None:
     """The RL model is compared by its default policy: nothing is searched there."""
     here = job()
     assert set(searched(here)) == set(SEARCHES)
-    names = {g.policies[0] for pool in here.grid.pools("toy-rl", "sums") for g in pool.generations}
+    names = {g.policies[0] for pool in here.grid.jobs.pools("toy-rl", "sums") for g in pool.generations}
     assert not names & set(SEARCHES)
     assert searched(here)["beam"].samples == 2  # the same whatever the seed: one run is enough
 
