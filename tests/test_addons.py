@@ -23,9 +23,19 @@ sys.exit(main(sys.argv[1:]))
 ROOT = Path(__file__).parents[1]
 
 
-def alone(*arguments: str) -> subprocess.CompletedProcess[str]:
+def unnamed() -> dict[str, str]:
+    """The environment without the names of add-ons, which tests of this process may have exported."""
+    return {name: value for name, value in os.environ.items() if name != addons.VARIABLE}
+
+
+def alone(*arguments: str, **named: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", ALONE, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", ALONE, *arguments],
+        cwd=ROOT,
+        env=unnamed() | named,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -46,7 +56,7 @@ def test_a_section_of_the_laboratory_is_left_out_and_said_once() -> None:
 def test_no_stage_of_the_laboratory_is_planned_without_it() -> None:
     code = ALONE.replace("from searchlens.cli import main", "from snakemake.cli import main")
     command = [sys.executable, "-c", code, "-n", "--quiet", "rules", "--configfile", "config/demo.yaml", "--nolock"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=unnamed(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "equivalence" not in {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
 
@@ -70,4 +80,4 @@ def test_jobs_are_given_the_modules_by_name(tmp_path: Path, monkeypatch: pytest.
     snapshots.export_code(tmp_path / "bin")
     assert os.environ[addons.VARIABLE] == "searchlens_lab.addon"
     monkeypatch.setenv("PATH", os.defpath)
-    assert alone("equivalence", "--help").returncode == 0
+    assert alone("equivalence", "--help", **{addons.VARIABLE: os.environ[addons.VARIABLE]}).returncode == 0

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,12 +116,11 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     monkeypatch.setattr("searchlens.engines.transformers.TransformersEngine", engine)
     monkeypatch.setattr("searchlens.engines.vllm.VllmEngine", engine)
     monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
-    spec = {"device": device, "dtype": "float32", "engine": "vllm", "quantization": None, "kv_cache_dtype": "auto"}
-    spec |= {"vllm": {"tensor_parallel": parallel, "processes": 1}}
+    spec = CheckpointSpec(device=device, engine="vllm", vllm=VllmSpec(tensor_parallel=parallel))
     _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
     assert calls == (["take", "engine"] if takes else ["engine"])
     calls.clear()
-    _job.start_engine(Path("somewhere"), {**spec, "engine": "transformers"}, None, 1, None, ())
+    _job.start_engine(Path("somewhere"), replace(spec, engine="transformers"), None, 1, None, ())
     assert calls == (["engine"] if device == "cpu" else ["take", "engine"]), "the options of another engine say nothing"
 
 

@@ -125,8 +125,8 @@ def test_samples_that_are_drawn_again_are_not_taken_from_the_name_before(
 ) -> None:
     grid = make_grid(renamed(sampled, **NAMES))
     sample(grid, ("base", "additions"))
-    set_cell_aside(make_grid(grid.config), "base", "additions", None)
-    assert to_make(make_grid(grid.config))["base/additions"] == 4
+    set_cell_aside(Grid(grid.config, grid.root), "base", "additions", None)
+    assert to_make(Grid(grid.config, grid.root))["base/additions"] == 4
     assert len(grid.layout.every(grid.layout.results / "aside/*/*/*/*/*.parquet")) == 2 * 4
 
 
@@ -144,7 +144,7 @@ def test_samples_on_another_disk_are_copied(
     monkeypatch.setattr(os, "link", refused)
     grid = make_grid(renamed(sampled, **NAMES))
     sample(grid, ("base", "additions"))
-    assert not any(make_grid(grid.config).missing(grid.jobs.pools("base", "additions")[0]))
+    assert not any(Grid(grid.config, grid.root).missing(grid.jobs.pools("base", "additions")[0]))
     assert {path.stat().st_nlink for path in grid.layout.shards()} == {1}
 
 

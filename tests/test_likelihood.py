@@ -14,6 +14,7 @@ from run_stages import score_cell
 from searchlens import catalogue
 from searchlens.cli import main
 from searchlens.config import check
+from searchlens.config.model import plain
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
@@ -236,7 +237,7 @@ def test_two_tokenizers_are_refused(tmp_path: Path) -> None:
     assert text.count('"="') >= 1
     (other / "tokenizer.json").write_text(text.replace('"="', '"equals"'))
     cell = needs.likelihood(grid, "micro", "math")
-    changed = study(tmp_path / "results", checkpoints={**grid.config["checkpoints"], "rl": {"path": str(other)}})
+    changed = study(tmp_path / "results", checkpoints={**plain(grid.config)["checkpoints"], "rl": {"path": str(other)}})
     with pytest.raises(InputError, match=r"token .* is '=' to base and 'equals' to rl"):
         likelihood(changed, cell, tmp_path, fingerprint="0" * 12)
 

@@ -16,6 +16,7 @@ import pytest
 
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import __version__
+from searchlens.config.health import HealthOptions
 from searchlens.grid import Grid
 from searchlens.store import provenance
 from searchlens.tables.provenance import provenance as provenance_table
@@ -50,7 +51,7 @@ def test_the_node_is_slurms_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
     assert provenance.host() == socket.gethostname()
     monkeypatch.setenv("SLURMD_NODENAME", "node7")
     assert provenance.host() == "node7"
-    assert len(provenance.config_fingerprint({"a": 1})) == 12, "the name of the configuration's file"
+    assert len(provenance.config_fingerprint(HealthOptions())) == 12, "the name of the configuration's file"
 
 
 def test_what_can_change_a_number_is_recorded(tmp_path: Path) -> None:

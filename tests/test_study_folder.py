@@ -17,6 +17,7 @@ import yaml
 
 from searchlens import catalogue, project
 from searchlens.cli import main
+from searchlens.config.checkpoints import CheckpointSpec
 from searchlens.errors import InputError
 from searchlens.project import extras
 from searchlens.schemas.engines import engine_kind
@@ -199,7 +200,7 @@ def test_every_library_that_is_imported_is_a_dependency_or_an_extra() -> None:
     parts_of_them = {"yaml", "pydantic_core", "sympy", "latex2sympy2_extended", "antlr4"}
     of_torch_for_gpus = {"triton"}  # the engine does without where it is missing
     by_hand = {"lm_eval"}
-    of_engines = {engine_kind({"engine": name}).library for name in catalogue.declared("engine")}
+    of_engines = {engine_kind(CheckpointSpec(engine=name)).library for name in catalogue.declared("engine")}
     assert of_engines <= set(declared["optional-dependencies"]), "its extra has the name of the library"
     known = (
         base

@@ -130,7 +130,7 @@ def costs() -> pl.DataFrame:
 
 def test_tables_load_neither_figures_nor_boptr() -> None:
     """Otherwise every edit of a legend or of a fit would make the tables of the study anew."""
-    modules = ("study", "provenance", "build")
+    modules = ("study", "provenance")
     code = f"import sys, {', '.join(f'searchlens.tables.{name}' for name in modules)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     packages = ("matplotlib", "searchlens.boptr", "searchlens.figures", "searchlens.reporting")

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.api.study import Study
+from searchlens.config.model import plain
 from searchlens.errors import InputError
 from searchlens.uncertainty import Floats, Interval, Resamples, with_width
 
@@ -89,7 +90,7 @@ def differences(a: Study, b: Study) -> Differences:
     readings, read = _readings(a, b, same, notes)
     sets, tested = _sets(a, b, notes)
     return Differences(
-        sorted(_keys(a.config, b.config)),
+        sorted(_keys(plain(a.config), plain(b.config))),
         _changed_cells(a, b, cells),
         _changed_policies(a, b, cells),
         samples,
