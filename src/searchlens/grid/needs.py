@@ -1,4 +1,4 @@
-"""The parameters of each stage, from the configuration and the plan, as plain JSON types.
+"""The parameters of each stage, from the configuration and the plan, as frozen records.
 
 A rule of the workflow tracks exactly what a function here returns, and the stage gets exactly that. A stage never sees
 the grid, so it cannot depend on anything that is not tracked. Samples, scores and frames are files and not included.
