@@ -29,7 +29,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 
     ``law`` is the N of the law of least error, where it lies in the samples to which it was fitted.
     """
-    policy = context.labels.default_policy
+    policy = context.labels.options.default_policy
     laws = pick(context.readings["exponents"], policy=policy).select("pair", "benchmark", "log2_alpha_l1", "beta_l1")
     rows = pick(context.readings["equivalents"], policy=policy).select(COLUMNS)
     joined = rows.join(laws, on=["pair", "benchmark"], how="left", maintain_order="left")
@@ -43,7 +43,8 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark."""
     labels = context.labels
     pairs, names = style.places(numbers)
-    second = f"Samples of Base that equal b of RL, policy {labels.default_policy}; {SECOND_LINE}{context.said_source}"
+    policy = labels.options.default_policy
+    second = f"Samples of Base that equal b of RL, policy {policy}; {SECOND_LINE}{context.said_source}"
     said = f"{_finding(numbers, context)}\n{second}"
     figure = style.new_panels(pairs, names, said, "sampled")
     top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))

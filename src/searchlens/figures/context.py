@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 
 from searchlens.catalogue import titles
+from searchlens.config.recovery import DEFAULTS, RecoveryOptions
 from searchlens.frames import pick
 from searchlens.policies.kinds import PolicyByName
 from searchlens.store.frames import read_frame
@@ -31,14 +32,8 @@ class Labels:
     source: Source = "sampled"
     """Where the samples come from; the figure says it unless they were sampled in this study."""
     readout: str = "expected"
-    default_policy: str = "topp0.95_t1.0"
-    """Policy of the RL target curve."""
-    epsilon: float = 0.03
-    """Near-match tolerance, a proportion."""
-    quantile: float = 0.10
-    """Lower bound of the support region, in [0, 1]."""
-    confidence: float = 0.95
-    """Level of the intervals, in (0, 1)."""
+    options: RecoveryOptions = DEFAULTS
+    """What the legends state: policy of the target curve, tolerance, support region and level of intervals."""
     policies: PolicyByName = field(default_factory=dict)
     """The configured policies by name. Any other name must spell its policy, or counts as a search of unknown kind."""
     parameters: float | None = None
@@ -64,7 +59,7 @@ class Labels:
     @property
     def band(self) -> str:
         """For example ``95% band``."""
-        return f"{self.confidence:.0%} band"
+        return f"{self.options.confidence:.0%} band"
 
     @property
     def curve(self) -> dict[str, str | int]:

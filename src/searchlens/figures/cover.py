@@ -29,7 +29,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
     pairs, names = style.places(numbers)
     labels = context.labels
-    what = f"questions solved in at least a share τ of the samples, policy {labels.default_policy}"
+    what = f"questions solved in at least a share τ of the samples, policy {labels.options.default_policy}"
     second = f"Cover@τ: {what}{context.said_source}"
     figure = style.new_panels(pairs, names, f"{_finding(numbers, context)}\n{second}", "sampled")
     for axes, pair, name in style.grid(figure, pairs, names):

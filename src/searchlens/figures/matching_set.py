@@ -94,7 +94,7 @@ def _points(axes: Axes, points: pl.DataFrame) -> None:
 def _targets(axes: Axes, targets: pl.DataFrame, labels: Labels) -> None:
     ends = []
     for budget, value, matches in targets.select("budget", "value", "matches").iter_rows():
-        band = (100 * max(0.0, value - labels.epsilon), 100 * min(1.0, value + labels.epsilon))
+        band = (100 * max(0.0, value - labels.options.epsilon), 100 * min(1.0, value + labels.options.epsilon))
         axes.axhspan(*band, color=palette.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
         axes.axhline(100 * value, color=palette.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
         ends.append((100 * value, f"RL at {budget}: {matches}", palette.RL_COLOUR))
@@ -109,6 +109,6 @@ def _legend(figure: Figure, points: pl.DataFrame, labels: Labels) -> None:
     ]
     handles.append(Line2D([], [], label="no match", **{**dot, "color": UNMATCHED, "marker": "o"}))
     handles.append(
-        Patch(color=palette.RL_COLOUR, alpha=0.2, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp")
+        Patch(color=palette.RL_COLOUR, alpha=0.2, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.options.epsilon:g} pp")
     )
     figure.legend(handles=handles, loc="outside lower center", ncols=3)

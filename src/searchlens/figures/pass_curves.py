@@ -67,7 +67,7 @@ def _beyond(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFram
     found = pick(measures, measure=PASS, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
     for side, points in (("Base", cell.base), ("RL", cell.rl)):
         rows = pick(found, side=side).filter(pl.col("k") > points["budget"].max()).sort("k")
-        known = [pl.lit(side).alias("model"), pl.lit(cell.labels.default_policy).alias("policy")]
+        known = [pl.lit(side).alias("model"), pl.lit(cell.labels.options.default_policy).alias("policy")]
         yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
 
 
@@ -79,7 +79,7 @@ def _luck(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]
     for model, side in LUCK_OF.items():
         rows = pick(found, side=side).sort("k")
         if rows.height and rows["value"].max() >= LUCKY:  # type: ignore[operator]
-            known = [pl.lit(model).alias("model"), pl.lit(cell.labels.default_policy).alias("policy")]
+            known = [pl.lit(model).alias("model"), pl.lit(cell.labels.options.default_policy).alias("policy")]
             yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
 
 
@@ -87,8 +87,8 @@ def _rows(cell: Curves) -> pl.DataFrame:
     labels = cell.labels
     constants = _constants(cell)
     curves = (
-        ("Base", cell.base, labels.default_policy),
-        ("RL", cell.rl, labels.default_policy),
+        ("Base", cell.base, labels.options.default_policy),
+        ("RL", cell.rl, labels.options.default_policy),
         ("Base greedy", cell.base, "greedy"),
     )
     parts = []
@@ -130,7 +130,9 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
 def _figure(pairs: list[str], names: list[str], numbers: pl.DataFrame, context: StudyContext) -> Figure:
     labels = context.labels
     who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
-    title = f"{_finding(numbers, context)}\n{who}, policy {labels.default_policy}, {labels.measure}, {labels.band}s"
+    title = (
+        f"{_finding(numbers, context)}\n{who}, policy {labels.options.default_policy}, {labels.measure}, {labels.band}s"
+    )
     source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
     return style.new_panels(pairs, names, title, source)
 

@@ -64,7 +64,7 @@ def _finding(numbers: pl.DataFrame, labels: Labels) -> str:
     budgets, near = _budgets(numbers), set(pick(numbers, layer="near_match")["target_budget"])
     errors = pick(numbers, layer="monotone")["rl_minus_base"].drop_nulls().abs()
     missed = [str(budget) for budget in budgets if budget not in near]
-    facts = {"tolerance": f"{100 * labels.epsilon:g} pp", "missed": ", ".join(missed), "near": len(near)}
+    facts = {"tolerance": f"{100 * labels.options.epsilon:g} pp", "missed": ", ".join(missed), "near": len(near)}
     return say(PATH, {**facts, "kept": f"{100 * max(errors, default=0):.1f}", "budgets": len(budgets)})
 
 
@@ -83,7 +83,7 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     look: dict[str, Any] = {
         "cmap": ERROR_COLOURS,
         "vmin": 0,
-        "vmax": 100 * labels.epsilon,
+        "vmax": 100 * labels.options.epsilon,
         "linewidths": 0.8,
         "linecolor": FRAME_COLOUR,
     }
@@ -96,7 +96,9 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
             **{**_mark(kind, marker), "linestyle": "none"},
             gid=f"A-{kind}",
         )
-    axes.set_title(f"A  matches within \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp: policies, and the least error")
+    axes.set_title(
+        f"A  matches within \N{PLUS-MINUS SIGN}{100 * labels.options.epsilon:g} pp: policies, and the least error"
+    )
     axes.tick_params(length=0, labelrotation=0)
     axes.set(xlabel="RL budget (samples per question)", ylabel="Base budget N (samples per question)")
     if near.is_empty():
@@ -160,7 +162,9 @@ def _differences(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     style.budget_axis(axes, budgets, "RL budget, and the closest Base point")
     axes.set_xticks(budgets, list(names.values()))
     axes.set_ylabel("RL \N{MINUS SIGN} Base (pp)")
-    largest = max([labels.epsilon, *numbers["rl_minus_base"].drop_nulls().abs()])  # the tolerance sets the scale
+    largest = max(
+        [labels.options.epsilon, *numbers["rl_minus_base"].drop_nulls().abs()]
+    )  # the tolerance sets the scale
     axes.set_ylim(-125 * largest, 125 * largest)
 
 

@@ -53,8 +53,8 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
 
 
 def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
-    default = pick(numbers, policy=labels.default_policy)
-    others = numbers.filter(pl.col("policy") != labels.default_policy)
+    default = pick(numbers, policy=labels.options.default_policy)
+    others = numbers.filter(pl.col("policy") != labels.options.default_policy)
     style.lines(
         axes, others, "budget", "base_minus_rl", units="policy", color=palette.CURVE_COLOUR, linewidth=0.7, zorder=2
     )
@@ -66,9 +66,9 @@ def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Name RL's default policy and, among the others, the highest and the lowest end."""
     ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("base_minus_rl")
-    others = ends.filter(pl.col("policy") != labels.default_policy)
+    others = ends.filter(pl.col("policy") != labels.options.default_policy)
     extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], palette.MUTED)
-    colours = extremes | {labels.default_policy: palette.RL_COLOUR}
+    colours = extremes | {labels.options.default_policy: palette.RL_COLOUR}
     named = ends.filter(pl.col("policy").is_in(list(colours))).select("base_minus_rl", "policy")
     style.label_ends(axes, [(100 * gap, name, colours[name]) for gap, name in named.iter_rows()])
 

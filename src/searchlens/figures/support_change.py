@@ -50,7 +50,9 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     pairs, names = style.places(numbers)
     across = min(ACROSS, len(names))
     down = -(-len(names) // across)
-    second = f"Questions that only one side solves at all under {context.labels.default_policy}{context.said_source}"
+    second = (
+        f"Questions that only one side solves at all under {context.labels.options.default_policy}{context.said_source}"
+    )
     width = max(style.COLUMN, min(style.PAGE, 1.2 + 1.5 * across))
     height = 1.0 + down * (0.55 + 0.22 * len(pairs))
     figure = style.new_figure(width, height, f"{_finding(numbers, context)}\n{second}", "sampled")
@@ -113,7 +115,7 @@ def _handles(context: StudyContext) -> list[Line2D]:
         Line2D([], [], color=colour, marker=marker, label=words[change], **dot)
         for change, (_, colour, marker, _) in CHANGES.items()
     ]
-    handles[0].set_label(f"{words['lost']}, {context.labels.confidence:.0%} interval")
+    handles[0].set_label(f"{words['lost']}, {context.labels.options.confidence:.0%} interval")
     handles.append(
         Line2D([], [], color=palette.MUTED, marker="|", linestyle="none", label="by chance, were both equal")
     )

@@ -142,7 +142,7 @@ def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     layers = set(numbers["layer"])
     look: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
     policies = numbers["policies"].drop_nulls()[0]
-    region = f"{policies} Base {'policy' if policies == 1 else 'policies'}, from {labels.quantile:.0%} on"
+    region = f"{policies} Base {'policy' if policies == 1 else 'policies'}, from {labels.options.support_q:.0%} on"
     handles: list[Line2D | Patch] = [
         Line2D([], [], **look, label=f"RL default, {labels.band}"),
         Line2D([], [], **EDGE, label="edge: Base's best up to N"),

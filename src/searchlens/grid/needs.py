@@ -155,17 +155,18 @@ class Recovery:
 def recovery(grid: Grid, benchmark: str) -> Recovery:
     """Parameters of comparing a pair on a benchmark."""
     config = grid.config
-    return Recovery(
-        tuple(config.budgets),
-        tuple(config.references),
-        RecoveryOptions(
-            **vars(config.recovery),
-            default_policy=grid.study.default_policy,
-            draws=config.landscape.draws,
-            seed=config.seed,
-            confidence=config.landscape.confidence,
-        ),
-        _specs(grid, benchmark),
+    specs = _specs(grid, benchmark)
+    return Recovery(tuple(config.budgets), tuple(config.references), _recovery_options(grid), specs)
+
+
+def _recovery_options(grid: Grid) -> RecoveryOptions:
+    config = grid.config
+    return RecoveryOptions(
+        **vars(config.recovery),
+        default_policy=grid.study.default_policy,
+        draws=config.landscape.draws,
+        seed=config.seed,
+        confidence=config.landscape.confidence,
     )
 
 
@@ -213,25 +214,17 @@ class Drawn:
     """Parameters of all figures."""
 
     budgets: tuple[int, ...]
-    default_policy: str
-    epsilon: float
-    support_q: float
-    confidence: float
-    """``epsilon``, ``support_q``, ``confidence``: options ``recovery.epsilon``, ``recovery.support_q`` and
-    ``landscape.confidence``: the legends state them."""
+    options: RecoveryOptions
+    """The legends state them."""
     health: HealthOptions
     """Section ``health``."""
 
 
 def _drawn(grid: Grid) -> dict[str, Any]:
-    config = grid.config
     return {
-        "budgets": tuple(config.budgets),
-        "default_policy": grid.study.default_policy,
-        "epsilon": config.recovery.epsilon,
-        "support_q": config.recovery.support_q,
-        "confidence": config.landscape.confidence,
-        "health": config.health,
+        "budgets": tuple(grid.config.budgets),
+        "options": _recovery_options(grid),
+        "health": grid.config.health,
     }
 
 
