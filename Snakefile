@@ -12,7 +12,7 @@ such as equivalence, explorer, report.
 
 from pathlib import Path
 
-from searchlens.project import OWN_FILE
+from searchlens.config.project import OWN_FILE
 from snakemake.utils import min_version
 
 min_version("9.20")

@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROJECT = ("Snakefile", "workflow", "config", "profiles")
-"""Files and folders that a wheel has in ``searchlens/project/``, where ``searchlens.project.root`` finds them."""
+"""What a wheel has in ``searchlens/project/``, where ``searchlens.config.project.root`` finds it."""
 
 
 class ProjectFiles(BuildHookInterface):

@@ -35,6 +35,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Key, Task, evaluate
 from searchlens.boptr.rows import Blend
@@ -43,16 +44,15 @@ from searchlens.boptr.study import study
 from searchlens.boptr.transfer import MAIN_ROWS, OWN, PAPER
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
+from searchlens.cli.stages._cohort import cohort_of, options_of
+from searchlens.cli.stages.boptr import boptr
+from searchlens.cli.stages.landscape import landscape
+from searchlens.cli.stages.readings import readings
 from searchlens.config import check
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens.config.check.load import DEFAULT_FILES
-from searchlens.grid import Grid, needs
-from searchlens.stages._cohort import cohort_of, options_of
-from searchlens.stages.boptr import boptr
-from searchlens.stages.landscape import landscape
-from searchlens.stages.readings import readings
+from searchlens.plan import Grid, needs
 from searchlens.store.layout import Layout
-from searchlens.uncertainty import Floats
 from searchlens_lab.simulate import paper_design, simulate, small_design
 
 SEED = 1

@@ -32,12 +32,13 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any, NamedTuple
 
-from searchlens import policies, seeds
+from searchlens import seeds
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.grading import grader
 from searchlens.search.driver import Failure, Usage, run, start
+from searchlens.search.policy import Policy, from_spec, parse
 from searchlens.search.task import Search, Task
 from searchlens_lab.resident.engine import ResidentEngine
 
@@ -107,7 +108,7 @@ class Bench:
         return [self.prompter.encode(question) for question in self.questions]
 
     def searches(
-        self, policy: policies.Policy, runs: int, questions: int, max_tokens: int
+        self, policy: Policy, runs: int, questions: int, max_tokens: int
     ) -> Iterator[tuple[tuple[int, int], Search]]:
         """``runs`` searches of each of the first questions."""
         grade = grader("math")
@@ -123,9 +124,7 @@ class Bench:
                 task = Task(prompt, seed, max_tokens, self.prompter.stop_ids, step_ids, self.prompter.text, answer)
                 yield (q, i), start(task, policy)
 
-    def timed(
-        self, policy: policies.Policy, runs: int, questions: int, live: int, max_tokens: int = MAX_TOKENS
-    ) -> Timed:
+    def timed(self, policy: Policy, runs: int, questions: int, live: int, max_tokens: int = MAX_TOKENS) -> Timed:
         """Run the searches."""
         self.begin()
         started, steps, usage = time.perf_counter(), self.engine.steps, Usage()
@@ -135,7 +134,7 @@ class Bench:
             usage += outcome.usage
         return Timed(usage, time.perf_counter() - started, usage.generated / max(self.engine.steps - steps, 1))
 
-    def memory(self, policy: policies.Policy, few: int) -> float:
+    def memory(self, policy: Policy, few: int) -> float:
         """Bytes of Python objects per live controller."""
         peaks = []
         for questions in (few, 2 * few):
@@ -154,11 +153,11 @@ def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any
     kind = ResidentEngine if args.device == "cuda" else TransformersEngine  # as the cohort's jobs ask for it
     engine = kind(model, device=args.device, dtype=args.dtype, threads=args.threads)
     bench = Bench(engine, Prompter(model, prompts.template("zoo")), questions, process, begin)
-    sweep = policies.parse(SWEEP)
+    sweep = parse(SWEEP)
     bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
     yield bench.timed(sweep, args.samples, len(questions), live=100_000)
     for name in args.controllers:
-        policy = policies.from_spec(name, SPECS[name])
+        policy = from_spec(name, SPECS[name])
         searches = bench.timed(policy, args.runs, len(questions), live=100_000)
         per_request = max(round(searches.usage.generated / searches.usage.requests), 1)
         yield Line(

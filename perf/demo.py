@@ -71,7 +71,7 @@ if __name__ == "__main__":  # processes that it starts import this file, too
     begun, started = time.time(), time.process_time()
     atexit.register(write_down)
     builtins.__import__ = timed_import
-    from searchlens.cli import main
+    from searchlens.cli.main import main
 
     sys.exit(main())
 '''

@@ -30,14 +30,15 @@ import numpy as np
 import polars as pl
 
 import searchlens
+from searchlens.cli.stages.landscape import landscape
+from searchlens.cli.stages.recovery import recovery
 from searchlens.config import check
-from searchlens.explorer import Files, explorer_page
-from searchlens.explorer.page import PLACE
-from searchlens.grid import Generation, Grid, needs
-from searchlens.schemas.columns import GRADED
-from searchlens.stages.landscape import landscape
-from searchlens.stages.recovery import recovery
+from searchlens.plan import Generation, Grid, needs
+from searchlens.reporting.explorer_files import Files
+from searchlens.reporting.explorer_html import PLACE
+from searchlens.reporting.explorer_inlined import explorer_page
 from searchlens.store import shards, snapshots
+from searchlens.store.columns import GRADED
 from searchlens.store.frames import GROUP, write_frame
 from searchlens.store.provenance import config_fingerprint
 

@@ -24,8 +24,9 @@ from playwright.sync_api import Page, Response, sync_playwright
 
 import searchlens
 from searchlens.api import Study
-from searchlens.explorer import Server, explorer_page
-from searchlens.explorer.texts import telling
+from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_server import Server
+from searchlens.reporting.explorer_texts import telling
 
 ALL_QUESTIONS = "All questions"
 

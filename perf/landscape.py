@@ -29,11 +29,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.points import operating_points
+from searchlens.cli.stages.landscape import landscape
 from searchlens.config.landscape import LandscapeOptions
-from searchlens.grid import needs
-from searchlens.landscape.points import operating_points
-from searchlens.schemas.columns import GRADED, SCORES
-from searchlens.stages.landscape import landscape
+from searchlens.plan import needs
+from searchlens.store.columns import GRADED, SCORES
 
 POLICIES = 24
 METRICS = ["P", "Q", "B", "T"]

@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from searchlens.config import check
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
 
-from searchlens import policies
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
+from searchlens.search.policy import parse
 from searchlens.seeds import sample_seed
 from searchlens_lab.resident._device_rows import NUMBERS, RUNNING, STOP, Features
 from searchlens_lab.resident.engine import ResidentEngine
@@ -108,7 +108,7 @@ def compare_all(
 
 def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
     """Print tokens per second of the sweep, in turns, then what rows on the device can do beyond it."""
-    sweep = policies.parse(SWEEP)
+    sweep = parse(SWEEP)
     for bench in benches.values():
         bench.timed(sweep, 2, 64, live=4096)  # kernels are compiled on first use
 

@@ -21,7 +21,7 @@ import store
 import yaml
 
 from searchlens.config import check
-from searchlens.grid import Grid, resources
+from searchlens.plan import Grid, resources
 from searchlens.store import snapshots
 
 CELL = ("large-base", "sums0")

@@ -30,8 +30,8 @@ import yaml
 
 import searchlens
 from searchlens.config import check
-from searchlens.explorer import Files
-from searchlens.grid import Generation, Grid
+from searchlens.plan import Generation, Grid
+from searchlens.reporting.explorer_files import Files
 from searchlens.store import shards, snapshots
 from searchlens.store.hashing import file_sha256
 

@@ -24,7 +24,7 @@ which the rows are full, but for the sixteenth that the driver may hold back: it
 run's seconds, milliseconds a step, and of these the processor time of the thread that steps (``host``: scheduler,
 driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning; with ``--processes`` the
 engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
-window's rate over the roofline of the GPU (``searchlens.grid.roofline``) for full rows and these lengths.
+window's rate over the roofline of the GPU (``searchlens.plan.roofline``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
 times. At the end the anchor cell of the paper, with the tokens that ``searchlens plan`` counts, at the rates of full
 rows. The file has versions and device, too.
@@ -52,17 +52,17 @@ from typing import Any
 import numpy as np
 
 from searchlens import __version__ as searchlens_version
-from searchlens import policies
 from searchlens.config import check
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
-from searchlens.grid import Grid, cost
-from searchlens.grid.roofline import GPUS, Limit, Shape, limit
-from searchlens.policies.texts import Texts
+from searchlens.plan import Grid, cost
+from searchlens.plan.roofline import GPUS, Limit, Shape, limit
 from searchlens.search import power
 from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
+from searchlens.search.policy import from_spec, parse
 from searchlens.search.task import Search, Task
+from searchlens.search.text_policies import Texts
 from searchlens.seeds import generator, sample_seed
 
 MEAN, CAP, SIGMA = 645, 2048, 0.7
@@ -221,7 +221,7 @@ def task(number: int, length: int, vocab: int) -> Task:
 
 def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
     """The autoregressive pool, its policies in turn, for texts of these lengths."""
-    local = [policies.parse(name).local for name in POOL]
+    local = [parse(name).local for name in POOL]
     return [
         Request(prompt(i, vocab), local[i % len(local)], sample_seed("perf", str(i), 0), length, ())
         for i, length in enumerate(texts)
@@ -230,7 +230,7 @@ def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
 
 def pool(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     """Searches of the autoregressive pool."""
-    chosen = [policies.parse(name) for name in POOL]
+    chosen = [parse(name) for name in POOL]
     return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(texts)]
 
 
@@ -244,7 +244,7 @@ def _endless(searches: Callable[[], list[tuple[int, Search]]]) -> Iterator[tuple
 
 def searches(name: str, texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     """Searches of one controller."""
-    policy = policies.from_spec(name, SEARCHES[name])
+    policy = from_spec(name, SEARCHES[name])
     return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(texts)]
 
 
@@ -491,7 +491,7 @@ def anchor_tokens() -> dict[str, float]:
     tokens: dict[str, float] = {}
     for checkpoint in (pair.base, pair.rl):
         for generation in grid.jobs.generations(checkpoint, benchmark):
-            policy = policies.from_spec("it", generation.spec["policy"])
+            policy = from_spec("it", generation.spec["policy"])
             runs = generation.samples * grid.inputs.count(benchmark) / policy.width
             name = {"autoregressive": "pool"}.get(policy.controller.name, policy.controller.name)
             tokens[name] = tokens.get(name, 0.0) + runs * cost.tokens_per_run(policy, texts)

@@ -14,7 +14,7 @@ import pytest
 import fuzzing
 from run_stages import score_cell
 from searchlens.config import check
-from searchlens.grid import Generation, Grid
+from searchlens.plan import Generation, Grid
 from searchlens.store import shards
 
 POLICIES = ("temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0")

@@ -17,14 +17,14 @@ import polars as pl
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from searchlens import catalogue, policies
+from searchlens import catalogue
+from searchlens.analysis.gaps import recover
+from searchlens.analysis.points import operating_points
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
-from searchlens.figures import build as figures_of
-from searchlens.landscape.points import operating_points
-from searchlens.policies import Policy
-from searchlens.recovery.gaps import recover
-from searchlens.schemas.columns import SCORES
+from searchlens.reporting.figures import build as figures_of
+from searchlens.search.policy import Policy, from_spec, parse
+from searchlens.store.columns import SCORES
 
 BUDGETS = (1, 2, 4, 8, 16)
 DEFAULT = "topp0.95_t1.0"
@@ -35,7 +35,7 @@ PAPER24 = (
     DEFAULT,
 )
 SEARCHES: dict[str, Policy] = {
-    name: policies.from_spec(name, spec)
+    name: from_spec(name, spec)
     for name, spec in {
         "power_t0.25": {"local": {"temperature": 0.25}, "controller": "power"},
         "power_topp0.9_t0.7": {"local": {"temperature": 0.7, "top_p": 0.9}, "controller": "power"},
@@ -86,7 +86,7 @@ def cell(
         pl.concat(_samples(rng, rl_skill, name, 0.3) for name in names), budgets=BUDGETS, options=options
     )
     greedy = operating_points(_samples(rng, base_skill, "greedy", 1.0), budgets=BUDGETS, options=options)
-    policy_by_name = {**{name: policies.parse(name) for name in names}, **searches}
+    policy_by_name = {**{name: parse(name) for name in names}, **searches}
     components = {name: policy.components for name, policy in policy_by_name.items()}
     frames = recover(base, rl, components, RecoveryOptions(default_policy=DEFAULT, draws=200))
     frames.pop("geometry")
@@ -104,7 +104,7 @@ def _searched(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: st
 
 def _samples(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: str, spread: float) -> pl.DataFrame:
     """Graded samples under one policy: right answers are class 0, one common mistake is class 1, others are apart."""
-    local = policies.parse(name).local
+    local = parse(name).local
     shape = (len(skill), 1 if name == "greedy" else BUDGETS[-1])
     cut = 1 - 0.35 * (local.top_p < 0.9) - 0.4 * (local.min_p > 0.05) - 0.2 * (0 < local.top_k < 20)
     heat = spread * (local.temperature - 0.8) * cut

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View, sample_view
 from searchlens.config.boptr import DEFAULTS, BoptrOptions
-from searchlens.uncertainty import Floats
 
 BUDGETS = (1, 2, 4, 8, 16)
 QUESTIONS = 1000

@@ -741,7 +741,7 @@ class Runner:
     """Runs inputs, each in a process and a copy of the study of its own."""
 
     def __init__(self, folder: Path) -> None:
-        from searchlens.cli import parser
+        from searchlens.cli.main import parser
 
         parser()
         self.folder, self.study = folder, folder / "study"
@@ -789,7 +789,7 @@ def _child(place: Path, command: Sequence[str], said: Path) -> None:
         os.chdir(place)
         for name in ("SEARCHLENS_SNAPSHOT", "SEARCHLENS_STUDY"):
             os.environ.pop(name, None)
-        from searchlens.cli import main
+        from searchlens.cli.main import main
 
         try:
             status = main(list(command))

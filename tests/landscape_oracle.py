@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from searchlens.schemas.columns import SCORES
+from searchlens.store.columns import SCORES
 
 
 @dataclass(frozen=True)

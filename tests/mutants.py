@@ -61,7 +61,7 @@ BOPTR = ("boptr_[cdeimopqsv]*", "boptr_fit", "boptr_frontier", "boptr_regimes", 
 KEPT = r"readouts::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
-    "uncertainty": ("uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
+    "uncertainty": ("analysis/uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
     "landscape": (
         "landscape",
         ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded", *OPTIONS),

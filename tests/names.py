@@ -28,11 +28,11 @@ import fuzzing
 from searchlens.config import check
 from searchlens.config.check.load import merge
 from searchlens.errors import InputError, printable
-from searchlens.explorer.page import element
-from searchlens.project import captions
+from searchlens.reporting import captions
+from searchlens.reporting.explorer_html import element
+from searchlens.reporting.tables import table
 from searchlens.store.frames import write_csv
 from searchlens.store.layout import Layout
-from searchlens.tables import table
 
 SECTIONS = ("checkpoints", "pairs", "benchmarks", "policies", "pools")
 

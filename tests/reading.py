@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import catalogue
-from searchlens.readers.logged import LoggedSample, Notes
+from searchlens.formats.readers.logged import LoggedSample, Notes
 
 LOGS = Path(os.environ.get("SEARCHLENS_LOGS") or Path(__file__).parent / "data/logs")
 """Logs that the harnesses wrote: those that are kept, or those of ``make test-harnesses``."""

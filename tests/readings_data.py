@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.class_pools import Pool
+from searchlens.analysis.readings import PairPools, read_study
 from searchlens.config.readings import ReadingsOptions
-from searchlens.readings.pool import Pool
-from searchlens.readings.study import PairPools, read_study
 
 
 def pool(name: str, samples: int, difficulty: np.ndarray, rng: np.random.Generator) -> Pool:

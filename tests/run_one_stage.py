@@ -11,11 +11,11 @@ from pathlib import Path
 
 def main() -> None:
     stage, setup, arguments, keywords = pickle.loads(Path(sys.argv[1]).read_bytes())
-    module = f"searchlens.stages.{stage}"
+    module = f"searchlens.cli.stages.{stage}"
     if setup:  # a stage of an add-on, which is given a grid that it does not import
+        from searchlens.config import addons
         from searchlens.config.model import from_plain
-        from searchlens.grid import Grid
-        from searchlens.project import addons
+        from searchlens.plan import Grid
 
         added = addons.stages().get(stage)
         module = added.module if added else module

@@ -9,15 +9,15 @@ import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import Declaration
-from searchlens.grid import Grid, needs
-from searchlens.stages import costs as costs_stage
-from searchlens.stages._cohort import cohort_of
-from searchlens.stages.figures import figures
-from searchlens.stages.landscape import landscape
-from searchlens.stages.recovery import recovery
-from searchlens.stages.score import score
+from searchlens.cli.stages import costs as costs_stage
+from searchlens.cli.stages._cohort import cohort_of
+from searchlens.cli.stages.figures import figures
+from searchlens.cli.stages.landscape import landscape
+from searchlens.cli.stages.recovery import recovery
+from searchlens.cli.stages.score import score
+from searchlens.plan import Grid, needs
+from searchlens.reporting.tables.table import Context, Table, build
 from searchlens.store.provenance import config_fingerprint
-from searchlens.tables.table import Context, Table, build
 
 
 def score_cell(grid: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 
 from run_stages import landscape_cell, recovery_cell, score_cell
+from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.tables import tables
 from searchlens.config import check
-from searchlens.grid import Grid, needs
-from searchlens.schemas.columns import AGREEMENT
-from searchlens.stages.readings import readings
-from searchlens.stages.tables import tables
+from searchlens.plan import Grid, needs
 from searchlens.store import shards, snapshots
+from searchlens.store.columns import AGREEMENT
 from searchlens.store.frames import write_frame
 from searchlens.store.provenance import config_fingerprint
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
 
 PLAIN = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "bias": "none", "use_dora": False}

@@ -13,11 +13,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens.cli import main
-from searchlens.commands.run import require_installed
+from searchlens.cli.main import main
+from searchlens.cli.run import require_installed
 from searchlens.config import check
 from searchlens.errors import InputError
-from searchlens.grid import Grid, resources
+from searchlens.plan import Grid, resources
 
 ROOT = Path(__file__).parents[1]
 BASE = ("--checkpoint", "micro-1m-base", "--benchmark", "math")
@@ -147,7 +147,7 @@ def test_a_library_that_is_missing_is_named_before_a_run(study: Path) -> None:
 PLANNED = """
 import json, sys
 from searchlens.config.model import from_plain
-from searchlens.grid import Grid, resources
+from searchlens.plan import Grid, resources
 grid = Grid(from_plain(json.load(open(sys.argv[1]))))
 print(grid.study.gpus("micro-1m-base"), resources.memory_mb(grid, "micro-1m-base") > 3 * 7000)
 """

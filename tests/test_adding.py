@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 
 import landscape_oracle as oracle
-from searchlens.landscape.metrics import __file__ as metrics_file
+from searchlens.analysis.metrics import __file__ as metrics_file
 
 ROOT = Path(__file__).parents[1]
 RECORDED = "resources/zoo/recorded/micro-1m-base/aime.arrow.xz"
 TABLE = """
 from searchlens.catalogue import table
-from searchlens.tables.table import Table
+from searchlens.reporting.tables.table import Table
 
 @table("{name}", stage="{stage}")
 def {name}(context):
@@ -35,7 +35,7 @@ def example(section: str) -> str:
 
 ADDED = {
     "metric": {
-        "landscape/metrics.py": """
+        "analysis/metrics.py": """
 @metric("long", title="answers of more than 2 tokens", per_sample="mean")
 def long(pool):
     return pool.tokens > 2
@@ -82,7 +82,7 @@ def draw(numbers, context):
         "search/mine.py": """
 from dataclasses import dataclass
 from searchlens.catalogue import controller
-from searchlens.policies import Controller, whole
+from searchlens.search import Controller, whole
 
 @controller("mine", index=3, colour="#123456")
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def my_family(file):
     "reader": {
         "readers/mine.py": """
 from searchlens.catalogue import reader
-from searchlens.readers.logged import LoggedSample, Stream
+from searchlens.formats.readers.logged import LoggedSample, Stream
 
 @reader("my-reader", title="my logs", versions="1", ran=True)
 class Mine:

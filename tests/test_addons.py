@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from searchlens.config import check
-from searchlens.project import addons
+from searchlens.config import addons, check
 from searchlens.store import snapshots
 
 ALONE = """
 import importlib.metadata, sys
 importlib.metadata.entry_points = lambda **_: ()
-from searchlens.cli import main
+from searchlens.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 """Runs a command as if nothing but the package itself were installed."""
@@ -54,7 +53,7 @@ def test_a_section_of_the_laboratory_is_left_out_and_said_once() -> None:
 
 
 def test_no_stage_of_the_laboratory_is_planned_without_it() -> None:
-    code = ALONE.replace("from searchlens.cli import main", "from snakemake.cli import main")
+    code = ALONE.replace("from searchlens.cli.main import main", "from snakemake.cli import main")
     command = [sys.executable, "-c", code, "-n", "--quiet", "rules", "--configfile", "config/demo.yaml", "--nolock"]
     done = subprocess.run(command, cwd=ROOT, env=unnamed(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from searchlens import catalogue
+from searchlens.cli.stages.agreement import agreement
+from searchlens.cli.stages.record import record
 from searchlens.grading import GradedPair, processes
-from searchlens.grid import Grid, needs
-from searchlens.schemas.columns import AGREEMENT
-from searchlens.stages.agreement import agreement
-from searchlens.stages.record import record
+from searchlens.plan import Grid, needs
+from searchlens.store.columns import AGREEMENT
 
 CELL = ("toy-base", "sums")
 Make = Callable[[Mapping[str, Any]], Grid]

@@ -19,11 +19,11 @@ import searchlens
 from run_stages import analyse as analyse_recorded
 from searchlens.api import study as study_module
 from searchlens.api.statements import Statement, _exponents
+from searchlens.cli.stages.importing import Request, import_samples
+from searchlens.cli.stages.record import record
 from searchlens.errors import InputError
-from searchlens.grid import Grid
-from searchlens.importing import Choices
-from searchlens.stages.importing import Request, import_samples
-from searchlens.stages.record import record
+from searchlens.formats.reading import Choices
+from searchlens.plan import Grid
 from searchlens.store import snapshots
 from small_results import DEFAULT, HOSTILE, RIGHT, finish
 

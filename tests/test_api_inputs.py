@@ -15,8 +15,8 @@ import pytest
 
 import searchlens
 from searchlens import catalogue
+from searchlens.analysis.pool import missed
 from searchlens.errors import InputError
-from searchlens.landscape.pool import missed
 from small_results import DEFAULT, finish
 
 ONE = [[True, False], [False, False]]

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from searchlens.cli import main
-from searchlens.commands import pin
+from searchlens.cli import pin
+from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.errors import InputError
-from searchlens.grid import Grid, needs
+from searchlens.plan import Grid, needs
 
 ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789" * 4

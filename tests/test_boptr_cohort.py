@@ -31,8 +31,8 @@ from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import Readout
 from searchlens.errors import InputError
-from searchlens.grid import Grid
-from searchlens.policies.kinds import is_search
+from searchlens.plan import Grid
+from searchlens.search.kinds import is_search
 from searchlens_lab.simulate import simulate, small_design, write
 from searchlens_lab.simulate._disk import scores
 

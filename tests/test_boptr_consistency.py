@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from searchlens.analysis.uncertainty import unseen
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
 from searchlens.boptr.consistency import (
     REPLICATION,
@@ -21,7 +22,6 @@ from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
-from searchlens.uncertainty import unseen
 from small_cohort import DEFAULT, cohort, dense_landscape, hits, views
 
 N = 50

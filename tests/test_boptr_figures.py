@@ -17,16 +17,16 @@ from matplotlib.text import Text
 from budget_paths import budget_path
 from figure_data import draw, write
 from searchlens import catalogue
+from searchlens.analysis.claims import number
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.frontier import LAMBDAS, TAUS
 from searchlens.boptr.offsets import SHUFFLES
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
-from searchlens.claims import number
 from searchlens.config.boptr import BoptrOptions
-from searchlens.figures import style
 from searchlens.reporting.boptr import frontier, identification, parts, vertical
 from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.figures import style
 from test_figures import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"

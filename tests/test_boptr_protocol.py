@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
+from searchlens.analysis.uncertainty import unseen, wilson
 from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
 from searchlens.boptr.contrasts import CONTRASTS
 from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate, rate_difference
-from searchlens.schemas.columns import HEALTH
-from searchlens.uncertainty import unseen, wilson
+from searchlens.store.columns import HEALTH
 from small_cohort import DEFAULT, Rate, cohort, dense_landscape, hits, views
 
 N = 40

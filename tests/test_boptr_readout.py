@@ -17,6 +17,8 @@ import planted_landscapes as planted
 from figure_data import draw
 from run_stages import built
 from searchlens import catalogue, cli
+from searchlens.analysis.points import Landscape, operating_points
+from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
 from searchlens.boptr.q_channel import voteless
@@ -24,15 +26,13 @@ from searchlens.boptr.rows import readout_interval
 from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view
+from searchlens.cli.stages._frames import write_frame
+from searchlens.cli.stages.transfer import transfer
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens.errors import InputError
-from searchlens.landscape.points import Landscape, operating_points
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.schemas.columns import SCORES
-from searchlens.stages._frames import write_frame
-from searchlens.stages.transfer import transfer
+from searchlens.store.columns import SCORES
 from searchlens.store.layout import Layout
-from searchlens.uncertainty import wilson
 from searchlens_lab.simulate import Design, paper_design, simulate
 from searchlens_lab.simulate._disk import scores
 from test_figures import words
@@ -253,9 +253,11 @@ def test_the_command_line_asks_for_any_readout(command: str, tmp_path: Path, mon
     write_plan(design().plan(), tmp_path / "landscapes" / PLAN_FILE)
     asked: list[Readout] = []
     monkeypatch.setattr(
-        f"searchlens.stages.{command}.{command}", lambda _, given, *__, **___: asked.append(given.readout)
+        f"searchlens.cli.stages.{command}.{command}", lambda _, given, *__, **___: asked.append(given.readout)
     )
-    monkeypatch.setattr("searchlens.stages.transfer.transfer", lambda _, given, *__, **___: asked.append(given.readout))
+    monkeypatch.setattr(
+        "searchlens.cli.stages.transfer.transfer", lambda _, given, *__, **___: asked.append(given.readout)
+    )
     for more in ([], ["--readout", "prefix"]):
         assert cli.main([command, "landscapes", "--output", "out", *more]) == 0
     assert [asked[0], asked[-1]] == ["expected", "prefix"]

@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 
 from planted_landscapes import BUDGETS, DEFAULT, QUESTIONS, along, cohort, views
+from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr.cohort import Benchmark
-from searchlens.boptr.regimes import (
-    TWO_REGIMES,
-    beta_sensitivity,
-    beta_stability,
-    overlap,
-    regime_betas,
-    two_regimes,
-)
+from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, overlap, regime_betas, two_regimes
 from searchlens.boptr.rows import At, boptr, strict
-from searchlens.uncertainty import wilson
 
 MATH = {"math": Benchmark(regime="math")}
 STUDY = {

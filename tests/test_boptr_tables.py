@@ -12,14 +12,14 @@ import pytest
 import planted_landscapes as planted
 from run_stages import built
 from searchlens import catalogue
+from searchlens.analysis.claims import interval, number, percent
 from searchlens.boptr.cohort import Benchmark, CohortPlan
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
-from searchlens.claims import interval, number, percent
 from searchlens.config.boptr import BoptrOptions
 from searchlens.reporting.boptr import coverage, regimes
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.tables.table import DASH, Part, Table, escape, latex, write
+from searchlens.reporting.tables.table import DASH, Part, Table, escape, latex, write
 from searchlens_lab.simulate import Design, paper_design, simulate
 
 OPTIONS = BoptrOptions(draws=30, permutations=10, reselect=False, mu_without=("qwen25_1.5b",))

@@ -20,10 +20,10 @@ transformers = pytest.importorskip("transformers")
 from chat_forms import FORMS, QUESTIONS, with_llamas, write_form, write_tokenizer  # noqa: E402
 from searchlens.benchmarks import Question, prompts  # noqa: E402
 from searchlens.benchmarks.prompter import Prompter  # noqa: E402
-from searchlens.commands import check  # noqa: E402
+from searchlens.cli import check  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.generate import generate  # noqa: E402
-from searchlens.grid import Grid  # noqa: E402
+from searchlens.plan import Grid  # noqa: E402
+from searchlens.sampling import generate  # noqa: E402
 from searchlens.store import chat  # noqa: E402
 from searchlens.store.chat import ChatTemplate  # noqa: E402
 from searchlens.store.specials import Specials  # noqa: E402

@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from conftest import toy_study
-from searchlens.cli import main
-from searchlens.config import check
-from searchlens.project import extras
+from searchlens.cli.main import main
+from searchlens.config import check, extras
 
 ROOT = Path(__file__).parents[1]
 Captured = pytest.CaptureFixture[str]

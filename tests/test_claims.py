@@ -14,12 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import searchlens
-from searchlens import claims
+from searchlens.analysis import claims
+from searchlens.analysis.equivalents import CROSSINGS, EQUIVALENTS
+from searchlens.analysis.exponents import EXPONENTS
+from searchlens.analysis.health import Health
+from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL
 from searchlens.api.statements import statements, told
-from searchlens.commands import summary
-from searchlens.comparing.found import LogComparison
-from searchlens.explorer import sentences
-from searchlens.figures import (
+from searchlens.cli import summary
+from searchlens.compare.found import LogComparison
+from searchlens.reporting import explorer_sentences
+from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
+from searchlens.reporting.figures import (
     budget_equivalents,
     compute_frontier,
     cover,
@@ -29,12 +34,7 @@ from searchlens.figures import (
     support_change,
     support_region,
 )
-from searchlens.health.judgement import Health
-from searchlens.readings.equivalents import CROSSINGS, EQUIVALENTS
-from searchlens.readings.exponents import EXPONENTS
-from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
-from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
-from searchlens.tables.study import GREEDY
+from searchlens.reporting.tables.study import GREEDY
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(max_examples=150, deadline=None)
@@ -319,7 +319,7 @@ def test_one_sample_of_each_side_is_too_few_whatever_the_questions() -> None:
 @MANY
 def test_who_leads_is_who_the_interval_says(seed: int) -> None:
     lo, value, hi = ends(np.random.default_rng(seed), -1, 1)
-    text = sentences._lead({"budget": 4, "rl_minus_base": value, "lo": lo, "hi": hi})
+    text = explorer_sentences._lead({"budget": 4, "rl_minus_base": value, "lo": lo, "hi": hi})
     assert ("RL leads" in text) == (lo > 1e-9)
     assert ("Base leads" in text) == (hi < -1e-9)
     shown = numbers(text.rpartition("samples ")[2])
@@ -339,7 +339,7 @@ def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
         inside = bool(value <= 0 and rng.random() < 0.7)
         row = {"budget": budget, "rl_minus_best": value, "rl_minus_best_lo": lo, "rl_minus_best_hi": hi}
         support.append(row | {"inside": inside})
-    text = sentences._recovery(sentences.Headline([], support, None, policies=27))
+    text = explorer_sentences._recovery(explorer_sentences.Headline([], support, None, policies=27))
     estimates, _, undecided = text.partition("; whether")
     said: dict[str, list[int]] = {}
     places = r"(inside|above|below)[^,]*? 27 policies(?: reach)? with ([\d, and]+) sample"
@@ -369,7 +369,7 @@ def health(rng: np.random.Generator) -> Health:
 def test_samples_are_sound_only_if_nothing_was_found(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sides = {} if rng.random() < 0.1 else {"base": health(rng), "rl": health(rng)}
-    text = sentences._soundness(sides, "sums")
+    text = explorer_sentences._soundness(sides, "sums")
     found = any(side.remarks for side in sides.values())
     assert text.startswith("The samples are sound") == (bool(sides) and not found)
     assert ("not known" in text) == (not sides) and ("mind" in text) == found
@@ -389,7 +389,7 @@ def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
     luck = [{"side": side, "value": value, "k": 16} for side in ("Base", "RL")] if rng.random() < 0.5 else []
     greedy = {side: claims.solved(value, lo, hi) for side in ("Base", "RL") if rng.random() < 0.6}
     study: Any = SimpleNamespace(default_policy="own")
-    text = sentences._leader(study, sentences.Headline(gaps, [], None, luck=luck, greedy=greedy))
+    text = explorer_sentences._leader(study, explorer_sentences.Headline(gaps, [], None, luck=luck, greedy=greedy))
     assert text.startswith("Who leads is not known") == (not gaps)
     assert ("Luck alone" in text) == bool(gaps and luck) and ("with 16 samples" in text) == bool(gaps and luck)
     assert text.count("25.0% [10.0, 50.0]") == (len(greedy) if gaps and "Base" in greedy else 0)
@@ -399,12 +399,12 @@ def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
 @MANY
 def test_what_one_sample_is_worth_is_said_wherever_it_lies(seed: int) -> None:
     row = equivalent(np.random.default_rng(seed), 1, 16)
-    text = sentences._worth(row)
+    text = explorer_sentences._worth(row)
     assert text == f" One sample of RL is worth {claims.located(claims.EQUIVALENT, row)} of Base under the same policy."
     assert ("more than 16" in text) == (row["state"] == "above") and ("less than 1 " in text) == (
         row["state"] == "below"
     )
-    assert sentences._worth(None) == sentences._worth({**row, "state": None}) == ""
+    assert explorer_sentences._worth(None) == explorer_sentences._worth({**row, "state": None}) == ""
 
 
 @given(SEEDS)

@@ -14,9 +14,9 @@ import pytest
 import searchlens
 from searchlens import cli
 from searchlens.benchmarks import Question
-from searchlens.commands.compare import rendered
-from searchlens.comparing import LogComparison, Wishes, compare_logs, page
-from searchlens.comparing.sections import sections
+from searchlens.cli.comparison import rendered
+from searchlens.compare import LogComparison, Wishes, compare_logs, page
+from searchlens.compare.sections import sections
 from searchlens.errors import InputError
 
 # Right samples of each question, of four.
@@ -86,7 +86,7 @@ def numbers(found: LogComparison) -> dict[str, Any]:
 @pytest.fixture
 def no_second_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """math-verify takes seconds to start, and one test looks at what it says."""
-    monkeypatch.setattr("searchlens.comparing.opinions.TEXTS", 0)
+    monkeypatch.setattr("searchlens.compare.opinions.TEXTS", 0)
 
 
 def value(found: LogComparison, measure: str, side: str, k: int) -> float:

@@ -17,12 +17,12 @@ import pytest
 
 from run_stages import score_cell
 from searchlens import cli
-from searchlens.commands.plan import plan
-from searchlens.commands.verify import verify
+from searchlens.cli.plan import plan
+from searchlens.cli.verify import verify
 from searchlens.errors import InputError
-from searchlens.generate import generate
-from searchlens.generate._job import Job
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.sampling import generate
+from searchlens.sampling._job import Job
 from searchlens.store import files, frames, shards
 from searchlens.store.frames import read_frame, read_unvouched, write_frame
 from searchlens.store.layout import Layout, shard_name

@@ -19,7 +19,7 @@ import pytest
 from searchlens.config.checkpoints import CheckpointSpec, VllmSpec
 from searchlens.engines import devices
 from searchlens.engines.vllm import VllmEngine
-from searchlens.generate import _job
+from searchlens.sampling import _job
 
 JOB = """
 import sys, torch

@@ -15,10 +15,10 @@ import pytest
 
 import searchlens
 import small_results
+from searchlens.analysis.uncertainty import Interval, wilson
 from searchlens.api.differences import apart, differences
-from searchlens.cli import main
-from searchlens.grid import Grid
-from searchlens.uncertainty import Interval, wilson
+from searchlens.cli.main import main
+from searchlens.plan import Grid
 from small_results import RIGHT, analyse, finish
 
 Again = Callable[..., Path]

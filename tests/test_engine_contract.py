@@ -21,8 +21,8 @@ from scipy import stats
 from searchlens import catalogue
 from searchlens.engines.base import Completion, Engine, Floor, Given, Request, RequestError, Sampling, complete
 from searchlens.errors import InputError
-from searchlens.policies import Policy, from_spec
 from searchlens.search.driver import Result, run, start
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Task
 from searchlens_lab.equivalence import filters as oracle
 

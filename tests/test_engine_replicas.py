@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from searchlens import policies
 from searchlens.engines._checks import Bounds
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError, Sampling, complete
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
 from searchlens.search.driver import Result, run, start
+from searchlens.search.policy import parse
 from searchlens.search.task import Task
 
 ROWS, VOCAB, LIMIT = 8, 50, 400
@@ -239,7 +239,7 @@ def test_scores_keep_the_order_of_the_texts(engine: Replicas) -> None:
 
 def test_searches_run_as_on_one_engine(engine: Replicas) -> None:
     """Protects the driver: it knows nothing of processes."""
-    policy = policies.parse("temp_0.7")
+    policy = parse("temp_0.7")
     tasks = [Task((1, 5 + n // 8), 100 + n, 30, (), (), lambda _: "", lambda _: None) for n in range(64)]
     results, lone = (
         dict(run(((n, start(task, policy)) for n, task in enumerate(tasks)), each)) for each in (engine, Made())

@@ -12,8 +12,8 @@ import pytest
 
 from searchlens.benchmarks.prompts import template
 from searchlens.engines.base import Engine, Request, Sampling
-from searchlens.policies import from_spec
 from searchlens.search.driver import Result, run, start
+from searchlens.search.policy import from_spec
 from searchlens.search.power import PowerSampling
 from searchlens.search.task import Task
 

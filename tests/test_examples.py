@@ -18,15 +18,15 @@ from tokenizers.processors import TemplateProcessing
 
 from conftest import write_checkpoint
 from searchlens import benchmarks
-from searchlens import generate as stage
+from searchlens import sampling as stage
 from searchlens.benchmarks import Question, dumps, examples, prompts
 from searchlens.benchmarks.examples import Example, WorkedExamples
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.config import check
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
-from searchlens.generate import generate
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.sampling import generate
 
 Make = Callable[[dict[str, Any]], Grid]
 BOS = 2

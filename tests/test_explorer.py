@@ -20,11 +20,12 @@ import pytest
 
 import searchlens
 from searchlens.api import Study
-from searchlens.cli import main
+from searchlens.cli.main import main
 from searchlens.errors import InputError
-from searchlens.explorer import Inlined, explorer_page, page, sentences, texts
-from searchlens.explorer.files import Files
-from searchlens.explorer.index import headline_html
+from searchlens.reporting import explorer_html, explorer_sentences, explorer_texts
+from searchlens.reporting.explorer_files import Files
+from searchlens.reporting.explorer_index import headline_html
+from searchlens.reporting.explorer_inlined import Inlined, explorer_page
 from small_results import DEFAULT, RIGHT, finish
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
@@ -115,7 +116,9 @@ def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
 
     def said(*budgets: int) -> str:
         support = [{"budget": budget, **rows[budget]} for budget in budgets]
-        return sentences.cell_sentences(study, sentences.Headline([], support, None, policies=27), {}, "sums")[-1]
+        return explorer_sentences.cell_sentences(
+            study, explorer_sentences.Headline([], support, None, policies=27), {}, "sums"
+        )[-1]
 
     assert said(1) == "RL lies inside what Base's 27 policies reach with 1 sample."
     assert said(8) == "RL lies above the best of Base's 27 policies with 8 samples."
@@ -143,8 +146,8 @@ def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
     ]
     study: Any = SimpleNamespace(default_policy=DEFAULT, readings=lambda frame: pl.DataFrame(rows))
     gap = {"budget": 1, "rl_minus_base": -0.2, "lo": -0.3, "hi": -0.1}
-    found = sentences.Headline([gap], [], None, luck=sentences._luck(study, "toy", "sums"))
-    (_, leader, _) = sentences.cell_sentences(study, found, {}, "sums")
+    found = explorer_sentences.Headline([gap], [], None, luck=explorer_sentences._luck(study, "toy", "sums"))
+    (_, leader, _) = explorer_sentences.cell_sentences(study, found, {}, "sums")
     assert leader == f"With 1 sample Base leads by 20.0 [10.0, 30.0] (points of pass@k under {DEFAULT}).{end}"
 
 
@@ -168,7 +171,7 @@ def test_who_leads_with_the_most_samples_is_said(k: int, known: bool, end: str) 
         readings=lambda frame: rows if known and frame == "measures" else _missing(),
         recovery=lambda pair, benchmark, frame="support": frames[frame],
     )
-    leader = sentences._leader(study, sentences.headline(study, "toy", "sums"))
+    leader = explorer_sentences._leader(study, explorer_sentences.headline(study, "toy", "sums"))
     assert leader == (
         f"With 1 sample RL leads by 20.0 [10.0, 30.0]; with 16 samples RL leads by 10.0 [5.0, 20.0]{end}"
         f" (points of pass@k under {DEFAULT})."
@@ -226,7 +229,7 @@ def test_an_unfinished_study_has_what_there_is(results: Path, template: Path) ->
 
 def test_the_excerpt_is_of_the_samples_and_begins_with_what_rl_alone_solves(results: Path, template: Path) -> None:
     study = searchlens.open(results)
-    assert texts.telling(study, "sums", *SIDES.values(), 6)[:2] == [3, 4]
+    assert explorer_texts.telling(study, "sums", *SIDES.values(), 6)[:2] == [3, 4]
     files = contents(explorer_page(study, template=template))
     (cell,) = index_of(files)["cells"]
     for role, checkpoint in SIDES.items():
@@ -242,9 +245,9 @@ def test_the_excerpt_is_of_the_samples_and_begins_with_what_rl_alone_solves(resu
 
 
 def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(results: Path) -> None:
-    study, extent = searchlens.open(results), texts.Extent(6, 2, every_policy=False, tokens=False)
-    drawn = texts.drawn(study, "toy-rl", "sums", range(6), extent)
-    chosen = texts.excerpt(drawn, extent, texts.recorded_verdicts(study, "toy-rl", "sums"))
+    study, extent = searchlens.open(results), explorer_texts.Extent(6, 2, every_policy=False, tokens=False)
+    drawn = explorer_texts.drawn(study, "toy-rl", "sums", range(6), extent)
+    chosen = explorer_texts.excerpt(drawn, extent, explorer_texts.recorded_verdicts(study, "toy-rl", "sums"))
     assert chosen["policy"].unique().to_list() == [DEFAULT]
     assert chosen.group_by("question").len()["len"].unique().to_list() == [2]
     assert chosen["tokens"].null_count() == chosen.height
@@ -256,11 +259,11 @@ def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(r
 def test_answers_are_counted_by_class_as_they_were_written_most_often(results: Path) -> None:
     study = searchlens.open(results)
     samples = study.samples("toy-rl", "sums", DEFAULT, [1, 3])
-    found = texts.answers(samples)
+    found = explorer_texts.answers(samples)
     assert found.filter(question=1).rows() == [(1, 0, True, "3", 4)]
     assert sorted(found.filter(question=3).rows()) == [(3, 0, True, "7", 2), (3, 1, False, "99", 2)]
     respelled = samples.with_columns(answer=pl.when(pl.col("sample") == 0).then(pl.lit("3.0")).otherwise("answer"))
-    assert texts.answers(respelled).filter(question=1)["text"].to_list() == ["3"]
+    assert explorer_texts.answers(respelled).filter(question=1)["text"].to_list() == ["3"]
 
 
 def test_hostile_texts_stay_inside_of_their_element(results: Path, template: Path, tmp_path: Path) -> None:
@@ -276,7 +279,7 @@ def test_hostile_texts_stay_inside_of_their_element(results: Path, template: Pat
     without_data = re.sub(
         r'<script type="application/octet-stream" data-path="[^"<>]+">[\w+/=]*</script>\n', "", made.html
     )
-    assert without_data == PAGE.replace(f"{page.PLACE}\n", "")
+    assert without_data == PAGE.replace(f"{explorer_html.PLACE}\n", "")
 
 
 def test_what_cannot_be_read_is_said(results: Path, template: Path, tmp_path: Path) -> None:
@@ -357,7 +360,7 @@ def test_a_smaller_page_leaves_texts_out_before_it_says_nothing(results: Path, t
 def test_the_command_writes_the_page_and_says_what_it_left_out(
     results: Path, template: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(page.read_page, "__defaults__", (template,))
+    monkeypatch.setattr(explorer_html.read_page, "__defaults__", (template,))
     monkeypatch.setattr(explorer_page, "__defaults__", (15_000_000, template))
     assert main(["explore", str(results)]) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -384,13 +387,13 @@ def test_the_package_has_its_page_with_the_licences_of_what_is_in_it(results: Pa
     made = explorer_page(searchlens.open(results))
     assert contents(made)["index.json"]
     assert "connect-src" not in made.html, "a page that has its data needs no server"
-    assert "MIT" in (page.PAGE.parent / "LICENSES.txt").read_text()
+    assert "MIT" in (explorer_html.PAGE.parent / "LICENSES.txt").read_text()
 
 
 def test_the_explorer_needs_no_optional_library() -> None:
     """A server on a node of a cluster has the base dependencies alone."""
     code = (
-        "import sys, searchlens.explorer, searchlens.stages.explorer;"
+        "import sys, searchlens.reporting, searchlens.cli.stages.explorer;"
         "found = {'matplotlib', 'seaborn', 'torch', 'tokenizers', 'snakemake'} & set(sys.modules);"
         "assert not found, found"
     )
@@ -399,7 +402,7 @@ def test_the_explorer_needs_no_optional_library() -> None:
 
 def test_a_page_without_a_place_for_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="make web"):
-        page.read_page(tmp_path / "none.html")
+        explorer_html.read_page(tmp_path / "none.html")
     (tmp_path / "wrong.html").write_text("<p>")
     with pytest.raises(InputError, match="must have one"):
-        page.read_page(tmp_path / "wrong.html")
+        explorer_html.read_page(tmp_path / "wrong.html")

@@ -22,13 +22,14 @@ import pytest
 import searchlens
 import small_results
 from conftest import toy_study, write_checkpoint
+from searchlens.analysis.paths import near_match
+from searchlens.analysis.points import Landscape
 from searchlens.config.recovery import RecoveryOptions
-from searchlens.explorer import Server, explorer_page
-from searchlens.explorer.page import element
-from searchlens.landscape.points import Landscape
-from searchlens.recovery.paths import near_match
-from searchlens.report import report_page
-from searchlens.schemas.columns import TRACES
+from searchlens.reporting.explorer_html import element
+from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_server import Server
+from searchlens.reporting.report import report_page
+from searchlens.store.columns import TRACES
 from small_results import DEFAULT, RIGHT, finish
 
 try:
@@ -462,7 +463,7 @@ def compared(path: Path) -> pl.DataFrame:
 
 
 def index_of(results: Path) -> dict[str, Any]:
-    from searchlens.explorer import Files
+    from searchlens.reporting.explorer_files import Files
 
     return dict(json.loads(Files(searchlens.open(results)).index))
 

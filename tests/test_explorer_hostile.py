@@ -162,7 +162,7 @@ def test_every_request_gets_a_status_and_none_a_traceback(ask: Client, capfd: py
 
 
 def test_names_that_are_asked_for_do_not_pile_up(ask: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlens.explorer.files.MOST", 10)
+    monkeypatch.setattr("searchlens.reporting.explorer_files.MOST", 10)
 
     def size() -> int:
         files: dict[str, Any] = vars(ask.server.files)
@@ -202,7 +202,7 @@ def test_the_printed_address_gives_a_cookie_with_which_the_page_asks(ask: Client
 
 def test_every_start_has_another_token(ask: Client, results: Path, tmp_path: Path) -> None:
     import searchlens
-    from searchlens.explorer import Server
+    from searchlens.reporting.explorer_server import Server
 
     with Server(searchlens.open(results), 0, tmp_path / "page.html") as other:
         assert other.token != ask.server.token and len(other.token) >= 32

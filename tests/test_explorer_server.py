@@ -20,7 +20,7 @@ import pytest
 
 import searchlens
 from searchlens.errors import InputError
-from searchlens.explorer import Server
+from searchlens.reporting.explorer_server import Server
 from small_results import finish
 from test_explorer import PAGE
 
@@ -282,10 +282,10 @@ def test_nothing_is_written(ask: Client, results: Path) -> None:
 
 def test_an_interrupt_ends_the_command_quietly(results: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from searchlens.explorer import page, server;"
+        "import sys; from pathlib import Path; from searchlens.reporting import page, server;"
         "import searchlens.cli; page.PAGE = Path(sys.argv[2]);"
         "server.Server.__init__.__defaults__ = (0, page.PAGE);"
-        "sys.exit(searchlens.cli.main(['view', sys.argv[1], '--port', '0']))"
+        "sys.exit(searchlens.cli.main.main(['view', sys.argv[1], '--port', '0']))"
     )
     template = results.parent / "page.html"
     template.write_text(PAGE)

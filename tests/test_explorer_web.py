@@ -17,11 +17,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens.explorer.page import read_page
+from searchlens.reporting.explorer_html import read_page
 
 ROOT = Path(__file__).parents[1]
 WEB = ROOT / "web"
-EXPLORER = ROOT / "src/searchlens/explorer"
+EXPLORER = ROOT / "src/searchlens/reporting"
 LARGEST = 900_000
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not (WEB / "node_modules/esbuild").is_dir(), reason="needs node: make web"
@@ -66,7 +66,7 @@ def test_the_committed_page_is_what_its_sources_build(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         node("build.mjs", tmp_path / name)
-    for name in ("page.html.gz", "LICENSES.txt"):
+    for name in ("explorer.html.gz", "explorer.LICENSES.txt"):
         first, second, committed = (
             content(folder / name) for folder in (tmp_path / "first", tmp_path / "second", EXPLORER)
         )

@@ -16,26 +16,26 @@ import landscape_oracle as oracle
 from figure_data import write as draw_all
 from run_stages import built
 from searchlens import benchmarks, catalogue, grading
+from searchlens.analysis.compact import compact
+from searchlens.analysis.expand import expand
+from searchlens.analysis.gaps import recover
+from searchlens.analysis.points import Landscape, operating_points
+from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.benchmarks import Question, digests, listing
-from searchlens.cli import main
+from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
-from searchlens.figures.context import Labels, PairContext
-from searchlens.generate import generate
 from searchlens.grading.score import SAMPLES, Rules, ScoredSamples, found_answers
-from searchlens.grid import Grid
-from searchlens.landscape.compact import compact
-from searchlens.landscape.expand import expand
-from searchlens.landscape.points import Landscape, operating_points
-from searchlens.recovery.gaps import recover
-from searchlens.schemas import columns as schemas
-from searchlens.schemas import metrics as metric_schemas
+from searchlens.plan import Grid
+from searchlens.reporting.figures.context import Labels, PairContext
+from searchlens.reporting.tables.study import Cell, StudyContext
+from searchlens.reporting.tables.table import write
+from searchlens.sampling import generate
+from searchlens.store import columns as schemas
+from searchlens.store import metric_columns as metric_schemas
 from searchlens.store import readouts
-from searchlens.tables.study import Cell, StudyContext
-from searchlens.tables.table import write
-from searchlens.uncertainty import Resamples, wilson
 from searchlens_lab.equivalence.rows import frame as rows
 from searchlens_lab.equivalence.tables import Comparisons
 
@@ -519,8 +519,8 @@ def test_the_driver_builds_the_tables_of_extensions(declare: Declare) -> None:
 
 TABLE = """
 from searchlens.catalogue import table
-from searchlens.tables.format import part
-from searchlens.tables.table import Table
+from searchlens.reporting.tables.format import part
+from searchlens.reporting.tables.table import Table
 
 @table("none", stage="equivalence")
 def none(context):

@@ -12,16 +12,16 @@ import pytest
 import searchlens
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import cli
+from searchlens.cli.stages._cohort import cohort_of
+from searchlens.cli.stages.boptr import boptr
+from searchlens.cli.stages.figures import figures
+from searchlens.cli.stages.overview import overview
+from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.tables import tables
+from searchlens.cli.stages.transfer import transfer
 from searchlens.config import check
 from searchlens.errors import InputError
-from searchlens.grid import Grid, needs
-from searchlens.stages._cohort import cohort_of
-from searchlens.stages.boptr import boptr
-from searchlens.stages.figures import figures
-from searchlens.stages.overview import overview
-from searchlens.stages.readings import readings
-from searchlens.stages.tables import tables
-from searchlens.stages.transfer import transfer
+from searchlens.plan import Grid, needs
 from searchlens.store import failures, snapshots
 from small_results import finish
 from test_stages import bring, rows
@@ -120,7 +120,7 @@ def fail(_context):
 
 @table("fragile", stage="study")
 def fragile(context):
-    from searchlens.tables.health import health
+    from searchlens.reporting.tables.health import health
 
     fail(context)
     return health(context)
@@ -133,7 +133,7 @@ def numbers(context):
 
 
 def draw(numbers, context):
-    from searchlens.figures import style
+    from searchlens.reporting.figures import style
 
     return style.in_words(context.labels, "drawn")
 """

@@ -25,12 +25,13 @@ from matplotlib.text import Text
 import figure_data
 import readings_data
 from figure_data import draw, write
-from searchlens import catalogue, policies
-from searchlens.claims import percent
-from searchlens.figures import palette, style
-from searchlens.figures.context import Curves, Labels, PairContext, Source, StudyContext
-from searchlens.figures.palette import controller_colours
-from searchlens.policies import kinds
+from searchlens import catalogue
+from searchlens.analysis.claims import percent
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures.context import Curves, Labels, PairContext, Source, StudyContext
+from searchlens.reporting.figures.palette import controller_colours
+from searchlens.search import kinds
+from searchlens.search.policy import FAMILIES, from_spec
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
 LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
@@ -132,7 +133,7 @@ def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: PairContex
 
 def test_the_style_loads_no_figure() -> None:
     """What all figures share must not depend on any of them; contexts do not load matplotlib."""
-    code = "import sys, searchlens.figures.{}; print(*sys.modules)"
+    code = "import sys, searchlens.reporting.figures.{}; print(*sys.modules)"
     loaded = {
         name: subprocess.run(
             [sys.executable, "-c", code.format(name)], check=True, capture_output=True, text=True
@@ -436,7 +437,7 @@ def test_legends_mark_ar_and_search(name: str, searched: PairContext, inputs: Pa
 
 def test_a_configured_name_is_not_taken_for_a_search(inputs: PairContext) -> None:
     """An autoregressive policy under a name of one's own belongs to its family, and to no search."""
-    warm = policies.from_spec("warm", {"local": {"temperature": 0.8, "top_k": 50}})
+    warm = from_spec("warm", {"local": {"temperature": 0.8, "top_k": 50}})
     assert kinds.family("warm", {"warm": warm}) == "top-k"
     assert kinds.channel("warm", {"warm": warm}) == "AR"
     assert kinds.ordered(["warm", "topk20_t0.9", "temp_1.0"], {"warm": warm}) == ["temp_1.0", "warm", "topk20_t0.9"]
@@ -729,7 +730,7 @@ def seen(colour: str, vision: str) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("vision", VISION)
 def test_families_stay_apart(vision: str) -> None:
     """Any shade of one family differs from any of another, and from RL's red, well beyond the just noticeable (2)."""
-    assert tuple(palette.FAMILY_COLOURS) == policies.FAMILIES
+    assert tuple(palette.FAMILY_COLOURS) == FAMILIES
     colours = palette.shades(figure_data.PAPER24)
     groups: dict[str, set[str]] = {"RL": {palette.RL_COLOUR}}
     for name, colour in colours.items():

@@ -8,7 +8,7 @@ import jinja2
 import pytest
 
 from searchlens import catalogue
-from searchlens.project import addons
+from searchlens.config import addons
 
 REPORT = Path(__file__).parents[1] / "workflow" / "report"
 CAPTIONS = sorted(REPORT.rglob("*.rst"))

@@ -15,10 +15,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from searchlens.errors import InputError
-from searchlens.figures import style
+from searchlens.reporting.figures import style
+from searchlens.reporting.tables.format import part
+from searchlens.reporting.tables.table import Table, write
 from searchlens.store import files
-from searchlens.tables.format import part
-from searchlens.tables.table import Table, write
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])

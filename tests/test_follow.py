@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from searchlens.commands.follow import LOG_SECONDS, WINDOW, Rate, follow, is_finished, line
-from searchlens.commands.status import answer
-from searchlens.grid import Grid
+from searchlens.cli.follow import LOG_SECONDS, WINDOW, Rate, follow, is_finished, line
+from searchlens.cli.status import answer
+from searchlens.plan import Grid
 
 
 def found(drawn: int, *, running: int = 1, failed: int = 0, read: int = 0) -> dict[str, Any]:

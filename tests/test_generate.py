@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens import generate as stage
+from searchlens import sampling as stage
 from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError, Sampling
 from searchlens.errors import InputError, JobError
-from searchlens.generate import generate
-from searchlens.grid import Grid, JobPool
-from searchlens.policies import Policy, from_spec
+from searchlens.plan import Grid, JobPool
+from searchlens.sampling import generate
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Candidate, Evaluator, Search, Task
 from searchlens.search.thought_tree import ThoughtTree
 from searchlens.seeds import sample_seed

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.generate._sample import checked
-from searchlens.policies import parse
+from searchlens.sampling._sample import checked
 from searchlens.search.driver import Failure, Outcome, Result, Usage
+from searchlens.search.policy import parse
 from searchlens.search.task import Candidate
 
 POLICY, VOCAB = parse("temp_1.0"), 10

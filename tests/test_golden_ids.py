@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from searchlens.config import check
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 
 GOLDEN = {
     "demo": ("a482b4c71fdf", "9757b53735cc"),

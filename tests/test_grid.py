@@ -16,12 +16,12 @@ import pytest
 
 from run_stages import cohort_plan
 from searchlens.boptr.cohort import Benchmark, Model
+from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.config.model import plain
 from searchlens.errors import InputError
-from searchlens.generate import generate
-from searchlens.grid import Grid, needs
-from searchlens.importing import Choices
-from searchlens.stages.importing import Request, import_samples
+from searchlens.formats.reading import Choices
+from searchlens.plan import Grid, needs
+from searchlens.sampling import generate
 from searchlens.store.hashing import fingerprint_of
 from searchlens.store.ranges import missing_ranges
 
@@ -230,9 +230,9 @@ PLANNING = """
 import json, sys
 from pathlib import Path
 from searchlens.config.model import from_plain
-from searchlens.grid import Grid, needs, resources
-from searchlens.project import addons
-from searchlens.stages.source import stage_source
+from searchlens.plan import Grid, needs, resources
+from searchlens.config.project import addons
+from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, snapshots
 
 grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))

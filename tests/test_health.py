@@ -13,19 +13,19 @@ import polars as pl
 import pytest
 
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
+from searchlens.analysis.classes import answer_classes
+from searchlens.analysis.health import Health, judge, of_pair, of_rules
+from searchlens.analysis.health_counts import examples, of_classes, of_graded
+from searchlens.analysis.points import operating_points
 from searchlens.benchmarks import Question
-from searchlens.commands import status, summary
+from searchlens.cli import status, summary
+from searchlens.cli.stages.importing import Request, import_samples
+from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.tables import tables
 from searchlens.config.health import DEFAULTS
-from searchlens.grid import Grid, needs
-from searchlens.health.counts import examples, of_classes, of_graded
-from searchlens.health.judgement import Health, judge, of_pair, of_rules
-from searchlens.importing import Choices
-from searchlens.landscape.classes import answer_classes
-from searchlens.landscape.points import operating_points
-from searchlens.schemas.columns import GRADED, HEALTH, SCORES
-from searchlens.stages.importing import Request, import_samples
-from searchlens.stages.readings import readings
-from searchlens.stages.tables import tables
+from searchlens.formats.reading import Choices
+from searchlens.plan import Grid, needs
+from searchlens.store.columns import GRADED, HEALTH, SCORES
 from searchlens.store.provenance import config_fingerprint
 
 Make = Callable[[dict[str, Any]], Grid]

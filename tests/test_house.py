@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,58 +13,21 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src/searchlens"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-SHOWN = ("tables", "figures", "reporting")
-NEVER = {
-    "config": {
-        *(
-            "store",
-            "schemas",
-            "policies",
-            "engines",
-            "search",
-            "benchmarks",
-            "grading",
-            "generate",
-            "landscape",
-            "readings",
-        ),
-        *("recovery", "health", "boptr", "grid", "catalogue", "check", "stages", "commands", "cli", *SHOWN),
-    },
-    "store": {"grid", "landscape", "stages", "commands", "check", "generate", "engines"},
-    "schemas": {"grid", "store", "stages", "commands", "check", "landscape", "boptr", *SHOWN},
-    "grid": {
-        *("check", "generate", "engines", "search", "grading", "landscape", "recovery", "boptr", *SHOWN),
-        *("stages", "commands"),
-    },
-    "policies": {"grid", "check", "search", "generate", "boptr", "stages", "commands"},
-    "engines": {"search", "policies", "generate", "grid", "check", "benchmarks", "grading", "stages", "commands"},
-    "search": {"generate", "grid", "store", "check", "benchmarks", "grading", "landscape", "stages", "commands"},
-    "benchmarks": {"grading", "grid", "check", "policies", "stages", "commands"},
-    "grading": {"grid", "landscape", "generate", "engines", "search", "check", "stages", "commands"},
-    "generate": {
-        *("landscape", "recovery", "boptr", *SHOWN, "check", "stages", "commands"),
-    },
-    "landscape": {"grid", "store", "check", "policies", "grading", "recovery", "boptr", *SHOWN, "stages"},
-    "readings": {"grid", "store", "check", "policies", "recovery", "boptr", *SHOWN, "stages"},
-    "recovery": {"grid", "store", "check", "policies", "boptr", *SHOWN, "stages"},
-    "boptr": {"grid", "check", "generate", "grading", "recovery", *SHOWN, "stages", "commands"},
-    "tables": {"figures", "boptr", "reporting", "grid", "check", "recovery", "stages", "commands"},
-    "figures": {"tables", "boptr", "reporting", "grid", "check", "recovery", "stages", "commands"},
-    "reporting": {"grid", "check", "recovery", "stages", "commands"},
-    "likelihood": {*SHOWN, "boptr", "check", "stages", "commands"},
-    "exports": {"grid", "check", "stages", "commands", "generate", "readers", "importing", "landscape"},
-    "readers": {"grid", "check", "stages", "commands", "generate"},
-    "stages": {"cli", "commands", "check", "generate"},
-    "explorer": {"cli", "commands", "check", "generate", "search", "stages", "tables", "reporting", "boptr"},
-    "report": {"cli", "commands", "check", "generate", "search", "stages", "tables", "boptr", "figures", "reporting"},
-    "comparing": {
-        *("cli", "commands", "check", "grid", "generate", "engines", "search", "stages", "figures", "reporting"),
-        "boptr",
-    },
-    "commands": {"cli", "check"},
-    "api": {"cli", "commands", "check", "generate", "engines", "search", "figures", "reporting", "zoo", "comparing"},
-}
-"""Package to what it must not import when it runs: arrows that would point upwards, or past a seam."""
+FLOORS = (
+    {"__version__", "errors", "garbage", "progress", "seeds"},
+    {"config"},
+    {"catalogue"},
+    {"store"},
+    {"engines", "zoo"},
+    {"search"},
+    {"benchmarks"},
+    {"analysis", "check", "grading", "plan"},
+    {"api", "boptr", "sampling"},
+    {"formats", "reporting"},
+    {"compare"},
+    {"cli"},
+)
+"""Rooms from low to high: one imports itself and those on lower floors. ``check`` is ``config/check``."""
 
 LATE = {"cli", "__main__.py", "engines"}
 """Where any import may stand inside a function: one command must not load the libraries of all others."""
@@ -78,11 +42,11 @@ LATE_BY_FILE = {
     "benchmarks/files.py": {"searchlens.store": "the planner reads questions, and most of them are no Parquet files"},
     "benchmarks/prompts.py": {"searchlens.store": "most commands need no template, and so no reader of YAML"},
     "search": {"numpy": "the planner reads what a controller is composed of"},
-    "uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
+    "analysis/uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
 }
 """Imports inside functions, with their reasons."""
 
-LOOSE = {"catalogue", "claims", "errors", "frames", "garbage", "progress", "seeds", "uncertainty", "zoo"}
+LOOSE = {"catalogue", "errors", "garbage", "progress", "seeds", "zoo"}
 
 
 def running(tree: ast.AST) -> Iterator[ast.AST]:
@@ -93,13 +57,21 @@ def running(tree: ast.AST) -> Iterator[ast.AST]:
             yield from running(node)
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
     """(module, name) of every import of searchlens that runs; the name is empty for a whole module."""
-    for node in running(ast.parse(path.read_text())):
+    found: list[tuple[str, str]] = []
+    for node in running(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "searchlens":
-            yield from ((node.module, alias.name) for alias in node.names)
+            found += [(node.module, alias.name) for alias in node.names]
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "searchlens")
+            found += [(alias.name, "") for alias in node.names if alias.name.split(".")[0] == "searchlens"]
+    return tuple(found)
 
 
 def package_of(path: Path) -> str:
@@ -114,19 +86,33 @@ def target_of(module: str, name: str) -> str:
     return "check" if parts[1:3] == ["config", "check"] else parts[1]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_arrow_points_upwards(path: Path) -> None:
-    forbidden = NEVER.get(package_of(path), set())
-    found = {f"{module}.{name}" for module, name in imports(path) if target_of(module, name) in forbidden}
+def test_rooms_import_only_lower_floors() -> None:
+    below: dict[str, set[str]] = {}
+    lower: set[str] = set()
+    for floor in FLOORS:
+        below |= {room: {room, *lower} for room in floor}
+        lower |= floor
+    found = [
+        f"{path.relative_to(PACKAGE)}: {module}.{name}"
+        for path in FILES
+        for module, name in imports(path)
+        if path != PACKAGE / "__init__.py" and target_of(module, name) not in below[package_of(path)]
+    ]
     assert not found
 
 
+def test_few_rooms() -> None:
+    folders = {path.parent for path in FILES}
+    assert len(folders) <= 22
+    assert len({folder.relative_to(PACKAGE).parts[0] for folder in folders - {PACKAGE}}) <= 15
+
+
 def test_only_its_own_files_name_an_engine() -> None:
-    """What differs between engines is declared (``schemas/engines.py``)."""
+    """What differs between engines is declared (``engines/kind.py``)."""
     named = {
         package_of(path)
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and node.value == "vllm"
     }
     assert named == {"engines"}
@@ -137,7 +123,7 @@ def test_requests_are_built_by_name() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Request" and node.args
     ]
     assert not found
@@ -149,7 +135,7 @@ def test_single_modules() -> None:
         package = package_of(path)
         for module, name in imports(path):
             full = f"{module}.{name}"
-            if package in ("search", "policies") and full.startswith("searchlens.engines"):
+            if package == "search" and full.startswith("searchlens.engines"):
                 assert full.startswith("searchlens.engines.base"), f"{path} imports {full}"
             if package in ("boptr", "grading", "engines"):
                 assert not full.startswith("searchlens.store.shards"), f"{path} imports {full}"
@@ -157,31 +143,7 @@ def test_single_modules() -> None:
 
 def test_the_instrument_knows_of_the_laboratory_only_what_installs_it() -> None:
     naming = {str(path.relative_to(PACKAGE)) for path in FILES if "searchlens_lab" in path.read_text()}
-    assert naming == {"project/extras.py", "zoo.py"}  # where it is not there, messages say what brings it
-
-
-def test_packages_form_no_circle() -> None:
-    arrows = {
-        (package_of(path), target_of(module, name))
-        for path in FILES
-        for module, name in imports(path)
-        if package_of(path) not in ("__init__", target_of(module, name)) and path.name != "__main__.py"
-    }
-    above: dict[str, set[str]] = {}
-    for user, used in arrows:
-        above.setdefault(user, set()).add(used)
-
-    def reach(start: str) -> set[str]:
-        reached: set[str] = set()
-        waiting = [start]
-        while waiting:
-            new = above.get(waiting.pop(), set()) - reached
-            reached |= new
-            waiting += new
-        return reached
-
-    circles = [name for name in above if name in reach(name)]
-    assert not circles
+    assert naming == {"config/extras.py", "zoo.py"}  # where it is not there, messages say what brings it
 
 
 def test_private_names_stay_in_their_package() -> None:
@@ -208,7 +170,7 @@ def test_imports_stand_at_the_top() -> None:
 
 def imports_inside_functions(path: Path) -> Iterator[str]:
     """Modules that functions of a file import."""
-    for function in ast.walk(ast.parse(path.read_text())):
+    for function in ast.walk(tree_of(path)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 if isinstance(node, ast.ImportFrom):
@@ -239,13 +201,13 @@ def test_only_the_layout_spells_paths_under_the_results() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("package", ["store", "landscape", "readings", "recovery", "boptr", "schemas"])
+@pytest.mark.parametrize("package", ["store", "analysis", "boptr"])
 def test_values_are_frozen(package: str) -> None:
     """What one function has computed no other may change."""
     found = [
         f"{path.relative_to(PACKAGE)}: {node.name}"
         for path in sorted((PACKAGE / package).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef)
         for decorator in map(ast.unparse, node.decorator_list)
         if decorator.startswith("dataclass") and "frozen=True" not in decorator
@@ -255,7 +217,7 @@ def test_values_are_frozen(package: str) -> None:
 
 def strings_of(path: Path) -> Iterator[str]:
     """Parts of paths: operands of ``/`` that are strings, and strings with a slash, docstrings left out."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             for side in (node.left, node.right):

@@ -16,15 +16,15 @@ import pytest
 
 from run_stages import score_cell
 from searchlens import cli
-from searchlens.commands import prune
-from searchlens.commands.init import init
-from searchlens.commands.prune import remove
+from searchlens.cli import prune
+from searchlens.cli.init import init
+from searchlens.cli.prune import remove
+from searchlens.cli.stages import importing
+from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.errors import InputError
-from searchlens.grid import Grid, StudyCells, needs
-from searchlens.importing import Choices
-from searchlens.stages import importing
-from searchlens.stages.importing import Request, import_samples
-from searchlens.tables.recorded import recorded_agreement, recorded_disagreements
+from searchlens.formats.reading import Choices
+from searchlens.plan import Grid, StudyCells, needs
+from searchlens.reporting.tables.recorded import recorded_agreement, recorded_disagreements
 
 PAGE = Path(__file__).parents[1] / "docs" / "import.md"
 

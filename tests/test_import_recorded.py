@@ -13,18 +13,18 @@ import pytest
 
 import searchlens
 from run_stages import analyse, landscape_cell, recovery_cell, score_cell
+from searchlens.analysis.pool import read_pools
 from searchlens.benchmarks import Question
+from searchlens.cli.stages._recorded import write_compared
+from searchlens.cli.stages.importing import Request, import_samples
+from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.tables import tables
 from searchlens.errors import InputError
-from searchlens.explorer import texts
+from searchlens.formats.reading import Choices, read
 from searchlens.grading.recorded import score_recorded, scorer_of
 from searchlens.grading.score import SAMPLES
-from searchlens.grid import Grid, StudyCells, needs
-from searchlens.importing import Choices, read
-from searchlens.landscape.pool import read_pools
-from searchlens.stages._recorded import write_compared
-from searchlens.stages.importing import Request, import_samples
-from searchlens.stages.readings import readings
-from searchlens.stages.tables import tables
+from searchlens.plan import Grid, StudyCells, needs
+from searchlens.reporting import explorer_texts
 from searchlens.store import snapshots
 
 RIGHT = {"base": (4, 1, 0, 2, 0), "rl": (4, 3, 2, 2, 0)}
@@ -146,15 +146,19 @@ def test_damaged_verdicts_of_a_log_are_named_and_come_back_with_the_log(
 def test_a_damaged_comparison_with_a_log_is_named_and_made_again_with_the_scores(imported: Grid, kind: str) -> None:
     path, scores = imported.layout.compared(*CELL), imported.scores(*CELL)
     study = searchlens.open(imported.layout.results, root=imported.root)
-    sound = texts.recorded_verdicts(study, *CELL)
+    sound = explorer_texts.recorded_verdicts(study, *CELL)
     assert sound.height == 20
     harm(path, kind)
     with pytest.raises(InputError, match=rf"{path} is not readable Parquet \(") as error:
-        texts.recorded_verdicts(study, *CELL)
+        explorer_texts.recorded_verdicts(study, *CELL)
     assert error.value.hint == f"delete {scores}, with which it is made, and run snakemake again"
     scores.unlink()
     score_cell(imported, *CELL, [], scores)
-    assert texts.recorded_verdicts(study, *CELL).sort("question", "sample").equals(sound.sort("question", "sample"))
+    assert (
+        explorer_texts.recorded_verdicts(study, *CELL)
+        .sort("question", "sample")
+        .equals(sound.sort("question", "sample"))
+    )
 
 
 def test_ids_hold_the_verdicts_that_count_and_nothing_else(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ import yaml
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.errors import JobStoppedError
-from searchlens.generate import GraceExpired, Notice, generate, stop_signals
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.sampling import GraceExpired, Notice, generate, stop_signals
 from searchlens.store import files, layout, manifests, ranges, shards
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import missing_ranges

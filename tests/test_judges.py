@@ -14,17 +14,17 @@ import pytest
 
 from run_stages import analyse, landscape_cell, recovery_cell
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.record import record
+from searchlens.cli.stages.tables import tables
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
 from searchlens.grading import grader
-from searchlens.grid import Grid, needs
+from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.stages.readings import readings
-from searchlens.stages.record import record
-from searchlens.stages.tables import tables
+from searchlens.reporting.tables.graders import mixed_versions
 from searchlens.store import judges, layout
 from searchlens.store.judges import Judge
-from searchlens.tables.graders import mixed_versions
 
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 MATH = Judge("math", grader("math").version)

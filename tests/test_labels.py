@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from searchlens.api import open_study
-from searchlens.commands.plan import answer
-from searchlens.commands.prune import set_cell_aside, unused
-from searchlens.generate import generate
-from searchlens.grid import Grid, needs
+from searchlens.cli.plan import answer
+from searchlens.cli.prune import set_cell_aside, unused
+from searchlens.plan import Grid, needs
+from searchlens.sampling import generate
 from searchlens.store import snapshots
 from searchlens.store.layout import Layout
 from test_generate import CELL, RUNS, Make, Scripted, Start, sidecars, start, study

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
+from searchlens.analysis._vote import expected_vote, vote_of_signatures
+from searchlens.analysis.classes import answer_classes
+from searchlens.analysis.expand import plain_votes
+from searchlens.analysis.health_counts import of_graded
+from searchlens.analysis.points import operating_points
+from searchlens.analysis.pool import in_parts, missed, read_pools
+from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.catalogue import declared
+from searchlens.cli.stages.landscape import landscape
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.errors import InputError
-from searchlens.grid import needs
-from searchlens.health.counts import of_graded
-from searchlens.landscape._vote import expected_vote, vote_of_signatures
-from searchlens.landscape.classes import answer_classes
-from searchlens.landscape.expand import plain_votes
-from searchlens.landscape.points import operating_points
-from searchlens.landscape.pool import in_parts, missed, read_pools
-from searchlens.schemas import metrics as metric_schemas
-from searchlens.schemas.columns import POINTS, READOUTS
-from searchlens.stages.landscape import landscape
-from searchlens.uncertainty import Resamples, wilson
+from searchlens.plan import needs
+from searchlens.store import metric_columns as metric_schemas
+from searchlens.store.columns import POINTS, READOUTS
 
 FEW = LandscapeOptions(draws=50)
 DEFINITIONS = {"P": oracle.solved, "Q": oracle.vote, "B": oracle.best, "T": oracle.finish}
@@ -461,7 +461,7 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
         tmp_path / "s.parquet"
     )
     cell = needs.Landscape((2, 4), (2, 4), LandscapeOptions(draws=50), {}, "math")
-    monkeypatch.setattr("searchlens.stages.landscape.in_parts", functools.partial(in_parts, most=most))
+    monkeypatch.setattr("searchlens.cli.stages.landscape.in_parts", functools.partial(in_parts, most=most))
     landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
     whole = pl.read_parquet(tmp_path / "s.parquet")
     wanted = operating_points(whole, budgets=[2, 4], options=FEW)

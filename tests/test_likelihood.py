@@ -12,19 +12,19 @@ import pytest
 
 from run_stages import score_cell
 from searchlens import catalogue
-from searchlens.cli import main
+from searchlens.analysis.likelihood import QUANTILES, summary
+from searchlens.cli.main import main
+from searchlens.cli.stages.likelihood import likelihood
+from searchlens.cli.stages.record import record
 from searchlens.config import check
 from searchlens.config.model import plain
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError
-from searchlens.generate import generate
-from searchlens.grid import Grid, needs
-from searchlens.likelihood.summary import QUANTILES, summary
-from searchlens.schemas.columns import SCORED_TEXTS
-from searchlens.stages.likelihood import likelihood
-from searchlens.stages.record import record
-from searchlens.tables.likelihood import Likelihoods
-from searchlens.tables.table import build
+from searchlens.plan import Grid, needs
+from searchlens.reporting.tables.likelihood import Likelihoods
+from searchlens.reporting.tables.table import build
+from searchlens.sampling import generate
+from searchlens.store.columns import SCORED_TEXTS
 
 ROOT = Path(__file__).parents[1]
 Make = Callable[[Mapping[str, Any]], Grid]

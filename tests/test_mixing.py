@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from searchlens.analysis.mixing import CHAINS, DETAILS, MIXING, mixing, rhat
 from searchlens.engines.base import Sampling
-from searchlens.health.mixing import CHAINS, DETAILS, MIXING, mixing, rhat
-from searchlens.policies import from_spec
+from searchlens.reporting.tables.mixing import mixing as mixing_table
 from searchlens.search.driver import Result, run, start
+from searchlens.search.policy import from_spec
 from searchlens.search.task import Task
-from searchlens.tables.mixing import mixing as mixing_table
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 
 

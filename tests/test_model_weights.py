@@ -25,7 +25,7 @@ from searchlens.engines import _weights  # noqa: E402
 from searchlens.engines.base import Given  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.grid import Grid  # noqa: E402
+from searchlens.plan import Grid  # noqa: E402
 from searchlens.store.checkpoints import described, require_whole, weights, window  # noqa: E402
 from test_engine import BOS, LLAMA3_ROPE, PAD, SIZES, save  # noqa: E402
 

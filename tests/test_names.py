@@ -17,8 +17,8 @@ import fuzzing
 import names
 import searchlens
 from searchlens.errors import one_line
-from searchlens.grid import Grid
-from searchlens.report.page import report_page
+from searchlens.plan import Grid
+from searchlens.reporting.report import report_page
 from small_results import finish
 
 PLACES = list(names.places())

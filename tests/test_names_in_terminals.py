@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import fuzzing
-from searchlens.cli import main
-from searchlens.commands.terminal import Formatter, say_what_was_raised
+from searchlens.cli.main import main
+from searchlens.cli.terminal import Formatter, say_what_was_raised
 
 ROOT = Path(__file__).parents[1] / "src/searchlens"
 OUR_OWN = {"_schema": "a file of ours", "_completion": "a script of ours, with tabs", "say": "the function itself"}

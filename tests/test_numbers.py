@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from searchlens import policies
-from searchlens.cli import main
+from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.config.check import reference
 from searchlens.config.check.load import Files
 from searchlens.config.check.schema import Node, content, resolve
 from searchlens.errors import InputError
-from searchlens.policies import components
-from searchlens.policies.policy import ROLES
+from searchlens.search import components
+from searchlens.search.policy import ROLES, from_spec, parse
 
 ROOT = Path(__file__).parents[1]
 SMALLEST: dict[str, Any] = {
@@ -102,7 +101,7 @@ def test_a_number_of_a_component_is_refused_outside_its_limits(role: str, name: 
     assert "<= " in allowed
     for value in (*NONE, -1e9, 10**9, True, str(default)):
         with pytest.raises(InputError) as error:
-            policies.from_spec("mine", {role: {"name": name, key: value}})
+            from_spec("mine", {role: {"name": name, key: value}})
         assert f"{role} {name!r}: {key} is {value!r}; allowed: {allowed}" in str(error.value)
 
 
@@ -111,8 +110,8 @@ def test_a_temperature_that_an_engine_would_change_is_refused(temperature: float
     """1/T of the first is infinite in float32; vLLM replaces the others by 0 or by 0.01."""
     for name, spec in (("mine", {"local": {"temperature": temperature}}), (f"temp_{temperature:.40f}", None)):
         with pytest.raises(InputError, match=r"temperature is .*; allowed: 0, or >= 0\.01, <= 100"):
-            policies.from_spec(name, spec)
-    assert policies.parse("temp_0.01").local.temperature == 0.01
+            from_spec(name, spec)
+    assert parse("temp_0.01").local.temperature == 0.01
 
 
 def test_check_names_the_file_the_key_and_what_is_allowed(

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from run_stages import score_cell
-from searchlens import generate as stage
-from searchlens.grid import Grid
+from searchlens import sampling as stage
+from searchlens.plan import Grid
 from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from searchlens import policies
 from searchlens.benchmarks import known_benchmark
-from searchlens.commands.plan import plan
+from searchlens.cli.plan import plan
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.search.policy import from_spec
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -139,7 +139,7 @@ def test_pools_are_those_of_the_paper(grid: Grid) -> None:
         checkpoint
         for checkpoint, benchmark in grid.study.cells
         for generation in grid.jobs.generations(checkpoint, benchmark)
-        if policies.from_spec("it", generation.spec["policy"]).family == "search"
+        if from_spec("it", generation.spec["policy"]).family == "search"
     }
     assert searched == {"qwen2.5-7b-base"}
     families = Counter(grid.jobs.policy(name).family for name in grid.study.pool_policies("math500"))

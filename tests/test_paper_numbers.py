@@ -16,6 +16,8 @@ import polars as pl
 import pytest
 
 from budget_paths import budget_path
+from searchlens.analysis.mixing import CHAINS
+from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr.consistency import means_within_batches, seed_summary
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, lattice
@@ -27,9 +29,7 @@ from searchlens.boptr.transfer import Column, How, Scope, cell_weights, grid, me
 from searchlens.config.boptr import DEFAULTS, REGIMES, BoptrOptions
 from searchlens.config.landscape import LandscapeSection
 from searchlens.config.recovery import RecoverySection
-from searchlens.health.mixing import CHAINS
-from searchlens.tables.study import udf_cost
-from searchlens.uncertainty import wilson
+from searchlens.reporting.tables.study import udf_cost
 
 FOLDER = Path(__file__).parent / "data" / "paper"
 BUDGETS = (1, 2, 4, 8, 16)

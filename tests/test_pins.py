@@ -16,11 +16,11 @@ import yaml
 
 from conftest import word_tokenizer
 from local_hub import serve, sha256
-from searchlens.commands import pin
+from searchlens.cli import pin
 from searchlens.errors import InputError
-from searchlens.generate import generate
-from searchlens.grid import Grid, pins
-from searchlens.grid.roofline import Shape
+from searchlens.plan import Grid, pins
+from searchlens.plan.roofline import Shape
+from searchlens.sampling import generate
 from searchlens.store.hashing import fingerprint
 
 REPO = "org/toy"
@@ -201,7 +201,7 @@ def test_the_cache_is_where_the_hubs_own_client_has_it(environment: dict[str, st
     keys = ("XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE")
     clean = {key: value for key, value in os.environ.items() if key not in keys}
     code = (
-        "from huggingface_hub.constants import HF_HUB_CACHE; from searchlens.grid.pins import cache_folder;"
+        "from huggingface_hub.constants import HF_HUB_CACHE; from searchlens.plan.pins import cache_folder;"
         " print(HF_HUB_CACHE); print(cache_folder())"
     )
     done = subprocess.run(

@@ -17,18 +17,18 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import policies
-from searchlens.commands.plan import answer, assumptions, plan, read_store, rendered, speed
+from searchlens.analysis.expand import expand
+from searchlens.cli.plan import answer, assumptions, plan, read_store, rendered, speed
 from searchlens.config import check
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
-from searchlens.grid import Grid
-from searchlens.grid.cost import SPREAD, tokens_per_run
-from searchlens.landscape.expand import expand
-from searchlens.policies import Controller
-from searchlens.policies.texts import Texts
+from searchlens.plan import Grid
+from searchlens.plan.cost import SPREAD, tokens_per_run
+from searchlens.search.components import Controller
 from searchlens.search.driver import start
+from searchlens.search.policy import Policy, from_spec, parse
 from searchlens.search.task import Task
+from searchlens.search.text_policies import Texts
 from searchlens.store import layout, readouts
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +37,7 @@ Make = Callable[[dict[str, Any]], Grid]
 
 def drawn(texts: Texts, **spec: Any) -> float:
     """Expected tokens of one run of a policy."""
-    return tokens_per_run(policies.from_spec("it", spec), texts)
+    return tokens_per_run(from_spec("it", spec), texts)
 
 
 def test_what_controllers_draw_by_hand() -> None:
@@ -79,7 +79,7 @@ def test_texts_keep_their_mean_under_the_limit() -> None:
 @pytest.mark.parametrize("length", [100, 645, 2000, 3072])
 def test_power_sampling_draws_what_its_formula_says(mode: str, length: int) -> None:
     """The controller itself, on a scripted engine whose texts all have the same length."""
-    policy = policies.from_spec("it", {"controller": {"name": "power", "mode": mode}})
+    policy = from_spec("it", {"controller": {"name": "power", "mode": mode}})
 
     def chain(seed: int) -> int:
         task = Task((1,), seed, 3072, (0,), (), decode=str, answer=tuple)
@@ -169,7 +169,7 @@ def test_estimates_agree_with_what_searches_drew(side: str, benchmark: str) -> N
     for name, drew in searches.items():
         plain = "temp_0.7" if name == "mcts16_t0.7" else "temp_1.0"
         texts = Texts.of_mean(tokens[plain], limit, SPREAD, THOUGHTS[side, benchmark][plain], 0.3)
-        ratio = tokens_per_run(policies.from_spec(name, specs[name]), texts) / drew
+        ratio = tokens_per_run(from_spec(name, specs[name]), texts) / drew
         assert 0.65 < ratio < 1.3, (name, ratio)
         if abs(ratio - 1) > 0.15:
             far.add(name)
@@ -191,16 +191,16 @@ def test_a_part_of_a_search_tells_the_rest_within_a_twentieth() -> None:
 class Silent(Controller):
     """A controller that does not say what it draws."""
 
-    def candidates(self, policy: policies.Policy) -> int:
+    def candidates(self, policy: Policy) -> int:
         """Three."""
         return 3
 
-    def search(self, task: Any, policy: policies.Policy, evaluator: Any) -> Any:
+    def search(self, task: Any, policy: Policy, evaluator: Any) -> Any:
         """Nothing."""
 
 
 def test_a_controller_without_a_formula_is_unknown_and_priced_by_its_candidates() -> None:
-    policy = replace(policies.parse("temp_1.0"), controller=Silent("silent"))
+    policy = replace(parse("temp_1.0"), controller=Silent("silent"))
     assert policy.expected_tokens(Texts.of([100], 200)) is None
     assert tokens_per_run(policy, Texts.of([100], 200)) == 300
 

@@ -9,10 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlens.cli.stages.source import closure
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
-from searchlens.policies import FAMILIES, Policy, components, from_spec, parse
-from searchlens.stages.source import closure
+from searchlens.search import components
+from searchlens.search.policy import FAMILIES, Policy, from_spec, parse
 
 STAGES = ("score", "landscape", "recovery", "figures", "tables", "boptr", "equivalence")
 PAPER_POOL = [
@@ -109,8 +110,8 @@ def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> Non
 def test_planning_reads_every_controller_without_numpy() -> None:
     """The planner resolves all policies several times per job; arrays are needed only once a search runs."""
     code = (
-        "import sys; from searchlens import policies; from searchlens.policies.components import names\n"
-        "from searchlens.policies.texts import Texts\n"
+        "import sys; from searchlens import policies; from searchlens.search.components import names\n"
+        "from searchlens.search.text_policies import Texts\n"
         "texts = Texts.of_mean(100, 200, 0.7)\n"
         "for name in names('controller'):\n"
         "    assert policies.from_spec('it', {'controller': name}).expected_tokens(texts) is not None\n"
@@ -133,7 +134,7 @@ def test_only_stages_that_search_depend_on_controllers() -> None:
 def test_stages_read_what_the_planner_resolved_without_the_code_of_a_search() -> None:
     planned = from_spec("tree", {"controller": {"name": "mcts", "children": 4}, "local": {"temperature": 0.6}})
     code = (
-        "import json, sys; from searchlens.policies import kinds\n"
+        "import json, sys; from searchlens.search import kinds\n"
         "read = kinds.from_specs(json.loads(sys.argv[1]))\n"
         "told = {name: [kinds.family(name, read), kinds.controller(name, read)] for name in ('tree', 'temp_0.7')}\n"
         "searches = [name for name in sys.modules if name.startswith('searchlens.search')]\n"

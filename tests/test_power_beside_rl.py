@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.landscape.classes import from_text
+from searchlens.analysis.classes import from_text
 
 ROOT = Path(__file__).parents[1]
 POWER = ROOT / "resources/zoo/cohort/power"

@@ -15,8 +15,8 @@ import pytest
 
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import main
-from searchlens.convert import convert
+from searchlens.cli.main import main
+from searchlens.engines.convert import convert
 from searchlens.errors import InputError
 
 gguf = pytest.importorskip("gguf")
@@ -200,13 +200,13 @@ def test_packed_weights_are_unpacked(make: Make, tmp_path: Path, model: Any) -> 
 
 def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
     """On made-up texts of all kinds, and in the traps of Gemma: runs of spaces and of lines, letters in bytes, tags."""
-    from searchlens.convert import _gguf, _tokenizer
+    from searchlens.engines import _gguf, _gguf_tokenizer
 
     file = _gguf.read(make())
-    reference, fast = _tokenizer.sentencepiece(file), _tokenizer.fast(file)
-    assert _tokenizer.difference(reference, fast, _tokenizer.texts(file, 10_000)) == ""
+    reference, fast = _gguf_tokenizer.sentencepiece(file), _gguf_tokenizer.fast(file)
+    assert _gguf_tokenizer.difference(reference, fast, _gguf_tokenizer.texts(file, 10_000)) == ""
     traps = ["", " ", "  ", "     ", "a\n\n\nb", "<table>", "é 日 😀", "The capital of  the", "▁of", "ofofof", "a \n b"]
-    assert _tokenizer.difference(reference, fast, traps) == ""
+    assert _gguf_tokenizer.difference(reference, fast, traps) == ""
     ids = fast.encode("the capital of").ids
     assert [file.pieces[each] for each in ids] == ["<bos>", "the", "▁capital", "▁of"]
     for text in traps[1:]:
@@ -214,12 +214,12 @@ def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_cuts_a_text_otherwise_is_noticed(make: Make) -> None:
-    from searchlens.convert import _gguf, _tokenizer
+    from searchlens.engines import _gguf, _gguf_tokenizer
 
     file = _gguf.read(make())
-    fast = _tokenizer.fast(file)
+    fast = _gguf_tokenizer.fast(file)
     fast.normalizer = None
-    found = _tokenizer.difference(_tokenizer.sentencepiece(file), fast, ["of", "the capital"])
+    found = _gguf_tokenizer.difference(_gguf_tokenizer.sentencepiece(file), fast, ["of", "the capital"])
     assert found.startswith("'the capital' is [")
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from searchlens.landscape.classes import recorded_classes
-from searchlens.readings.guessing import beside_luck
-from searchlens.readings.measures import compared
-from searchlens.readings.pool import Pool, read_pools
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import recorded_classes
+from searchlens.analysis.guessing import beside_luck
+from searchlens.analysis.measures import compared
+from searchlens.analysis.uncertainty import Resamples
 from searchlens.store import readouts
-from searchlens.uncertainty import Resamples
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/pretrained.md").read_text()

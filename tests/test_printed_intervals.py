@@ -20,11 +20,11 @@ from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.study import study
 from searchlens.config.boptr import DEFAULTS
-from searchlens.figures.context import Curves, Labels, PairContext
-from searchlens.figures.context import StudyContext as FigureStudyContext
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.tables.study import Cell
-from searchlens.tables.table import Table
+from searchlens.reporting.figures.context import Curves, Labels, PairContext
+from searchlens.reporting.figures.context import StudyContext as FigureStudyContext
+from searchlens.reporting.tables.study import Cell
+from searchlens.reporting.tables.table import Table
 from searchlens_lab.simulate import simulate
 from test_boptr_tables import BENCHMARKS, MODELS, OPTIONS, boptr_tables, design
 from test_figures import prefill_of

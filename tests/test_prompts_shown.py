@@ -17,13 +17,13 @@ from chat_forms import FORMS, with_llamas
 from searchlens.api import InputError
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import main
-from searchlens.commands import check, terminal
+from searchlens.cli import check, terminal
+from searchlens.cli.main import main
 from searchlens.config.check import validate
-from searchlens.explorer.files import Files
-from searchlens.explorer.inlined import explorer_page
-from searchlens.generate import generate
-from searchlens.grid import Grid, Inputs, StudyCells
+from searchlens.plan import Grid, Inputs, StudyCells
+from searchlens.reporting.explorer_files import Files
+from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.sampling import generate
 from searchlens.store import chat, snapshots
 from small_results import finish
 

@@ -17,11 +17,11 @@ import pytest
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import __version__
 from searchlens.config.health import HealthOptions
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.reporting.tables.provenance import provenance as provenance_table
+from searchlens.reporting.tables.study import StudyContext
+from searchlens.reporting.tables.table import write
 from searchlens.store import provenance
-from searchlens.tables.provenance import provenance as provenance_table
-from searchlens.tables.study import StudyContext
-from searchlens.tables.table import write
 
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 

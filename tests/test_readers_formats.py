@@ -13,10 +13,10 @@ import pytest
 
 from reading import numbered, read, samples, written
 from searchlens import catalogue
-from searchlens.cli import parser
+from searchlens.cli.main import parser
 from searchlens.errors import InputError
-from searchlens.readers import lines, recognised
-from searchlens.readers.logged import Notes, Verdict
+from searchlens.formats.readers import lines, recognised
+from searchlens.formats.readers.logged import Notes, Verdict
 
 # ---- NeMo-Skills
 

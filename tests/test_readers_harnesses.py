@@ -14,8 +14,8 @@ import pytest
 
 from reading import LOGS, numbered, read, samples, written
 from searchlens.errors import InputError
-from searchlens.readers import inspect as inspect_reader
-from searchlens.readers.logged import Notes, Verdict
+from searchlens.formats.readers import inspect as inspect_reader
+from searchlens.formats.readers.logged import Notes, Verdict
 
 LM_EVAL = LOGS / "lm_eval/ours__scripted"
 INSPECT = LOGS / "inspect"
@@ -384,7 +384,7 @@ def test_a_json_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
 
 def test_a_json_log_is_read_the_same_a_few_bytes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, escapes and characters of several bytes may lie across the pieces in which a file is read."""
-    from searchlens.readers import lines
+    from searchlens.formats.readers import lines
 
     monkeypatch.setattr(lines, "_CHUNK", 7)
     monkeypatch.setattr(lines.JsonText.__init__, "__defaults__", (7,))

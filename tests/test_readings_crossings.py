@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from searchlens.readings.equivalents import crossing, last_positive
-from searchlens.uncertainty import Resamples
+from searchlens.analysis.equivalents import crossing, last_positive
+from searchlens.analysis.uncertainty import Resamples
 from searchlens_lab.simulate import power_law
 from test_readings_equivalents import pool
 

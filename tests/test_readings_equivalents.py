@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.claims import EQUIVALENT, located
-from searchlens.landscape.classes import answer_classes
-from searchlens.readings.equivalents import equivalents, inverse, joint_confidence, summary, tails
-from searchlens.readings.pool import Pool, knots, read_pools
-from searchlens.uncertainty import Resamples
+from searchlens.analysis.claims import EQUIVALENT, located
+from searchlens.analysis.class_pools import Pool, knots, read_pools
+from searchlens.analysis.classes import answer_classes
+from searchlens.analysis.equivalents import equivalents, inverse, joint_confidence, summary, tails
+from searchlens.analysis.uncertainty import Resamples
 from searchlens_lab.simulate import Mode, Truth, power_law, small_design
 from searchlens_lab.simulate._disk import scores
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.readings import exponents
-from searchlens.readings.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
-from searchlens.readings.pool import Pool, effective, knots
+from searchlens.analysis import exponents
+from searchlens.analysis.class_pools import Pool, effective, knots
+from searchlens.analysis.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
 from searchlens_lab.simulate import power_law
 
 BUDGETS = (1, 2, 4, 8, 16)

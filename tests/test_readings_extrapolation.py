@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from scipy import integrate, stats
 
-from searchlens.readings.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit, judged
-from searchlens.readings.pool import Pool
+from searchlens.analysis.class_pools import Pool
+from searchlens.analysis.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit, judged
 
 
 def pool(correct: np.ndarray, samples: int) -> Pool:

@@ -15,16 +15,16 @@ import pytest
 from scipy import stats
 
 from searchlens import benchmarks
+from searchlens.analysis import coverage, guessing, variance
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import answer_classes, recorded_classes
+from searchlens.analysis.compact import compact
+from searchlens.analysis.measures import DIFFERENCE, compared
+from searchlens.analysis.support import COUNTS, by_chance, epsilon, ratios, support
+from searchlens.analysis.uncertainty import Resamples
 from searchlens.benchmarks import Question
-from searchlens.landscape.classes import answer_classes, recorded_classes
-from searchlens.landscape.compact import compact
-from searchlens.readings import coverage, guessing, variance
-from searchlens.readings.measures import DIFFERENCE, compared
-from searchlens.readings.pool import Pool, read_pools
-from searchlens.readings.support import COUNTS, by_chance, epsilon, ratios, support
-from searchlens.schemas.columns import SCORES
 from searchlens.store import readouts
-from searchlens.uncertainty import Resamples
+from searchlens.store.columns import SCORES
 
 COHORT = Path(__file__).parents[1] / "resources/zoo/cohort/readouts"
 DEFAULT = "topp0.95_t1.0"

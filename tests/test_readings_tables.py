@@ -9,11 +9,19 @@ import polars as pl
 import pytest
 
 import figure_data
-from searchlens.readings.extrapolation import EXTRAPOLATED, judged
-from searchlens.tables.debate import debate
-from searchlens.tables.readings import coverage, exponents, extrapolation, guessing, joint_exponents, support, variance
-from searchlens.tables.study import Cell, StudyContext
-from searchlens.tables.table import DASH, Table
+from searchlens.analysis.extrapolation import EXTRAPOLATED, judged
+from searchlens.reporting.tables.debate import debate
+from searchlens.reporting.tables.readings import (
+    coverage,
+    exponents,
+    extrapolation,
+    guessing,
+    joint_exponents,
+    support,
+    variance,
+)
+from searchlens.reporting.tables.study import Cell, StudyContext
+from searchlens.reporting.tables.table import DASH, Table
 from test_tables import study_context
 
 WARNING = "RL: 0% of 8 samples have an answer"

@@ -18,20 +18,20 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
-from searchlens.commands.prune import unused
+from searchlens.analysis.compact import compact
+from searchlens.analysis.expand import expand, plain_votes
+from searchlens.analysis.points import operating_points
+from searchlens.analysis.pool import in_parts
+from searchlens.cli.prune import unused
+from searchlens.cli.stages import record as record_module
+from searchlens.cli.stages.record import record
 from searchlens.config import check
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoverySection
 from searchlens.errors import InputError
-from searchlens.grid import Grid, needs
-from searchlens.landscape.compact import compact
-from searchlens.landscape.expand import expand, plain_votes
-from searchlens.landscape.points import operating_points
-from searchlens.landscape.pool import in_parts
-from searchlens.schemas import metrics as metric_schemas
-from searchlens.stages import record as record_module
-from searchlens.stages.record import record
+from searchlens.plan import Grid, needs
 from searchlens.store import layout, readouts
+from searchlens.store import metric_columns as metric_schemas
 from test_workflow import ROOT, Folder
 
 FEW = LandscapeOptions(draws=60, seed=3)

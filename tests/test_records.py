@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from searchlens.errors import InputError
-from searchlens.schemas.columns import PLAIN, TRACES
-from searchlens.schemas.metrics import compact, recorded
 from searchlens.store import frames, inputs, judges, manifests, readouts, traces, yaml_text
+from searchlens.store.columns import PLAIN, TRACES
 from searchlens.store.hashing import digest
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import Layout
+from searchlens.store.metric_columns import compact, recorded
 from searchlens.store.shards import Provenance
 
 # ---- YAML

@@ -11,15 +11,15 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from searchlens import catalogue
+from searchlens.analysis import gaps, paths
+from searchlens.analysis.gaps import recover
+from searchlens.analysis.points import Landscape, operating_points
+from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
-from searchlens.landscape.points import Landscape, operating_points
-from searchlens.recovery import gaps, paths
-from searchlens.recovery.gaps import recover
-from searchlens.schemas import columns as schemas
-from searchlens.schemas import metrics as metric_schemas
-from searchlens.uncertainty import Resamples, wilson
+from searchlens.store import columns as schemas
+from searchlens.store import metric_columns as metric_schemas
 
 RL = "rl"
 OPTIONS = RecoveryOptions(default_policy=RL, draws=200)

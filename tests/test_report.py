@@ -12,8 +12,8 @@ import pytest
 
 import searchlens
 from searchlens import catalogue, cli
-from searchlens.project import captions
-from searchlens.report import report_page
+from searchlens.reporting import captions
+from searchlens.reporting.report import report_page
 from small_results import finish
 
 FIGURE = """<?xml version="1.0"?>

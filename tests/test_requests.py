@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from searchlens.config.limits import PART_ROWS
-from searchlens.grid import Grid, cost
-from searchlens.grid import resources as requests
+from searchlens.plan import Grid, cost
+from searchlens.plan import resources as requests
 
 Make = Callable[[dict[str, Any]], Grid]
 ROOT = Path(__file__).parents[1]

@@ -14,12 +14,12 @@ import pytest
 from searchlens.config import check
 from searchlens.config.checkpoints import CheckpointSpec, ShapeSpec
 from searchlens.config.model import from_plain, plain
+from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
-from searchlens.grid import Grid, cost
-from searchlens.grid.pins import shape_of
-from searchlens.grid.roofline import GPUS, RESERVED, GpuName, Shape, limit
-from searchlens.policies.texts import Texts
-from searchlens.schemas.engines import engine_kind
+from searchlens.plan import Grid, cost
+from searchlens.plan.pins import shape_of
+from searchlens.plan.roofline import GPUS, RESERVED, GpuName, Shape, limit
+from searchlens.search.text_policies import Texts
 
 ROOT = Path(__file__).parents[1]
 QWEN_7B = Shape(28, 3584, 18944, 28, 4, 128, 152064, False)

@@ -15,8 +15,8 @@ from searchlens.boptr.rows import ROWS, At, Curve, mech
 from searchlens.boptr.rule import Path as TierPath
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import sample_view
-from searchlens.cli import main
-from searchlens.commands.sample_size import (
+from searchlens.cli.main import main
+from searchlens.cli.sample_size import (
     COLUMNS,
     TYPICAL,
     Components,

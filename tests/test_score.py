@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from run_stages import score_cell
 from searchlens import grading
+from searchlens.analysis.expand import plain_votes
+from searchlens.analysis.points import operating_points
 from searchlens.benchmarks import Question
+from searchlens.cli.stages import score as stage
 from searchlens.errors import InputError
 from searchlens.grading import score
 from searchlens.grading.score import Rules, ScoredSamples, answer_classes, distinct_forms, found_answers, together
-from searchlens.grid import Grid
-from searchlens.landscape.expand import plain_votes
-from searchlens.landscape.points import operating_points
-from searchlens.schemas import columns as schemas
-from searchlens.stages import score as stage
+from searchlens.plan import Grid
+from searchlens.store import columns as schemas
 from test_verdicts import Counting
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))

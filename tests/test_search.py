@@ -11,8 +11,8 @@ import pytest
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
-from searchlens.policies import from_spec, parse
 from searchlens.search.driver import Admission, Failure, Limits, Outcome, Result, Trials, Usage, run, start
+from searchlens.search.policy import from_spec, parse
 from searchlens.search.task import Call, Candidate, Search, Task
 
 

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens import policies
 from searchlens.engines.base import Completion, Engine, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Policy
 from searchlens.search.driver import Result, run
 from searchlens.search.evaluators import Verifier, evaluator
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Candidate, Evaluator, Task
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
@@ -48,7 +47,7 @@ def policy(controller: str, **parameters: Any) -> Policy:
         spec["scheduler"] = {"name": "breadth_first", "depth": parameters.pop("depth", 3)}
         spec["transition"] = {"name": "thought", "max_tokens": parameters.pop("max_tokens", 4)}
         spec.setdefault("local", {"temperature": 1.0, "top_p": 0.95})
-    return policies.from_spec("mine", {**spec, "controller": {"name": controller, **parameters}})
+    return from_spec("mine", {**spec, "controller": {"name": controller, **parameters}})
 
 
 def found(task: Task, policy: Policy, engine: Engine, scorer: Evaluator | None = None) -> list[Candidate]:

@@ -13,10 +13,10 @@ import pytest
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Policy, from_spec
-from searchlens.policies.components import Rounds
+from searchlens.search.components import Rounds
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.entropy_tree import EntropyTree
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Candidate, Evaluator, Scoring, Search, Task, Trace
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from plain_draws import one_by_one, plain_draw
-from searchlens import policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import components
+from searchlens.search import components
 from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator
+from searchlens.search.policy import from_spec
 from searchlens.search.task import EMPTY, Ask, Call, Evaluator, Scoring, Search, Task, Trace
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
@@ -80,7 +80,7 @@ def asks_nothing(asks: list[Ask]) -> list[Any]:
 def build(name: str, **parameters: float | str) -> Evaluator:
     """As a configuration would have it."""
     spec = {"controller": "thought_tree", "evaluator": {"name": name, **parameters}}
-    return evaluator(policies.from_spec("mine", spec).evaluator)
+    return evaluator(from_spec("mine", spec).evaluator)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(control
         "transition": {"name": "thought", "max_tokens": 3},
         "scheduler": {"name": "iterations", "iterations": 5} if controller["name"] == "mcts" else "breadth_first",
     }
-    mine = policies.from_spec("mine", spec)
+    mine = from_spec("mine", spec)
 
     def judged(text: reference.Text) -> float:
         tokens = [*ASKED.prompt, *(token for token in reference.ids(text) if token != EOS)]
@@ -323,7 +323,7 @@ def test_self_evaluation_of_a_model_without_an_opinion_fails_the_sample() -> Non
     logits[..., [5, 3]] = -np.inf
     spec = {"controller": "thought_tree", "evaluator": {"name": "self_evaluation", **QUESTION}}
     with np.errstate(invalid="ignore"):
-        ((_, result),) = run([(0, start(ASKED, policies.from_spec("mine", spec)))], ToyEngine(ToyModel(logits)))
+        ((_, result),) = run([(0, start(ASKED, from_spec("mine", spec)))], ToyEngine(ToyModel(logits)))
     assert isinstance(result, Failure)
     assert result.reason.startswith("ValueError: the evaluator self_evaluation gave scores [nan")
 

@@ -12,11 +12,11 @@ import pytest
 
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, Request, Sampling
-from searchlens.policies import Policy, from_spec
-from searchlens.policies.components import Iterations
+from searchlens.search.components import Iterations
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import AnswerAgreement
 from searchlens.search.mcts import MonteCarloTreeSearch, Node, Rule, back_propagate, descend, scaled
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import EMPTY, Candidate, Evaluator, Scoring, Search, Task, Trace
 from searchlens.search.thoughts import Path
 from searchlens.seeds import generator, uniform

@@ -16,9 +16,9 @@ from scipy.stats import chisquare
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, Given, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Component, Policy, from_spec
-from searchlens.policies.components import Blocks
+from searchlens.search.components import Blocks, Component
 from searchlens.search.driver import Failure, Result, run, start
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.power import PowerSampling, log_weights
 from searchlens.search.stops import ended
 from searchlens.search.task import Candidate, Scoring, Task, Trace

@@ -12,8 +12,8 @@ import pytest
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Policy, from_spec
 from searchlens.search.driver import Result, run, start
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Candidate, Task
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, enumerate_texts

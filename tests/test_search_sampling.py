@@ -13,8 +13,8 @@ from polars.testing import assert_frame_equal
 
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import JobError
-from searchlens.generate import Chunk, Job, sample
-from searchlens.grid import Generation, Grid
+from searchlens.plan import Generation, Grid
+from searchlens.sampling import Chunk, Job, sample
 
 MODEL = Path(__file__).parents[1] / "resources" / "zoo" / "micro-1m-base"
 LINE = {"name": "thought", "delimiter": "\n", "max_tokens": 12}

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from plain_draws import one_by_one, plain_draw
-from searchlens import policies
 from searchlens.engines.base import Request, Sampling
-from searchlens.policies import Policy
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import Verifier, evaluator
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import EMPTY, Candidate, Evaluator, Task
 from searchlens.search.thoughts import Path, Thoughts
 from searchlens.seeds import child
@@ -41,7 +40,7 @@ def policy(local: dict[str, Any] | None = None, evaluator: Any = "mean_logprob",
         "controller": {"name": "thought_tree", **parameters},
         "evaluator": evaluator,
     }
-    return policies.from_spec("mine", spec)
+    return from_spec("mine", spec)
 
 
 def found(task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None) -> list[Candidate]:

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 import fuzzing
-from searchlens.cli import main
+from searchlens.cli.main import main
 from searchlens.config.check.load import load
 from searchlens.errors import InputError
-from searchlens.project import captions
+from searchlens.reporting import captions
+from searchlens.reporting.tables.table import Part, Table, latex, markdown, write
 from searchlens.store.frames import write_csv
-from searchlens.tables.table import Part, Table, latex, markdown, write
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for folder in ("src/searchlens", "lab/src") for path in (ROOT / folder).rglob("*.py"))

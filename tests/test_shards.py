@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import some_samples
-from searchlens.commands.prune import delete, set_cell_aside, unused
+from searchlens.cli.prune import delete, set_cell_aside, unused
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 from searchlens.store import files, shards
 from searchlens.store.hashing import canonical, digest, file_sha256
 from searchlens.store.layout import chunk, shard_name

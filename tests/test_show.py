@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens.cli import main
-from searchlens.commands.show import LINES
-from searchlens.commands.terminal import cells, page, printable, shortened, side_by_side, wrapped
-from searchlens.schemas.columns import AGREEMENT
+from searchlens.cli.main import main
+from searchlens.cli.show import LINES
+from searchlens.cli.terminal import cells, page, printable, shortened, side_by_side, wrapped
+from searchlens.store.columns import AGREEMENT
 from small_results import HOSTILE, finish
 
 Show = Callable[..., str]
@@ -181,7 +181,7 @@ def read_up_to_its_end(leader: int) -> bytes:
 def test_a_pager_is_used_in_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A pager that writes what it gets to a file; PAGER may have options, and may name nothing that exists."""
     target = tmp_path / "paged"
-    code = "from searchlens.commands.terminal import page; page('shown')"
+    code = "from searchlens.cli.terminal import page; page('shown')"
     environment = {**os.environ, "PAGER": f"tee {target}"}
     plain = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert plain.stdout == "shown\n"

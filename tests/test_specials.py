@@ -21,14 +21,14 @@ import torch
 from conftest import word_tokenizer
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.commands import check, pin, plan
-from searchlens.commands.verify import verify
+from searchlens.cli import check, pin, plan
+from searchlens.cli.verify import verify
 from searchlens.config.check import validate
 from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import InputError
-from searchlens.generate import generate
-from searchlens.grid import Grid, pins
+from searchlens.plan import Grid, pins
+from searchlens.sampling import generate
 from searchlens.store.specials import Specials
 
 Make = Callable[[dict[str, Any]], Grid]

@@ -17,14 +17,14 @@ import pytest
 
 from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
+from searchlens.cli.stages import source
+from searchlens.cli.stages._frames import write_frame
+from searchlens.cli.stages.readings import readings
+from searchlens.config import addons
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.model import plain as plain_config
-from searchlens.grid import Grid, needs
-from searchlens.project import addons
-from searchlens.schemas.columns import AGREEMENT
-from searchlens.stages import source
-from searchlens.stages._frames import write_frame
-from searchlens.stages.readings import readings
+from searchlens.plan import Grid, needs
+from searchlens.store.columns import AGREEMENT
 from searchlens.store.layout import Layout
 from searchlens_lab.simulate import small_design
 from searchlens_lab.simulate import write as simulate
@@ -46,7 +46,7 @@ STAGES = (
 EDIT = """
 import json, re
 from searchlens.catalogue import PACKAGE
-from searchlens.stages import source
+from searchlens.cli.stages import source
 
 stages = {stages!r}
 closures = {{stage: [str(path) for path in source.closure(stage)] for stage in stages}}
@@ -87,9 +87,11 @@ def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_w
     assert by_words == [], "another comment or docstring"
     assert changed == {path: [stage for stage in STAGES if path in closures[stage]] for path in changed}
     assert len(changed) == len(list(PACKAGE.rglob("*.py"))) + len(list(PACKAGE.rglob("*.j2")))
-    assert changed["report/page.html.j2"] == ["report"]
-    assert changed["stages/tables.py"] == ["tables"]
-    assert changed["figures/style.py"] == ["figures", "overview", "transfer"], "a legend must not fit BOPTR again"
+    assert changed["reporting/report.html.j2"] == ["report"]
+    assert changed["cli/stages/tables.py"] == ["tables"]
+    assert changed["reporting/figures/style.py"] == ["figures", "overview", "transfer"], (
+        "a legend must not fit BOPTR again"
+    )
     assert changed["boptr/fit.py"][:1] == ["boptr"]
     assert not any(
         changed[path] for path in changed if path.startswith(("cli/", "commands/", "config/check/", "zoo.py"))
@@ -185,7 +187,7 @@ def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, mon
 
 def plain(value: Any) -> Any:
     """What a stage is given, in classes that load no module of searchlens."""
-    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens.grid"):
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens.plan"):
         return SimpleNamespace(**{field.name: plain(getattr(value, field.name)) for field in fields(value)})
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
+from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.errors import InputError
-from searchlens.grid import Grid
-from searchlens.importing import Choices
-from searchlens.stages.importing import Request, import_samples
+from searchlens.formats.reading import Choices
+from searchlens.plan import Grid
 
 DEFAULT = "topp0.95_t1.0"
 Make = Callable[[dict[str, Any]], Grid]

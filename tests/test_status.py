@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from searchlens.commands.status import SILENT_SECONDS, answer, rendered, status
+from searchlens.cli.status import SILENT_SECONDS, answer, rendered, status
 from searchlens.errors import JobError
-from searchlens.generate import Notice, generate
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.sampling import Notice, generate
 from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
 
 __all__ = ["start", "study"]  # fixtures

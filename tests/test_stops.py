@@ -13,17 +13,17 @@ import polars as pl
 import pytest
 from tokenizers import Tokenizer
 
-from searchlens import catalogue, policies
+from searchlens import catalogue
 from searchlens.benchmarks import prompts
 from searchlens.config import check
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
-from searchlens.generate import generate
-from searchlens.generate._sample import cut
-from searchlens.grid import Grid
-from searchlens.policies import Controller, Policy, from_spec
-from searchlens.policies.components import composition
+from searchlens.plan import Grid
+from searchlens.sampling import generate
+from searchlens.sampling._sample import cut
+from searchlens.search.components import Controller, composition
 from searchlens.search.driver import Result, run, start
 from searchlens.search.evaluators import SelfEvaluation, Verifier
+from searchlens.search.policy import Policy, from_spec, parse
 from searchlens.search.stops import end, ended
 from searchlens.search.task import EMPTY, Ask, Candidate, Evaluator, Search, Task, Trace
 from searchlens.store.ranges import shards_of
@@ -115,7 +115,7 @@ class Script:
 def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate, Script]:
     script = Script(text)
     task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, STOPS)
-    controller = start(task, policies.parse("temp_0.7"))
+    controller = start(task, parse("temp_0.7"))
     asks = next(controller)
     while True:
         try:
@@ -203,7 +203,7 @@ def small_policy(name: str, evaluator: str | None = None) -> Policy:
     spec: dict[str, Any] = {"controller": VARIANTS.get(name, {"name": name})}
     controller = spec["controller"]["name"]
     if controller == "longest":
-        return replace(policies.parse("temp_1.0"), controller=Longest("longest"))
+        return replace(parse("temp_1.0"), controller=Longest("longest"))
     if evaluator:
         spec["evaluator"] = evaluator
     if "branch" in composition(controller)["transition"]:

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from searchlens import catalogue, project
-from searchlens.cli import main
+from searchlens import catalogue
+from searchlens.cli.main import main
+from searchlens.config import extras, project
 from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
-from searchlens.project import extras
-from searchlens.schemas.engines import engine_kind
 from searchlens.zoo import load_pair
 
 ROOT = Path(__file__).parents[1]

@@ -25,17 +25,17 @@ from conftest import write_checkpoint
 from run_stages import built, prefill
 from run_stages import costs as costs_of
 from searchlens import catalogue
-from searchlens.grid import Grid, needs
-from searchlens.health.mixing import CHAINS
+from searchlens.analysis.mixing import CHAINS
+from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr import identification, regimes
-from searchlens.schemas.columns import AGREEMENT
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.agreement import grader_agreement
+from searchlens.reporting.tables.format import minus
+from searchlens.reporting.tables.objects import recovery_objects
+from searchlens.reporting.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
+from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, write
+from searchlens.store.columns import AGREEMENT
 from searchlens.store.judges import Judge
-from searchlens.tables import format as fmt
-from searchlens.tables.agreement import grader_agreement
-from searchlens.tables.format import minus
-from searchlens.tables.objects import recovery_objects
-from searchlens.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
-from searchlens.tables.table import DASH, LINKED, Part, Table, escape, latex, write
 
 AR = "autoregressive"
 SPENT = {
@@ -131,9 +131,9 @@ def costs() -> pl.DataFrame:
 def test_tables_load_neither_figures_nor_boptr() -> None:
     """Otherwise every edit of a legend or of a fit would make the tables of the study anew."""
     modules = ("study", "provenance")
-    code = f"import sys, {', '.join(f'searchlens.tables.{name}' for name in modules)}; print(*sys.modules)"
+    code = f"import sys, {', '.join(f'searchlens.reporting.tables.{name}' for name in modules)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    packages = ("matplotlib", "searchlens.boptr", "searchlens.figures", "searchlens.reporting")
+    packages = ("matplotlib", "searchlens.boptr", "searchlens.reporting.figures", "searchlens.reporting")
     assert not [name for name in loaded if name.startswith(packages)]
 
 

@@ -16,10 +16,10 @@ pytest.importorskip("tokenizers")
 
 from chat_forms import FORMS, write_form
 from searchlens.benchmarks import prompts
-from searchlens.commands import pin
+from searchlens.cli import pin
 from searchlens.config import check
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 from test_specials import edit
 
 Make = Callable[[dict[str, Any]], Grid]

@@ -13,10 +13,10 @@ from chat_forms import FORMS, write_llama
 from conftest import toy_study
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import main
+from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 
 pytest.importorskip("torch")
 

@@ -13,28 +13,28 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from searchlens import cli, policies
+from searchlens import cli
 from searchlens.api import open_study
-from searchlens.commands import prune
-from searchlens.commands.prune import set_cell_aside
-from searchlens.commands.verify import verify
+from searchlens.cli import prune
+from searchlens.cli.prune import set_cell_aside
+from searchlens.cli.verify import verify
 from searchlens.config.model import plain
 from searchlens.errors import InputError, JobError
-from searchlens.generate import generate, trace
-from searchlens.generate._sample import trace_rows
-from searchlens.grid import Grid, Traced
-from searchlens.policies import Policy
-from searchlens.policies.components import Iterations
-from searchlens.schemas.columns import TRACES
+from searchlens.plan import Grid, Traced
+from searchlens.sampling import generate, trace
+from searchlens.sampling._sample import trace_rows
+from searchlens.search.components import Iterations
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.driver import start as started
 from searchlens.search.mcts import MonteCarloTreeSearch, Node, Rule, back_propagate, scaled, select
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.power import PowerSampling
 from searchlens.search.recorder import ROW_BYTES, TEXTS, Recorder, samples_of, text_of
 from searchlens.search.task import Search, Task, Trace
 from searchlens.search.thought_tree import ThoughtTree
 from searchlens.search.thoughts import Path as Thought
 from searchlens.store import shards, snapshots, traces
+from searchlens.store.columns import TRACES
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 from test_generate import CELL, RUNS, Scripted, Start
 from test_generate import start as start  # noqa: PLC0414  # a fixture
@@ -103,7 +103,7 @@ def stated(tokens: Sequence[int]) -> str | None:
 
 
 def policy_of(name: str) -> Policy:
-    return policies.from_spec(name, SEARCHES[name])
+    return from_spec(name, SEARCHES[name])
 
 
 def task_of(seed: int, stops: tuple[str, ...] = (), check_every: int = 0) -> Task:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.uncertainty import Interval, Resamples, quantiles, unseen, wilson, with_width
+from searchlens.analysis.uncertainty import Interval, Resamples, quantiles, unseen, wilson, with_width
 
 
 def test_wilson_equals_scipy():

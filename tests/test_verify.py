@@ -14,10 +14,10 @@ import pytest
 
 from run_stages import score_cell
 from searchlens import cli
-from searchlens.commands.verify import verify
+from searchlens.cli.verify import verify
 from searchlens.errors import InputError
-from searchlens.generate import generate
-from searchlens.grid import Grid
+from searchlens.plan import Grid
+from searchlens.sampling import generate
 from searchlens.store import snapshots
 from searchlens.store.ranges import missing_ranges
 

@@ -164,8 +164,8 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
 @pytest.mark.parametrize(
     ("edited", "rules"),
     [
-        ("tables/format.py", {"tables", "explorer", "report_page"}),
-        ("figures/style.py", {"figures", "overview", "report_page"}),
+        ("reporting/tables/format.py", {"tables", "explorer", "report_page"}),
+        ("reporting/figures/style.py", {"figures", "overview", "report_page"}),
         (
             "grading/math.py",
             {
@@ -174,7 +174,7 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
             },
         ),
         (
-            "grid/cost.py",
+            "plan/cost.py",
             {"explorer", "report_page"},
         ),  # they open the study as a reader does, by its whole configuration
         ("engines/transformers.py", set()),
@@ -519,7 +519,7 @@ FRAGILE = """
 from pathlib import Path
 
 from searchlens.catalogue import table
-from searchlens.tables.health import health
+from searchlens.reporting.tables.health import health
 
 
 @table("fragile", stage="study")

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from searchlens import generate as stage
+from searchlens import sampling as stage
 from searchlens.config.model import from_plain
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 from searchlens.store import shards
 from test_generate import CELL, Scripted
 

@@ -32,10 +32,10 @@ from exponents import LEVEL, pool, population
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from searchlens.readings.equivalents import SAME, Equivalents, crossing, equivalents, inverse, summary
-from searchlens.readings.exponents import GRID, exponent_set, profile, test
-from searchlens.readings.pool import Pool, knots
-from searchlens.uncertainty import Floats, Resamples
+from searchlens.analysis.class_pools import Pool, knots
+from searchlens.analysis.equivalents import SAME, Equivalents, crossing, equivalents, inverse, summary
+from searchlens.analysis.exponents import GRID, exponent_set, profile, test
+from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens_lab.simulate import power_law
 
 POLICIES = 24

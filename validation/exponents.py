@@ -38,12 +38,12 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import recorded_classes
+from searchlens.analysis.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
+from searchlens.analysis.uncertainty import Floats
 from searchlens.config.readings import ANY
-from searchlens.landscape.classes import recorded_classes
-from searchlens.readings.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
-from searchlens.readings.pool import Pool, read_pools
 from searchlens.store import readouts
-from searchlens.uncertainty import Floats
 from searchlens_lab.simulate import power_law
 
 READOUTS = Path("resources/zoo/cohort/readouts")

@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from searchlens.landscape.pool import missed
-from searchlens.readings.extrapolation import MODELS, extrapolated, fit, judged
-from searchlens.readings.pool import Ints, Pool
-from searchlens.readings.support import support
+from searchlens.analysis.class_pools import Ints, Pool
+from searchlens.analysis.extrapolation import MODELS, extrapolated, fit, judged
+from searchlens.analysis.pool import missed
+from searchlens.analysis.support import support
+from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.seeds import resampler
 from searchlens.store.layout import Layout
-from searchlens.uncertainty import Floats, Resamples
 
 POLICY = "topp0.95_t1.0"
 SAMPLES = 1024

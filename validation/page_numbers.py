@@ -16,16 +16,16 @@ import numpy as np
 import polars as pl
 import yaml
 
-from searchlens.claims import EQUIVALENT, MEETING, located
+from searchlens.analysis.claims import EQUIVALENT, MEETING, located
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import recorded_classes
+from searchlens.analysis.equivalents import crossing, equivalents, summary
+from searchlens.analysis.readings import PairPools
+from searchlens.analysis.readings import exponents as study_exponents
+from searchlens.analysis.uncertainty import Resamples
 from searchlens.config.readings import ReadingsOptions
-from searchlens.landscape.classes import recorded_classes
-from searchlens.readings.equivalents import crossing, equivalents, summary
-from searchlens.readings.pool import Pool, read_pools
-from searchlens.readings.study import PairPools
-from searchlens.readings.study import exponents as study_exponents
+from searchlens.reporting.tables import format as fmt
 from searchlens.store import readouts
-from searchlens.tables import format as fmt
-from searchlens.uncertainty import Resamples
 
 ROOT = Path(__file__).parents[1]
 READOUTS = ROOT / "resources/zoo/cohort/readouts"

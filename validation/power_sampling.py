@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import yaml
 
+from searchlens.analysis.classes import from_text
+from searchlens.analysis.pool import missed
+from searchlens.analysis.uncertainty import Floats, Resamples, with_width
 from searchlens.boptr.inference import holm, sign_flip_test
-from searchlens.landscape.classes import from_text
-from searchlens.landscape.pool import missed
 from searchlens.store import readouts
-from searchlens.uncertainty import Floats, Resamples, with_width
 
 ROOT = Path(__file__).parents[1]
 DEFAULT = "topp0.95_t1.0"

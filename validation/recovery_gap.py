@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.gaps import support
+from searchlens.analysis.points import Landscape
+from searchlens.analysis.uncertainty import Floats
 from searchlens.config.recovery import EnvelopeInterval, RecoveryOptions
-from searchlens.landscape.points import Landscape
-from searchlens.recovery.gaps import support
-from searchlens.schemas import columns as schemas
-from searchlens.schemas import metrics as metric_schemas
-from searchlens.uncertainty import Floats
+from searchlens.store import columns as schemas
+from searchlens.store import metric_columns as metric_schemas
 
 BUDGETS = (1, 2, 4, 8, 16)
 POLICIES = 24

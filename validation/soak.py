@@ -34,7 +34,7 @@ from scipy import stats
 from searchlens import cli
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 
 ZOO = Path(__file__).parents[1] / "resources/zoo"
 CELLS = (("micro-1m-base", "math"), ("micro-1m-rl", "math"))
@@ -93,7 +93,7 @@ def in_this_process(grid: Grid) -> int:
 JOB = """
 import sys
 from pathlib import Path
-from searchlens.cli import main
+from searchlens.cli.main import main
 status = main()
 Path("job.txt").write_text(Path("/proc/self/status").read_text())
 sys.exit(status)

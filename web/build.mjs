@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const target = process.argv[2] ?? join(here, "..", "src", "searchlens", "explorer");
+const target = process.argv[2] ?? join(here, "..", "src", "searchlens", "reporting");
 
 const bundle = await build({
   entryPoints: [join(here, "src", "main.js")],
@@ -25,9 +25,9 @@ const page = await readFile(join(here, "src", "page.html"), "utf8");
 // No script may hold what would end its element.
 const script = bundle.outputFiles[0].text.trim().replaceAll(/<\/(script)/gi, "<\\/$1").replaceAll("<!--", "<\\!--");
 const whole = page.replace("/* style */", () => style.outputFiles[0].text.trim()).replace("/* script */", () => script);
-await writeFile(join(target, "page.html.gz"), gzipSync(whole, { level: 9 }));
-await writeFile(join(target, "LICENSES.txt"), await licences(Object.keys(bundle.metafile.inputs)));
-console.log(`page.html.gz: ${Buffer.byteLength(whole)} bytes unpacked`);
+await writeFile(join(target, "explorer.html.gz"), gzipSync(whole, { level: 9 }));
+await writeFile(join(target, "explorer.LICENSES.txt"), await licences(Object.keys(bundle.metafile.inputs)));
+console.log(`explorer.html.gz: ${Buffer.byteLength(whole)} bytes unpacked`);
 
 /** The licence of every package that is in the bundle, by name. @param {string[]} inputs */
 async function licences(inputs) {

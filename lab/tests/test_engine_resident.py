@@ -22,8 +22,8 @@ from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines._prompts import prefill  # noqa: E402
 from searchlens.engines.base import Completion, EngineMemoryError, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
-from searchlens.policies import from_spec  # noqa: E402
 from searchlens.search.driver import Result, run, start  # noqa: E402
+from searchlens.search.policy import from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
 from searchlens_lab.resident import _device_rows, _resident  # noqa: E402
 from searchlens_lab.resident._device_rows import RUNNING, DeviceRows, Features  # noqa: E402

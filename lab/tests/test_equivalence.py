@@ -20,14 +20,14 @@ transformers = pytest.importorskip("transformers")
 from plain_draws import one_by_one, plain_draw  # noqa: E402
 from searchlens import catalogue  # noqa: E402
 from searchlens.benchmarks import prompts  # noqa: E402
-from searchlens.cli import main  # noqa: E402
+from searchlens.cli.main import main  # noqa: E402
 from searchlens.config import check  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.grid import Grid  # noqa: E402
-from searchlens.policies import Policy, from_spec  # noqa: E402
+from searchlens.plan import Grid  # noqa: E402
+from searchlens.reporting.tables.table import Table  # noqa: E402
+from searchlens.search.policy import Policy, from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
-from searchlens.tables.table import Table  # noqa: E402
 from searchlens_lab.equivalence import laws, local, plan, searches  # noqa: E402
 from searchlens_lab.equivalence.explicit import ToyEngine, ToyModel  # noqa: E402
 from searchlens_lab.equivalence.options import EquivalenceOptions  # noqa: E402

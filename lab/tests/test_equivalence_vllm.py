@@ -19,9 +19,9 @@ from searchlens.config import check  # noqa: E402
 from searchlens.engines import replicas  # noqa: E402
 from searchlens.engines.base import Completion, Sampling  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.grid import Grid  # noqa: E402
-from searchlens.policies import parse  # noqa: E402
-from searchlens.tables.table import Table  # noqa: E402
+from searchlens.plan import Grid  # noqa: E402
+from searchlens.reporting.tables.table import Table  # noqa: E402
+from searchlens.search.policy import parse  # noqa: E402
 from searchlens_lab.equivalence import engines, plan, tier12  # noqa: E402
 from searchlens_lab.equivalence.rows import ComparisonRow, frame  # noqa: E402
 from searchlens_lab.equivalence.subject import Subject  # noqa: E402

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from searchlens.engines.base import Sampling
-from searchlens.policies import from_spec
+from searchlens.search.policy import from_spec
 from searchlens_lab.equivalence import referee
 from searchlens_lab.equivalence.explicit import ToyModel, enumerate_texts
 from searchlens_lab.equivalence.laws import PROMPT

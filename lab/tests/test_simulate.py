@@ -11,11 +11,12 @@ import polars as pl
 import pytest
 
 from budget_paths import budget_path
-from searchlens import cli, policies
+from searchlens import cli
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
 from searchlens.config.check import DEFAULT_FILES, load
 from searchlens.errors import InputError
-from searchlens.policies.kinds import is_search
+from searchlens.search.kinds import is_search
+from searchlens.search.policy import parse
 from searchlens_lab.simulate import (
     PAPER24,
     Design,
@@ -309,7 +310,7 @@ def test_designs_that_cannot_be_sampled_are_refused() -> None:
 
 def test_small_policies_parse() -> None:
     """The small design's pool keeps one policy of each family."""
-    families = {policies.parse(name).family for name in small_design().policies}
+    families = {parse(name).family for name in small_design().policies}
     assert families == {"temperature", "top-p", "top-k", "min-p"}
 
 

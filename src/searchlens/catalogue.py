@@ -31,21 +31,21 @@ from types import ModuleType
 from typing import Any, TypeVar
 from zlib import crc32
 
+from searchlens.config import addons, extras
 from searchlens.errors import InputError, require_known
-from searchlens.project import addons, extras
 
 PACKAGE = Path(__file__).parent
 
 HOMES = {
-    "metric": ("landscape",),
-    "table": ("tables", "reporting"),
-    "figure": ("figures", "reporting"),
+    "metric": ("analysis",),
+    "table": ("reporting",),
+    "figure": ("reporting",),
     "controller": ("search",),
     "grader": ("grading",),
     "family": ("benchmarks",),
-    "reader": ("readers",),
+    "reader": ("formats",),
     "engine": ("engines",),
-    "exporter": ("exports",),
+    "exporter": ("formats",),
     "frame": ("boptr",),
 }
 """Kind of thing to the packages of searchlens whose files declare it."""
@@ -190,7 +190,7 @@ def declaration(kind: str, name: str) -> Declaration:
 
 
 def loaded(kind: str, **options: Any) -> dict[str, Declaration]:
-    """As ``declared``, for a stage that uses the definitions: it depends on their code (``stages/source.py``)."""
+    """As ``declared``, for a stage that uses the definitions: it depends on their code (``cli/stages/source.py``)."""
     return declared(kind, **options)
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from searchlens import project
+from searchlens.config import extras, project
 from searchlens.errors import InputError
-from searchlens.project import extras
 from searchlens.store import yaml_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from injected import Injected
 
-from searchlens.cli import main
+from searchlens.cli.main import main
 
 command, at, fault = os.environ.get("DISTURBED", "none:0:").split(":")
 if sys.argv[1:2] == [command]:

@@ -28,9 +28,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from injected import DIED, FAULTS, Injected
 from points import in_fork
 
-from searchlens.commands.verify import verify
+from searchlens.cli.verify import verify
 from searchlens.config.model import from_plain
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 from searchlens.store import shards
 
 steps = {"rules": 0, "runs": 0, "faults": 0}

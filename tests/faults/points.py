@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import study
 from injected import DIED, FAULTS, Fault, Injected
 
-from searchlens.commands.verify import verify
+from searchlens.cli.verify import verify
 from searchlens.store.files import read_json
 
 Commands = Callable[[], Iterable[list[str]]]

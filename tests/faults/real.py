@@ -32,7 +32,7 @@ from injected import FAULTS, Fault
 from parts import part_of, processor_time, slice_of
 from study import Study, configuration
 
-from searchlens.commands.verify import verify
+from searchlens.cli.verify import verify
 
 BASE = "micro-1m-base"
 SCORES = f"results/scores/{BASE}/math.parquet"

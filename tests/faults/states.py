@@ -22,7 +22,7 @@ import study
 from injected import Call, Injected
 from points import in_fork
 
-from searchlens.commands.verify import verify
+from searchlens.cli.verify import verify
 
 Tree = tuple[frozenset[str], tuple[tuple[str, bytes], ...]]
 """Folders, and files with their bytes."""

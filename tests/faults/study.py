@@ -21,14 +21,14 @@ import polars as pl  # imported here, not used: threads of polars do not survive
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-import searchlens.generate as stage
+import searchlens.sampling as stage
 from searchlens import cli
-from searchlens.commands import prune, verify
+from searchlens.cli import prune, verify
+from searchlens.cli.stages import importing, landscape, record, recovery, score
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.engines.base import Completion, Request
-from searchlens.grid import Grid
-from searchlens.stages import importing, landscape, record, recovery, score
+from searchlens.plan import Grid
 from searchlens.store import layout, shards
 
 __all__ = ["importing", "landscape", "layout", "pl", "pq", "prune", "record", "recovery", "score"]

@@ -16,7 +16,7 @@ import polars as pl
 import yaml
 
 from searchlens.config import check
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

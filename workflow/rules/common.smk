@@ -20,9 +20,10 @@ from searchlens.catalogue import (
 )
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
-from searchlens.grid import Grid, needs, resources
-from searchlens.project import addons, captions
-from searchlens.stages.source import stage_source
+from searchlens.plan import Grid, needs, resources
+from searchlens.config import addons
+from searchlens.reporting import captions
+from searchlens.cli.stages.source import stage_source
 from searchlens.store import failures, layout, snapshots
 from searchlens.store.files import aside
 from searchlens.store.hashing import digest, file_sha256

@@ -30,7 +30,7 @@ rule explorer:
         runtime=longer(60),
     params:
         needs=tracked("explorer", lambda wildcards: needs.explorer(GRID)),
-        words=digest([file_sha256(path) for path in [*CAPTIONS, PACKAGE / "explorer" / "page.html.gz"]], 16),
+        words=digest([file_sha256(path) for path in [*CAPTIONS, PACKAGE / "reporting" / "explorer.html.gz"]], 16),
     shell:
         """
         searchlens explore \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from searchlens.project.addons import Addon, Stage
+from searchlens.config.addons import Addon, Stage
 
 _HERE = Path(__file__).parent
 _EQUIVALENCE = "searchlens_lab.equivalence"

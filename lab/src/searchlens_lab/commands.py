@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from searchlens.cli import stages
+from searchlens.cli import stage_commands
 from searchlens.cli.chosen import grid_of
 from searchlens.cli.options import Commands, folder_option, results_option, threads_option
-from searchlens.commands.terminal import say
+from searchlens.cli.terminal import say
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.plan import Grid
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
 from searchlens_lab.equivalence import plan
@@ -53,7 +53,7 @@ def _simulate(args: argparse.Namespace) -> None:
 
 def add_to(command: Commands) -> None:
     """Add the commands."""
-    command.group(stages.GROUP, of_stages=True)
+    command.group(stage_commands.GROUP, of_stages=True)
     sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
     results_option(sub)
     threads_option(sub)

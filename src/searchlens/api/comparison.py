@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import answer_classes
+from searchlens.analysis.extrapolation import judged
+from searchlens.analysis.readings import READINGS, PairPools
 from searchlens.api import faces, given
 from searchlens.api.statements import Statement, statements, told
 from searchlens.config.readings import ANY, BEST, ReadingsOptions
 from searchlens.errors import InputError
-from searchlens.landscape.classes import answer_classes
-from searchlens.readings.extrapolation import judged
-from searchlens.readings.pool import Pool, read_pools
-from searchlens.readings.study import READINGS, PairPools
-from searchlens.schemas.columns import SCORES
+from searchlens.store.columns import SCORES
 
 FRAMES = (
     *("measures", "equivalents", "exponents", "exponent_profiles"),

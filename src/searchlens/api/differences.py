@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats, Interval, Resamples, with_width
 from searchlens.api.study import Study
 from searchlens.config.model import plain
 from searchlens.errors import InputError
-from searchlens.uncertainty import Floats, Interval, Resamples, with_width
 
 Record = dict[str, Any]
 Cell = tuple[str, str]

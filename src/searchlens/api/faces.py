@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from searchlens.analysis.claims import percent
+from searchlens.analysis.measures import BASE, LUCK, PASS, RL
+from searchlens.api import pages
 from searchlens.api.statements import Statement
-from searchlens.claims import percent
-from searchlens.project import pages
-from searchlens.readings.measures import BASE, LUCK, PASS, RL
 
 _BROKEN = "not interpretable"
 _COLOURS = {BASE: "light-dark(#2166ac, #78b4e8)", RL: "light-dark(#b2182b, #f4877e)"}

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.analysis.class_pools import Ints
 from searchlens.config.readings import ANY, BEST
 from searchlens.errors import InputError
-from searchlens.readings.pool import Ints
 
 Samples = np.ma.MaskedArray[Any, Any]
 MOST = 100_000

@@ -8,12 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import claims
-from searchlens.claims import NOT_IDENTIFIED, SINGLE
-from searchlens.frames import pick
-from searchlens.readings import exponents
-from searchlens.readings.extrapolation import SMALLEST
-from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL, WITHOUT_LUCK
+from searchlens.analysis import claims, exponents
+from searchlens.analysis.claims import NOT_IDENTIFIED, SINGLE
+from searchlens.analysis.extrapolation import SMALLEST
+from searchlens.analysis.frames import pick
+from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL, WITHOUT_LUCK
 
 ORDER = (
     *("pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "luck", "entropy"),

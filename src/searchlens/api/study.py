@@ -14,16 +14,16 @@ from typing import Any
 import polars as pl
 
 from searchlens import catalogue
+from searchlens.analysis.frames import pick
+from searchlens.analysis.health import Health, cell_health
 from searchlens.api import faces
 from searchlens.api import samples as stored
 from searchlens.benchmarks.prompter import Prompt, Prompter
+from searchlens.config import addons, extras
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
-from searchlens.frames import pick
-from searchlens.grid import Inputs, StudyCells
-from searchlens.health.judgement import Health, cell_health
-from searchlens.project import addons, extras
+from searchlens.plan import Inputs, StudyCells
 from searchlens.store import snapshots, traces
 from searchlens.store.files import read_bytes
 from searchlens.store.frames import read_frame

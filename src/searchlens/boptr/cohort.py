@@ -22,15 +22,16 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from searchlens.analysis.points import Landscape
+from searchlens.analysis.uncertainty import Floats
 from searchlens.config.boptr import Group, Readout, Regime, Role
 from searchlens.config.limits import Quantity
 from searchlens.errors import InputError
-from searchlens.landscape.points import Landscape
-from searchlens.policies import from_spec, kinds
-from searchlens.policies.kinds import PolicyByName
+from searchlens.search import kinds
+from searchlens.search.kinds import PolicyByName
+from searchlens.search.policy import from_spec
 from searchlens.store import files, yaml_text
 from searchlens.store.frames import read_frame
-from searchlens.uncertainty import Floats
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats, Resamples, with_width
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.inference import ErrorDraws
@@ -31,9 +32,8 @@ from searchlens.boptr.rows import At, Point, boptr
 from searchlens.boptr.rule import Path, Reason, Rule, by_cell, schema
 from searchlens.boptr.view import Readouts, View
 from searchlens.catalogue import frame
-from searchlens.policies.kinds import PolicyByName, is_search, policy_of
+from searchlens.search.kinds import PolicyByName, is_search, policy_of
 from searchlens.seeds import resampler
-from searchlens.uncertainty import Floats, Resamples, with_width
 
 MAIN = "main"
 """Name of the batch from which all other frames are computed."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, CohortPlan
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, predicted, scored
@@ -15,7 +16,6 @@ from searchlens.boptr.rule import Reason, Rule, schema
 from searchlens.boptr.transfer import MAIN_ROWS, PAPER, RIVALS, Cell, grid
 from searchlens.boptr.view import pairing_view
 from searchlens.config.boptr import BoptrOptions
-from searchlens.uncertainty import Floats
 
 ANCHOR_CONTRASTS = tuple(("H5", other) for other in ("H1", "H2", "H3", "H4", "H7", "V5b", "H5 two regimes", *RIVALS))
 COHORT_CONTRASTS = tuple(

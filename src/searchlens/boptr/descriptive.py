@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit
 from searchlens.boptr.fit import GUARD
 from searchlens.boptr.rows import point_counts, readout_interval
 from searchlens.boptr.rule import Reason, Rule, by_cell, kept, schema
 from searchlens.boptr.view import View
 from searchlens.catalogue import frame
-from searchlens.uncertainty import Floats
 
 # ---- the knee
 

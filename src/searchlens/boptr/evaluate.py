@@ -20,15 +20,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.rows import At, Blend, Curve, Prediction, Row, mech
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
 from searchlens.boptr.view import View, bootstrap_view, nested_view, sample_view
 from searchlens.config.boptr import BoptrOptions
-from searchlens.policies.kinds import is_search
 from searchlens.progress import Progress
-from searchlens.uncertainty import Floats
+from searchlens.search.kinds import is_search
 
 Draws = npt.NDArray[np.float32]
 

@@ -35,7 +35,7 @@ from searchlens.boptr.rows import (
 from searchlens.boptr.rule import Columns, Found, Path, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.view import Counts, View
 from searchlens.catalogue import frame
-from searchlens.policies.kinds import is_search
+from searchlens.search.kinds import is_search
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 

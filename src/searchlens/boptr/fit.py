@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.config.boptr import Ties
-from searchlens.uncertainty import Floats
 
 Array = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.int64]

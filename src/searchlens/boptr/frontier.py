@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.descriptive import TAU, fingerprint
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha, schema
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
-from searchlens.uncertainty import Floats
 
 Prior = Literal["u", "N*"]
 PRIORS: tuple[Prior, ...] = ("u", "N*")

@@ -18,8 +18,8 @@ from scipy.special import erf, ndtr, stdtrit
 from scipy.stats import t as student
 from statsmodels.stats.multitest import multipletests
 
+from searchlens.analysis.uncertainty import Floats, Interval, with_width
 from searchlens.seeds import resampler
-from searchlens.uncertainty import Floats, Interval, with_width
 
 Errors = Mapping[tuple[str, str], Floats]
 """(model, benchmark) to errors in percentage points, shape (draws,)."""

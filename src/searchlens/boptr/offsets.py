@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.descriptive import FEATURES, fingerprint
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rows import At, Prediction, Row
@@ -21,7 +22,6 @@ from searchlens.boptr.rule import Reason, Rule, kept, schema
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
 from searchlens.seeds import resampler
-from searchlens.uncertainty import Floats
 
 MIN_MODELS = 4
 """Fewest models for a regression: with three, a slope and an intercept leave one degree of freedom."""

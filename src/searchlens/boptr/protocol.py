@@ -3,7 +3,7 @@
 ``protocol_flags`` has one record per cell and flag, whatever the outcome: a flagged cell is reported, never dropped.
 Under the RL default policy: ``truncation`` (share of samples that hit the token limit), ``extraction`` (share with an
 answer that can be read), ``length`` (mean generated tokens per sample). Of all samples: ``health`` (share with an
-answer, and whether the cell is interpretable, ``searchlens.health``). Of the readouts: ``all_or_nothing`` (mean P over
+answer, and whether the cell is interpretable, ``analysis.health``). Of the readouts: ``all_or_nothing`` (mean P over
 all points of a side is 0 or 1), ``constant_rl_curve`` (the RL curve is the same at all budgets), ``constant_base_pool``
 (all policies of Base are equal at every budget), ``few_questions``. ``base`` and ``rl`` are what was compared: rates,
 tokens, means or ranges of P as proportions, numbers of questions; ``difference`` is RL minus Base with its interval,
@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.health import TRUNCATED, judge, of_pair
+from searchlens.analysis.uncertainty import Interval, with_width
 from searchlens.boptr.cohort import CohortPlan, DenseLandscape
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule, by_cell, schema
 from searchlens.config.health import DEFAULTS, HealthOptions
-from searchlens.health.judgement import TRUNCATED, judge, of_pair
-from searchlens.uncertainty import Interval, with_width
 
 FEW_QUESTIONS = 30
 """Fewest questions on which anything is decided; at 30 a proportion of one half is known to 17 points either way."""

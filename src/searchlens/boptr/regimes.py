@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats, Interval
 from searchlens.boptr import fit, inference
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.inference import ErrorDraws
@@ -43,7 +44,6 @@ from searchlens.boptr.rows import (
 from searchlens.boptr.rule import Columns, Found, Path, Reason, Rule, records, schema
 from searchlens.boptr.view import Readouts, View, bootstrap_view
 from searchlens.catalogue import frame
-from searchlens.uncertainty import Floats, Interval
 
 Constraint = Literal["R0", "R1", "R2"]
 CONSTRAINTS: tuple[Constraint, ...] = ("R0", "R1", "R2")

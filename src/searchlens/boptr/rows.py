@@ -12,14 +12,14 @@ from typing import Literal
 
 import numpy as np
 
+from searchlens.analysis.uncertainty import Floats, Interval, quantiles, wilson, with_width
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, kept
 from searchlens.boptr.view import Counts, Readouts, View
-from searchlens.policies.kinds import NO_POLICIES, PolicyByName, family, policy_of
-from searchlens.uncertainty import Floats, Interval, quantiles, wilson, with_width
+from searchlens.search.kinds import NO_POLICIES, PolicyByName, family, policy_of
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
 

@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 from polars.datatypes import DataTypeClass
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit, selector
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.config.boptr import DEFAULTS, LN2, BoptrOptions, Regime
-from searchlens.uncertainty import Floats
 
 T = TypeVar("T")
 Given = ParamSpec("Given")

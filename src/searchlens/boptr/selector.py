@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.fit import SAME, Array, Ints
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.catalogue import declared
 from searchlens.config.boptr import BoptrOptions
-from searchlens.uncertainty import Floats
 
 FARTHEST = 5
 """Largest index of a controller, and that of one that declares none. Feature ctrl is the index / 5."""

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Interval, Resamples, quantiles, with_width
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rule import Reason, Rule, by_cell, schema
 from searchlens.boptr.view import View
 from searchlens.catalogue import frame
-from searchlens.uncertainty import Interval, Resamples, quantiles, with_width
 
 SCHEMA = schema(
     "model benchmark questions signature metric budget decides base rl rl_minus_base lo hi decision detail reason"

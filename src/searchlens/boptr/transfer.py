@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
@@ -29,7 +30,6 @@ from searchlens.boptr.rule import Path, PoolName, schema
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.catalogue import frame
 from searchlens.config.boptr import REGIMES, BoptrOptions
-from searchlens.uncertainty import Floats
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
 MAIN_ROWS = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit, selector
 from searchlens.boptr.fit import Array, Fit, Ints
 from searchlens.boptr.protocol import study_cells
@@ -24,7 +25,6 @@ from searchlens.boptr.rule import Path, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.catalogue import frame
-from searchlens.uncertainty import Floats
 
 SIGNED_WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
 """Weights W of v6: rank of P, A, rank of T, controller, log cost."""

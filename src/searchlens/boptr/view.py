@@ -21,10 +21,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.analysis.uncertainty import Resamples
 from searchlens.boptr.cohort import Cohort, CohortPlan, DenseLandscape
-from searchlens.policies.kinds import controller
+from searchlens.search.kinds import controller
 from searchlens.seeds import resampler
-from searchlens.uncertainty import Resamples
 
 T = TypeVar("T")
 Counts = npt.NDArray[np.float32]

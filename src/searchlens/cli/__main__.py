@@ -2,6 +2,6 @@
 
 import sys
 
-from searchlens.cli import main
+from searchlens.cli.main import main
 
 sys.exit(main())

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from searchlens.commands.terminal import say
+from searchlens.cli.terminal import say
 from searchlens.errors import InputError, require_known
-from searchlens.grid import Grid, needs
+from searchlens.plan import Grid, needs
 from searchlens.store import snapshots
 from searchlens.store.provenance import config_fingerprint
 
@@ -74,8 +74,8 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
     A ``cohort.yaml`` in the folder describes the landscapes; without it, the configuration does.
     """
     from searchlens.boptr.cohort import PLAN_FILE, read_plan
+    from searchlens.cli.stages._cohort import cohort_of
     from searchlens.config.boptr import DEFAULTS
-    from searchlens.stages._cohort import cohort_of
 
     if not landscapes.is_dir():
         found = "a file" if landscapes.exists() else "nothing"

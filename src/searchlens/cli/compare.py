@@ -25,8 +25,8 @@ class _Known(NamedTuple):
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from searchlens.commands import compare, terminal
-    from searchlens.comparing import Wishes, compare_logs, page
+    from searchlens.cli import comparison, terminal
+    from searchlens.compare import Wishes, compare_logs, page
 
     if args.html and not Path(args.html).absolute().parent.is_dir():
         raise InputError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
@@ -47,7 +47,7 @@ def _compare(args: argparse.Namespace) -> None:
     if args.html:
         replace_text(Path(args.html), page(found))
     columns = shutil.get_terminal_size().columns
-    put(args, found.to_dict() if args.json else {}, lambda _: compare.rendered(found, columns), terminal.page)
+    put(args, found.to_dict() if args.json else {}, lambda _: comparison.rendered(found, columns), terminal.page)
 
 
 def _known_benchmark(args: argparse.Namespace) -> _Known:

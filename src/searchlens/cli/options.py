@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from searchlens.commands.terminal import say
+from searchlens.cli.terminal import say
+from searchlens.config import extras
 from searchlens.errors import unknown
-from searchlens.project import extras
 from searchlens.store import snapshots
 
 STUDY_VARIABLE = "SEARCHLENS_STUDY"

@@ -18,17 +18,17 @@ from searchlens.cli.options import (
     put,
     threads_option,
 )
-from searchlens.commands.terminal import say
+from searchlens.cli.terminal import say
+from searchlens.config.project import IMPORTS_FILE
 from searchlens.config.study import TraceSpec
 from searchlens.errors import InputError, require_known
-from searchlens.grid import Grid, Import, Traced
-from searchlens.project import IMPORTS_FILE
+from searchlens.plan import Grid, Import, Traced
 from searchlens.store import snapshots
 
 
 def _import(args: argparse.Namespace) -> None:
-    from searchlens.importing import Choices
-    from searchlens.stages.importing import Request, import_samples
+    from searchlens.cli.stages.importing import Request, import_samples
+    from searchlens.formats.reading import Choices
 
     choices = Choices(
         role=args.role,
@@ -73,7 +73,7 @@ def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import])
 
 
 def _imports(args: argparse.Namespace) -> None:
-    from searchlens.commands.prune import listing, remove
+    from searchlens.cli.prune import listing, remove
 
     grid = grid_of(args)
     if not args.remove:
@@ -84,7 +84,7 @@ def _imports(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    from searchlens.exports import export, lost
+    from searchlens.formats.export import export, lost
 
     study = opened(args, args.folder)
     written = export(study, args.to, Path(args.output), args.policy)
@@ -96,7 +96,7 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _record(args: argparse.Namespace) -> None:
-    from searchlens.stages.record import record
+    from searchlens.cli.stages.record import record
 
     written, unfinished = record(grid_of(args), Path(args.output))
     for path in written:
@@ -106,7 +106,7 @@ def _record(args: argparse.Namespace) -> None:
 
 
 def _rerun(args: argparse.Namespace) -> None:
-    from searchlens.commands.prune import set_cell_aside
+    from searchlens.cli.prune import set_cell_aside
 
     grid = grid_of(args)
     checkpoint, benchmark = cell_of(grid, args)
@@ -120,7 +120,7 @@ def _rerun(args: argparse.Namespace) -> None:
 
 
 def _trace(args: argparse.Namespace) -> None:
-    from searchlens.generate import trace
+    from searchlens.sampling import trace
 
     grid = grid_of(args)
     section = grid.config.study.trace or TraceSpec()
@@ -133,7 +133,7 @@ def _trace(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     from dataclasses import asdict
 
-    from searchlens.commands.verify import rendered, verify
+    from searchlens.cli.verify import rendered, verify
 
     study = None if args.folder else grid_of(args)
     report = verify(study.layout.results if study else Path(args.folder), repair=args.repair, study=study)
@@ -143,7 +143,7 @@ def _verify(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    from searchlens.commands import prune
+    from searchlens.cli import prune
 
     unused = prune.unused(grid_of(args))
     for path in unused.paths():

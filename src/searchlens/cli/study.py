@@ -12,14 +12,14 @@ from pathlib import Path
 
 from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
 from searchlens.cli.options import Commands, json_option, port, positive, put, size
-from searchlens.commands.terminal import say
+from searchlens.cli.terminal import say
+from searchlens.config.project import OWN_FILE
 from searchlens.errors import JobError
-from searchlens.grid import Grid
-from searchlens.project import OWN_FILE
+from searchlens.plan import Grid
 
 
 def _init(args: argparse.Namespace) -> None:
-    from searchlens.commands.init import init
+    from searchlens.cli.init import init
 
     written = init(Path(args.folder), demo=args.demo)
     say(f"{args.folder} has {', '.join(written)}")
@@ -34,7 +34,7 @@ def _init(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from searchlens.commands import check
+    from searchlens.cli import check
 
     found = check.answer(grid_of(args), with_prompts=args.prompts)
     found["missing"] = list(map(args.named, found["missing"]))
@@ -44,13 +44,13 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _plan(args: argparse.Namespace) -> None:
-    from searchlens.commands import plan
+    from searchlens.cli import plan
 
     put(args, plan.answer(grid_of(args)), partial(plan.rendered, by_policy=args.policies))
 
 
 def _run(args: argparse.Namespace) -> None:
-    from searchlens.commands.run import command_of, require_installed, run
+    from searchlens.cli.run import command_of, require_installed, run
 
     grid = grid_of(args)
     grid.check()  # its messages are clearer than those of a workflow
@@ -60,8 +60,8 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _status(args: argparse.Namespace) -> None:
-    from searchlens.commands import status
-    from searchlens.commands.follow import follow
+    from searchlens.cli import status
+    from searchlens.cli.follow import follow
 
     grid = grid_of(args)
     if args.follow:
@@ -72,7 +72,7 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _summary(args: argparse.Namespace) -> None:
-    from searchlens.commands import summary
+    from searchlens.cli import summary
 
     put(args, summary.answer(grid_of(args), run_command(args)), summary.rendered)
 
@@ -80,7 +80,7 @@ def _summary(args: argparse.Namespace) -> None:
 def _show(args: argparse.Namespace) -> None:
     import shutil
 
-    from searchlens.commands import show, terminal
+    from searchlens.cli import show, terminal
 
     wanted = show.Wanted(
         pair=args.pair,
@@ -98,7 +98,7 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _explore(args: argparse.Namespace) -> None:
-    from searchlens.stages.explorer import explorer
+    from searchlens.cli.stages.explorer import explorer
 
     study = opened(args, args.folder)
     output = Path(args.output) if args.output else study.layout.explorer
@@ -109,7 +109,7 @@ def _explore(args: argparse.Namespace) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from searchlens.stages.report import report
+    from searchlens.cli.stages.report import report
 
     study = opened(args, args.folder)
     output = Path(args.output) if args.output else study.layout.report
@@ -120,7 +120,7 @@ def _report(args: argparse.Namespace) -> None:
 def _view(args: argparse.Namespace) -> None:
     import webbrowser
 
-    from searchlens.explorer import Server
+    from searchlens.reporting.explorer_server import Server
 
     with Server(opened(args, args.folder), args.port) as server, suppress(KeyboardInterrupt):
         say(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it")
@@ -133,7 +133,7 @@ def _view(args: argparse.Namespace) -> None:
 def _diff(args: argparse.Namespace) -> None:
     from searchlens.api import open_study
     from searchlens.api.differences import differences
-    from searchlens.commands import diff, terminal
+    from searchlens.cli import diff, terminal
 
     found = differences(open_study(args.first), open_study(args.second))
     answer = {"a": args.first, "b": args.second, **found.to_dict()}

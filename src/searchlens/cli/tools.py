@@ -7,7 +7,7 @@ from pathlib import Path
 
 from searchlens.cli.chosen import cohort_of_folder, grid_of
 from searchlens.cli.options import Commands
-from searchlens.commands.terminal import say
+from searchlens.cli.terminal import say
 from searchlens.store import snapshots
 from searchlens.store.hashing import file_sha256, fingerprint
 
@@ -15,7 +15,7 @@ from searchlens.store.hashing import file_sha256, fingerprint
 def _power(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from searchlens.commands import sample_size
+    from searchlens.cli import sample_size
 
     components = sample_size.TYPICAL
     if args.folder:
@@ -33,7 +33,7 @@ def _power(args: argparse.Namespace) -> None:
 
 
 def _pin(args: argparse.Namespace) -> None:
-    from searchlens.commands.pin import Cache, Hub, pin
+    from searchlens.cli.pin import Cache, Hub, pin
 
     grid = grid_of(args)
     registry = Cache() if args.from_cache else Hub()
@@ -44,8 +44,8 @@ def _pin(args: argparse.Namespace) -> None:
 
 
 def _fetch(args: argparse.Namespace) -> None:
-    from searchlens.commands.pin import fetch
-    from searchlens.grid.pins import Hashes
+    from searchlens.cli.pin import fetch
+    from searchlens.plan.pins import Hashes
 
     grid = grid_of(args)
     hash_of = file_sha256 if args.rehash else Hashes(grid.layout.hashes)
@@ -57,7 +57,7 @@ def _fingerprint(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
-    from searchlens.convert import convert
+    from searchlens.engines.convert import convert
 
     say(convert(Path(args.file), Path(args.folder), args.dtype))
 
@@ -75,9 +75,9 @@ def _snapshot(args: argparse.Namespace) -> None:
 def _completion(args: argparse.Namespace) -> None:
     import shtab
 
-    from searchlens import cli
+    from searchlens.cli.main import parser
 
-    every = cli.parser()
+    every = parser()
     for action in every.arguments():
         if action.metavar in ("DIR", "FOLDER", "RESULTS"):
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from searchlens.config.boptr import Regime, Role
-from searchlens.config.limits import (
-    STRICT,
-    Name,
-    Positive,
-    Seed,
-    Sha256,
-)
+from searchlens.config.limits import STRICT, Name, Positive, Seed, Sha256
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
-from searchlens.config.limits import (
-    STRICT,
-    Bounds,
-    Confidence,
-    Draws,
-    Exponent,
-    Seed,
-    Small,
-)
+from searchlens.config.limits import STRICT, Bounds, Confidence, Draws, Exponent, Seed, Small
 
 Regime = Literal["math", "nonmath", "floor"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")

@@ -6,18 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from searchlens.config.limits import (
-    STRICT,
-    Bounds,
-    Length,
-    Natural,
-    Pattern,
-    Positive,
-    Repository,
-    Seed,
-    Sha256,
-    Small,
-)
+from searchlens.config.limits import STRICT, Bounds, Length, Natural, Pattern, Positive, Repository, Seed, Sha256, Small
 
 
 @dataclass(frozen=True, kw_only=True)

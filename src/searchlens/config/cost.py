@@ -7,12 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from searchlens.config.boptr import Regime
-from searchlens.config.limits import (
-    STRICT,
-    Bounds,
-    Quantity,
-    Tokens,
-)
+from searchlens.config.limits import STRICT, Bounds, Quantity, Tokens
 
 GpuName = Literal["H200", "H100", "A100", "L40S"]
 
@@ -40,7 +35,7 @@ class EfficiencySpec:
     gpu: GpuName
     """The GPU that it was measured on."""
     share: Annotated[float, Bounds(ge=0.001, le=1)]
-    """Tokens per second over the limit of that GPU for that model (``searchlens.grid.roofline``), where the GPU and not
+    """Tokens per second over the limit of that GPU for that model (``searchlens.plan.roofline``), where the GPU and not
     its host decided."""
     searches: Annotated[float, Bounds(ge=0.001, le=1)] | None = None
     """The same share for searches. null: that of other samples."""

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from searchlens.config.addons import addons
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
@@ -20,7 +21,6 @@ from searchlens.config.readings import ReadingsSection
 from searchlens.config.records import record
 from searchlens.config.recovery import RecoverySection
 from searchlens.config.study import PairSpec, StudySpec
-from searchlens.project.addons import addons
 
 
 @dataclass(frozen=True, kw_only=True)

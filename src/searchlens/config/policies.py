@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from searchlens.config.limits import (
-    STRICT,
-    Bounds,
-    Natural,
-)
+from searchlens.config.limits import STRICT, Bounds, Natural
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from searchlens.config.boptr import Group
-from searchlens.config.limits import (
-    STRICT,
-    Bounds,
-    Name,
-    Pattern,
-    Positive,
-    Quantity,
-)
+from searchlens.config.limits import STRICT, Bounds, Name, Pattern, Positive, Quantity
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from searchlens.config import extras
 from searchlens.engines._weights import Shape, Weights, read
 from searchlens.errors import InputError
-from searchlens.project import extras
 from searchlens.store.adapters import WEIGHTS, Adapter
 from searchlens.store.checkpoints import described, require_whole
 

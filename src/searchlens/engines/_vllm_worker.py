@@ -36,10 +36,10 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
 from vllm.v1.sample.sampler import Sampler
 
+from searchlens.config import extras
 from searchlens.engines import sampler
 from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, NOT_GIVEN, WORKER_ROW
 from searchlens.errors import InputError
-from searchlens.project import extras
 from searchlens.seeds import uniform
 
 _GREEDY = 1e-5  # vLLM draws greedily at temperatures below

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens import catalogue
+from searchlens.config import extras
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_right_numbers
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
@@ -42,7 +43,6 @@ from searchlens.engines._vllm_request import (
 from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
-from searchlens.project import extras
 from searchlens.store.adapters import Adapter
 from searchlens.store.checkpoints import require_whole
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from searchlens.config import extras
 from searchlens.errors import InputError
 from searchlens.grading import punkt
-from searchlens.project import extras
 
 NUMBER = 25
 """Number of checkers in the official registry."""

@@ -16,7 +16,7 @@ from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.score import positions
-from searchlens.schemas.columns import GRADED
+from searchlens.store.columns import GRADED
 
 RECORDED = "recorded"
 """The kind of grader; a scorer of the log may follow behind a colon."""

@@ -15,7 +15,7 @@ from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
 from searchlens.grading import Grader, verdicts
 from searchlens.grading.verdicts import Judgements, VerdictStore
-from searchlens.schemas import columns as schemas
+from searchlens.store import columns as schemas
 
 SAMPLES = pl.Schema(
     {

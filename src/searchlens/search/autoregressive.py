@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from searchlens.catalogue import controller
-from searchlens.policies import Controller, Policy
+from searchlens.search.components import Controller
+from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Evaluator, Search, Task
+    from searchlens.search.text_policies import Texts
 
 
 @controller("autoregressive", transitions=("append",), schedulers=("independent",), index=0)

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, ClassVar
 from searchlens.catalogue import controller
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Controller, Policy, number, whole
+from searchlens.search.components import Controller, number, whole
+from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Candidate, Evaluator, Search, Task
+    from searchlens.search.text_policies import Texts
 
 _RAW = Sampling(temperature=1.0)
 

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 from searchlens.engines.base import Completion, Engine, Request, RequestError
 from searchlens.errors import InputError
 from searchlens.garbage import collected_rarely
-from searchlens.policies import Policy
 from searchlens.search.evaluators import evaluator
+from searchlens.search.policy import Policy
 from searchlens.search.stops import ended
 from searchlens.search.task import Ask, Call, Candidate, Search, Task
 

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens.catalogue import controller
 from searchlens.errors import InputError
-from searchlens.policies import Controller, Policy, choice, number, whole
-from searchlens.policies.components import Branch, Rounds
+from searchlens.search.components import Branch, Controller, Rounds, choice, number, whole
+from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from searchlens.engines.base import Completion
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+    from searchlens.search.text_policies import Texts
 
 WORDS = ("answer", "conclusion")
 """Words that state an answer, in lower case (Hou et al. 2025, published code)."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Component
+from searchlens.search.components import Component
 from searchlens.search.task import Ask, Call, Evaluator, Scoring, Task, Trace
 
 Scorer = Callable[[str, Sequence[str]], Sequence[float]]

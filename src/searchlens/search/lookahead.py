@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import controller
-from searchlens.policies import Controller, Policy, number, whole
-from searchlens.policies.components import require_draws
+from searchlens.search.components import Controller, number, require_draws, whole
+from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
     from searchlens.engines.base import Completion
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+    from searchlens.search.text_policies import Texts
 
 
 @controller("lookahead", evaluators=("sequence_logprob", "mean_logprob"), index=5)

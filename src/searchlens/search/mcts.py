@@ -29,13 +29,13 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchlens.catalogue import controller
-from searchlens.policies import Controller, Policy, choice, number, whole
-from searchlens.policies.components import Iterations, Thought, require_draws
+from searchlens.search.components import Controller, Iterations, Thought, choice, number, require_draws, whole
+from searchlens.search.policy import Policy
 from searchlens.search.thoughts import Growth, Path, Thoughts
 
 if TYPE_CHECKING:
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+    from searchlens.search.text_policies import Texts
 
 SAME = 1e-4
 """Scores of a smaller range count as equal."""

@@ -46,16 +46,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from searchlens.catalogue import controller
 from searchlens.engines.base import Floor
 from searchlens.errors import InputError
-from searchlens.policies import Controller, Policy, choice, number
-from searchlens.policies.components import Blocks, require_draws
+from searchlens.search.components import Blocks, Controller, choice, number, require_draws
+from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from searchlens.engines.base import Request, Sampling
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Evaluator, Search, Task, Trace
+    from searchlens.search.text_policies import Texts
 
 _LEAST = 0.1  # nats, added to every rise of the entropy, so that every position may be cut
 _ROUNDING = 1e-6  # nats by which float32 may lift the weight of a token above 0, for each unit of alpha

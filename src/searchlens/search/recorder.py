@@ -34,9 +34,9 @@ import numpy as np
 import polars as pl
 
 from searchlens.engines.base import Completion
-from searchlens.schemas.columns import TRACES
 from searchlens.search.driver import Usage
 from searchlens.search.task import Ask, Candidate, Search, Trace
+from searchlens.store.columns import TRACES
 
 COLUMNS = tuple(name for name in TRACES if name not in ("question", "id", "run", "row"))
 """Keys of every row: the columns that a search can fill."""

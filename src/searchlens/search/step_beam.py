@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchlens.catalogue import controller
 from searchlens.errors import InputError
-from searchlens.policies import Controller, Policy, choice, whole
-from searchlens.policies.components import BreadthFirst, require_draws
+from searchlens.search.components import BreadthFirst, Controller, choice, require_draws, whole
+from searchlens.search.policy import Policy
 from searchlens.search.thoughts import Growth, Path, Thoughts
 
 if TYPE_CHECKING:
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task
+    from searchlens.search.text_policies import Texts
 
 
 @controller("step_beam", transitions=("thought",), schedulers=("breadth_first",), index=1, colour="#DDCC77")

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import controller
-from searchlens.policies import Controller, Policy, whole
-from searchlens.policies.components import BreadthFirst, Thought, require_draws
+from searchlens.search.components import BreadthFirst, Controller, Thought, require_draws, whole
+from searchlens.search.policy import Policy
 from searchlens.search.thoughts import Thoughts
 
 if TYPE_CHECKING:
-    from searchlens.policies.texts import Texts
     from searchlens.search.task import Evaluator, Search, Task
+    from searchlens.search.text_policies import Texts
 
 
 @controller("thought_tree", transitions=("thought",), schedulers=("breadth_first",), index=3, colour="#56B4E9")

@@ -11,8 +11,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from searchlens.policies import Policy
-from searchlens.policies.components import Thought
+from searchlens.search.components import Thought
+from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace

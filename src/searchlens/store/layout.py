@@ -213,7 +213,7 @@ class Layout:
 
     @property
     def sources(self) -> Path:
-        """What files of code mean, by the sha256 of their content (``stages/source.py``)."""
+        """What files of code mean, by the sha256 of their content (``cli/stages/source.py``)."""
         return self.hashes / "sources.json"
 
     def timing(self, *names: str) -> Path:

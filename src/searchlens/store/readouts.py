@@ -17,13 +17,13 @@ import polars as pl
 import pyarrow as pa
 
 from searchlens.errors import InputError
-from searchlens.schemas.metrics import COMPACT, compact
 from searchlens.store import files
 from searchlens.store.frames import DAMAGED
 from searchlens.store.hashing import canonical
 from searchlens.store.inputs import whole
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
+from searchlens.store.metric_columns import COMPACT, compact
 
 _SIDECAR_KEYS = (
     *("rows", "tokens", "generated", "requests", "prefilled", "reused", "mean_running", "wall_seconds", "gpu_seconds"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from searchlens.config import addons
 from searchlens.config.model import Config, from_plain, plain
 from searchlens.errors import InputError
-from searchlens.project import addons
 from searchlens.store import files
 from searchlens.store.hashing import canonical
 from searchlens.store.layout import Layout

@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.schemas.columns import TRACES
 from searchlens.store import files
+from searchlens.store.columns import TRACES
 from searchlens.store.files import read_json
 from searchlens.store.frames import DAMAGED, read_unvouched
 from searchlens.store.hashing import file_sha256

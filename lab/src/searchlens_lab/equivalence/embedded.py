@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from searchlens.grid import Grid
-from searchlens.policies import Policy
+from searchlens.plan import Grid
+from searchlens.search.policy import Policy
 from searchlens_lab.equivalence import laws, local, searches
 from searchlens_lab.equivalence.rows import ComparisonRow
 from searchlens_lab.equivalence.subject import Subject

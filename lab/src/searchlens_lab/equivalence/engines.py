@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.analysis.pool import missed
+from searchlens.analysis.uncertainty import Interval, quantiles
 from searchlens.engines.base import Completion, Request, Sampling, complete
-from searchlens.grid import Grid
-from searchlens.landscape.pool import missed
-from searchlens.policies import Policy, parse
+from searchlens.plan import Grid
+from searchlens.search.policy import Policy, parse
 from searchlens.search.task import Candidate
 from searchlens.seeds import generator
-from searchlens.uncertainty import Interval, quantiles
 from searchlens_lab.equivalence.plan import options_of
 from searchlens_lab.equivalence.rows import ComparisonRow, share
 from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from searchlens.policies import Policy
 from searchlens.search.autoregressive import Autoregressive
 from searchlens.search.driver import Failure, run, start
 from searchlens.search.lookahead import Lookahead
+from searchlens.search.policy import Policy
 from searchlens.search.power import PowerSampling
 from searchlens.search.smc import SequentialMonteCarlo
 from searchlens.search.task import Task

@@ -30,7 +30,7 @@ from transformers import (
 
 from searchlens.engines import sampler
 from searchlens.engines.base import Sampling
-from searchlens.policies import FILTERS, Policy
+from searchlens.search.policy import FILTERS, Policy
 from searchlens.search.task import Task
 from searchlens.seeds import uniform
 from searchlens_lab.equivalence.rows import ComparisonRow, share

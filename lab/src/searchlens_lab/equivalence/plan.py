@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from searchlens_lab.equivalence.options import EquivalenceOptions
 
 if TYPE_CHECKING:
-    from searchlens.grid import Grid
+    from searchlens.plan import Grid
 
 
 def options_of(grid: Grid) -> EquivalenceOptions:

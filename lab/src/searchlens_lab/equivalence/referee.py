@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.policies import Policy, from_spec
+from searchlens.analysis.uncertainty import wilson
 from searchlens.search.driver import Failure, run, start
+from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Task
 from searchlens.seeds import child
-from searchlens.uncertainty import wilson
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens_lab.equivalence.laws import POWER, POWER_LIMIT, PROMPT
 from searchlens_lab.equivalence.rows import total_variation

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from searchlens.policies import Policy
-from searchlens.policies.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
+from searchlens.search.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
 from searchlens.search.entropy_tree import EntropyTree
 from searchlens.search.lookahead import Lookahead
 from searchlens.search.mcts import MonteCarloTreeSearch
+from searchlens.search.policy import Policy
 from searchlens.search.power import PowerSampling
 from searchlens.search.smc import SequentialMonteCarlo
 from searchlens.search.step_beam import StepBeam

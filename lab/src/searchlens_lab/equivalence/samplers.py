@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from searchlens.claims import percent
-from searchlens.figures import style
-from searchlens.grid import Grid
+from searchlens.analysis.claims import percent
+from searchlens.plan import Grid
+from searchlens.reporting.figures import style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.table import Part, Table, write
 from searchlens.store.frames import write_frame
-from searchlens.tables import format as fmt
-from searchlens.tables.table import Part, Table, write
 from searchlens_lab.equivalence import referee
 from searchlens_lab.equivalence import samplers_figure as figure
 from searchlens_lab.equivalence.subject import Subject

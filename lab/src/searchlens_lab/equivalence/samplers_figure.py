@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from matplotlib.figure import Figure
 
-from searchlens.figures import palette, style
+from searchlens.reporting.figures import palette, style
 
 LOOKS = {  # Okabe and Ito's colours, which all eyes tell apart; markers tell them apart in grey, too
     "low temperature": ("#000000", "*"),

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from searchlens.engines.base import Completion, Engine, Request, complete
-from searchlens.policies import Policy
 from searchlens.search.beam import TokenBeam
 from searchlens.search.entropy_tree import EntropyTree
+from searchlens.search.policy import Policy
 from searchlens.search.task import Task
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.reference import Continuation, PlainSearch, Text, Token

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from searchlens.errors import InputError
-from searchlens.policies import Policy, from_spec
+from searchlens.search.policy import Policy, from_spec
 from searchlens_lab.equivalence.options import EquivalenceOptions
 
 RECORD = EquivalenceOptions

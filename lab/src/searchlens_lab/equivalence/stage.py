@@ -6,14 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import loaded
+from searchlens.reporting.tables.table import save
 from searchlens.store.layout import Layout
-from searchlens.tables.table import save
 from searchlens_lab.equivalence import embedded, engines, plan, tier12
 from searchlens_lab.equivalence.rows import frame
 from searchlens_lab.equivalence.tables import Comparisons
 
 if TYPE_CHECKING:
-    from searchlens.grid import Grid
+    from searchlens.plan import Grid
 
 log = logging.getLogger(__name__)
 

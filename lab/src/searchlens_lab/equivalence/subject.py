@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from searchlens import grading
 from searchlens.engines.base import Engine
-from searchlens.generate import Job
 from searchlens.grading import GradedPair
-from searchlens.grid import Grid, JobPool
-from searchlens.policies import Policy
+from searchlens.plan import Grid, JobPool
+from searchlens.sampling import Job
 from searchlens.search.driver import Failure, run, start
+from searchlens.search.policy import Policy
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import sample_seed
 from searchlens_lab.equivalence.options import EquivalenceOptions

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from searchlens.analysis.claims import DASH, Row, interval, number
 from searchlens.catalogue import table
-from searchlens.claims import DASH, Row, interval, number
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 THRESHOLDS_NOTE = "The thresholds were set before the first comparison was run."
 BOUNDS = {"at least": "≥", "at most": "≤", "covers": "covers"}

@@ -14,9 +14,9 @@ import polars as pl
 
 from searchlens.config.checkpoints import VllmSpec
 from searchlens.engines.vllm import cpu_arguments, release_memory, shut_down
-from searchlens.generate import Job
-from searchlens.grid import Grid
-from searchlens.policies import parse
+from searchlens.plan import Grid
+from searchlens.sampling import Job
+from searchlens.search.policy import parse
 from searchlens.search.task import Task
 from searchlens_lab.equivalence.rows import share
 from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.seeds import generator
-from searchlens.uncertainty import Floats
 from searchlens_lab.simulate._design import CONTINUOUS, BaseModel, Cell, Design, RLEffect, SimBenchmark
 from searchlens_lab.simulate._effects import PolicyEffect
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from searchlens.analysis.points import operating_points
 from searchlens.boptr.cohort import PLAN_FILE, write_plan
-from searchlens.landscape.points import operating_points
-from searchlens.schemas.columns import SCORES
 from searchlens.store import files
+from searchlens.store.columns import SCORES
 from searchlens_lab.simulate._design import Cell, Design, SimBenchmark, budgets_of
 from searchlens_lab.simulate._draw import OPTIONS, Drawn, classes, draw
 from searchlens_lab.simulate._truth import Truth

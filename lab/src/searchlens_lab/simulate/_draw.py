@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.analysis.pool import SamplePool
+from searchlens.analysis.readouts import expected, prefix
+from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape, votes_fall
 from searchlens.config.boptr import Readout
 from searchlens.config.landscape import LandscapeOptions
-from searchlens.landscape.pool import SamplePool
-from searchlens.landscape.readouts import expected, prefix
 from searchlens.seeds import generator
-from searchlens.uncertainty import Floats, Resamples
 from searchlens_lab.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
 from searchlens_lab.simulate._design import CONTINUOUS, Cell, Design, SimBenchmark, budgets_of
 from searchlens_lab.simulate._effects import PolicyEffect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlens import policies
+from searchlens.search.policy import parse
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def autoregressive(name: str) -> PolicyEffect:
     InputError
         A name that ``policies.parse`` does not understand.
     """
-    local = policies.parse(name).local
+    local = parse(name).local
     tail = 1 - local.top_p
     rank = 1 / local.top_k if local.top_k else 0.0
     concentration = max(local.temperature, 0.1) ** -0.6 * (1 + 0.8 * tail) * (1 + 0.8 * local.min_p) * (1 + rank)

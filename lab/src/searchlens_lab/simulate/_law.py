@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import xlogy
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.seeds import generator
-from searchlens.uncertainty import Floats
 from searchlens_lab.simulate._design import Cell, Design, budgets_of
 
 

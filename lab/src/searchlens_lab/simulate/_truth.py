@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from searchlens.analysis.uncertainty import Floats
 from searchlens.errors import InputError
-from searchlens.uncertainty import Floats
 from searchlens_lab.simulate._answers import Latents, native, under
 from searchlens_lab.simulate._design import BASE_ONLY, CONTINUOUS, Cell, Design, Side, checkpoint
 from searchlens_lab.simulate._law import planted_constants, planted_path, planted_policy

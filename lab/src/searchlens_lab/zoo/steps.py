@@ -19,13 +19,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens.analysis.frames import pick
 from searchlens.boptr import fit
 from searchlens.boptr.fit import Lattice
 from searchlens.config.boptr import DEFAULTS
 from searchlens.errors import InputError
-from searchlens.figures import palette, style
-from searchlens.frames import pick
 from searchlens.reporting.boptr.regimes import EXACT_COLOUR, STEP, TIED_COLOUR
+from searchlens.reporting.figures import palette, style
 from searchlens.zoo import read_record, record_file
 from searchlens_lab.zoo.accept import Records
 from searchlens_lab.zoo.cohort import COHORT

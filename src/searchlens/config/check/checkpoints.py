@@ -11,7 +11,7 @@ from searchlens.benchmarks import prompts
 from searchlens.config.check.schema import unknown
 from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
 from searchlens.config.model import Config
-from searchlens.schemas.engines import EngineKind, engine_kind
+from searchlens.engines.kind import EngineKind, engine_kind
 
 
 def errors(config: Config) -> Iterator[str]:

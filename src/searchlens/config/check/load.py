@@ -15,11 +15,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
+from searchlens.config import extras
 from searchlens.config.check import benchmarks, checkpoints, model, pairs, policies, study
 from searchlens.config.check.schema import adapter, keys_at, node_at, number_at, unknown
 from searchlens.config.model import Config, added
+from searchlens.config.project import OWN_FILE
 from searchlens.errors import NAME, NAMES, InputError, one_line
-from searchlens.project import OWN_FILE, extras
 from searchlens.store import yaml_text
 
 log = logging.getLogger(__name__)

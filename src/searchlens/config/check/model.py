@@ -8,7 +8,7 @@ from pathlib import Path
 from searchlens.config.check.checkpoints import is_studied
 from searchlens.config.check.schema import unknown
 from searchlens.config.model import Config
-from searchlens.project import ZOO_PREFIX
+from searchlens.config.project import ZOO_PREFIX
 
 
 def errors(config: Config) -> Iterator[str]:

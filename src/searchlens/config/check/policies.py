@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlens import policies
 from searchlens.config.check.schema import unknown
 from searchlens.config.model import Config
 from searchlens.errors import InputError
+from searchlens.search.policy import from_spec
 
 
 def errors(config: Config) -> Iterator[str]:
     """Mistakes in these sections."""
     for name, spec in config.policies.items():
         try:
-            policies.from_spec(name, spec)
+            from_spec(name, spec)
         except InputError as error:
             yield f"policies.{name}: {error.message}"
     used = {config.benchmarks[name].pool for name in config.study.benchmarks if name in config.benchmarks}

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from searchlens.config.check.schema import Node, content, limits, resolve, schema
-from searchlens.policies import components
-from searchlens.policies.policy import ROLES
+from searchlens.search import components
+from searchlens.search.policy import ROLES
 
 README = Path("config/README.md")
 

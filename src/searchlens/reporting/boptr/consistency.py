@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from searchlens.analysis.claims import Row, interval, number
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.consistency import CRITERION
 from searchlens.catalogue import table
-from searchlens.claims import Row, interval, number
 from searchlens.reporting.boptr.context import (
     CORRECTED_SIZE,
     ERROR,
@@ -18,9 +18,9 @@ from searchlens.reporting.boptr.context import (
     model_name,
     reasons,
 )
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("seed_replication", stage="boptr")

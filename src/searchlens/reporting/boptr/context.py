@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.figure import Figure
 
+from searchlens.analysis.claims import DASH, Row, interval
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import broken_cells
 from searchlens.boptr.rule import REASONS
-from searchlens.claims import DASH, Row, interval
 from searchlens.config.boptr import REGIMES, BoptrOptions, Readout
-from searchlens.figures import style
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, changes
-from searchlens.tables.table import Part
+from searchlens.reporting.figures import style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line, changes
+from searchlens.reporting.tables.table import Part
 
 READOUTS: dict[Readout, str] = {
     "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from searchlens.analysis.claims import DASH, Row, number
 from searchlens.boptr.protocol import BASELINES
 from searchlens.catalogue import table
-from searchlens.claims import DASH, Row, number
 from searchlens.reporting.boptr.context import ERROR, EXPONENTS, BoptrContext, brackets, corrected, reasons, single_pair
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Part, Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Part, Table
 
 VERDICTS = (
     "Over questions: by the corrected interval, these models taken as given. Over models: if models"

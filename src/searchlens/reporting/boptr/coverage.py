@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from searchlens.analysis.claims import DASH, Row, interval, number
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.catalogue import table
-from searchlens.claims import DASH, Row, interval, number
 from searchlens.reporting.boptr.context import (
     CORRECTED,
     ERROR,
@@ -25,9 +25,9 @@ from searchlens.reporting.boptr.context import (
     reasons,
     single_pair,
 )
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Part, Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Part, Table
 
 
 @table("percell", stage="boptr")

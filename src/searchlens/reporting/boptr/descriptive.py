@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from searchlens.analysis.claims import number, percent
 from searchlens.boptr.descriptive import TAU
 from searchlens.catalogue import table
-from searchlens.claims import number, percent
 from searchlens.reporting.boptr.context import BoptrContext, cell_line, reasons, single_readouts
-from searchlens.tables import format as fmt
-from searchlens.tables.table import Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.table import Table
 
 
 @table("descriptive", stage="boptr")

@@ -11,15 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens.analysis.claims import DASH, OVERTAKES, Row, percent, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
-from searchlens.claims import DASH, OVERTAKES, Row, percent, say
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import POOLS, BoptrContext, cell_line, reasons, single_readouts
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("aime_large_budget", stage="boptr")

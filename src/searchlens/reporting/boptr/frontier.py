@@ -8,11 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from searchlens.analysis.claims import Row, interval, number
 from searchlens.boptr.descriptive import TAU
 from searchlens.catalogue import figure, table
-from searchlens.claims import Row, interval, number
 from searchlens.config.boptr import BoptrOptions
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import (
     CORRECTED,
@@ -25,9 +24,10 @@ from searchlens.reporting.boptr.context import (
     corrected,
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes
-from searchlens.tables import format as fmt
-from searchlens.tables.format import NO, YES, Line
-from searchlens.tables.table import Part, Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import NO, YES, Line
+from searchlens.reporting.tables.table import Part, Table
 
 RL_USED = {
     "Z0-u": ("0", YES),

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import (
     CORRECTED,
@@ -25,9 +24,10 @@ from searchlens.reporting.boptr.context import (
     corrected,
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("horizontal", stage="boptr")

@@ -11,17 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from searchlens.analysis.claims import DASH, SCALES, Row, interval, number, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.rule import REASONS
 from searchlens.catalogue import figure, table
-from searchlens.claims import DASH, SCALES, Row, interval, number, say
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import ERROR, PATHS_OF_ALPHA, BoptrContext, cell_line, model_name, reasons
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("formula_same", stage="boptr")

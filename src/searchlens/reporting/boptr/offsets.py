@@ -11,15 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from searchlens.analysis.claims import PREDICTS, ROUNDING, number, percent, say
 from searchlens.boptr.offsets import GATE_Z, SHUFFLES
 from searchlens.catalogue import figure, table
-from searchlens.claims import PREDICTS, ROUNDING, number, percent, say
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import BoptrContext, model_name, reasons, single_pair
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("offsets", stage="boptr")

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from searchlens.analysis.claims import DASH, ERRS_LEAST, interval, say
 from searchlens.boptr.rule import REASONS
-from searchlens.claims import DASH, ERRS_LEAST, interval, say
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.figures import palette, style
 
 POOL_TITLES = {"ar": "sampling policies only", "full": "with search policies"}
 KINDS = {  # colour, marker, name: kinds of rows, in the order of legends

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from searchlens.analysis.claims import Row, number, percent
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
-from searchlens.claims import Row, number, percent
 from searchlens.reporting.boptr.context import BoptrContext, cell_line, model_changes, reasons
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("blocks", stage="boptr")

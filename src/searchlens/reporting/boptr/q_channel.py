@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from searchlens.analysis.claims import Row, interval, number, percent
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.q_channel import TOLERANCE
 from searchlens.catalogue import table
-from searchlens.claims import Row, interval, number, percent
 from searchlens.config.boptr import REGIMES
 from searchlens.reporting.boptr.context import (
     CORRECTED,
@@ -19,9 +19,9 @@ from searchlens.reporting.boptr.context import (
     model_name,
     reasons,
 )
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Part, Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Part, Table
 
 ROLES = {"fitted": "fitted benchmarks", "held_out": "held-out benchmarks"}
 SCOPES = {"all": "all", "voted": "voted only"}

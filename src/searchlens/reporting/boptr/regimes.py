@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens.analysis.claims import ASSIGNED, DASH, ROUNDING, Row, interval, number, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
-from searchlens.claims import ASSIGNED, DASH, ROUNDING, Row, interval, number, say
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import (
     CORRECTED_SIZE,
@@ -26,9 +25,10 @@ from searchlens.reporting.boptr.context import (
     model_name,
     reasons,
 )
-from searchlens.tables import format as fmt
-from searchlens.tables.format import Line
-from searchlens.tables.table import Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.table import Table
 
 
 @table("regime_betas", stage="boptr")

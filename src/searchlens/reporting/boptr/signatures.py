@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from searchlens.analysis.claims import DASH, Row, percent
 from searchlens.catalogue import table
-from searchlens.claims import DASH, Row, percent
 from searchlens.reporting.boptr.context import BoptrContext, cell_line, model_changes, reasons
-from searchlens.tables import format as fmt
-from searchlens.tables.table import Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.table import Table
 
 SIGNATURES = {
     "low_budget_gain": "low-budget gain",

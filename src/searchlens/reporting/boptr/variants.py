@@ -16,8 +16,8 @@ from searchlens.reporting.boptr.context import (
     reasons,
     single_pair,
 )
-from searchlens.tables import format as fmt
-from searchlens.tables.table import Table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.table import Table
 
 
 @table("rule_variants", stage="boptr")

@@ -17,10 +17,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from searchlens.analysis.claims import DASH, ERRORS, number, say
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
-from searchlens.claims import DASH, ERRORS, number, say
-from searchlens.figures import palette, style
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import (
     BY_REGIME,
@@ -35,7 +34,8 @@ from searchlens.reporting.boptr.context import (
     heading,
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
-from searchlens.tables.table import Table
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables.table import Table
 
 # ---- every model
 

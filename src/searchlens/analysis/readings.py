@@ -1,0 +1,264 @@
+"""Every reading of every pair: the frames of stage ``readings`` (``catalogue.READING_FRAMES``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import polars as pl
+
+from searchlens.analysis import coverage, guessing
+from searchlens.analysis.class_pools import Ints, Pool
+from searchlens.analysis.equivalents import CROSSINGS, crossing, equivalents, summary
+from searchlens.analysis.exponents import (
+    EXPONENTS,
+    GRID,
+    JOINT,
+    exponent_set,
+    joint_sets,
+    least_error,
+    profile,
+    test,
+    undecided,
+)
+from searchlens.analysis.extrapolation import EXTRAPOLATED, extrapolated, judged
+from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, MEASURES, PASS, RL, compared
+from searchlens.analysis.support import CHANGES, SUPPORT, support
+from searchlens.analysis.uncertainty import Floats, Resamples
+from searchlens.analysis.variance import VARIANCE, beats, parts
+from searchlens.config.readings import ANY, BEST, ReadingsOptions
+
+LAW_BUDGETS = (1, 2, 4, 8, 16)
+"""b at which the law is tested: B of the paper."""
+EXPONENT_DRAWS = 200
+"""Draws of the least-error fit of alpha and beta, each of which searches all policies again."""
+COVER_TAU = (0.05, 0.25, 0.5, 0.75, 0.9)
+"""Thresholds of Cover@tau: the share of samples that must be right."""
+G_PASS_K = (16,)
+"""Numbers of samples k of G-Pass@k, mG-Pass@k and pass^k; those above a pool are left out."""
+G_PASS_TAU = (0.25, 0.5, 0.75, 1.0)
+"""Thresholds of G-Pass@k; 1 is pass^k."""
+CORRECTED_K = (1, 4)
+"""Numbers of samples k of pass@k corrected for guessing; its noise grows like 1 / (1 - g)^k."""
+TRIALS = 20
+"""Trials, of each side of a pair on a benchmark, in which a quarter of the samples predicts pass@k of them all."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairPools:
+    """The samples of a pair on a benchmark."""
+
+    pair: str
+    benchmark: str
+    base: Mapping[str, Pool]
+    rl: Mapping[str, Pool]
+    """``base``, ``rl``: by policy, reference policies such as greedy left out."""
+    options: Ints | None = None
+    """Lettered options of each question, 0 for an open one; None if no question has any. Shape (questions,)."""
+    base_batches: Sequence[Mapping[str, Pool]] = ()
+    rl_batches: Sequence[Mapping[str, Pool]] = ()
+    """``base_batches``, ``rl_batches``: the same checkpoints, sampled again with other seeds."""
+
+
+Frames = dict[str, pl.DataFrame]
+Reading = Callable[[PairPools, ReadingsOptions], Frames]
+
+
+def read_study(cells: Iterable[PairPools], options: ReadingsOptions) -> Frames:
+    """All frames, rows in the order of the cells, with their pair and benchmark first."""
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for cell in cells:
+        for read in READINGS:
+            for name, frame in read(cell, options).items():
+                parts.setdefault(name, []).append(_named(cell, frame))
+    frames = {name: pl.concat(each) for name, each in parts.items()}
+    return {
+        **frames,
+        "joint_exponents": joint(frames["exponent_profiles"], options),
+        "extrapolated": judged(frames["extrapolated"], options.confidence),
+    }
+
+
+def _named(cell: PairPools, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(pl.lit(cell.pair).alias("pair"), pl.lit(cell.benchmark).alias("benchmark"), pl.all())
+
+
+def budget_equivalents(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """N*(b) under every policy of Base, and under the best."""
+    rl = cell.rl[options.default_policy]
+    resamples = _draws(cell, options)
+    policies: dict[str, Sequence[Pool]] = {name: [pool] for name, pool in cell.base.items()}
+    parts = []
+    for name, pools in {**policies, BEST: list(cell.base.values())}.items():
+        read = equivalents(pools, rl, powers_of_two(rl.samples), resamples)
+        tokens = pools[0].tokens / rl.tokens if len(pools) == 1 else float("nan")
+        at_equal = (pl.col("n") * tokens / pl.col("budget")).fill_nan(None).alias("token_ratio")
+        parts.append(summary(read, options.confidence).select(pl.lit(name).alias("policy"), pl.all(), at_equal))
+    return {"equivalents": pl.concat(parts)}
+
+
+COSTS = ("samples", "tokens")
+"""What is equal at a crossing."""
+
+
+def crossings(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """Where Base overtakes RL at equal cost, both under the default policy."""
+    frame = pl.DataFrame(schema={"cost": pl.String(), **CROSSINGS})
+    sides = _default(cell, options)
+    if sides is None:
+        return {"crossings": frame}
+    base, rl = sides
+    known = math.isfinite(rl.tokens / base.tokens) and rl.tokens > 0 if base.tokens else False
+    exchanges = dict(zip(COSTS, (1.0, rl.tokens / base.tokens), strict=True)) if known else {COSTS[0]: 1.0}
+    draws = _draws(cell, options)
+    found = [
+        crossing(base, rl, draws, options.confidence, exchange=exchange).select(pl.lit(cost).alias("cost"), pl.all())
+        for cost, exchange in exchanges.items()
+    ]
+    return {"crossings": pl.concat([frame, *found])}
+
+
+def powers_of_two(largest: int) -> list[int]:
+    """1, 2, 4, ... up to ``largest``."""
+    return [2**i for i in range(largest.bit_length()) if 2**i <= largest]
+
+
+def exponents(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """Sets of exponents: under any policy of Base, and under the default policy."""
+    rl = cell.rl[options.default_policy]
+    budgets = [b for b in LAW_BUDGETS if b <= rl.samples]
+    draws = Resamples.draw(len(rl.questions), EXPONENT_DRAWS, options.seed).weights
+    weights = np.concatenate([np.ones((len(draws), 1), np.float32), draws], axis=1)
+    tests = {name: test(pool, rl, budgets) for name, pool in cell.base.items()}
+    scopes = {ANY: list(tests), options.default_policy: [name for name in tests if name == options.default_policy]}
+    records, profiles = [], []
+    for scope, names in scopes.items():
+        if names:
+            found = exponent_set([tests[name] for name in names], options.confidence)
+            log2_alpha, beta = least_error([cell.base[name] for name in names], rl, budgets, weights)
+            tail = (1 - options.confidence) / 2
+            lo, hi = np.quantile(beta[1:], [tail, 1 - tail])
+            least = {"beta_l1": beta[0], "beta_l1_lo": lo, "beta_l1_hi": hi, "log2_alpha_l1": log2_alpha[0]}
+            records.append({"policy": scope, **found, **least})
+            chosen = [tests[name] for name in names]
+            columns = pl.DataFrame({"beta": GRID.beta, "p": profile(chosen), "undecided": undecided(chosen)})
+            columns = columns.with_columns(pl.col("p").fill_nan(None))
+            profiles.append(columns.select(pl.lit(scope).alias("policy"), pl.all()))
+    schema = {"policy": pl.String(), **EXPONENTS}
+    return {"exponents": pl.DataFrame(records, schema), "exponent_profiles": pl.concat(profiles)}
+
+
+def joint(profiles: pl.DataFrame, options: ReadingsOptions) -> pl.DataFrame:
+    """Sets of one exponent for several pairs of a benchmark: ``options.joint_pairs``, or all if it is empty."""
+    joined = pl.col("pair").is_in(list(options.joint_pairs)) if options.joint_pairs else pl.lit(value=True)
+    parts = [pl.DataFrame(schema={"benchmark": pl.String(), "policy": pl.String(), **JOINT})]
+    for (benchmark, policy), rows in profiles.filter(joined).group_by("benchmark", "policy", maintain_order=True):
+        by_pair = {str(pair): part["p"].to_numpy() for (pair,), part in rows.group_by("pair", maintain_order=True)}
+        open_betas = {str(pair): part["undecided"].to_numpy() for (pair,), part in rows.group_by("pair")}
+        keys = (pl.lit(benchmark).alias("benchmark"), pl.lit(policy).alias("policy"))
+        parts.append(joint_sets(by_pair, open_betas, options.confidence).select(*keys, pl.all()))
+    return pl.concat(parts)
+
+
+def supports(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """What RL keeps, loses and adds of the questions that Base solves, under the default policy."""
+    sides = _default(cell, options)
+    if sides is None:
+        return {"support": pl.DataFrame(schema=SUPPORT), "support_changes": pl.DataFrame(schema=CHANGES)}
+    found, changes = support(*sides, _draws(cell, options), confidence=options.confidence)
+    return {"support": found, "support_changes": changes}
+
+
+def measures(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """pass@k, Cover@tau, G-Pass@k, pass^k, guessing and entropies of both sides under the default policy."""
+    sides = _default(cell, options)
+    if sides is None:
+        return {"measures": pl.DataFrame(schema=MEASURES)}
+    draws, level = _draws(cell, options), options.confidence
+    found = [
+        compared(measure, read(sides[0]), read(sides[1]), draws, level, **named)
+        for measure, read, named in _means(cell, options, min(pool.samples for pool in sides))
+        if measure not in NEED_EQUAL or all(pool.drawn is None for pool in sides)
+    ]
+    found.append(guessing.beside_luck(*sides, options.null_k, draws, level))
+    value, lo, hi = beats(*sides, draws, level)
+    again = {"measure": "P(RL beats Base)", "k": 1, "side": DIFFERENCE, "value": value, "lo": lo, "hi": hi}
+    known = pl.concat(found).filter((pl.col("measure") != GUESS_NULL) | (pl.col("side") != DIFFERENCE))
+    last = pl.DataFrame([again], MEASURES).with_columns(pl.selectors.float().fill_nan(None))
+    return {"measures": pl.concat([known, last])}
+
+
+NEED_EQUAL = ("Cover@tau", "entropy", "entropy, Miller-Madow")
+"""Measures of counts, which compare only where every question has as many samples."""
+
+
+def _means(
+    cell: PairPools, options: ReadingsOptions, smallest: int
+) -> Iterator[tuple[str, Callable[[Pool], Floats], dict[str, Any]]]:
+    """Each measure that is a mean over questions: its name, how a pool is read, and arguments of ``compared``."""
+    ks, taus = powers_of_two(smallest), list(COVER_TAU)
+    yield PASS, lambda pool: pool.solved(ks), {"ks": ks}
+    yield "Cover@tau", lambda pool: coverage.cover(pool, taus), {"taus": taus}
+    levels = list(G_PASS_TAU)
+    for k in (k for k in G_PASS_K if k <= smallest):
+        yield "G-Pass@k", partial(coverage.g_pass, k=k, taus=levels), {"ks": [k] * len(levels), "taus": levels}
+        yield "mG-Pass@k", partial(coverage.mg_pass, k=k), {"ks": [k]}
+    if cell.options is not None:
+        guess = guessing.chance(cell.options)
+        read = [k for k in CORRECTED_K if k <= smallest]
+        yield GUESS_NULL, lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
+        yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
+    for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
+        yield name, partial(_entropy, i), {"most": math.log(smallest + 1)}
+
+
+def _entropy(column: int, pool: Pool) -> Floats:
+    return coverage.entropy(pool)[:, [column]]
+
+
+def variances(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """Parts of the variance of pass@1 of both sides under the default policy."""
+    name, draws = options.default_policy, _draws(cell, options)
+    found = [
+        parts(
+            side,
+            pools[name],
+            draws,
+            batches=[batch[name] for batch in batches if name in batch],
+            confidence=options.confidence,
+        )
+        for side, pools, batches in ((BASE, cell.base, cell.base_batches), (RL, cell.rl, cell.rl_batches))
+        if name in pools
+    ]
+    return {"variance": pl.concat([pl.DataFrame(schema=VARIANCE), *found])}
+
+
+def extrapolations(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """pass@k beyond the pools of both sides under the default policy, with trials of how often that is right."""
+    name = options.default_policy
+    seed = crc32(f"{options.seed} {cell.pair} {cell.benchmark}".encode())
+    found = [
+        extrapolated(side, pools[name], trials=TRIALS, seed=seed, confidence=options.confidence)
+        for side, pools in ((BASE, cell.base), (RL, cell.rl))
+        if name in pools
+    ]
+    return {"extrapolated": pl.concat([pl.DataFrame(schema=EXTRAPOLATED), *found])}
+
+
+def _default(cell: PairPools, options: ReadingsOptions) -> tuple[Pool, Pool] | None:
+    """Base and RL under the default policy; None if Base has no samples under it."""
+    name = options.default_policy
+    return (cell.base[name], cell.rl[name]) if name in cell.base else None
+
+
+def _draws(cell: PairPools, options: ReadingsOptions) -> Resamples:
+    return Resamples.draw(len(cell.rl[options.default_policy].questions), options.draws, options.seed)
+
+
+READINGS: Sequence[Reading] = (budget_equivalents, crossings, exponents, supports, measures, variances, extrapolations)
+"""Each makes the rows of its frames for one pair on one benchmark."""

@@ -1,0 +1,124 @@
+"""Stage ``landscape``: the graded samples of one cell, or its compact readouts, to operating points."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from searchlens.analysis.classes import answer_classes, recorded_classes
+from searchlens.analysis.expand import expand, plain_votes
+from searchlens.analysis.health_counts import Counts, counted, of_classes, together
+from searchlens.analysis.points import Landscape, join, operating_points, require_reached
+from searchlens.analysis.pool import in_parts
+from searchlens.catalogue import LANDSCAPE_FRAMES
+from searchlens.cli.stages._frames import read_sampling_cost, write_content, write_frame
+from searchlens.store import judges, provenance, readouts
+from searchlens.store.columns import VOTES
+from searchlens.store.files import read_json
+from searchlens.store.frames import readable
+from searchlens.store.judges import Judge
+from searchlens.store.layout import GRADER, SIGNATURE, readouts_sidecar
+
+if TYPE_CHECKING:
+    from searchlens.plan import needs
+
+log = logging.getLogger(__name__)
+
+
+class _Computed(NamedTuple):
+    """A landscape, its answer classes, votes, health and grader, and the cost of its samples (None: no record)."""
+
+    landscape: Landscape
+    classes: pl.DataFrame
+    votes: pl.DataFrame
+    health: pl.DataFrame
+    judge: Judge
+    spent: dict[str, Any] | None
+
+
+class _Part(NamedTuple):
+    """What is read of some policies; no landscape (None) if none of them has a pool as large as the smallest budget."""
+
+    policies: list[str]
+    samples: int
+    landscape: Landscape | None
+    classes: pl.DataFrame
+    votes: pl.DataFrame
+    counts: Counts
+
+
+def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str) -> None:
+    """Compute the operating points of one cell from graded samples (``.parquet``) or compact readouts.
+
+    The folder gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``health.parquet``, ``votes.parquet``,
+    which is empty if the graded samples have no plain strings, ``grader.json``, and last ``content.json``, the hashes
+    of all these.
+    """
+    computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
+    write_frame(computed.landscape.points, output / "points.parquet")
+    write_frame(computed.landscape.hits, output / "hits.parquet")
+    write_frame(computed.classes, output / "classes.parquet")
+    write_frame(computed.votes, output / "votes.parquet")
+    write_frame(computed.health, output / "health.parquet")
+    judges.write(computed.judge, output)
+    written = [*(f"{frame}.parquet" for frame in LANDSCAPE_FRAMES), GRADER]
+    write_content(output, written)
+    provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
+    if computed.votes.height:
+        largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
+        log.info("votes by class and by plain string differ by at most %.4f", largest)
+    log.info("%s: %d operating points", scores, computed.landscape.points.height)
+
+
+def votes_of(cell: needs.Landscape, graded: pl.DataFrame) -> pl.DataFrame | None:
+    """Votes over equivalence classes and over plain strings; None if the graded samples have no plain strings."""
+    if "plain" not in graded.columns:
+        return None
+    return plain_votes(graded, budgets=list(cell.vote_budgets), ties=cell.options.ties)
+
+
+def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
+    """Policy after policy, as many together as fit into a part."""
+    with readable(scores, "score") as content:
+        parts = [_of_part(cell, part) for part in in_parts(pl.scan_parquet(content))]
+    require_reached(cell.budgets, max(part.samples for part in parts))
+    policies = [name for part in parts for name in part.policies]
+    read = [part.landscape for part in parts if part.landscape is not None]
+    signature = scores.with_suffix(".json")
+    judge = judges.of(read_json(signature) if signature.exists() else {}, cell.grader)
+    return _Computed(
+        join(read, policies, cell.smallest_budgets),
+        pl.concat([part.classes for part in parts]),
+        pl.concat([part.votes for part in parts]),
+        together([part.counts for part in parts]),
+        judge,
+        read_sampling_cost(signature),
+    )
+
+
+def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
+    classes, votes = answer_classes(graded), votes_of(cell, graded)
+    samples: int = classes["samples"].max()  # type: ignore[assignment]
+    points = partial(operating_points, graded, budgets=list(cell.budgets), options=cell.options)
+    return _Part(
+        graded["policy"].unique(maintain_order=True).to_list(),
+        samples,
+        points() if samples >= min(cell.budgets) else None,
+        classes,
+        VOTES.to_frame() if votes is None else votes,
+        counted(graded),
+    )
+
+
+def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
+    compact = readouts.read(path)
+    computed, votes = expand(compact, options=cell.options, smallest=dict(cell.smallest_budgets))
+    spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
+    judge = judges.of(read_json(readouts_sidecar(path)), cell.grader)
+    classes = recorded_classes(compact)
+    return _Computed(computed, classes, votes, of_classes(classes, computed.points), judge, spent)

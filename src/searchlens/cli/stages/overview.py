@@ -1,0 +1,30 @@
+"""Stage ``overview``: all landscapes of a study to the figures that show it as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from searchlens.catalogue import READING_FRAMES, loaded
+from searchlens.cli.stages._frames import read_frame
+from searchlens.cli.stages._labels import curves
+from searchlens.reporting.figures import build
+from searchlens.reporting.figures.context import StudyContext
+from searchlens.store.layout import Layout
+
+if TYPE_CHECKING:
+    from searchlens.plan import needs
+
+
+def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
+    """Draw every figure of the whole study."""
+    drawn = [curves(study, cell, layout) for cell in study.cells]
+    titles = {cell.benchmark: cell.title for cell in study.cells}
+    readings = {
+        name: read_frame(layout.readings_frame(name), "readings").with_columns(pl.col("benchmark").replace(titles))
+        for name in READING_FRAMES
+    }
+    record = layout.failures("overview", "figures.json")
+    build.write(loaded("figure", stage="study"), StudyContext(drawn, readings), output, record)

@@ -1,0 +1,62 @@
+"""Stage ``readings``: the answer classes of a study to the readings that use every sample."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from searchlens.analysis.class_pools import Ints, Pool, read_pools
+from searchlens.analysis.readings import PairPools, read_study
+from searchlens.cli.stages._frames import landscape_costs, read_frame, write_frame
+from searchlens.store import provenance
+from searchlens.store.layout import SIGNATURE, Layout
+
+if TYPE_CHECKING:
+    from searchlens.plan import needs
+
+log = logging.getLogger(__name__)
+
+
+def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None:
+    """Write every frame of readings."""
+    plans = list(zip(study.cells, study.batches, strict=True))
+    sides = dict.fromkeys(
+        (side, benchmark)
+        for (_, benchmark, base, rl), batches in plans
+        for side in (base, rl, *batches["base"], *batches["rl"])
+    )
+    pools = {side: _read(layout, *side, study.references) for side in sides}
+    cells = (
+        PairPools(
+            pair,
+            benchmark,
+            pools[base, benchmark],
+            pools[rl, benchmark],
+            _options(study.choices.get(benchmark), pools[rl, benchmark][study.options.default_policy]),
+            *([pools[batch, benchmark] for batch in batches[role]] for role in ("base", "rl")),
+        )
+        for (pair, benchmark, base, rl), batches in plans
+    )
+    for name, frame in read_study(cells, study.options).items():
+        write_frame(frame, layout.readings_frame(name))
+    spent = landscape_costs([layout.landscape(*side) for side in sides])
+    provenance.sign(layout.readings / SIGNATURE, fingerprint, provenance.together(spent))
+    log.info("readings of %d pairs on benchmarks", len(study.cells))
+
+
+def _options(choices: Sequence[int] | None, pool: Pool) -> Ints | None:
+    """Options of the questions of a pool; None if the benchmark has none."""
+    return None if choices is None else np.array(choices)[pool.questions]
+
+
+def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str, ...]) -> dict[str, Pool]:
+    """Pools of a cell without reference policies."""
+    classes = read_frame(layout.landscape_frame(checkpoint, benchmark, "classes"), "landscape")
+    points = read_frame(layout.landscape_frame(checkpoint, benchmark, "points"), "landscape")
+    costs = points.filter(metric="C", readout="expected").sort("budget").unique("policy", keep="first")
+    tokens = dict(costs.select("policy", (pl.col("value") / pl.col("budget")).fill_null(float("nan"))).iter_rows())
+    return read_pools(classes.filter(~pl.col("policy").is_in(list(references))), tokens)

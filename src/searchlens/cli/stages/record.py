@@ -1,0 +1,63 @@
+"""``searchlens record``: scored cells to compact readouts, from which they can be analysed without their samples.
+
+Not a rule of the workflow, so it is given the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from searchlens.analysis.compact import compact
+from searchlens.analysis.points import require_reached
+from searchlens.analysis.pool import in_parts
+from searchlens.cli.stages import costs
+from searchlens.cli.stages.landscape import votes_of
+from searchlens.plan import Grid, needs
+from searchlens.store import judges, layout, readouts
+from searchlens.store.files import read_json
+from searchlens.store.frames import readable
+
+
+def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
+    """Write the compact readouts of every sampled cell whose scores are there and current, and return the files.
+
+    ``output`` is ``study.readouts`` of the studies that read them. Cells that have to be sampled or scored first are
+    returned, too.
+    """
+    written, unfinished = [], []
+    for cell in grid.study.cells:
+        if grid.study.source(*cell) != "sampled":
+            continue
+        if not grid.is_scored(*cell):
+            unfinished.append("/".join(cell))
+            continue
+        written.append(layout.readouts(output, *cell))
+        _record_cell(grid, *cell, written[-1])
+    return written, unfinished
+
+
+def _record_cell(grid: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
+    samples, cell = needs.cell_samples(grid, checkpoint, benchmark), needs.landscape(grid, benchmark)
+    scores = grid.scores(checkpoint, benchmark)
+    sidecars: dict[str, list[Mapping[str, Any]]] = {}
+    for stream, sidecar in costs.sidecars(samples, grid.layout):
+        sidecars.setdefault(stream.policies[0], []).append(sidecar)
+    judge = judges.of(read_json(scores.with_suffix(".json")), cell.grader)
+    readouts.write(_compact(cell, scores), sidecars, target, grid.readouts_from(checkpoint, benchmark), judge)
+
+
+def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:
+    """Compact readouts of graded samples, policy after policy, as many together as fit into a part."""
+    budgets, frames, largest = list(cell.budgets), [], 0
+    with readable(scores, "score") as content:
+        for part in in_parts(pl.scan_parquet(content)):
+            samples = int(part.group_by("policy", "question").len()["len"].max() or 0)  # type: ignore[arg-type]
+            largest = max(largest, samples)
+            if samples >= min(budgets):
+                frames.append(compact(part, votes_of(cell, part), budgets=budgets, options=cell.options))
+    require_reached(budgets, largest)
+    return pl.concat(frames)

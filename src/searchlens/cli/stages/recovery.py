@@ -1,0 +1,65 @@
+"""Stage ``recovery``: the landscapes of a pair on one benchmark to gaps, support, near matches and paths."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from searchlens.analysis.gaps import recover
+from searchlens.analysis.points import Landscape
+from searchlens.cli.stages._frames import landscape_costs, read_frame, read_points, write_content, write_frame
+from searchlens.errors import InputError
+from searchlens.search import kinds
+from searchlens.search.kinds import PolicyByName
+from searchlens.store import judges, provenance
+from searchlens.store.layout import SIGNATURE
+
+if TYPE_CHECKING:
+    from searchlens.plan import needs
+
+log = logging.getLogger(__name__)
+
+
+def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerprint: str) -> None:
+    """Compare the landscapes of a pair; references such as greedy are not among the policies compared.
+
+    The folder gets one Parquet file per frame, and ``content.json``, their hashes. An InputError: a landscape is
+    missing or damaged, both were asked different questions, or they were judged by different graders or versions.
+    """
+    _require_one_judge(base, rl)
+    base_landscape, rl_landscape = (_read_landscape(side, pair) for side in (base, rl))
+    names = base_landscape.points["policy"].unique(maintain_order=True).to_list()
+    configured = kinds.from_specs(pair.policies)
+    components = {name: _components(name, configured) for name in names}
+    tables = recover(base_landscape, rl_landscape, components, pair.options)
+    for name, frame in tables.items():
+        write_frame(frame, output / f"{name}.parquet")
+    write_content(output, [f"{name}.parquet" for name in tables])
+    provenance.sign(output / SIGNATURE, fingerprint, provenance.together(landscape_costs([base, rl])))
+    log.info("%s against %s: %d policies", base, rl, len(names))
+
+
+def _require_one_judge(base: Path, rl: Path) -> None:
+    """A gap between two graders is no gap between two models."""
+    ours, theirs = judges.read(base), judges.read(rl)
+    if ours.differs(theirs):
+        raise InputError(
+            f"Base ({base}) was judged by {ours}, RL ({rl}) by {theirs}",
+            "judge the samples of both by one version, and record them again if they are recorded (searchlens record)",
+        )
+
+
+def _read_landscape(folder: Path, pair: needs.Recovery) -> Landscape:
+    """A landscape at the budgets of B, without reference policies."""
+    hits = read_frame(folder / "hits.parquet", "landscape").filter(pl.col("budget").is_in(list(pair.budgets)))
+    frames = (read_points(folder, pair.budgets), hits)
+    return Landscape(*(frame.filter(~pl.col("policy").is_in(list(pair.references))) for frame in frames))
+
+
+def _components(name: str, configured: PolicyByName) -> tuple[Any, ...]:
+    """The five components of a policy; an imported policy of unknown components has its name in place of each."""
+    policy = kinds.policy_of(name, configured)
+    return policy.components if policy else (name,) * 5

@@ -1,0 +1,54 @@
+"""Stage ``transfer``: the frames of BOPTR to what they say in words, its tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from searchlens.boptr.cohort import CohortPlan, read_cohort
+from searchlens.boptr.study import words
+from searchlens.catalogue import BOPTR_WORDS, boptr_frames, loaded
+from searchlens.cli.stages._frames import read_frame, read_sampling_cost, write_frame
+from searchlens.config.boptr import BoptrOptions
+from searchlens.config.health import DEFAULTS, HealthOptions
+from searchlens.errors import InputError
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.reporting.figures import build as figures_of
+from searchlens.reporting.tables.graders import of_judges
+from searchlens.reporting.tables.table import save
+from searchlens.store import judges
+from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
+
+
+def transfer(
+    plan: CohortPlan,
+    options: BoptrOptions,
+    landscapes: Path,
+    output: Layout,
+    limits: HealthOptions = DEFAULTS,
+    *,
+    fingerprint: str = "",
+    figures: bool = True,
+) -> None:
+    """Write every table and figure of the transfer analysis, and the frames of BOPTR without numbers.
+
+    ``limits`` say from where on a cell is flagged as not interpretable. An InputError: a frame is missing, because
+    BOPTR was not fitted here; or the frames hold another readout than the options name.
+    """
+    frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in boptr_frames() if name not in BOPTR_WORDS}
+    read = frames["errors"].get_column("readout", default=None)
+    if read is None or set(read) - {options.readout}:
+        found = "no readout" if read is None else f"the readout {read[0]}"
+        raise InputError(
+            f"{output.boptr}: the frames name {found}, boptr.readout is {options.readout}",
+            f"run `searchlens boptr` again, or give --readout {'expected' if read is None else read[0]}",
+        )
+    frames |= words(read_cohort(landscapes, plan, readout=options.readout), options, frames, limits)
+    for name in BOPTR_WORDS:
+        write_frame(frames[name], output.boptr_frame(name))
+    spent = read_sampling_cost(output.boptr / SIGNATURE)
+    judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
+    context = BoptrContext(frames, plan, options, of_judges(judged))
+    tables, figures_to = (output.failures("transfer", name) for name in ("tables.json", "figures.json"))
+    save(loaded("table", stage="boptr"), context, output, tables, fingerprint, spent)
+    if figures:
+        figures_of.write(loaded("figure", stage="boptr"), context, output.boptr_figure("any", "svg").parent, figures_to)

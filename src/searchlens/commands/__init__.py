@@ -1,1 +1,0 @@
-"""Commands around a study: the plan, the progress, damaged files, unused files."""

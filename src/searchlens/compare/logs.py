@@ -1,0 +1,232 @@
+"""From the log files of two sides to everything that is found in them. What is written lies in a temporary folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from searchlens import grading
+from searchlens.analysis.health import judge, of_pair, of_rules
+from searchlens.analysis.health_counts import line, of_graded
+from searchlens.api import Comparison, compare
+from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
+from searchlens.compare.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
+from searchlens.compare.found import LogComparison, SideFound
+from searchlens.compare.judging import MATH, by_question, chosen_grader, graded, mean_tokens, plain_golds, recorded
+from searchlens.compare.opinions import SecondJudge, opinions
+from searchlens.errors import InputError
+from searchlens.formats import reading
+from searchlens.formats.readers import recognised
+from searchlens.formats.reading import Choices, Failed, Reading
+from searchlens.grading.recorded import is_recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user may decide."""
+
+    grader: str = ""
+    """Name of a grader, or ``recorded``: the verdicts of the logs. Empty: chosen by the golds."""
+    questions: Sequence[Question] | None = None
+    """A benchmark that is known: its golds count. Without it, the logs define one."""
+    models: tuple[str, str] = ("", "")
+    """Models of Base and RL, as the logs name them, where files have several."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the logs to read, where they have several."""
+    failed: Failed = ""
+    log: Mapping[str, str] = field(default_factory=dict)
+    """``failed``, ``log``: ``failed`` and ``wishes`` of ``importing.Choices``."""
+    withheld: str = ""
+    """Why no text may be quoted; empty: decided by the names of files and tasks."""
+    every_text: bool = False
+    """Other graders judge all texts, not only some."""
+    seed: int = 0
+    """Of everything that is drawn."""
+    draws: int = 2000
+    """Bootstrap draws over questions."""
+    confidence: float = 0.95
+    """Nominal coverage of intervals, in (0, 1)."""
+    workers: int = 1
+    """Processes of graders, >= 1."""
+
+
+def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> LogComparison:
+    """Read, match and grade the samples of both sides, whose formats may differ, and read what they say. An
+    ``InputError`` if files cannot be read, no question is on both sides, or nothing can be graded.
+    """
+    if wishes.grader:
+        grading.grader(wishes.grader)
+    files = []
+    for paths, role in ((base, BASE), (rl, RL)):  # before anything is read, which takes time
+        with _named(role):
+            files += recognised(paths).files
+    withheld = wishes.withheld or _gated(map(str, [*files, *wishes.tasks]))
+    with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place, ExitStack() as stack:
+
+        def read(paths: Sequence[Path], role: str) -> Reading:
+            with _named(role):
+                return stack.enter_context(_reading(paths, wishes, Path(place, role), quotes=not withheld))
+
+        sides = base_and_rl(read(base, BASE), read(rl, RL), wishes.models)
+        tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
+        is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
+        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
+
+
+def _reading(paths: Sequence[Path], wishes: Wishes, place: Path, *, quotes: bool) -> AbstractContextManager[Reading]:
+    """The files of one side; golds of a known benchmark are compared by its grader."""
+
+    def folder() -> Path:
+        place.mkdir()
+        return place
+
+    choices = Choices(
+        tasks=wishes.tasks, failed=wishes.failed, is_subset=wishes.questions is not None, wishes=wishes.log
+    )
+    grader = wishes.grader if wishes.grader and not is_recorded(wishes.grader) else MATH
+    return reading.read(paths, wishes.questions, grader, choices, folder=folder, quotes=quotes, needs_golds=False)
+
+
+@contextmanager
+def _named(role: str) -> Iterator[None]:
+    """Mistakes in files name the side."""
+    try:
+        yield
+    except InputError as error:
+        hint = (error.hint or "").replace("nothing was imported", "nothing was compared")
+        raise InputError(f"{TITLES[role]}: {error.message}", hint) from None
+
+
+def _gated(names: Iterable[str]) -> str:
+    """Why texts are not to be quoted, if a name of a file or task has that of a gated benchmark; empty if none does."""
+    return next((f"{known.title} is gated ({known.licence})" for known in _known(names) if known.gated), "")
+
+
+def _known(names: Iterable[str]) -> list[KnownBenchmark]:
+    """Benchmarks whose names are part of the names of files or tasks."""
+    small = [name.lower() for name in names]
+    return [known for known in known_benchmarks().values() if any(known.name in name for name in small)]
+
+
+def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str, *, is_floor: bool) -> LogComparison:
+    grader = chosen_grader(wishes.grader, *sides)
+    by_logs = is_recorded(grader)
+    known = [plain_golds(side.reading.questions, grader) for side in sides]
+    both = common(known[0], known[1], "" if by_logs else grader)
+    notes = [*both.notes, *_differences(*sides)]
+    second = SecondJudge(sides, both, grader, seed=wishes.seed, everything=wishes.every_text, workers=wishes.workers)
+    if by_logs:
+        scores, more = recorded(sides, both, grader)
+        notes += more
+    else:
+        _require_golds(both)
+        scores = graded(sides, both, grader, verdicts, seed=wishes.seed, workers=wishes.workers, see=second.see)
+    firsts = {side.role: scores[side.role].filter(policy=next(iter(side.pools))) for side in sides}
+    agreement = opinions(
+        sides,
+        both,
+        firsts,
+        second.verdicts(),
+        is_recorded=by_logs,
+        seed=wishes.seed,
+        confidence=wishes.confidence,
+    )
+    if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
+        notes.append("both sides have the same samples: every difference is 0 by construction")
+    shown = [_side(side, firsts[side.role]) for side in sides]
+    why = of_pair({side.title: side.health for side in shown}, is_floor=is_floor)
+    if why and not any(side.health.broken for side in shown):  # the last remark says the same of one side
+        shown = [replace(s, health=replace(s.health, broken=(why,), remarks=s.health.remarks[:-1])) for s in shown]
+        notes += [] if withheld else [_wrong_sample(side, firsts[side.role], both) for side in sides]
+    elif remark := of_rules(*(side.health for side in shown)):
+        shown[1] = replace(shown[1], health=replace(shown[1].health, remarks=(*shown[1].health.remarks, remark)))
+    return LogComparison(
+        comparison=_compared(scores[BASE], scores[RL], both, wishes),
+        sides=tuple(shown),
+        grader=grader,
+        common=both,
+        opinions=agreement,
+        notes=tuple(notes),
+        withheld=withheld,
+    )
+
+
+def _require_golds(both: Common) -> None:
+    if missing := [question.id for question in both.base if not question.gold and not question.checks]:
+        raise InputError(
+            f"{len(missing):,} questions have no gold on either side, such as {missing[0]!r}",
+            "--benchmark NAME takes the golds of a configured benchmark; --grader recorded the logs' verdicts",
+        )
+
+
+def _wrong_sample(side: Side, scores: pl.DataFrame, both: Common) -> str:
+    """A sample of a side that solves nothing, with its text and its gold."""
+    row = scores.sort(pl.col("answer") < 0, "question", "sample").row(0, named=True)
+    question = both.of(side.role)[row["question"]]
+    parts = (part.filter(question=question.id, sample=row["sample"]) for part in side.first.frames())
+    text = next(part["text"].item() for part in parts if part.height)
+    shown = line(question.id, row["sample"], row["finish"], text or "", row["policy"], question.gold)
+    return f"{side.title}: {shown.lstrip()}"
+
+
+def _differences(base: Side, rl: Side) -> Iterator[str]:
+    """What was asked otherwise of the two models, so that their difference need not be that of training."""
+    names = [next(iter(side.pools)) for side in (base, rl)]
+    if said := differing(base.first, rl.first, apart_from=("seed", "n")):  # these differ from run to run
+        yield f"Base and RL were sampled differently: {said}"
+    elif names[0] != names[1]:
+        yield f"Base was sampled under {names[0]}, RL under {names[1]}"
+
+
+def _side(side: Side, scores: pl.DataFrame) -> SideFound:
+    pool, counts = side.first, of_graded(scores)
+    left_out = {
+        "drop": f"kept the first {pool.samples:,} samples of each question that did not fail",
+        "unequal": f"questions have unequal numbers of samples that did not fail, {pool.samples:,} or more",
+        "wrong": "failed and missing samples count as wrong",
+    }
+    return SideFound(
+        title=side.title,
+        model=pool.stream.model,
+        policies=tuple(side.pools),
+        unstated=pool.proposal.unstated,
+        format=side.reading.format,
+        files=len(side.reading.files),
+        questions=len(side.reading.questions),
+        samples=pool.samples,
+        tokens=mean_tokens(scores),
+        health=judge(counts),
+        counts=counts.row(0, named=True),
+        notes=(*side.reading.notes, *([left_out[pool.failed]] if pool.failed else [])),
+    )
+
+
+def _compared(base: pl.DataFrame, rl: pl.DataFrame, both: Common, wishes: Wishes) -> Comparison:
+    names = base["policy"].unique(maintain_order=True).to_list()
+
+    def pair(read: Callable[[pl.DataFrame], Any], needed: Sequence[str] = names) -> Any:
+        """What is read of Base and of RL, if all that is needed is known: of Base by policy, if it has several."""
+        ours, theirs = {name: read(base.filter(policy=name)) for name in names}, read(rl)
+        if theirs is None or any(ours[name] is None for name in needed):
+            return None
+        return (ours if len(names) > 1 else ours[names[0]], theirs)
+
+    letters = np.array([options(question) for question in both.base])
+    return compare(
+        *pair(partial(by_question, column="correct")),
+        classes=pair(partial(by_question, column="answer")),
+        tokens=pair(mean_tokens),
+        choices=letters if letters.any() else None,
+        lucky=pair(partial(by_question, column="lucky"), names[:1]),  # of other policies of Base it was not judged
+        confidence=wishes.confidence,
+        draws=wishes.draws,
+        seed=wishes.seed,
+    )

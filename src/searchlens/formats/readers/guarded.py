@@ -1,0 +1,146 @@
+"""Samples of any reader, with one message for what its format does not allow, however deep it stands in a file.
+
+A reader takes the fields of its format as they should be. Where a field has another type, whatever goes wrong is told
+here, with the file, the line or member, and the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from searchlens.errors import InputError
+from searchlens.formats.readers.lines import named
+from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Reader, Stream
+
+MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What Python raises where a value has another type than the one that is read."""
+
+_HINT = "was it written by another version of the tool, or changed by hand? Nothing was imported"
+_LARGEST = 2**31
+"""Token ids and numbers of tokens are below it."""
+_SHOWN = 8
+_LISTED = 24
+_FINISHES = ("stop", "length", "failed", "unknown")
+
+
+def guarded(reader: Reader, files: Any, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
+    """The samples of a reader; an ``InputError`` also where a field has a type that its format does not allow."""
+    samples = iter(reader.read(files, wishes, notes))
+    known: tuple[Stream | None, Document | None] = (None, None)
+    while True:
+        try:
+            sample = next(samples, None)
+        except MISTAKES as error:
+            raise InputError(_explained(error, notes), _HINT) from error
+        if sample is None:
+            return
+        what = next(_wrong(sample, *known), "")
+        if what:
+            raise InputError(f"{sample.place}: {what}{_fields(notes)}", _HINT)
+        known = sample.stream, sample.document
+        yield sample
+
+
+# ---- what a reader stumbled over
+
+
+def _explained(error: BaseException, notes: Notes) -> str:
+    place, row = notes.current
+    if not place:
+        return f"a file is not as its format says: {_told(error)}"
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        there = f"; its fields: {_listed(row)}" if isinstance(row, dict) and row else ""
+        return f"{place}: no key {error.args[0]!r}{there}"
+    return f"{place}: a field has another type than its format says ({_told(error)}){_fields(notes)}"
+
+
+def _told(error: BaseException) -> str:
+    """The error in words; its own are left out where they may quote a question or a text."""
+    name = type(error).__name__
+    return f"{name}: {error}"[:120] if isinstance(error, TypeError | AttributeError) else name
+
+
+def _fields(notes: Notes) -> str:
+    """Which fields of the present record differ from the record before it, which was read; otherwise what they are."""
+    _, row = notes.current
+    differing = list(_differences(row, notes.before, ""))[:_SHOWN] if notes.before is not None else []
+    if differing:
+        return f": {', '.join(differing)}"
+    return f"; its fields: {_listed(row)}" if isinstance(row, dict) and row else ""
+
+
+def _listed(row: Mapping[str, Any]) -> str:
+    """The fields of a record, those of objects in it by dotted names, and what each is."""
+    fields = [f"{name!r} is {kind}" for name, kind in _leaves(row, "")]
+    return ", ".join(fields[:_LISTED]) + (" …" if len(fields) > _LISTED else "")
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, named(value)
+
+
+def _differences(row: Any, before: Any, name: str) -> Iterator[str]:
+    """Fields whose kind of JSON is not that of the record before, by their dotted names."""
+    if named(row) != named(before):
+        yield f"{name!r} is {named(row)}, {named(before)} in the record before" if name else f"it is {named(row)}"
+    elif isinstance(row, dict):
+        for key in row.keys() & before.keys():
+            yield from _differences(row[key], before[key], f"{name}.{key}" if name else str(key))
+    elif isinstance(row, list) and row and before:
+        yield from _differences(row[0], before[0], f"{name}[0]")
+
+
+# ---- what a reader made of it
+
+
+def _wrong(sample: LoggedSample, stream: Stream | None, document: Document | None) -> Iterator[str]:
+    """What of a sample cannot be; streams and documents that are those of the sample before were looked at there."""
+    if sample.stream is not stream:
+        yield from _wrong_stream(sample.stream)
+    if sample.document is not document:
+        yield from _wrong_document(sample.document)
+    if not isinstance(sample.sample, int) or sample.sample < 0:
+        yield f"the number of the sample is {sample.sample!r:.40}"
+    if not isinstance(sample.text, str | None):
+        yield f"the text is {named(sample.text)}"
+    if sample.finish not in _FINISHES:
+        yield f"the end of the text is {sample.finish!r:.40}"
+    yield from _wrong_numbers("tokens", sample.tokens, (int,), _LARGEST)
+    yield from _wrong_numbers("log-probabilities", sample.logprobs, (int, float), 1)
+    for scorer, verdict in sample.verdicts.items():
+        if not isinstance(verdict.answer, str | None) or not isinstance(verdict.value, int | float | None):
+            yield f"the answer of scorer {scorer!r:.40} is {named(verdict.answer)}"
+    if any(not isinstance(value, int | float) for value in sample.numbers.values()):
+        yield "a number of the sample is none"
+
+
+def _wrong_stream(stream: Stream) -> Iterator[str]:
+    texts = {name: getattr(stream, name) for name in ("model", "task", "made_by", "policy", "role")}
+    yield from (f"{name} is {named(text)}" for name, text in texts.items() if not isinstance(text, str))
+
+
+def _wrong_document(document: Document) -> Iterator[str]:
+    if not isinstance(document.id, str | int | None) or isinstance(document.id, bool):
+        yield f"the id of the question is {named(document.id)}"
+    if not isinstance(document.prompt, str | None):
+        yield f"the prompt is {named(document.prompt)}"
+    for name, texts in (("choices", document.choices), ("golds", document.gold)):
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+            yield f"the {name} are no texts"
+
+
+def _wrong_numbers(name: str, value: Any, kinds: tuple[type, ...], limit: int) -> Iterator[str]:
+    """Numbers that are of another kind, at the limit or above it."""
+    if value is None:
+        return
+    numbers = value if isinstance(value, tuple) else (value,)
+    if set(map(type, numbers)) <= set(kinds):
+        if numbers and max(numbers) >= limit:
+            yield f"one of its {name} is {max(numbers)!r:.40}"
+    else:
+        yield f"its {name} are no numbers"

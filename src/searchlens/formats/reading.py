@@ -1,0 +1,375 @@
+"""Reads files of samples into pools: matched with the questions of a benchmark, checked, and in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from searchlens import grading
+from searchlens.benchmarks import Question
+from searchlens.errors import InputError, printable
+from searchlens.formats.documents import Found, KnownDocuments, OwnDocuments
+from searchlens.formats.matching import Ids
+from searchlens.formats.pools import Pool, Tally, proposed, verdicts_text
+from searchlens.formats.readers import Recognised, recognised
+from searchlens.formats.readers.guarded import guarded
+from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
+from searchlens.formats.spill import Spill
+from searchlens.store.hashing import file_sha256
+
+Documents = KnownDocuments | OwnDocuments
+Failed = Literal["", "drop", "wrong", "unequal"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the user decides of an import."""
+
+    role: str = ""
+    """Side of the pair that all samples are of: ``base``, ``rl``, or empty."""
+    base: str = ""
+    rl: str = ""
+    """``base``, ``rl``: names of the models of the two sides, as the log spells them."""
+    policy: str = ""
+    """Name of the policy of all samples; confirms or overrules what the log says."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the log to read, where it has several."""
+    ids: Ids = "own"
+    """Whether positions in the log's file are positions in the benchmark."""
+    failed: Failed = ""
+    """Failed requests: refused, left out with as many samples of every other question, counted as wrong, or left out
+    alone, so that questions have unequal numbers of samples, which no study takes."""
+    is_subset: bool = False
+    """The questions of the benchmark that have samples are enough."""
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """What the user says that a format leaves open (``readers.logged.Reader.read``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What was read."""
+
+    pools: tuple[Pool, ...]
+    """One for each model and policy."""
+    questions: tuple[Question, ...]
+    """Those that have samples, in the order of the benchmark."""
+    found: Found
+    """How the documents of the log were matched."""
+    format: str
+    """Name of the reader."""
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+    """What the reader and the matching chose or left out."""
+
+
+@contextmanager
+def read(
+    paths: Sequence[Path],
+    questions: Sequence[Question] | None,
+    grader: str,
+    choices: Choices = Choices(),
+    *,
+    folder: Callable[[], Path] | None = None,
+    quotes: bool = True,
+    needs_golds: bool = True,
+) -> Iterator[Reading]:
+    """Read files of one format into pools that can be read in the ``with`` block: matched with the questions, or with a
+    benchmark that the log defines, and checked. Nothing is stored.
+
+    Golds are compared by the grader; with ``needs_golds`` a benchmark of the log must have all. ``folder`` makes the
+    folder of temporary files, which more than about 100 MB of texts need. Without ``quotes``, messages quote nothing.
+    An ``InputError`` if a file cannot be used, documents are not questions of the benchmark, golds differ, or samples
+    do not make pools.
+    """
+    chosen = recognised(paths)
+    notes = Notes()
+    takes_newest = chosen.takes_newest and choices.wishes.get("date") != "all"
+    chosen = chosen._replace(files=_without_repeats(chosen.files, notes, takes_newest=takes_newest))
+    documents: Documents
+    if questions is None:
+        documents = OwnDocuments(needs_golds=needs_golds, quotes=quotes)
+    else:
+        documents = KnownDocuments(questions, choices.ids, quotes=quotes)
+    spill = Spill(documents.rank, folder or (lambda: Path(tempfile.mkdtemp(prefix="searchlens-"))))
+    try:
+        yield _Assembly(chosen, documents, spill, grader, choices, notes).reading()
+    finally:
+        spill.close()
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d.:+-]+")
+"""The time in the name of a run's file."""
+
+
+def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool) -> list[Path]:
+    """The files without earlier runs of equal content, which are no second draw; an ``InputError`` if two other files
+    are equal.
+
+    Runs are files of one folder whose names differ by their times alone. With ``takes_newest`` the reader chooses among
+    them.
+    """
+    sizes: dict[int, list[Path]] = {}
+    for file in files:
+        sizes.setdefault(file.stat().st_size, []).append(file)
+    earlier: set[Path] = set()
+    for same in sizes.values():
+        seen: dict[str, Path] = {}
+        for file in sorted(same, key=lambda path: path.name) if len(same) > 1 else ():
+            before = seen.get(content := file_sha256(file))
+            seen[content] = file
+            if before is None:
+                continue
+            if _run(before) != _run(file):
+                raise InputError(f"{before} and {file} have the same content", "name each file once")
+            if not takes_newest:
+                notes.add(f"{before.name} and {file.name} have the same content; the newest was read", str(file.parent))
+                earlier.add(before)
+    return [file for file in files if file not in earlier]
+
+
+def _run(path: Path) -> Path:
+    """A path without the time in its name; itself if there is none."""
+    return path.with_name(_TIME.sub("(time)", path.name))
+
+
+class _Assembly:
+    """One import while it is read."""
+
+    def __init__(
+        self, chosen: Recognised, documents: Documents, spill: Spill, grader: str, choices: Choices, notes: Notes
+    ) -> None:
+        self.chosen = chosen
+        self.documents = documents
+        self.spill = spill
+        self.grader = grader
+        self.choices = choices
+        self.notes = notes
+        self.problems = Problems()
+        self.tallies: dict[str, Tally] = {}
+        self.streams: dict[str, Stream] = {}
+        self.tasks: dict[str, None] = {}
+        self._keys: dict[int, tuple[Stream, str | None]] = {}
+        self._extract = grading.grader(grader).extract
+
+    def reading(self) -> Reading:
+        """Read everything, check it, and describe the pools."""
+        for sample in guarded(self.chosen.reader, self.chosen.files, self.choices.wishes, self.notes):
+            self._add(sample)
+        self._check_tasks()
+        if not self.tallies:
+            self.problems.add("no samples", ", ".join(map(str, self.chosen.files)))
+        self.documents.check(self.problems, self.grader, is_subset=self.choices.is_subset)
+        self.problems.refuse()
+        if not all(tally.count for tally in self.tallies.values()):
+            files = ", ".join(map(str, self.chosen.files))
+            raise InputError("\n".join(["no question of the benchmark has samples", *self.documents.notes]), files)
+        questions = self.documents.questions
+        self._positions = np.argsort(sorted(range(len(questions)), key=self.documents.rank))
+        covered = self._check_coverage(questions)
+        sizes = {key: self._size(key) for key in self.tallies}
+        self.problems.refuse()
+        pools = tuple(self._pool(key, questions, covered, size) for key, size in sizes.items())
+        kept = tuple(questions[i] for i in covered)
+        return Reading(
+            pools=pools,
+            questions=kept,
+            found=self.documents.found,
+            format=self.chosen.name,
+            files=tuple(self.chosen.files),
+            notes=(*self.notes.lines, *self.documents.notes),
+        )
+
+    # ---- one sample
+
+    def _add(self, sample: LoggedSample) -> None:
+        key = self._key(sample.stream)
+        if key is None:
+            return
+        located = self.documents.locate(sample.document, sample.place)
+        if located is None:
+            return
+        if sample.sample >= 1 << 20:
+            self.problems.add("a sample is numbered above a million", sample.place, f"found {sample.sample}")
+            return
+        n_tokens = _count(sample)
+        finish, is_inferred = _finish(sample, n_tokens)
+        text = sample.text or ""
+        if located.letters:
+            text = self._translated(text, finish, located.letters)
+        tally = self.tallies[key]
+        tally.add(located.number, located.name, sample, text, finish, n_tokens)
+        tally.inferred += is_inferred
+        for scorer in sample.document_verdicts:
+            self.notes.add(
+                f"verdicts of {scorer} are on all samples of a document together, and are not kept", sample.place
+            )
+        tokens = list(sample.tokens) if isinstance(sample.tokens, tuple) else None
+        logprobs = list(sample.logprobs) if isinstance(sample.logprobs, tuple) else None
+        row = (
+            located.number,
+            sample.sample,
+            text,
+            tokens,
+            logprobs,
+            n_tokens,
+            _mean(sample.logprobs),
+            finish,
+            json.dumps(dict(sample.numbers), sort_keys=True) if sample.numbers else None,
+            verdicts_text(sample.verdicts),
+            printable(sample.place),  # a file may have a name that is no UTF-8
+        )
+        self.spill.add(key, row, len(text) + 40 * (len(tokens or ()) + len(logprobs or ())) + 200)
+
+    def _key(self, stream: Stream) -> str | None:
+        """What tells the pools apart; None for a task that is not wanted."""
+        if id(stream) not in self._keys:
+            wanted = not self.choices.tasks or stream.task in self.choices.tasks
+            self.tasks.setdefault(stream.task)
+            asked = {name: value for name, value in stream.asked.items() if name != "seed" and value is not None}
+            parts = [stream.model, stream.role, stream.policy, json.dumps(asked, sort_keys=True, default=str)]
+            key = "\0".join(parts) if wanted else None
+            self._keys[id(stream)] = stream, key
+            if key is not None and key not in self.streams:
+                self.streams[key], self.tallies[key] = stream, Tally()
+        return self._keys[id(stream)][1]
+
+    def _translated(self, text: str, finish: str, letters: Mapping[str, str]) -> str:
+        """A text and, at its end, the answer in the order of choices of the benchmark."""
+        answer = self._extract(text, finish not in ("length", "failed")).answer
+        if answer is None or letters.get(answer, answer) == answer:
+            return text
+        return f"{text}\n\n(In this benchmark's order of choices: \\boxed{{{letters[answer]}}})"
+
+    # ---- all samples
+
+    def _check_tasks(self) -> None:
+        if absent := [task for task in self.choices.tasks if task not in self.tasks]:
+            raise InputError(f"no task {', '.join(absent)} in the files; found: {', '.join(self.tasks)}")
+        if len(self.tasks) > 1 and not self.choices.tasks:
+            raise InputError(
+                f"the files have {len(self.tasks)} tasks: {', '.join(sorted(self.tasks))}",
+                "choose one with --task TASK; several --task are read as one benchmark",
+            )
+
+    def _check_coverage(self, questions: Sequence[Question]) -> list[int]:
+        """Positions of the questions to keep: all, unless some may be missing."""
+        present = [{int(self._positions[number]) for number in tally.samples} for tally in self.tallies.values()]
+        if self.choices.is_subset:
+            common = set.intersection(*present)
+            if common != set.union(*present):
+                self.problems.add("the pools do not have the same questions, so that they make no common subset")
+            return sorted(common)
+        for tally_present in present:
+            for i in range(len(questions)):
+                if i not in tally_present:
+                    what = "a question of the benchmark has no samples (--subset NAME: import the others alone)"
+                    self.problems.add(what, f"question {questions[i].id!r}")
+        return list(range(len(questions)))
+
+    def _size(self, key: str) -> int:
+        """Samples of each question of a pool."""
+        tally = self.tallies[key]
+        for number, sample in tally.repeated():
+            where = f"{self._name(number)}, sample {sample}"
+            self.problems.add("a sample occurs twice", where, self._places(key, number, sample))
+        if (equal := tally.equal_samples) is not None:
+            what = f"samples {equal[0]} and {equal[1]} have the same texts in all questions, so they are no two draws"
+            self.problems.add(what, self.streams[key].model)
+        numbers = list(tally.samples)
+        if self.choices.failed in ("drop", "unequal"):
+            size = min((tally.usable(number) for number in numbers), default=0)
+            if not size:
+                worst = min(numbers, key=tally.usable)
+                self.problems.add("a question has no sample that did not fail", self._name(worst))
+            return size
+        size = max(max(samples) for samples in tally.samples.values()) + 1
+        if self.choices.failed == "wrong":
+            return size
+        hint = "choose --failed drop (as many samples of every question as all have) or --failed wrong"
+        for number in sorted(numbers, key=self.documents.rank):
+            name = self._name(number)
+            for sample in tally.failed.get(number, ()):
+                self.problems.add(f"a request failed; {hint}", f"{name}, sample {sample}")
+            if len(tally.samples[number]) < size and (absent := tally.absent(number, size)):
+                which = f"and {len(absent) - 1} more are missing" if len(absent) > 1 else "is missing"
+                what = f"every question needs samples 0 to {size - 1}; {hint}"
+                self.problems.add(what, name, f"sample {absent[0]} {which}")
+        return size
+
+    def _name(self, number: int) -> str:
+        return f"question {self.documents.questions[int(self._positions[number])].id!r}"
+
+    def _places(self, key: str, number: int, sample: int) -> str:
+        """Where a sample stands, of which there are several."""
+        wanted = (pl.col("number") == number) & (pl.col("sample") == sample)
+        for part in self.spill.read(key, self._positions):
+            if places := part.filter(wanted)["place"].to_list():
+                return ", ".join(places[:3])
+        return ""
+
+    def _pool(self, key: str, questions: Sequence[Question], covered: Sequence[int], size: int) -> Pool:
+        stream, tally = self.streams[key], self.tallies[key]
+        positions = self._positions
+        renumbered = np.full(len(questions) + 1, -1, np.int64)
+        renumbered[list(covered)] = np.arange(len(covered))
+
+        def parts() -> Iterator[pl.DataFrame]:
+            for part in self.spill.read(key, positions):
+                numbers = renumbered[positions[part["number"].to_numpy()]]
+                kept = part.with_columns(number=pl.Series(numbers)).filter(pl.col("number") >= 0)
+                yield kept.cast({"number": pl.UInt32})
+
+        is_short = bool(tally.failed) or any(len(samples) != size for samples in tally.samples.values())
+        proposal = proposed(stream.asked, stream.policy)
+        return Pool(
+            stream=stream,
+            role=_role(stream, self.choices),
+            proposal=proposal,
+            policy=self.choices.policy or proposal.name,
+            questions=tuple(questions[i] for i in covered),
+            samples=size,
+            tally=tally,
+            failed=self.choices.failed if is_short else "",
+            _read=parts,
+            _places=renumbered[positions].tolist(),
+        )
+
+
+def _role(stream: Stream, choices: Choices) -> str:
+    if choices.role:
+        return choices.role
+    for role, name in (("base", choices.base), ("rl", choices.rl)):
+        if name and stream.model == name:
+            return role
+    return stream.role
+
+
+def _count(sample: LoggedSample) -> int | None:
+    for value in (sample.tokens, sample.logprobs):
+        if isinstance(value, tuple):
+            return len(value)
+    return sample.tokens if isinstance(sample.tokens, int) else None
+
+
+def _mean(logprobs: tuple[float, ...] | float | None) -> float | None:
+    if isinstance(logprobs, tuple):
+        return math.fsum(logprobs) / len(logprobs) if logprobs else None
+    return logprobs
+
+
+def _finish(sample: LoggedSample, n_tokens: int | None) -> tuple[str, bool]:
+    """How a text ended, and whether that is inferred from the limit of tokens."""
+    limit = sample.stream.asked.get("max_tokens")
+    if sample.finish == "unknown" and isinstance(limit, int) and n_tokens is not None and n_tokens >= limit > 0:
+        return "length", True
+    return sample.finish, sample.is_finish_inferred

@@ -1,0 +1,479 @@
+"""The parameters of each stage, from the configuration and the plan, as frozen records.
+
+A rule of the workflow tracks exactly what a function here returns, and the stage gets exactly that. A stage never sees
+the grid, so it cannot depend on anything that is not tracked. Samples, scores and frames are files and not included.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from searchlens.benchmarks import options
+from searchlens.config.health import HealthOptions
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.readings import ReadingsOptions
+from searchlens.config.recovery import RecoveryOptions
+from searchlens.config.study import ROLES, LikelihoodSpec
+from searchlens.plan._grid import Grid
+from searchlens.store.provenance import config_fingerprint
+
+Specs = Mapping[str, Mapping[str, Any]]
+"""Resolved policies by name, without those that are spelled out by their names."""
+
+
+def hash_of(needs: Any) -> str:
+    """Hash of the result of a function of this module: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(needs, sort_keys=True, default=vars).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream of samples of a cell: its generation id, the names of its policies, and their controller."""
+
+    id: str
+    policies: tuple[str, ...]
+    controller: str
+
+
+@dataclass(frozen=True)
+class CellSamples:
+    """Where the samples of a cell come from, and the streams that they are drawn from."""
+
+    checkpoint: str
+    benchmark: str
+    streams: tuple[Stream, ...]
+    """Empty if everything was imported."""
+    readouts: str
+    """Path of the compact readouts that the cell is read from; empty if it is sampled."""
+    questions: int
+
+
+def cell_samples(grid: Grid, checkpoint: str, benchmark: str) -> CellSamples:
+    """The streams of one cell."""
+    path = grid.study.readouts.get((checkpoint, benchmark))
+    generations = grid.jobs.streams(checkpoint, benchmark) if path else grid.jobs.generations(checkpoint, benchmark)
+    streams = tuple(Stream(g.id, g.policies, g.spec["policy"]["controller"]["name"]) for g in generations)
+    return CellSamples(checkpoint, benchmark, streams, str(path or ""), grid.inputs.count(benchmark))
+
+
+# ---- one cell
+
+
+@dataclass(frozen=True)
+class Score:
+    """Parameters of grading a cell."""
+
+    grader: str
+    q_instructions: str
+    """Option of the landscape: how answers that cannot be extracted are put into classes."""
+    golds: str
+    """Hash of the questions with their golds: after a correction of a gold, the cell is graded again."""
+    samples: CellSamples
+    imports: tuple[tuple[str, str, int], ...]
+    """(id, policy, samples)."""
+    default_policy: str
+    """Its samples are also graded against golds of other questions."""
+    seed: int
+    """Decides which."""
+
+
+def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
+    """Parameters of grading a cell."""
+    return Score(
+        grid.study.benchmark(benchmark).grader,
+        grid.config.landscape.q_instructions,
+        grid.inputs.content_hash(benchmark),
+        cell_samples(grid, checkpoint, benchmark),
+        tuple((item.id, item.policy, item.samples) for item in grid.study.imported(checkpoint, benchmark)),
+        grid.study.default_policy,
+        grid.config.seed,
+    )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Parameters of judging some samples of a cell a second time."""
+
+    score: Score
+    size: int
+    """Number of samples."""
+    seed: int
+
+
+def agreement(grid: Grid, checkpoint: str, benchmark: str) -> Agreement:
+    """Parameters of judging some samples of a cell a second time."""
+    return Agreement(score(grid, checkpoint, benchmark), grid.config.study.agreement, grid.config.seed)
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Parameters of the landscape of a cell."""
+
+    budgets: tuple[int, ...]
+    """At which it is read, extension included."""
+    vote_budgets: tuple[int, ...]
+    """At which votes over classes and over plain strings are compared."""
+    options: LandscapeOptions
+    smallest_budgets: Mapping[str, int]
+    """Smallest budget at which a policy can be read, by name, if it is not 1."""
+    grader: str
+    """That of the benchmark."""
+
+
+def landscape(grid: Grid, benchmark: str) -> Landscape:
+    """Parameters of the landscape of a cell of a benchmark."""
+    policies = {name: grid.jobs.policy(name) for name in _policy_names(grid, benchmark)}
+    smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
+    return Landscape(
+        tuple(grid.study.read_budgets(benchmark)),
+        tuple(grid.config.budgets),
+        LandscapeOptions(**vars(grid.config.landscape), seed=grid.config.seed),
+        {name: budget for name, budget in smallest.items() if budget > 1},
+        grid.study.benchmark(benchmark).grader,
+    )
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Parameters of comparing a pair on a benchmark."""
+
+    budgets: tuple[int, ...]
+    """B; only BOPTR reads beyond it."""
+    references: tuple[str, ...]
+    """Policies that are not compared."""
+    options: RecoveryOptions
+    policies: Specs
+    """Specification of every policy of the benchmark."""
+
+
+def recovery(grid: Grid, benchmark: str) -> Recovery:
+    """Parameters of comparing a pair on a benchmark."""
+    config = grid.config
+    specs = _specs(grid, benchmark)
+    return Recovery(tuple(config.budgets), tuple(config.references), _recovery_options(grid), specs)
+
+
+def _recovery_options(grid: Grid) -> RecoveryOptions:
+    config = grid.config
+    return RecoveryOptions(
+        **vars(config.recovery),
+        default_policy=grid.study.default_policy,
+        draws=config.landscape.draws,
+        seed=config.seed,
+        confidence=config.landscape.confidence,
+    )
+
+
+def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
+    """Every policy that a cell of a benchmark may have."""
+    imported = [item.policy for item in grid.study.imports if item.benchmark == benchmark]
+    if benchmark not in grid.config.benchmarks:
+        return dict.fromkeys(imported)
+    sampled = [*grid.study.pool_policies(benchmark), *grid.config.references, *grid.jobs.search_policies(benchmark)]
+    return dict.fromkeys([*sampled, *imported])
+
+
+def _specs(grid: Grid, benchmark: str) -> Specs:
+    configured = grid.config.policies
+    policies = {name: grid.jobs.policy(name) for name in _policy_names(grid, benchmark) if configured.get(name)}
+    return {name: policy.resolved() for name, policy in policies.items() if policy}
+
+
+# ---- one pair
+
+
+@dataclass(frozen=True)
+class PairCell:
+    """What figures and tables state about a pair on a benchmark."""
+
+    pair: str
+    benchmark: str
+    base: str
+    rl: str
+    """``base``, ``rl``: checkpoints."""
+    title: str
+    """Of the benchmark."""
+    source: str
+    """``sampled``, ``imported`` or ``recorded``: the least direct of both sides."""
+    parameters: float | None
+    """Number of parameters of the model, if the configuration has it."""
+    policies: Specs
+    """Specification of every policy of the benchmark."""
+    is_floor: bool
+    """RL gains little there, so that neither side may solve anything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """Parameters of all figures."""
+
+    budgets: tuple[int, ...]
+    options: RecoveryOptions
+    """The legends state them."""
+    health: HealthOptions
+    """Section ``health``."""
+
+
+def _drawn(grid: Grid) -> dict[str, Any]:
+    return {
+        "budgets": tuple(grid.config.budgets),
+        "options": _recovery_options(grid),
+        "health": grid.config.health,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Drawn):
+    """Parameters of the figures of a pair on a benchmark: those of ``Drawn``, the pair, and its samples."""
+
+    cell: PairCell
+    base: CellSamples
+    rl: CellSamples
+
+
+def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
+    """Parameters of the figures of a pair on a benchmark."""
+    base, rl = (cell_samples(grid, grid.study.pairs[pair][role], benchmark) for role in ROLES)
+    return Figures(cell=_pair_cell(grid, pair, benchmark), base=base, rl=rl, **_drawn(grid))
+
+
+def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
+    roles = grid.study.pairs[pair]
+    return PairCell(
+        pair,
+        benchmark,
+        roles["base"],
+        roles["rl"],
+        grid.study.benchmark(benchmark).title or benchmark,
+        grid.study.least_direct((checkpoint, benchmark) for checkpoint in roles.values()),
+        grid.config.pairs[pair].parameters if pair in grid.config.pairs else None,
+        _specs(grid, benchmark),
+        grid.study.benchmark(benchmark).regime == "floor",
+    )
+
+
+# ---- the whole study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview(Drawn):
+    """Parameters of the overview figures: those of ``Drawn``, and all pairs."""
+
+    cells: tuple[PairCell, ...]
+
+
+def overview(grid: Grid) -> Overview:
+    """Parameters of the overview figures."""
+    return Overview(cells=tuple(_pair_cell(grid, *cell) for cell in grid.study.pair_cells), **_drawn(grid))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Parameters of the tables of a study."""
+
+    cells: tuple[CellSamples, ...]
+    pair_cells: tuple[PairCell, ...]
+    budgets: tuple[int, ...]
+    default_policy: str
+    references: tuple[str, ...]
+    """Policies that are left out of the interval widths."""
+    models: Mapping[str, str]
+    """Name of each checkpoint in the cost table."""
+    sources: tuple[str, ...]
+    """``sampled``, ``imported`` or ``recorded``, for each of ``cells``."""
+    health: HealthOptions
+    """Section ``health``."""
+    without_agreement: tuple[str, ...]
+    """For each of ``cells``, why no samples are judged by two graders; empty if some are."""
+    without_likelihood: tuple[str, ...]
+    """For each of ``pair_cells``, why no texts are scored under both sides; empty if some are."""
+    unknown_wordings: tuple[str, ...]
+    """A sentence for each benchmark some of whose questions are in no known wording."""
+
+
+def tables(grid: Grid) -> Tables:
+    """Parameters of the tables of a study."""
+    config = grid.config
+    return Tables(
+        tuple(cell_samples(grid, *cell) for cell in grid.study.cells),
+        tuple(_pair_cell(grid, *cell) for cell in grid.study.pair_cells),
+        tuple(config.budgets),
+        grid.study.default_policy,
+        tuple(config.references),
+        _model_names(grid),
+        tuple(grid.study.source(*cell) for cell in grid.study.cells),
+        config.health,
+        tuple(grid.study.without_agreement(*cell) for cell in grid.study.cells),
+        tuple(grid.jobs.without_likelihood(*cell) for cell in grid.study.pair_cells),
+        tuple(grid.inputs.unknown_wordings),
+    )
+
+
+def _model_names(grid: Grid) -> dict[str, str]:
+    """Base and RL, with the first of their pairs if there are several.
+
+    Batches are checkpoints of their own: ``Base anchor, batch 123``.
+    """
+    several = len(grid.study.pairs) > 1
+    names: dict[str, str] = {}
+    for pair, roles in grid.study.pairs.items():
+        batches = grid.config.pairs[pair].batches if pair in grid.config.pairs else {}
+        for role, side in {"base": "Base", "rl": "RL"}.items():
+            name = f"{side} {pair}" if several else side
+            repeats = {f"{name}, batch {key}": batch.sides.get(role) for key, batch in batches.items()}
+            for title, checkpoint in ({name: roles.get(role)} | repeats).items():
+                if checkpoint:
+                    names.setdefault(checkpoint, title)
+    return names
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Parameters of the readings of all samples."""
+
+    cells: tuple[tuple[str, str, str, str], ...]
+    """(pair, benchmark, Base checkpoint, RL checkpoint)."""
+    batches: tuple[Mapping[str, tuple[str, ...]], ...]
+    """For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds."""
+    choices: Mapping[str, tuple[int, ...]]
+    """Benchmark to the number of lettered options of each question, 0 for an open one. Benchmarks without any, or whose
+    questions are absent, are left out."""
+    references: tuple[str, ...]
+    """Policies that are not compared."""
+    options: ReadingsOptions
+    """With the names of the pairs that are joined in ``joint_pairs``."""
+
+
+def readings(grid: Grid) -> Readings:
+    """Parameters of the readings of all samples."""
+    config = grid.config
+    present = [b for b in dict.fromkeys(b for _, b in grid.study.pair_cells) if not grid.inputs.absent(b)]
+    choices = {benchmark: tuple(map(options, grid.inputs.questions(benchmark))) for benchmark in present}
+    return Readings(
+        tuple(
+            (pair, b, grid.study.pairs[pair]["base"], grid.study.pairs[pair]["rl"]) for pair, b in grid.study.pair_cells
+        ),
+        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.study.pair_cells),
+        {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
+        tuple(config.references),
+        ReadingsOptions(
+            **vars(replace(config.readings, joint_pairs=_joint_pairs(grid))),
+            default_policy=grid.study.default_policy,
+            seed=config.seed,
+            confidence=config.landscape.confidence,
+        ),
+    )
+
+
+def _joint_pairs(grid: Grid) -> tuple[str, ...]:
+    """The pairs of the study of which one exponent is asked."""
+    studied = list(dict.fromkeys(pair for pair, _ in grid.study.pair_cells))
+    named = grid.config.readings.joint_pairs
+    fitted = [pair for pair in studied if grid.study.is_fitted(pair)]
+    return tuple(pair for pair in studied if pair in (named or fitted or studied))
+
+
+def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
+    """Checkpoints that are one side of a pair, sampled again on a benchmark with other seeds."""
+    repeats = grid.config.pairs[pair].batches.values() if pair in grid.config.pairs else ()
+    cells = set(grid.study.cells)
+    return tuple(side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What the page of a study depends on besides files of results."""
+
+    config: str
+    """Fingerprint of the whole configuration, which the page shows."""
+    questions: Mapping[str, str]
+    """Benchmark to the hash of its questions with their golds."""
+    policies: Mapping[str, Specs]
+    """By benchmark; the page states their parameters."""
+
+
+def explorer(grid: Grid) -> Explorer:
+    """What the page of a study depends on besides files of results."""
+    names = dict.fromkeys(benchmark for _, benchmark in grid.study.cells)
+    hashes, policies = (
+        {name: grid.inputs.content_hash(name) for name in names},
+        {name: _specs(grid, name) for name in names},
+    )
+    return Explorer(config_fingerprint(grid.config), hashes, policies)
+
+
+@dataclass(frozen=True)
+class LikelihoodSide:
+    """One side of a pair: its checkpoint, the stream of its texts, and their policy."""
+
+    checkpoint: str
+    stream: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Parameters of scoring texts of a pair on a benchmark under both sides."""
+
+    pair: str
+    benchmark: str
+    sides: Mapping[str, LikelihoodSide]
+    """``base``, then ``rl``. The id of a stream depends on weights, questions, template and policy."""
+    questions: int
+    samples: int
+    """``questions``, ``samples``: how many of them, counted from the first."""
+    confidence: float
+    """Option ``landscape.confidence``."""
+    draws: int
+    """Option ``readings.draws``."""
+    seed: int
+
+
+def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
+    """Parameters of scoring texts of one of ``Grid.likelihood_cells`` under both sides."""
+    config, section = grid.config, grid.config.study.likelihood or LikelihoodSpec()
+    policy = grid.jobs.plain_policy(benchmark)
+    assert policy is not None, "not one of likelihood_cells"
+    samples = [section.samples]
+    sides: dict[str, LikelihoodSide] = {}
+    for role in ROLES:
+        checkpoint = grid.study.pairs[pair][role]
+        (stream,) = (g for g in grid.jobs.generations(checkpoint, benchmark) if policy in g.policies)
+        sides[role] = LikelihoodSide(checkpoint, stream.id, policy)
+        samples.append(stream.samples)
+    return Likelihood(
+        pair,
+        benchmark,
+        sides,
+        min(section.questions, grid.inputs.count(benchmark)),
+        min(samples),
+        config.landscape.confidence,
+        config.readings.draws,
+        config.seed,
+    )
+
+
+def boptr(grid: Grid) -> dict[str, Any]:
+    """The cohort (``cohort``) and options (``options``) of BOPTR, without what decides words alone."""
+    study = transfer(grid)
+    benchmarks = {name: spec | {"title": ""} for name, spec in study["cohort"]["benchmarks"].items()}
+    return {"cohort": study["cohort"] | {"benchmarks": benchmarks}, "options": study["options"]}
+
+
+def transfer(grid: Grid) -> dict[str, Any]:
+    """The cohort (``cohort``) and options (``options``) of BOPTR, and the limits of the health check (``health``)."""
+    cohort = grid.study.cohort_plan()
+    specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
+    options = grid.config.boptr
+    mu_without = tuple(name for name in options.mu_without if name in cohort["models"])
+    return {
+        "cohort": cohort | {"policies": dict(specs)},
+        "options": replace(options.on(cohort["benchmarks"]), mu_without=mu_without),
+        "health": grid.config.health,
+    }

@@ -1,0 +1,231 @@
+"""Questions, answers and samples of a study as the page reads them: small Parquet files, made in memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from searchlens.api import InputError, Study
+from searchlens.api.study import StudyQuestion
+from searchlens.reporting.explorer_index import SOLVED, solvers
+from searchlens.store import shards
+from searchlens.store.frames import read_compared
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+log = logging.getLogger(__name__)
+
+QUESTIONS = pl.Schema({"question": pl.UInt32(), **dict.fromkeys(("id", "text", "gold", "tags"), pl.String())})
+ANSWERS = pl.Schema(
+    {
+        "question": pl.UInt32(),
+        "class": pl.Int32(),
+        "correct": pl.Boolean(),
+        "text": pl.String(),
+        "count": pl.UInt32(),
+    }
+)
+_KEY = ("policy", "question", "sample")
+_BEHIND = 2**32
+"""Added to the number of a sample, it comes after all others."""
+
+
+def parquet(frame: pl.DataFrame) -> bytes:
+    """A frame as a file that the page can read, in small pages: it unpacks those that it shows."""
+    stream = io.BytesIO()
+    frame.write_parquet(stream, compression="zstd", compression_level=12, data_page_size=shards.PAGE)
+    return stream.getvalue()
+
+
+def questions(found: Iterable[StudyQuestion]) -> pl.DataFrame:
+    """The questions of a benchmark: ``QUESTIONS``, tags as JSON."""
+    rows = [(each.index, each.id, each.text, each.gold, json.dumps(dict(each.tags), default=str)) for each in found]
+    return pl.DataFrame(rows, QUESTIONS, orient="row")
+
+
+def answers(samples: pl.DataFrame) -> pl.DataFrame:
+    """The answers in some samples (``Study.samples``): ``ANSWERS``, each class as it was written most often."""
+    stated = samples.filter(pl.col("answer").is_not_null(), pl.col("answer_class") >= 0)
+    spelled = stated.group_by("question", "answer_class", "answer").agg(
+        pl.len().alias("written"), pl.col("correct").any()
+    )
+    first = spelled.sort("question", "answer_class", "written", "answer", descending=[False, False, True, False])
+    found = first.group_by("question", "answer_class", maintain_order=True).agg(
+        pl.col("correct").any(), pl.col("answer").first(), pl.col("written").sum()
+    )
+    return found.rename({"answer_class": "class", "answer": "text", "written": "count"}).cast(ANSWERS)  # type: ignore[arg-type]
+
+
+# ---- the excerpt
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of each cell an excerpt has."""
+
+    questions: int
+    samples: int
+    """``questions``, ``samples``: of each cell, and of each policy and question."""
+    every_policy: bool
+    """Otherwise the default policy alone."""
+    tokens: bool
+    """With the tokens and their log-probabilities."""
+
+    def __str__(self) -> str:
+        """The extent in words."""
+        policies = "every policy" if self.every_policy else "the default policy"
+        tokens = "with" if self.tokens else "without"
+        return (
+            f"{self.questions} questions of each cell, at most {self.samples} samples of {policies},"
+            f" {tokens} the log-probabilities of their tokens"
+        )
+
+
+EXTENTS = (
+    Extent(20, 4, every_policy=True, tokens=True),
+    Extent(20, 2, every_policy=True, tokens=True),
+    Extent(20, 4, every_policy=False, tokens=True),
+    Extent(20, 4, every_policy=False, tokens=False),
+    Extent(20, 2, every_policy=False, tokens=False),
+    Extent(10, 2, every_policy=False, tokens=False),
+    Extent(5, 2, every_policy=False, tokens=False),
+    Extent(2, 1, every_policy=False, tokens=False),
+)
+"""From the widest to the narrowest."""
+
+_SHARES = {"rl_only": 0.5, "base_only": 0.25, "both": 0.2, "neither": 0.05}
+"""Of the questions of an excerpt, as far as there are as many."""
+
+
+def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> list[int]:
+    """The questions that tell most of a pair, in order: first those that RL alone solves.
+
+    Each group (``_SHARES``) has its share, and places that are left go to the groups in their order. Among questions
+    that both solve, those come first on which the shares of right samples differ most.
+    """
+    sides = [solvers(study, checkpoint, benchmark) for checkpoint in (base, rl)]
+    both = sides[0].join(sides[1], on="question", suffix="_rl")
+    distance = (pl.col("right") / pl.col("samples") - pl.col("right_rl") / pl.col("samples_rl")).abs()
+    ordered = both.sort(distance, "question", descending=[True, False])
+    solved = [SOLVED[name] for name in _SHARES]
+    groups = [ordered.filter(solved=base, solved_rl=rl)["question"].to_list() for base, rl in solved]
+    chosen = [group[: max(1, round(share * count))] for group, share in zip(groups, _SHARES.values(), strict=True)]
+    for i, group in enumerate(groups):
+        left = max(0, count - sum(map(len, chosen)))
+        chosen[i] = group[: len(chosen[i]) + left]
+    return [question for taken in chosen for question in taken][:count]
+
+
+def drawn(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int], extent: Extent) -> pl.DataFrame:
+    """All samples of some questions, under the policies of an extent; an ``InputError`` if they are not here, or not
+    those of the scores.
+    """
+    policy = None if extent.every_policy else study.default_policy
+    return study.samples(checkpoint, benchmark, policy, list(asked), tokens=extent.tokens)
+
+
+def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl.DataFrame:
+    """Some of the ``drawn`` samples of each policy and question: the first right and the first wrong one, then the
+    others in order. ``logp`` is of each token under the raw model, ``logq`` under the policy; ``recorded`` is what
+    another tool said.
+    """
+    group = ["policy", "question"]
+    first_of_kind = pl.col("sample") == pl.col("sample").min().over(*group, "correct")
+    later = pl.when(first_of_kind).then(0).otherwise(_BEHIND)
+    chosen = samples.filter((pl.col("sample").cast(pl.Int64) + later).rank("ordinal").over(group) <= extent.samples)
+    lists = {
+        name: pl.col(column) if column in samples.columns else pl.lit(None, kind)
+        for name, column, kind in (
+            ("tokens", "token_ids", pl.List(pl.Int32())),
+            ("logp", "logprobs", pl.List(pl.Float32())),
+            ("logq", "sampling_logprobs", pl.List(pl.Float32())),
+        )
+    }
+    return chosen.join(recorded, on=_KEY, how="left", maintain_order="left").select(
+        *_KEY,
+        "run",
+        "text",
+        lists["tokens"].cast(pl.List(pl.UInt32())).alias("tokens"),
+        lists["logp"].alias("logp"),
+        lists["logq"].alias("logq"),
+        pl.col("tokens").alias("n_tokens"),
+        "score",
+        "correct",
+        pl.col("answer_class").alias("class"),
+        "answer",
+        "extraction",
+        "finish",
+        "unknown",
+        "recorded",
+    )
+
+
+def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
+    """What another tool said of imported samples, in words; no rows where there is nothing. An ``InputError`` if a file
+    is damaged.
+    """
+    schema = {"policy": pl.String(), "question": pl.UInt32(), "sample": pl.UInt32(), "recorded": pl.String()}
+    rows = read_compared(study.layout, checkpoint, benchmark)
+    if rows is None:
+        return pl.DataFrame(schema=schema)
+    try:
+        positions = {each.id: each.index for each in study.questions(benchmark)}
+    except InputError:
+        return pl.DataFrame(schema=schema)
+    said = pl.format("{}: {}", "scorer", pl.col("value").cast(pl.String).fill_null("no value"))
+    return (
+        rows.with_columns(pl.col("question").replace_strict(positions, return_dtype=pl.UInt32))
+        .group_by(_KEY)
+        .agg(said.str.join("; ").alias("recorded"))
+        .cast(schema)  # type: ignore[arg-type]
+    )
+
+
+# ---- tokens
+
+
+def prompts(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int]) -> bytes | None:
+    """Question to the tokens of its prompt (``Prompt``) as JSON; None if they are not known here."""
+    try:
+        sent = study.prompts(checkpoint, benchmark, asked)
+    except InputError as error:
+        log.info("%s/%s: %s", checkpoint, benchmark, error.message)
+        return None
+    return json.dumps(dict(zip(asked, map(asdict, sent), strict=True)), ensure_ascii=False).encode()
+
+
+def pieces(study: Study, checkpoint: str, tokens: Collection[int] | None = None) -> bytes | None:
+    """Token to its text as JSON; without tokens, of the whole vocabulary. None if the tokenizer, or the library that
+    reads it, is not here.
+
+    A token is decoded behind another one, because many tokenizers leave the space before the first word out.
+    """
+    tokenizer = _tokenizer(study, checkpoint)
+    if tokenizer is None:
+        return None
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    ids = range(size) if tokens is None else sorted(tokens)
+    front = next((i for i in range(size) if tokenizer.decode([i]).isalnum()), 0)
+    before = len(tokenizer.decode([front]))
+    found = {str(i): tokenizer.decode([front, i], skip_special_tokens=False)[before:] for i in ids if i < size}
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _tokenizer(study: Study, checkpoint: str) -> Tokenizer | None:
+    try:
+        from tokenizers import Tokenizer
+
+        path = study.vocabulary(checkpoint)
+        return Tokenizer.from_file(str(path)) if path.exists() else None
+    except (ModuleNotFoundError, InputError):
+        return None
+    except Exception as error:  # the library has no class of its own for a file that it cannot read
+        log.warning("the tokenizer of %s cannot be read: %s", checkpoint, error)
+        return None

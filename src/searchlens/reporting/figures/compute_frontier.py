@@ -1,0 +1,233 @@
+"""Accuracy against what it costs: samples, generated tokens, and floating-point operations.
+
+The first panel is the paper's view, at equal numbers of samples. A search draws many samples for each one that it
+returns, so the other two panels count what each point took per question.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from searchlens import catalogue
+from searchlens.analysis.claims import AT_COST, say
+from searchlens.analysis.frames import by_policy, pick
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures.context import Labels, PairContext
+from searchlens.search import kinds
+
+AXES = {
+    "samples": "samples",
+    "tokens": "generated tokens",
+    "flops": "FLOPs",
+}
+AGAIN = 0.5
+"""Tokens computed again for each that is generated, from which on FLOPs are drawn."""
+RL_EDGE: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 0.9, "linestyle": (0, (2, 1))}
+RL_LINE: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 1.6, "marker": "o", "markersize": 3}
+BASE_EDGE: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 1.2}
+COLUMNS = ("axis", "layer", "model", "policy", "budget", "x", "x_lo", "x_hi", "value", "lo", "hi")
+
+
+@catalogue.figure("compute_frontier", stage="pair", per_metric=True)
+def numbers(context: PairContext) -> pl.DataFrame:
+    """One row per axis and drawn point; ``x`` is what the point takes per question.
+
+    Layers: ``AR`` and ``search`` (points of policies), ``AR edge`` (the upper envelope of a model's AR policies: what
+    the best of them, ``policy``, reaches with x or less). Of RL, its default policy and its edge are drawn.
+
+    Notes
+    -----
+    Points are read as expectations, whatever the readout of the labels. A token costs 2 FLOPs per parameter, whether it
+    is of a prompt or generated; attention is not counted. If the prefill of one policy is unknown, all FLOPs are of
+    generated tokens alone. Points whose tokens are unknown have no row on that axis.
+    """
+    labels = context.labels
+    parts = [_points(frame, model, labels) for model, frame in (("Base", context.base), ("RL", context.rl))]
+    points = pl.concat(parts).join(context.prefill, on=["model", "policy"], how="left", maintain_order="left")
+    rows = pl.concat([_on_axis(points, axis, labels) for axis in AXES])
+    edges = [_edge(pick(rows, axis=axis, model=model, layer="AR")) for axis in AXES for model in ("Base", "RL")]
+    shown = (pl.col("model") == "Base") | (pl.col("policy") == labels.options.default_policy)
+    return pl.concat([rows.filter(shown), *edges]).with_columns(
+        prefilled=pl.col("axis").eq("flops") & points["prompt"].is_not_null().all(),
+    )
+
+
+def _points(frame: pl.DataFrame, model: str, labels: Labels) -> pl.DataFrame:
+    rows = pick(frame, metric=labels.metric, readout="expected").drop_nulls("value")
+    tokens = pick(frame, metric="C", readout="expected")
+    tokens = tokens.select("policy", "budget", tokens="value", tokens_lo="lo", tokens_hi="hi")
+    rows = rows.select("policy", "budget", "value", "lo", "hi").join(tokens, on=["policy", "budget"], how="left")
+    rows = by_policy(rows, labels.policies)
+    channels = {name: kinds.channel(name, labels.policies) for name in rows["policy"]}
+    layer = pl.col("policy").replace_strict(channels, return_dtype=pl.String)
+    return rows.with_columns(model=pl.lit(model), layer=layer)
+
+
+def _on_axis(points: pl.DataFrame, axis: str, labels: Labels) -> pl.DataFrame:
+    """The points with what they take on an axis."""
+    if axis == "samples":
+        n = pl.col("budget").cast(pl.Float64)
+        taken = {"x": n, "x_lo": n, "x_hi": n}
+    elif axis == "tokens":
+        taken = {x: pl.col(column) for x, column in TOKENS.items()}
+    else:
+        prefilled = points["prompt"].is_not_null().all()
+        prompt, again = (pl.col(name) if prefilled else pl.lit(0.0) for name in ("prompt", "again"))
+        work = 2 * pl.lit(labels.parameters, dtype=pl.Float64)
+        taken = {x: work * (prompt + pl.col(column) * (1 + again)) for x, column in TOKENS.items()}
+    return points.with_columns(axis=pl.lit(axis), **taken).drop_nulls("x").select([*COLUMNS, "family"])
+
+
+TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
+
+
+def _edge(points: pl.DataFrame) -> pl.DataFrame:
+    """What the best policy reaches with x or less, at the x of every point; greedy is not among the policies.
+
+    Between its points a policy follows straight lines over the logarithm of x, as they are drawn; beyond its last point
+    it keeps the value of that point.
+    """
+    rows = points.filter(pl.col("family") != "greedy").sort("x")
+    if rows.is_empty():
+        return rows
+    at = rows["x"].unique().sort().to_numpy()
+    parts = [_along(policy, at) for policy in rows.partition_by("policy", maintain_order=True)]
+    best = pl.concat(parts).sort("x", "value", descending=[False, True], maintain_order=True).unique("x", keep="first")
+    best = best.sort("x")
+    rising = pl.when(
+        pl.col("value") >= pl.col("value").cum_max()
+    )  # where less work gives more, that point stays the best
+    columns = [
+        rising.then(pl.col(name)).forward_fill().alias(name) for name in ("policy", "family", "lo", "hi", "value")
+    ]
+    return best.with_columns(columns, layer=pl.lit("AR edge")).select(rows.columns).cast(rows.schema)
+
+
+def _along(policy: pl.DataFrame, at: npt.NDArray[np.float64]) -> pl.DataFrame:
+    """One policy at each x that is not below its first point."""
+    reached = at[at >= policy["x"][0]]
+    ends = {
+        name: np.interp(np.log(reached), np.log(policy["x"].to_numpy()), policy[name].to_numpy())
+        for name in ("value", "lo", "hi")
+    }
+    constants = policy.select("axis", "model", "policy", "family").row(0, named=True)
+    constants |= dict.fromkeys(("budget", "x_lo", "x_hi"))
+    return pl.DataFrame({"x": reached, **ends}).with_columns(**{k: pl.lit(v) for k, v in constants.items()})
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
+    """Draw what ``numbers`` returned.
+
+    FLOPs have a panel only where some search computes most of its prefixes again: elsewhere they are tokens in another
+    unit, since both models of a pair have the same number of parameters.
+    """
+    labels = context.labels
+    axes_shown = _axes_shown(numbers, context)
+    title = replace(labels, readout="expected").titled(
+        _finding(numbers, "tokens" if "tokens" in axes_shown else "samples")
+    )
+    figure = style.new_figure(style.PAGE, 3.1, title, labels.source)
+    panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
+    searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
+    looks = palette.search_looks(searches, labels.policies)
+    for axes, axis in zip(panels, axes_shown, strict=True):
+        rows = pick(numbers, axis=axis)
+        _panel(axes, axis, rows, looks)
+        _scale(axes, axis, rows)
+    panels[0].set_ylabel("questions solved (%)")
+    _names(panels[0], pick(numbers, axis="samples"), looks)
+    note = "grey: each autoregressive (AR) policy of Base"
+    if looks:
+        note += "; a search that gives several answers at once has them at the same work, so its line is upright"
+    figure.supxlabel(note, fontsize=7, color=palette.MUTED)
+    return figure
+
+
+def _axes_shown(numbers: pl.DataFrame, context: PairContext) -> list[str]:
+    present = [axis for axis in AXES if axis in numbers["axis"]]
+    again = context.prefill["again"].max() or 0
+    return [axis for axis in present if axis != "flops" or again >= AGAIN]  # type: ignore[operator]
+
+
+def _finding(numbers: pl.DataFrame, axis: str) -> str:
+    """What the two curves solve at the largest cost that both have; no interval of their difference is known there."""
+    rl = pick(numbers, axis=axis, model="RL", layer="AR").sort("x")
+    edge = pick(numbers, axis=axis, model="Base", layer="AR edge").sort("x")
+    last = rl.filter(pl.col("x") <= pl.lit(edge["x"].max())).tail(1)
+    best = edge.filter(pl.col("x") <= pl.lit(last["x"].max())).tail(1)
+    cost = last["x"].max() if best.height else None
+    return say(AT_COST, {"axis": AXES[axis], "cost": cost, "base": best["value"].max(), "rl": last["value"].max()})
+
+
+def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
+    base, rl = pick(rows, model="Base"), pick(rows, model="RL")
+    grey: dict[str, Any] = {"color": palette.CURVE_COLOUR, "linewidth": 0.5, "zorder": 1}
+    style.lines(axes, pick(base, layer="AR"), "x", "value", units="policy", sort=False, **grey)
+    edge = pick(base, layer="AR edge")
+    _band(axes, edge, palette.MUTED)
+    axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
+    axes.plot(*_line(pick(rl, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
+    default = pick(rl, layer="AR")
+    _band(axes, default, palette.RL_COLOUR)
+    axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
+    for (name,), points in pick(base, layer="search").group_by("policy", maintain_order=True):
+        look = looks[str(name)]
+        axes.plot(*_line(points), **look, linewidth=0.8, markersize=3.6, markeredgewidth=0, zorder=5, gid=str(name))
+        if axis != "samples":  # where all searches would have theirs at the same x
+            for x, low, high in points.tail(1).select("x", "lo", "hi").drop_nulls().iter_rows():
+                whisker: dict[str, Any] = {"color": look["color"], "linewidth": 0.6, "alpha": 0.6, "zorder": 2}
+                axes.plot([x, x], [100 * low, 100 * high], **whisker)
+
+
+def _names(axes: Axes, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
+    """Name the lines where they end, at the largest number of samples, with their marks."""
+    lines = {
+        "Base, best AR policy": (pick(rows, model="Base", layer="AR edge"), BASE_EDGE),
+        "RL, best AR policy": (pick(rows, model="RL", layer="AR edge"), RL_EDGE),
+        "RL default": (pick(rows, model="RL", layer="AR"), RL_LINE),
+    }
+    lines |= {name: (pick(rows, layer="search", policy=name), look) for name, look in looks.items()}
+    ends = [(100 * points["value"][-1], name, look["color"]) for name, (points, look) in lines.items() if points.height]
+    style.label_ends(axes, ends)
+
+
+def _line(points: pl.DataFrame) -> tuple[list[float], list[float]]:
+    return points["x"].to_list(), style.percent(points["value"])
+
+
+def _band(axes: Axes, rows: pl.DataFrame, colour: str) -> None:
+    ends = (style.percent(rows["lo"]), style.percent(rows["hi"]))
+    axes.fill_between(rows["x"].to_list(), *ends, color=colour, alpha=0.13, linewidth=0, zorder=0.8)
+
+
+def _scale(axes: Axes, axis: str, rows: pl.DataFrame) -> None:
+    axes.set_title(f"at equal {AXES[axis]}")
+    if axis == "samples":
+        style.budget_axis(axes, rows["budget"].drop_nulls(), "samples per question")
+    else:
+        _log_axis(axes)
+        axes.set_xlabel(f"{AXES[axis]} per question" + ("" if axis == "tokens" else _counted(rows)))
+
+
+def _log_axis(axes: Axes) -> None:
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    labelled = (1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0) if decades < 2.6 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=labelled))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _counted(rows: pl.DataFrame) -> str:
+    return ",\ngeneration and prefill" if rows["prefilled"].all() else ",\nof generation alone"

@@ -1,0 +1,143 @@
+"""Base minus RL for every policy and budget, as a map with the policies in families."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
+
+from searchlens import catalogue
+from searchlens.analysis.claims import LEADS, counted, percent, say
+from searchlens.analysis.frames import by_policy, pick
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures.context import Labels, PairContext
+from searchlens.reporting.figures.same_policy_lines import COUNTS, PAPER, tallies
+from searchlens.search import kinds
+from searchlens.search.kinds import PolicyByName
+
+FAMILY_GAP, STRIP = 1, 2.3  # in rows
+STRIP_ROWS = (0.6 - STRIP, 1.6 - STRIP)
+BAR_AT = -66  # points, to the left of the map and of the names of its rows
+# Red where RL leads, blue where Base does, as in all figures; white at zero, and both ends equally dark.
+COLOURS = LinearSegmentedColormap.from_list("lead", ["#99000D", "#F4877E", "#FFFFFF", "#6BAED6", "#08519C"])
+
+
+@catalogue.figure("gap_map", stage="pair", per_metric=True)
+def numbers(context: PairContext) -> pl.DataFrame:
+    """One row per policy and budget; ``row`` is its place in the map, ``marked`` whether the interval excludes 0."""
+    labels = context.labels
+    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", **PAPER)
+    counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
+    rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
+    row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Int64)
+    marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
+    return by_policy(gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left"), labels.policies)
+
+
+def _rows(names: Sequence[str], configured: PolicyByName) -> dict[str, int]:
+    heights, y = {}, 0
+    for i, name in enumerate(names):
+        y += FAMILY_GAP if i and kinds.family(name, configured) != kinds.family(names[i - 1], configured) else 0
+        heights[name] = y
+        y += 1
+    return heights
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
+    """Draw what ``numbers`` returned."""
+    labels = context.labels
+    rows = numbers.select("policy", "row", "family").unique(maintain_order=True)
+    height = 1.5 + 0.155 * (rows["row"][-1] + 1 + STRIP)
+    figure = style.new_figure(style.COLUMN, height, labels.titled(_finding(numbers)), labels.source)
+    axes = figure.subplots()
+    _map(axes, numbers)
+    _strip(axes, numbers)
+    _row_names(axes, rows, labels)
+    axes.set_xlabel("budget N (samples per question)")
+    lead = "Base \N{MINUS SIGN} RL (percentage points); red: RL leads, blue: Base leads"
+    note = f"bold: {labels.options.confidence:.0%} interval excludes 0; red name: policy of the RL default"
+    figure.supxlabel(f"{lead}\n{note}", fontsize=7)
+    return figure
+
+
+def _finding(numbers: pl.DataFrame) -> str:
+    """In how many cells an interval shows that a side leads."""
+    return say(LEADS, counted((-hi, -lo) for lo, hi in numbers.select("lo", "hi").iter_rows()))
+
+
+def _map(axes: Axes, numbers: pl.DataFrame) -> None:
+    """Rows of the map with an empty one between families."""
+    budgets, places = sorted(set(numbers["budget"])), range(max(numbers["row"]) + 1)
+    cells = numbers.with_columns(
+        text=pl.col("base_minus_rl").map_elements(lambda gap: percent(gap, sign="+"), pl.String)
+    )
+    shown = style.to_pandas(cells, percent=["base_minus_rl"])
+    gaps, texts, marked = (
+        shown.pivot(index="row", columns="budget", values=name).reindex(index=places, columns=budgets)
+        for name in ("base_minus_rl", "text", "marked")
+    )
+    limit = 100 * max(abs(float(gap)) for gap in numbers["base_minus_rl"]) or 1.0
+    look: dict[str, Any] = {"cmap": COLOURS, "vmin": -limit, "vmax": limit, "linewidths": 0.8, "linecolor": "white"}
+    bar: dict[str, Any] = {"location": "bottom", "aspect": 45, "pad": 0.02}
+    words: dict[str, Any] = {"fontsize": 7, "va": "center_baseline"}
+    sns.heatmap(gaps, annot=texts.fillna(""), fmt="", annot_kws=words, cbar_kws=bar, ax=axes, **look)
+    for text in axes.texts:
+        x, y = (int(place) for place in text.get_position())
+        if marked.loc[places[y], budgets[x]] is True:
+            text.set_fontweight("bold")
+    axes.set_ylim(len(places), -STRIP)
+    axes.set(ylabel="")
+    axes.tick_params(length=0, labelrotation=0)
+
+
+def _strip(axes: Axes, rows: pl.DataFrame) -> None:
+    for x, (_, *ahead) in enumerate(tallies(rows)):
+        for y, text in zip(STRIP_ROWS, ahead, strict=True):
+            axes.text(x + 0.5, y, text, ha="center", va="center_baseline", fontsize=7)
+    axes.axhline(-0.15, color=palette.MUTED, linewidth=0.6)
+
+
+def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
+    texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
+    axes.set_yticks([*STRIP_ROWS, *(row + 0.5 for row in rows["row"])], texts)
+    for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
+        tick.set_color(palette.RL_COLOUR if text == labels.options.default_policy else "black")
+    names = style.family_names(palette.families(rows))
+    for (kind,), members in rows.group_by("family", maintain_order=True):
+        _family_bar(axes, str(kind), names[str(kind)], members["row"][0] + 0.5, members["row"][-1] + 0.5)
+
+
+def _family_bar(axes: Axes, kind: str, name: str, top: float, bottom: float) -> None:
+    colour = palette.FAMILY_COLOURS[kind]
+    axes.annotate(
+        name,
+        (0, (top + bottom) / 2),
+        (BAR_AT - 4, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        annotation_clip=False,
+        rotation=0 if bottom - top < 2 else 90,  # upright where the family is too short for it
+        ha="right",
+        va="center",
+        fontsize=7,
+        color=colour,
+    )
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    place = axes.get_yaxis_transform() + ScaledTranslation(BAR_AT / 72, 0, figure.dpi_scale_trans)
+    axes.plot(
+        [0, 0],
+        [top - 0.4, bottom + 0.4],
+        color=colour,
+        linewidth=2,
+        transform=place,
+        clip_on=False,
+        solid_capstyle="butt",
+    )

@@ -1,0 +1,251 @@
+"""The main figure: Base and RL curves under the RL default policy, one panel per pair and benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator
+
+from searchlens import catalogue
+from searchlens.analysis import claims
+from searchlens.analysis.frames import pick
+from searchlens.analysis.measures import LUCK, PASS
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures.context import Curves, Source, StudyContext
+
+DOTS = (0, (5, 1.5, 1, 1.5))
+MEETING: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
+ROOMY = 4
+"""Largest number of benchmarks for which each panel says in words who leads."""
+ROOM = 0.15
+"""Share of a panel that a name takes, above or below its curve."""
+MANY = 6
+"""Largest number of budgets of which each is labelled."""
+NARROW = 5
+"""Inches; a narrower figure has a legend of two columns."""
+LUCKY = 0.05
+"""Luck is drawn in a cell if as large a share of its questions is solved by it."""
+LUCK_OF = {"Base luck": "Base", "RL luck": "RL"}
+SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
+MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", "last")
+
+
+@catalogue.figure("pass_curves", stage="study")
+def numbers(context: StudyContext) -> pl.DataFrame:
+    """One row per cell, model (``Base``, ``RL``, ``Base greedy``, and where luck solves much, ``Base luck`` and
+    ``RL luck``) and budget, all as expectations. Base and RL go on beyond the budgets of the study, as far as there are
+    samples.
+
+    ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
+    much as RL, and ``state``, as in the frame ``crossings``.
+    """
+    measures = context.readings.get("measures")
+    rows = pl.concat(
+        part for cell in context.cells for part in (_rows(cell), *_beyond(cell, measures), *_luck(cell, measures))
+    )
+    found = context.readings.get("crossings")
+    if found is None:
+        return rows
+    met = pick(found, cost="samples").rename({"lo": "crossing_lo", "hi": "crossing_hi"})
+    keys = ["pair", "benchmark"]
+    return rows.join(met.select(*keys, *MET), on=keys, how="left", maintain_order="left")
+
+
+def _constants(cell: Curves) -> list[pl.Expr]:
+    names = ("pair", "benchmark", "questions", "source", "metric")
+    return [pl.lit(getattr(cell.labels, name)).alias(name) for name in names]
+
+
+def _beyond(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
+    """Rows of both sides at more samples than the largest budget that policies are compared at."""
+    if measures is None or cell.labels.metric != "P":
+        return
+    found = pick(measures, measure=PASS, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
+    for side, points in (("Base", cell.base), ("RL", cell.rl)):
+        rows = pick(found, side=side).filter(pl.col("k") > points["budget"].max()).sort("k")
+        known = [pl.lit(side).alias("model"), pl.lit(cell.labels.options.default_policy).alias("policy")]
+        yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
+
+
+def _luck(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
+    """Rows of what both sides solve of questions with golds of others; none where that is little or unknown."""
+    if measures is None:
+        return
+    found = pick(measures, measure=LUCK, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
+    for model, side in LUCK_OF.items():
+        rows = pick(found, side=side).sort("k")
+        if rows.height and rows["value"].max() >= LUCKY:  # type: ignore[operator]
+            known = [pl.lit(model).alias("model"), pl.lit(cell.labels.options.default_policy).alias("policy")]
+            yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
+
+
+def _rows(cell: Curves) -> pl.DataFrame:
+    labels = cell.labels
+    constants = _constants(cell)
+    curves = (
+        ("Base", cell.base, labels.options.default_policy),
+        ("RL", cell.rl, labels.options.default_policy),
+        ("Base greedy", cell.base, "greedy"),
+    )
+    parts = []
+    for model, points, policy in curves:
+        rows = pick(points, metric=labels.metric, readout="expected", policy=policy).sort("budget")
+        rows = rows.head(1) if policy == "greedy" else rows
+        parts.append(rows.select(*constants, pl.lit(model).alias("model"), "policy", "budget", "value", "lo", "hi"))
+    return pl.concat(parts)
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
+    """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
+    pairs, names = style.places(numbers)
+    tight = len(names) > ROOMY
+    figure = _figure(pairs, names, numbers, context)
+    named, untitled = False, set(names)
+    for axes, pair, name in style.grid(figure, pairs, names):
+        cell = pick(numbers, pair=pair, benchmark=name)
+        if cell.is_empty():
+            axes.set_axis_off()
+            continue
+        _panel(axes, cell)
+        _budgets(axes, pick(numbers, benchmark=name)["budget"])
+        broken = (pair, name) in context.broken
+        if broken:
+            style.not_interpretable(axes)
+        elif "state" in cell.columns and cell["state"][0] is not None:
+            _meeting(axes, cell, numbered=tight)
+        axes.set_title("\n".join(_title(cell, name in untitled, tight or broken, numbers)), fontsize=7)
+        untitled.discard(name)
+        if not named and not broken and not tight:
+            named = _name(axes, cell)
+    style.name_axes(figure, names, "samples" if tight else "samples per question", "questions solved (%)")
+    _legend(figure, numbers, tight)
+    return figure
+
+
+def _figure(pairs: list[str], names: list[str], numbers: pl.DataFrame, context: StudyContext) -> Figure:
+    labels = context.labels
+    who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
+    title = (
+        f"{_finding(numbers, context)}\n{who}, policy {labels.options.default_policy}, {labels.measure}, {labels.band}s"
+    )
+    source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
+    return style.new_panels(pairs, names, title, source)
+
+
+def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
+    """In how many cells Base passes RL, by intervals, and in how many RL still leads at the end."""
+    if "state" not in numbers.columns:
+        return "Base and RL"
+    cells = numbers.unique(["pair", "benchmark"], keep="first", maintain_order=True)
+    rows = [row for row in style.sound(cells, context).iter_rows(named=True) if row["state"]]
+    return ", ".join(each.text.format(**claims.stood(rows)) for each in claims.STOOD if each.holds(claims.stood(rows)))
+
+
+def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) -> list[str]:
+    """Lines above a panel: its benchmark, its source if sources differ, and who leads, if there is room."""
+    name, questions = cell["benchmark"][0], f"{cell['questions'][0]} questions"
+    said = [SOURCES[cell["source"][0]]] if numbers["source"].n_unique() > 1 else []
+    if tight:
+        return ([name, questions] if first else []) + said
+    words = [claims.say(claims.PASSING, cell.row(0, named=True))] if "state" in cell.columns else []
+    return [name, ", ".join([questions, *said]), *words]
+
+
+def _panel(axes: Axes, cell: pl.DataFrame) -> None:
+    curves = cell.filter(pl.col("model").is_in(list(style.SIDE_COLOURS)))
+    style.bands(axes, curves, "budget", "model")
+    style.sides(axes, curves, "budget", "model", linewidth=1.3)
+    for value in style.percent(pick(cell, model="Base greedy")["value"]):
+        axes.axhline(value, color=palette.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
+    for model, side in LUCK_OF.items():
+        luck = pick(cell, model=model)
+        axes.plot(luck["budget"], style.percent(luck["value"]), ":", color=style.SIDE_COLOURS[side], gid=model)
+    axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
+    axes.set_ylim(0, 100)
+    axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
+
+
+def _budgets(axes: Axes, budgets: pl.Series) -> None:
+    """The axis of all panels below one another; every second of many budgets is labelled."""
+    style.budget_axis(axes, budgets, "")
+    ticks = sorted(set(budgets))
+    axes.xaxis.set_major_locator(FixedLocator(ticks[:: 1 + (len(ticks) > MANY)]))
+
+
+def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
+    """Mark where Base passes RL with its interval, in the half of the panel with fewer curves."""
+    row, last = cell.row(0, named=True), max(cell["budget"])
+    curves = cell.filter(~pl.col("model").is_in(list(LUCK_OF)))["value"]
+    if claims.standing(row) != "passes" or row["crossing_hi"] > last:
+        return
+    ends, y = [row["crossing_lo"], row["crossing_hi"]], 7 if curves.median() > 0.5 else 88  # type: ignore[operator]
+    axes.plot(ends, [y, y], color=MEETING["color"], linewidth=MEETING["linewidth"], gid="interval")
+    axes.plot([row["crossing"]], [y], **MEETING, gid="crossing")
+    if numbered:
+        right = ends[0] < 2  # no room at its left
+        beside: dict[str, Any] = {
+            "textcoords": "offset points",
+            "va": "center_baseline",
+            "ha": "left" if right else "right",
+            "fontsize": 7,
+        }
+        axes.annotate(f"{row['crossing']:.1f}", (ends[right], y), (2 if right else -2, 0), **beside)
+
+
+def _both(cell: pl.DataFrame) -> pl.DataFrame:
+    """Budgets at which both curves are known, with ``value`` of Base, ``value_rl``, and luck as it is drawn there."""
+    base, rl, *lucks = (
+        pick(cell, model=model).select("budget", pl.col("value").alias(model)) for model in ("Base", "RL", *LUCK_OF)
+    )
+    both = base.join(rl, on="budget").drop_nulls().sort("budget")
+    for luck in lucks:
+        both = both.join(luck, on="budget", how="left", maintain_order="left")
+    return both.with_columns(pl.col(*LUCK_OF).interpolate()).rename({"Base": "value", "RL": "value_rl"})
+
+
+def _name(axes: Axes, cell: pl.DataFrame) -> bool:
+    """Name the two curves beside one another where they are furthest apart; whether there was room."""
+    both = _both(cell)
+    if both.is_empty():
+        return False
+    lower, upper = pl.min_horizontal("value", "value_rl"), pl.max_horizontal("value", "value_rl")
+    within = (lower > ROOM) & (upper < 1 - ROOM)  # a name fits between the curves and the panel's ends
+    lines = [pl.col(model) for model in LUCK_OF]
+    crossed = [line.is_between(lower - ROOM, lower) | line.is_between(upper, upper + ROOM) for line in lines]
+    free = within & ~pl.any_horizontal(crossed).fill_null(value=False)
+    wide = both.sort(free, within, upper - lower, descending=True).row(0, named=True)
+    for model, value, other in (("Base", wide["value"], wide["value_rl"]), ("RL", wide["value_rl"], wide["value"])):
+        above = value >= other
+        place: dict[str, Any] = {"ha": "left" if wide["budget"] == 1 else "center", "va": "bottom" if above else "top"}
+        axes.annotate(
+            model,
+            (wide["budget"], 100 * value),
+            (2, 5 if above else -5),
+            textcoords="offset points",
+            fontsize=7,
+            color=style.SIDE_COLOURS[model],
+            **place,
+        )
+    return True
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
+    handles = [
+        Line2D([], [], color=colour, marker=style.SIDE_MARKERS[name], markersize=3, linewidth=1.3, label=name)
+        for name, colour in style.SIDE_COLOURS.items()
+        if tight
+    ]
+    if "Base greedy" in numbers["model"]:
+        handles.append(Line2D([], [], color=palette.BASE_COLOUR, linestyle=DOTS, label="one greedy answer of Base"))
+    if not numbers.filter(pl.col("model").is_in(list(LUCK_OF))).is_empty():
+        said = "luck: gold of another question"
+        handles.append(Line2D([], [], color=palette.ENVELOPE_COLOUR, linestyle=":", label=said))
+    if "state" in numbers.columns:
+        handles.append(Line2D([], [], **MEETING, label="where Base passes RL, with its interval"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2 if figure.get_figwidth() < NARROW else 4)

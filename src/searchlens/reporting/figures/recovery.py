@@ -1,0 +1,181 @@
+"""Which Base operating points give what RL gives (A), and the path chosen among them (B)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan
+from typing import Any
+
+import polars as pl
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from searchlens import catalogue
+from searchlens.analysis.claims import PATH, say
+from searchlens.analysis.frames import by_policy, pick
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures.context import Labels, PairContext
+
+PATHS = {"closest": "o", "monotone": "D"}
+CORNERS = {"closest": 0.82, "monotone": 0.18}
+"""Where in a box of panel A the marks of the paths lie."""
+ERROR_COLOURS = LinearSegmentedColormap.from_list("near", ["#2171B5", "#C6DBEF"])
+FRAME_COLOUR = "#DDDDDD"
+
+
+@catalogue.figure("recovery", stage="pair", per_metric=True)
+def numbers(context: PairContext) -> pl.DataFrame:
+    """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``."""
+    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
+    columns = ["target_budget", "target", "policy", "budget", "value", "rl_minus_base"]
+    target = pick(context.support, **labels.curve).sort("budget")
+    curve = target.select(layer=pl.lit("rl"), target_budget="budget", target="rl", lo="rl_lo", hi="rl_hi")
+    near = pick(context.near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
+    paths = pick(context.path, metric=labels.metric).select(pl.col("kind").alias("layer"), *columns)
+    near = by_policy(near, labels.policies).sort("target_budget", maintain_order=True)
+    sampler = style.power_curves(context.base, target["budget"], labels)
+    sampler = sampler.select(pl.lit("power").alias("layer"), "policy", "budget", "value", target_budget="budget")
+    return pl.concat([curve, near, paths.sort("layer", "target_budget"), sampler], how="diagonal")
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
+    """Draw what ``numbers`` returned."""
+    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
+    figure = style.new_figure(style.PAGE, 3.6, labels.titled(_finding(numbers, labels)), labels.source)
+    left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
+    _candidates(left.subplots(), numbers, labels)
+    axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
+    _path(axes, numbers)
+    _differences(below, numbers, labels)
+    _legend(figure, numbers, labels)
+    return figure
+
+
+def _budgets(numbers: pl.DataFrame) -> list[int]:
+    return pick(numbers, layer="rl")["target_budget"].to_list()
+
+
+def _finding(numbers: pl.DataFrame, labels: Labels) -> str:
+    """How close the monotone path keeps to RL, and at which budgets nothing is close."""
+    budgets, near = _budgets(numbers), set(pick(numbers, layer="near_match")["target_budget"])
+    errors = pick(numbers, layer="monotone")["rl_minus_base"].drop_nulls().abs()
+    missed = [str(budget) for budget in budgets if budget not in near]
+    facts = {"tolerance": f"{100 * labels.options.epsilon:g} pp", "missed": ", ".join(missed), "near": len(near)}
+    return say(PATH, {**facts, "kept": f"{100 * max(errors, default=0):.1f}", "budgets": len(budgets)})
+
+
+def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+    """For each budget of RL and of Base the least error, as a colour, and the number of policies that match."""
+    budgets, near = _budgets(numbers), pick(numbers, layer="near_match")
+    rows = sorted({*budgets, *near["budget"].to_list()}, reverse=True)
+    cells = near.group_by("target_budget", "budget").agg(error=pl.col("rl_minus_base").abs().min(), matches=pl.len())
+    shown = style.to_pandas(cells, percent=["error"])
+    error, matches = (
+        shown.pivot(index="budget", columns="target_budget", values=name).reindex(index=rows, columns=budgets)
+        for name in ("error", "matches")
+    )
+    words = matches.map(lambda count: "" if isnan(count) else f"{count:.0f}")
+    bar: dict[str, Any] = {"label": "least |error| (pp)", "aspect": 25, "pad": 0.02}
+    look: dict[str, Any] = {
+        "cmap": ERROR_COLOURS,
+        "vmin": 0,
+        "vmax": 100 * labels.options.epsilon,
+        "linewidths": 0.8,
+        "linecolor": FRAME_COLOUR,
+    }
+    sns.heatmap(error.astype(float), annot=words, fmt="", annot_kws={"fontsize": 7}, cbar_kws=bar, ax=axes, **look)
+    for kind, marker in PATHS.items():
+        chosen = pick(numbers, layer=kind).select("target_budget", "budget")
+        points = [(budgets.index(b) + CORNERS[kind], rows.index(n) + 0.25) for b, n in chosen.iter_rows() if n in rows]
+        axes.plot(
+            *zip(*points, strict=True) if points else ([], []),
+            **{**_mark(kind, marker), "linestyle": "none"},
+            gid=f"A-{kind}",
+        )
+    axes.set_title(
+        f"A  matches within \N{PLUS-MINUS SIGN}{100 * labels.options.epsilon:g} pp: policies, and the least error"
+    )
+    axes.tick_params(length=0, labelrotation=0)
+    axes.set(xlabel="RL budget (samples per question)", ylabel="Base budget N (samples per question)")
+    if near.is_empty():
+        centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+        axes.text(0.5, 0.5, "no Base point is this close", **centre, color=palette.MUTED, backgroundcolor="white")
+
+
+def _path(axes: Axes, numbers: pl.DataFrame) -> None:
+    curve = pick(numbers, layer="rl")
+    budgets = curve["target_budget"].to_list()
+    band = (style.percent(curve["lo"]), style.percent(curve["hi"]))
+    axes.set_title("B  path through Base that follows RL")
+    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.15, linewidth=0, zorder=1)
+    axes.plot(budgets, style.percent(curve["target"]), color=palette.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
+    for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=2, gid=str(name))
+    for rank, (kind, marker) in enumerate(
+        PATHS.items()
+    ):  # the smaller mark on top, so that both are visible where they agree
+        rows = pick(numbers, layer=kind)
+        axes.plot(
+            rows["target_budget"].to_list(),
+            style.percent(rows["value"]),
+            **_mark(kind, marker),
+            zorder=5 - rank,
+            gid=kind,
+        )
+    axes.set_ylabel("questions solved (%)")
+
+
+def _mark(kind: str, marker: str) -> dict[str, Any]:
+    closest = kind == "closest"
+    return {
+        "color": palette.ENVELOPE_COLOUR,
+        "marker": marker,
+        "markersize": 3.0 if closest else 5.5,
+        "markerfacecolor": palette.ENVELOPE_COLOUR if closest else "white",
+        "linestyle": "-" if closest else ":",
+        "linewidth": 0.8,
+    }
+
+
+def _differences(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+    budgets = _budgets(numbers)
+    style.zero_line(axes)
+    names = {budget: str(budget) for budget in budgets}
+    for shift, (kind, marker) in zip((2**-0.14, 2**0.14), PATHS.items(), strict=True):
+        for target, policy, budget, difference in _chosen(numbers, kind):
+            at = target * shift
+            axes.plot(
+                [at, at],
+                [0, 100 * difference],
+                color=palette.CURVE_COLOUR,
+                linewidth=3.5,
+                solid_capstyle="butt",
+                zorder=1,
+            )
+            axes.plot(at, 100 * difference, **_mark(kind, marker))
+            if kind == "closest":
+                names[target] = f"{target}\n{policy.replace('_', chr(10))}\nN = {budget}"
+    style.budget_axis(axes, budgets, "RL budget, and the closest Base point")
+    axes.set_xticks(budgets, list(names.values()))
+    axes.set_ylabel("RL \N{MINUS SIGN} Base (pp)")
+    largest = max(
+        [labels.options.epsilon, *numbers["rl_minus_base"].drop_nulls().abs()]
+    )  # the tolerance sets the scale
+    axes.set_ylim(-125 * largest, 125 * largest)
+
+
+def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float]]:
+    return list(pick(numbers, layer=kind).select("target_budget", "policy", "budget", "rl_minus_base").iter_rows())
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+    handles = [Line2D([], [], color=palette.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}")]
+    handles += [Line2D([], [], label=f"{kind} path", **_mark(kind, marker)) for kind, marker in PATHS.items()]
+    if "power" in numbers["layer"]:
+        samplers = pick(numbers, layer="power")["policy"]
+        handles.append(Line2D([], [], label=style.power_label(samplers, labels.policies), **style.POWER_LINE))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

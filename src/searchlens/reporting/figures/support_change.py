@@ -1,0 +1,122 @@
+"""How many questions RL loses and adds, of those that Base solves at all with its samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from searchlens import catalogue
+from searchlens.analysis.claims import CHANGED_MORE, counted, say
+from searchlens.analysis.frames import pick
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures.context import StudyContext
+
+CHANGES = {"lost": ("shrunk", palette.BASE_COLOUR, "<", 0.16), "added": ("expanded", palette.RL_COLOUR, ">", -0.16)}
+"""Change to its column, its colour, its marker and its place in a row."""
+ACROSS = 4
+
+
+@catalogue.figure("support_change", stage="study")
+def numbers(context: StudyContext) -> pl.DataFrame:
+    """One row per cell and change: ``questions`` that RL loses or adds, and ``chance``, as many as two equal models."""
+    rows = context.readings["support"]
+    parts = [
+        rows.select(
+            *("pair", "benchmark", "kept", "out", "base_samples", "rl_samples"),
+            change=pl.lit(change),
+            value=name,
+            lo=f"{name}_lo",
+            hi=f"{name}_hi",
+            chance=f"{name}_null",
+            significant=f"{name}_significant",
+            net="nscr",
+            net_lo="nscr_lo",
+            net_hi="nscr_hi",
+        )
+        for change, (name, *_) in CHANGES.items()
+    ]
+    return pl.concat(parts)
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
+    """Draw what ``numbers`` returned: a panel per benchmark, in it a row per pair."""
+    pairs, names = style.places(numbers)
+    across = min(ACROSS, len(names))
+    down = -(-len(names) // across)
+    second = (
+        f"Questions that only one side solves at all under {context.labels.options.default_policy}{context.said_source}"
+    )
+    width = max(style.COLUMN, min(style.PAGE, 1.2 + 1.5 * across))
+    height = 1.0 + down * (0.55 + 0.22 * len(pairs))
+    figure = style.new_figure(width, height, f"{_finding(numbers, context)}\n{second}", "sampled")
+    drawn = figure.subplots(down, across, squeeze=False, sharey=True)
+    for axes in drawn.flat[len(names) :]:
+        axes.set_axis_off()
+    for axes, name in zip(drawn.flat, names, strict=False):
+        _panel(axes, pick(numbers, benchmark=name), pairs, context)
+        axes.set_title(name, fontsize=7)
+        axes.set_yticks(range(len(pairs)), pairs)
+        axes.set_ylim(len(pairs) - 0.5, -0.5)
+        axes.set_xlabel("questions")
+    figure.legend(handles=_handles(context), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
+    """In how many cells RL loses more than it adds, or less, by the interval of the net change."""
+    rows = style.sound(pick(numbers, change="lost"), context)
+    return say(CHANGED_MORE, counted(rows.select("net_lo", "net_hi").iter_rows()))
+
+
+def _panel(axes: Axes, cells: pl.DataFrame, pairs: list[str], context: StudyContext) -> None:
+    place = pl.col("pair").replace_strict(pairs, range(len(pairs)), return_dtype=pl.Float64)
+    shift = pl.col("change").replace_strict(list(CHANGES), [-spec[3] for spec in CHANGES.values()])
+    broken = [pair for pair, name in context.broken if name == cells["benchmark"][0]]
+    shown = cells.with_columns(y=place + shift).filter(~pl.col("pair").is_in(broken))
+    for y in {int(row) for row in range(len(pairs)) if pairs[row] in broken}:
+        axes.text(
+            0.5, y, "not interpretable", transform=axes.get_yaxis_transform(), ha="center", va="center", fontsize=7
+        )
+    for change, (_, colour, _, _) in CHANGES.items():
+        rows = pick(shown, change=change)
+        axes.hlines(rows["y"].to_list(), rows["lo"].to_list(), rows["hi"].to_list(), color=colour, linewidth=1.0)
+        by_chance: dict[str, Any] = {"color": palette.MUTED, "marker": "|", "linestyle": "none", "markersize": 5}
+        axes.plot(rows["chance"].to_list(), rows["y"].to_list(), **by_chance, zorder=2, gid=f"chance-{change}")
+    colours, markers = ({name: spec[i] for name, spec in CHANGES.items()} for i in (1, 2))
+    look: dict[str, Any] = {
+        "palette": colours,
+        "markers": markers,
+        "s": 20,
+        "linewidth": 0,
+        "legend": False,
+        "zorder": 3,
+    }
+    if shown.height:
+        sns.scatterplot(style.to_pandas(shown), x="value", y="y", hue="change", style="change", ax=axes, **look)
+    axes.set_ylabel("")
+    axes.set_xlim(left=min(0, axes.get_xlim()[0]))
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.grid(axis="x", color=palette.REGION_COLOUR, linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+
+
+def _handles(context: StudyContext) -> list[Line2D]:
+    words: dict[str, Any] = {"lost": "lost by RL", "added": "added by RL"}
+    dot: dict[str, Any] = {"markersize": 4.5, "markeredgewidth": 0, "linewidth": 1.0}
+    handles = [
+        Line2D([], [], color=colour, marker=marker, label=words[change], **dot)
+        for change, (_, colour, marker, _) in CHANGES.items()
+    ]
+    handles[0].set_label(f"{words['lost']}, {context.labels.options.confidence:.0%} interval")
+    handles.append(
+        Line2D([], [], color=palette.MUTED, marker="|", linestyle="none", label="by chance, were both equal")
+    )
+    return handles

@@ -1,0 +1,123 @@
+"""The readings of the debate on whether RL adds to its Base, side by side.
+
+Nothing is estimated here: every number is one of the frames of readings.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from searchlens.analysis import claims, exponents
+from searchlens.analysis.claims import DASH, Row, interval, percent
+from searchlens.analysis.frames import pick
+from searchlens.analysis.measures import BASE, DIFFERENCE, RL
+from searchlens.catalogue import table
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
+from searchlens.reporting.tables.study import StudyContext, broken_cells
+from searchlens.reporting.tables.table import Part, Table
+
+BUDGETS = (1, 16)
+TAUS = (0.5, 0.9)
+CORRECTED = (1, 4)
+EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
+"""Columns of frame ``equivalents`` beside N* itself."""
+
+
+@table("debate", stage="study")
+def debate(context: StudyContext) -> Table:
+    """The readings of the debate side by side, under the default policy, with what these data cannot say."""
+    names, broken = ["pair", "benchmark"], broken_cells(context)
+    cells = (
+        context.readings["measures"].select(names).unique(maintain_order=True).sort("benchmark", maintain_order=True)
+    )
+    rows = [_row(context, pair, benchmark) for pair, benchmark in cells.iter_rows()]
+    data = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
+    lines = [_line(row, (row["pair"], row["benchmark"]) in broken) for row in rows]
+    notes = [
+        "pass@k: Base → RL in %; N*: samples of Base that solve as much as 1 and 16 of RL; support: questions kept,"
+        " shrunk and expanded (table `support`); Cover and corrected: RL − Base in percentage points, of questions"
+        " solved with at least that share of samples, and of pass@k without guessing; RL beats Base: in a second run on"
+        " the same questions; β: the set of exponents that the samples allow under the default policy, N up to the"
+        " pool of Base.",
+        "pass@1 and Cover@0.9 say how reliably a side solves; pass@16, N* and support what it can reach with these"
+        " samples, not with more; guess-corrected numbers hold if a sample knows or guesses evenly; P(RL beats Base) is"
+        " of these questions and these two models. None says what another training run would give.",
+        f"Cannot say: what these samples leave open in a row. {BRACKETS} {READOUT_NOTE}",
+    ]
+    rules = fmt.changes([line["benchmark"] for line in lines])
+    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=rules)], noted(notes, context))
+
+
+def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
+    """All numbers of a pair on a benchmark, null where there is none."""
+    frames, cell = context.readings, {"pair": pair, "benchmark": benchmark}
+    measures = pick(frames["measures"], **cell)
+    row: dict[str, object] = dict(cell)
+    for k in BUDGETS:
+        row |= {f"pass{k}_{side.lower()}": _value(measures, "pass@k", side, k=k)["value"] for side in (BASE, RL)}
+        at = pick(frames["equivalents"], **cell, policy=context.default_policy, budget=k)
+        found = at.row(0, named=True) if at.height else {}
+        row |= {f"n{k}": found.get("n"), **{f"n{k}_{name}": found.get(name) for name in EQUIVALENT}}
+    support = pick(frames["support"], **cell)
+    row |= support.drop("pair", "benchmark").row(0, named=True) if support.height else {}
+    for tau in TAUS:
+        row |= _named(f"cover{tau}", _value(measures, "Cover@tau", DIFFERENCE, tau=tau))
+    for k in CORRECTED:
+        row |= _named(f"corrected{k}", _value(measures, "guess-corrected pass@k", DIFFERENCE, k=k))
+    row["guess_null16"] = _value(measures, "guess null", BASE, k=16)["value"]
+    row |= _named("rerun", _value(measures, "P(RL beats Base)", DIFFERENCE))
+    law = pick(frames["exponents"], **cell, policy=context.default_policy)
+    found = law.row(0, named=True) if law.height else {}
+    return row | {
+        name: found.get(name) for name in ("testable", "empty", "hardly", "beta_lo", "beta_hi", "p", "misfit")
+    }
+
+
+def _named(name: str, found: dict[str, float | None]) -> dict[str, float | None]:
+    return {name: found["value"], f"{name}_lo": found["lo"], f"{name}_hi": found["hi"]}
+
+
+def _value(measures: pl.DataFrame, measure: str, side: str, **keys: float) -> dict[str, float | None]:
+    """Value and interval of one measure; None if the study does not have it."""
+    rows = pick(measures, measure=measure, side=side)
+    for key, value in keys.items():
+        rows = rows.filter((pl.col(key) - value).abs() < 1e-9)
+    return rows.select("value", "lo", "hi").row(0, named=True) if rows.height else dict.fromkeys(("value", "lo", "hi"))
+
+
+def _line(row: Row, broken: bool) -> Line:
+    line = {"benchmark": row["benchmark"], "pair": row["pair"]}
+    shown = {f"pass@{k}": f"{percent(row[f'pass{k}_base'])} → {percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
+    for k in BUDGETS:
+        at = {"n": row[f"n{k}"], **{name: row[f"n{k}_{name}"] for name in EQUIVALENT}}
+        shown[f"N*({k})"] = claims.located(claims.EQUIVALENT, at) if at["state"] else DASH
+    shown["kept, shrunk, expanded"] = ", ".join(fmt.word(row.get(name)) for name in ("kept", "shrunk", "expanded"))
+    shown |= {f"Cover@{tau}": _difference(row, f"cover{tau}") for tau in TAUS}
+    shown |= {f"corrected at {k}": _difference(row, f"corrected{k}") for k in CORRECTED}
+    shown["RL beats Base"] = interval(row["rerun"], row["rerun_lo"], row["rerun_hi"])
+    shown["β"] = DASH if row["empty"] is None else exponents_allowed(row)
+    shown["cannot say"] = "; ".join(_limits(row))
+    return line | (dict.fromkeys(shown, DASH) | {"cannot say": BROKEN} if broken else shown)
+
+
+def _difference(row: Row, name: str) -> str:
+    return percent(row[name], row[f"{name}_lo"], row[f"{name}_hi"], "+")
+
+
+def _limits(row: Row) -> list[str]:
+    """What these data cannot say of a row, in words."""
+    found = []
+    null = row["guess_null16"]
+    if null is not None and null >= claims.GUESSED:
+        found.append(f"pass@16: guessing alone solves {percent(null)}%")
+    if row["n16_state"] in ("above", "level"):
+        found.append(f"N*(16): not within the {row['n16_pool']} samples of Base")
+    if row.get("expanded") and not row["expanded_significant"]:
+        found.append("expansion: no question is significant")
+    if open_exponents := exponents.of_exponents(row):
+        found.append(f"β: {open_exponents}")
+    if claims.undecided(row["rerun_lo"], row["rerun_hi"]):
+        found.append("which side wins a second run")
+    return found

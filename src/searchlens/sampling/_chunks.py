@@ -1,0 +1,223 @@
+"""Missing shards, cut into chunks. A chunk is the unit that a job saves as soon as it is finished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from searchlens.errors import JobError
+from searchlens.plan import Generation
+from searchlens.store import files, layout, shards, traces
+from searchlens.store.columns import TRACES
+from searchlens.store.frames import read_unvouched
+from searchlens.store.provenance import join
+
+log = logging.getLogger(__name__)
+
+_SUMMED = ("wall_seconds", "prefilled", "reused", "gpu_seconds")
+_JOINED = ("device", "engine", "host", "version", "commit", "config", "slurm_job")
+
+
+@dataclass(frozen=True)
+class ChunkSamples:
+    """The samples of a chunk and their cost."""
+
+    frame: pl.DataFrame
+    """``shards.SAMPLES``, sorted by question, then sample."""
+    steps: float
+    """Decode steps of the engine; the chunk's share of them, if others were sampled at the same time."""
+    provenance: shards.Provenance
+    """Without ``mean_running``, which ``concatenate`` sets."""
+    trace: pl.DataFrame | None = None
+    """``TRACES``: what was recorded of their searches; None if nothing was to be."""
+
+
+def concatenate(parts: Sequence[ChunkSamples]) -> tuple[pl.DataFrame, shards.Provenance]:
+    """Return the samples of a shard from its chunks, and their total cost. Chunks may come from several machines."""
+    frame, steps = pl.concat([part.frame for part in parts]), sum(part.steps for part in parts)
+    provenances = [part.provenance for part in parts]
+    costs: dict[str, Any] = {name: sum(getattr(each, name) for each in provenances) for name in _SUMMED}
+    where: dict[str, Any] = {name: join(getattr(each, name) for each in provenances) for name in _JOINED}
+    return frame, replace(
+        provenances[-1],
+        **costs,
+        **where,
+        mean_running=int(frame["generated"].sum()) / steps if steps else 0.0,
+        finished=max(each.finished for each in provenances),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Samples [start, stop) of questions [first, last) of one generation."""
+
+    generation: Generation
+    folder: Path
+    start: int
+    stop: int
+    first: int
+    last: int
+
+    @property
+    def path(self) -> Path:
+        """File of the finished chunk until its shard is published. Its name is not that of a ``.parquet`` file, so that
+        no glob takes it for a shard.
+        """
+        return layout.chunk(self.folder, (self.start, self.stop), (self.first, self.last))
+
+    @property
+    def trace_path(self) -> Path:
+        """File of what was recorded of its searches, beside it."""
+        return layout.chunk_trace(self.path)
+
+    @property
+    def damaged_path(self) -> Path:
+        """Where its file is put if it is damaged."""
+        return self.path.with_suffix(".unreadable")
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return (self.stop - self.start) * (self.last - self.first)
+
+    def save(self, samples: ChunkSamples) -> None:
+        """Write the finished chunk, unless another job has written it."""
+        if (trace := samples.trace) is not None:  # first, because a chunk that exists is not sampled again
+            files.replace(self.trace_path, lambda path: traces.write(trace, path))
+        frame, provenance = samples.frame, json.dumps(asdict(samples.provenance))
+        metadata = {"steps": repr(samples.steps), "provenance": provenance, "content": _content(frame)}
+        files.publish(self.path, lambda path: shards.write_parquet(frame, path, metadata))
+
+    @property
+    def exists(self) -> bool:
+        """Whether this job or another one has finished the chunk. Cheap: nothing is read."""
+        # In this order, because another job removes a chunk only after it has written the shard's sidecar.
+        return (
+            self.path.exists() or (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
+        )
+
+    def load(self) -> ChunkSamples | None:
+        """Return the finished chunk, None if there is none. A file that is damaged is moved to a name of its own."""
+        try:
+            content = read_unvouched(self.path)
+        except FileNotFoundError:  # also if another job has just published it in a shard
+            return None
+        with suppress(KeyError, TypeError, ValueError):
+            if content and content[0].schema == shards.SAMPLES and _content(content[0]) == content[1]["content"]:
+                provenance = shards.Provenance(**json.loads(content[1]["provenance"]))
+                return ChunkSamples(content[0], float(content[1]["steps"]), provenance)
+        log.warning("%s is damaged and will be sampled again; moved to %s", self.path, self.damaged_path.name)
+        files.move(self.path, self.damaged_path)
+        return None
+
+
+def _content(frame: pl.DataFrame) -> str:
+    """sha256 of the samples of a chunk: no sidecar would notice a bit that changed before its shard is published."""
+    content = hashlib.sha256()
+    for column in frame:
+        missing = column.null_count()
+        content.update(column.is_null().to_numpy().tobytes() if missing else bytes(len(column)))
+        values = column.drop_nulls() if missing else column
+        if isinstance(values.dtype, pl.List):
+            content.update(values.list.len().to_numpy().tobytes())
+            values = values.explode().drop_nulls()
+        if values.dtype == pl.String:
+            content.update(values.str.len_bytes().to_numpy().tobytes())
+            content.update("".join(values).encode())
+        else:
+            content.update(values.to_numpy().tobytes())
+    return content.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class MissingShard:
+    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks."""
+
+    generation: Generation
+    folder: Path
+    traces: Path
+    """Folder of what is recorded of its searches."""
+    start: int
+    stop: int
+    chunks: tuple[Chunk, ...]
+
+    @classmethod
+    def cut(
+        cls,
+        generation: Generation,
+        folder: Path,
+        traces: Path,
+        start: int,
+        stop: int,
+        questions: int,
+        chunk_samples: int,
+    ) -> MissingShard:
+        """Return the shard, cut into chunks of whole questions, of equal size, about ``chunk_samples`` samples each."""
+        blocks = max(1, round(questions * (stop - start) / chunk_samples))
+        edges = [round(questions * i / blocks) for i in range(blocks + 1)]
+        chunks = tuple(Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
+        return cls(generation, folder, traces, start, stop, chunks)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether this job or another one has published the shard."""
+        return (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
+
+    def publish(self) -> None:
+        """Publish the finished chunks as one shard, unless another job has, and remove their files."""
+        parts = [samples for chunk in self.chunks if (samples := chunk.load())]
+        if len(parts) == len(self.chunks):
+            self._publish(parts)
+        elif not self.is_published:
+            raise JobError(f"{self.folder}: a chunk was damaged after it was written", "run again: it is drawn again")
+        for chunk in self.chunks:
+            files.remove([chunk.path, chunk.trace_path, chunk.damaged_path])
+        with suppress(OSError):  # the folder is not empty, or another job has removed it
+            layout.chunks(self.folder).rmdir()
+
+    def _publish(self, parts: Sequence[ChunkSamples]) -> None:
+        frame, provenance = concatenate(parts)
+        self._publish_trace(provenance)
+        shards.publish(
+            self.folder,
+            self.start,
+            self.stop,
+            frame,
+            generation_id=self.generation.id,
+            policies=self.generation.policies,
+            provenance=provenance,
+        )
+
+    def _publish_trace(self, provenance: shards.Provenance) -> None:
+        """Publish what was recorded, before the samples: a shard that exists is not published again."""
+        rows = [rows for chunk in self.chunks if (rows := _recorded(chunk.trace_path)) is not None]
+        if rows:
+            traces.publish(
+                self.traces,
+                self.start,
+                self.stop,
+                pl.concat(rows),
+                generation_id=self.generation.id,
+                policies=self.generation.policies,
+                provenance=provenance,
+            )
+
+
+def _recorded(path: Path) -> pl.DataFrame | None:
+    """What was recorded of a chunk's searches; None if there is nothing, or another job has just published it."""
+    try:
+        content = read_unvouched(path)
+    except FileNotFoundError:
+        return None
+    if content is None:
+        log.warning("%s is damaged; `searchlens trace` records these searches again", path)
+    return content[0] if content and content[0].schema == TRACES else None

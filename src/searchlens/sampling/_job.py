@@ -1,0 +1,212 @@
+"""What sampling one pool needs: questions as token ids, answers as the grader reads them, and the engine."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from searchlens import __version__, catalogue, grading
+from searchlens.benchmarks.prompter import Prompter
+from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.engines import devices
+from searchlens.engines.base import Engine
+from searchlens.engines.kind import engine_kind
+from searchlens.errors import InputError
+from searchlens.plan import Generation, Grid, JobPool, Traced
+from searchlens.sampling._chunks import MissingShard
+from searchlens.search.evaluators import SelfEvaluation, evaluator
+from searchlens.search.policy import Policy, from_spec
+from searchlens.store import provenance, shards
+from searchlens.store.adapters import Adapter
+from searchlens.store.checkpoints import context
+from searchlens.store.hashing import canonical
+
+log = logging.getLogger(__name__)
+
+
+class Job:
+    """Everything that sampling one pool needs. Expensive parts are made when they are first used.
+
+    ``traced`` says which searches are recorded, instead of the configuration. ``max_rows``, the most rows that the
+    engine decodes together, is that of the configuration until memory runs out.
+    """
+
+    def __init__(self, grid: Grid, pool: JobPool, threads: int, traced: Traced | None = None) -> None:
+        self.grid, self.pool, self.threads = grid, pool, threads
+        self._traced = traced
+        self.spec = grid.config.checkpoints[pool.checkpoint]
+        self.folder = grid.inputs.checkpoint_folder(pool.checkpoint)
+        self.questions = grid.inputs.questions(pool.benchmark)
+        self.max_tokens = int(grid.config.benchmarks[pool.benchmark].max_tokens)
+        self.max_rows: int | None = self.spec.max_rows
+        self._grader = grading.grader(grid.study.benchmark(pool.benchmark).grader)
+        self._step_ids: dict[str, tuple[int, ...]] = {}
+
+    def traced(self, generation: Generation) -> Traced | None:
+        """Return which searches of a stream are recorded, None for none."""
+        return self._traced or self.grid.jobs.traced(generation)
+
+    @cached_property
+    def prompter(self) -> Prompter:
+        """The checkpoint's tokenizer and template."""
+        self.grid.inputs.require_whole(self.pool.checkpoint)
+        template = self.grid.inputs.template(self.pool.checkpoint, self.pool.benchmark)
+        return Prompter(self.folder, template, self.spec.stop_tokens, self.grid.inputs.specials(self.pool.checkpoint))
+
+    @cached_property
+    def prompts(self) -> list[tuple[int, ...]]:
+        """Token ids of the prompt of every question, in the order of the benchmark."""
+        return self.prompter.prompts(self.questions)
+
+    def step_ids(self, delimiter: str) -> tuple[int, ...]:
+        """Return the tokens that end a thought; none if the policy's delimiter is empty."""
+        if delimiter not in self._step_ids:
+            self._step_ids[delimiter] = self.prompter.tokens_with(delimiter) if delimiter else ()
+        return self._step_ids[delimiter]
+
+    def answer(self, tokens: Sequence[int]) -> str | None:
+        """Return the final answer that token ids state, None if they state none. The gold answer is not used."""
+        text = self.prompter.text(tokens)
+        end = self.prompter.end(tokens, text)
+        stopped = end is not None or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
+        return self._grader.guide(end.text if end else text, stopped).answer
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine, with the checkpoint loaded. Weights and prompts are checked before.
+
+        Raises InputError if the files are not the pinned or declared ones, a prompt does not fit, or a policy needs
+        more different tokens than can be drawn; and EngineMemoryError.
+        """
+        self.grid.inputs.checked_folder(self.pool.checkpoint)
+        self.check_lengths()
+        started = time.monotonic()
+        adapter = self.grid.inputs.adapter(self.pool.checkpoint)
+        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, self.prompter.masked)
+        log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
+        self.check_lengths(engine.max_model_len)
+        first = () if self.grid.study.terms(self.pool.benchmark) else self.prompts[0]  # logs are plain text
+        log.info("%s", self.prompter.described(first))
+        return engine
+
+    def evaluator_tokens(self, where: str, policy: Policy) -> int:
+        """Return how many tokens the policy's evaluator has the model read or draw after a candidate.
+
+        ``where`` begins messages. An InputError says that the policy needs more different tokens at one position than
+        can be drawn, or one token for a text of several.
+        """
+        prompter = self.prompter
+        for role, component in (("controller", policy.controller), ("evaluator", policy.evaluator)):
+            for key, most in component.vocabulary_limits(policy, prompter.drawable, prompter.stop_ids).items():
+                if (value := getattr(component, key)) > most:
+                    raise InputError(
+                        f"{where}: {role} {component.name}: {key} is {value}; allowed: at most {most}, because"
+                        f" {prompter.drawable} tokens can be drawn"
+                    )
+        policy_evaluator = evaluator(policy.evaluator)
+        if not isinstance(policy_evaluator, SelfEvaluation):
+            return 0
+        question, *_ = policy_evaluator.spelled(prompter.spell, f"{where}: evaluator self_evaluation")
+        return len(question) + 1
+
+    @cached_property
+    def _evaluator_tokens(self) -> int:
+        """Most tokens that any policy's evaluator needs after a candidate."""
+        return max(
+            (
+                self.evaluator_tokens(
+                    f"policy {generation.policies[0]!r}", from_spec(generation.id, generation.spec["policy"])
+                )
+                for generation in self.pool.generations
+            ),
+            default=0,
+        )
+
+    def check_lengths(self, *limits: int) -> None:
+        """Refuse prompts that no model should see, or that do not fit together with answer and evaluator's question."""
+        kind = engine_kind(self.spec)
+        known = (*limits, self.spec.context, kind.max_model_len, context(self.folder, embedded=kind.embedded))
+        limit = min((limit for limit in known if limit is not None), default=math.inf)
+        longest = max(map(len, self.prompts), default=0)
+        needed = longest + self.max_tokens + self._evaluator_tokens
+        if needed > limit:
+            question = f", {self._evaluator_tokens} of an evaluator's question" if self._evaluator_tokens else ""
+            raise InputError(
+                f"{self.pool.benchmark}: its longest prompt of {longest} tokens{question} and max_tokens"
+                f" {self.max_tokens} need {needed} tokens, the limit of {self.pool.checkpoint} is {limit}",
+                f"lower benchmarks.{self.pool.benchmark}.max_tokens; prompts are never cut",
+            )
+
+    def restart(self, max_rows: int) -> None:
+        """Close the engine, if it was started; the next one decodes at most ``max_rows`` rows together."""
+        self.close()
+        self.max_rows = max_rows
+
+    def close(self) -> None:
+        """Close the engine, if it was started, and free the device."""
+        import torch
+
+        if "engine" in self.__dict__:
+            self.engine.close()
+            del self.engine
+        gc.collect()  # objects in reference cycles would keep the device's memory in use
+        torch.cuda.empty_cache()
+
+    @cached_property
+    def hardware(self) -> shards.Provenance:
+        """Where and with what the samples are drawn; the costs are set for each chunk."""
+        import torch
+
+        cuda = str(getattr(self.engine, "device", "cpu")).startswith("cuda")
+        device = f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu"
+        version = getattr(self.engine, "version", __version__)
+        return shards.Provenance(
+            0.0,
+            device,
+            engine_kind(self.spec).gpus,
+            f"{self.spec.engine} {version} torch {torch.__version__}",
+            host=provenance.host(),
+            version=__version__,
+            commit=provenance.commit(),
+            config=provenance.config_fingerprint(self.grid.config),
+            slurm_job=provenance.slurm_job(),
+            specials=canonical(self.prompter.record),
+        )
+
+    def missing_shards(self) -> list[MissingShard]:
+        """Return the shards that the store does not have, in the order of the configuration."""
+        size, count = int(self.grid.config.chunk_samples), len(self.questions)
+        cell, store = (self.pool.checkpoint, self.pool.benchmark), self.grid.layout
+        folders = {g.id: (store.generation(*cell, g.id), store.traces(*cell, g.id)) for g in self.pool.generations}
+        return [
+            MissingShard.cut(generation, *folders[generation.id], start, stop, count, size)
+            for generation, start, stop in self.grid.missing(self.pool)
+        ]
+
+
+def start_engine(
+    folder: Path,
+    spec: CheckpointSpec,
+    max_rows: int | None,
+    threads: int,
+    adapter: Adapter | None,
+    masked: Sequence[int],
+) -> Engine:
+    """Load a checkpoint into the engine that its section of the configuration names."""
+    import torch  # takes seconds to import
+
+    device, kind = spec.device, engine_kind(spec)
+    if device != "cpu" and kind.gpus == 1:
+        devices.take()
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    given: dict[str, Any] = {"device": device, "dtype": spec.dtype, "max_rows": max_rows, "threads": threads}
+    given |= {"adapter": adapter, "masked": masked, **{key: getattr(spec, key) for key in kind.reads}, **kind.options}
+    engine: Engine = catalogue.find("engine", kind.name)(folder, **given)
+    return engine
