@@ -96,7 +96,7 @@ def main() -> None:
         folders = [write(Path(place, name), args.questions, args.samples, lift) for name, lift in (("a", 1), ("b", 2))]
         names = [str(folder) for folder in folders]
         least = measured([sys.executable, __file__, "--baseline", *names])
-        ours = measured([sys.executable, "-m", "searchlens.cli", "compare", names[0], "--against", names[1], "--json"])
+        ours = measured([sys.executable, "-m", "searchlens", "compare", names[0], "--against", names[1], "--json"])
     print(f"{args.questions} questions x {args.samples} samples x 2 models, {len(os.sched_getaffinity(0))} cores")
     for title, (wall, cpu) in (("reading and grading alone", least), ("searchlens compare", ours)):
         print(f"{title:<26} {wall:6.1f} s wall, {cpu:6.1f} s of processors")

@@ -23,7 +23,7 @@ import numpy as np
 from playwright.sync_api import Page, Response, sync_playwright
 
 import searchlens
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.reporting.explorer_inlined import explorer_page
 from searchlens.reporting.explorer_server import Server
 from searchlens.reporting.explorer_texts import telling

@@ -40,7 +40,7 @@ QUESTIONS = 50
 IN_SHARD = 20
 TOKENS = 40
 WRONG = 5
-OURS = (sys.executable, "-m", "searchlens.cli")
+OURS = (sys.executable, "-m", "searchlens")
 
 
 # ---- a study

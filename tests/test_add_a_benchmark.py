@@ -59,7 +59,7 @@ def test_what_the_page_promises_of_a_wrong_file_holds(checkout: Path) -> None:
     capitals = checkout / "data/capitals.jsonl"
     capitals.write_text(capitals.read_text().replace('"answer": 0', '"answer": 1'))
     for name, expected in (("amc", "AMC23 has 40"), ("capitals", "question 2 (capitals-0002): gold 'B'")):
-        command = [sys.executable, "-m", "searchlens.cli", "check", "--config", f"config/{name}.yaml"]
+        command = [sys.executable, "-m", "searchlens", "check", "--config", f"config/{name}.yaml"]
         environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
         process = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
         assert process.returncode == 2

@@ -176,9 +176,9 @@ def test_an_engine_of_the_package_is_one_file_and_its_section(study: Path) -> No
         command = (sys.executable, *command)
         return subprocess.run(command, cwd=study, env=environment, capture_output=True, text=True, check=False, **given)
 
-    assert do("-m", "searchlens.cli", "check").stdout.startswith("configuration is valid")
-    snapshot = do("-m", "searchlens.cli", "snapshot").stdout.strip()
+    assert do("-m", "searchlens", "check").stdout.startswith("configuration is valid")
+    snapshot = do("-m", "searchlens", "snapshot").stdout.strip()
     assert do("-c", PLANNED, snapshot).stdout == "3 True\n"
     edit(study, "config/own.yaml", "device: cuda", "device: cpu")
     complaint = "checkpoints.micro-1m-base.short.tensor_parallel: 3 needs device: cuda (found cpu)"
-    assert complaint in do("-m", "searchlens.cli", "plan").stderr
+    assert complaint in do("-m", "searchlens", "plan").stderr

@@ -65,9 +65,9 @@ def either(best, first):
     return (best + first) / 2
 """
     },
-    "table": {"tables/mine.py": TABLE.format(name="my_table", stage="study", data="context.widths")},
+    "table": {"reporting/tables/mine.py": TABLE.format(name="my_table", stage="study", data="context.widths")},
     "figure": {
-        "figures/mine.py": """
+        "reporting/figures/mine.py": """
 from searchlens.catalogue import figure
 
 @figure("my_figure", stage="study")
@@ -82,7 +82,7 @@ def draw(numbers, context):
         "search/mine.py": """
 from dataclasses import dataclass
 from searchlens.catalogue import controller
-from searchlens.search import Controller, whole
+from searchlens.search.components import Controller, whole
 
 @controller("mine", index=3, colour="#123456")
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def my_family(file):
 """
     },
     "reader": {
-        "readers/mine.py": """
+        "formats/readers/mine.py": """
 from searchlens.catalogue import reader
 from searchlens.formats.readers.logged import LoggedSample, Stream
 
@@ -125,7 +125,7 @@ class Mine:
 """
     },
     "exporter": {
-        "exports/mine.py": """
+        "formats/mine.py": """
 from searchlens.catalogue import exporter
 
 LOST = "all"
@@ -176,7 +176,7 @@ class Copy:
         return done.stdout + done.stderr
 
     def searchlens(self, *arguments: str) -> str:
-        return self.python("-m", "searchlens.cli", *arguments)
+        return self.python("-m", "searchlens", *arguments)
 
     def landscape(self, scores: str) -> dict[str, pl.DataFrame]:
         """The frames ``points`` and ``hits`` of the rule."""

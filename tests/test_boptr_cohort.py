@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import cli
 from searchlens.boptr.cohort import (
     PLAN_FILE,
     Benchmark,
@@ -29,6 +28,7 @@ from searchlens.boptr.cohort import (
 from searchlens.boptr.rows import At, same_policy
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
+from searchlens.cli.main import main
 from searchlens.config.boptr import Readout
 from searchlens.errors import InputError
 from searchlens.plan import Grid
@@ -443,15 +443,15 @@ def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
 ) -> None:
     """Not those of the study whose configuration has the options; of a study, a wrong name is found by its check."""
     folder, options = tmp_path / "cohort", tmp_path / "options.yaml"
-    assert cli.main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
+    assert main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
     arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
     options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, reselect: 0}\n")
-    assert cli.main([*arguments, "--draws", "100"]) == 0
+    assert main([*arguments, "--draws", "100"]) == 0
     cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
     assert cells.height > 0
     assert "qwen25_1.5b" not in cells["model"].to_list()
     options.write_text("boptr: {mu_without: [micro-1m]}\n")
-    assert cli.main(arguments) == 2
+    assert main(arguments) == 2
     assert "boptr.mu_without: 'micro-1m' is unknown" in capsys.readouterr().err
     raw["boptr"] = {**raw.get("boptr", {}), "mu_without": ["micro-1b"]}
     with pytest.raises(InputError, match="'micro-1b' is unknown"):

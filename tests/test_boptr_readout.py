@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import planted_landscapes as planted
 from figure_data import draw
 from run_stages import built
-from searchlens import catalogue, cli
+from searchlens import catalogue
 from searchlens.analysis.points import Landscape, operating_points
 from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr import selector
@@ -26,6 +26,7 @@ from searchlens.boptr.rows import readout_interval
 from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view
+from searchlens.cli.main import main
 from searchlens.cli.stages._frames import write_frame
 from searchlens.cli.stages.transfer import transfer
 from searchlens.config.boptr import BoptrOptions, Readout
@@ -259,5 +260,5 @@ def test_the_command_line_asks_for_any_readout(command: str, tmp_path: Path, mon
         "searchlens.cli.stages.transfer.transfer", lambda _, given, *__, **___: asked.append(given.readout)
     )
     for more in ([], ["--readout", "prefix"]):
-        assert cli.main([command, "landscapes", "--output", "out", *more]) == 0
+        assert main([command, "landscapes", "--output", "out", *more]) == 0
     assert [asked[0], asked[-1]] == ["expected", "prefix"]

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from searchlens import cli
+from searchlens.cli.main import main, parser
 from searchlens.cli.options import CommandsParser, put
 
 ROOT = Path(__file__).parents[1]
-PARSER: CommandsParser = cli.parser()
+PARSER: CommandsParser = parser()
 COMMANDS = PARSER.commands
 STAGES = next(set(names) for title, names in PARSER.groups.items() if title.startswith("stages"))
 
 
 def test_the_command_alone_lists_every_command_once_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
+    assert main([]) == 0
     said = capsys.readouterr().out
     assert all(len(line) <= 80 for line in said.splitlines())
     listed = [line.split()[0] for line in said.split("a study:")[1].splitlines() if line.startswith("  ")]
@@ -48,7 +48,7 @@ def test_every_argument_has_a_sentence_and_no_empty_default(name: str) -> None:
 )
 def test_the_nearest_value_is_proposed(typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(typed)
+        main(typed)
     assert f"{typed[-1]!r} is unknown; did you mean {meant!r}?" in capsys.readouterr().err
 
 
@@ -66,7 +66,7 @@ def test_a_name_that_no_file_can_have_is_wrong_input(
 ) -> None:
     """Not a failure of the system, which has status 1; and a blank can be read in the message."""
     try:
-        status = cli.main(typed)
+        status = main(typed)
     except SystemExit as end:  # of argparse
         status = int(end.code or 0)
     assert status == 2
@@ -112,19 +112,19 @@ def test_programs_read_the_numbers_that_people_read(
 ) -> None:
     """Both writers have the same answer, and only the answer is on the standard output."""
     command = [name, "--config", "mine.yaml"]
-    assert cli.main([*command, "--json"]) == 0
+    assert main([*command, "--json"]) == 0
     written = capsys.readouterr()
     found = json.loads(written.out)
     assert {key: found[key] for key in keys} == keys
     assert written.err == "study: mine.yaml; results: results/mine\n"
-    assert cli.main([*command, "--quiet"]) == 0
+    assert main([*command, "--quiet"]) == 0
     written = capsys.readouterr()
     assert says.format(**found) in written.out
     assert written.err == ""
 
 
 def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["summary", "-C", str(study), "--config", "mine.yaml"]) == 2
+    assert main(["summary", "-C", str(study), "--config", "mine.yaml"]) == 2
     assert f"Hint: `searchlens -C {study} run --config mine.yaml` makes it" in capsys.readouterr().err
 
 
@@ -145,7 +145,7 @@ def test_a_stage_without_its_input_names_the_stage_before(
     study: Path, command: list[str], stage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (study / "results").mkdir()
-    assert cli.main([*command, "--config", "mine.yaml"]) == 2
+    assert main([*command, "--config", "mine.yaml"]) == 2
     said = capsys.readouterr().err
     assert f"Hint: run `searchlens {stage}` or snakemake first" in said
     assert said.count("study:") == 1
@@ -153,7 +153,7 @@ def test_a_stage_without_its_input_names_the_stage_before(
 
 def test_several_cells_have_one_file_and_one_folder_each(capsys: pytest.CaptureFixture[str]) -> None:
     cells = ["--benchmark", "math", "aime", "--scores", "one.parquet", "--output", "x", "y"]
-    assert cli.main(["landscape", *cells]) == 2
+    assert main(["landscape", *cells]) == 2
     assert "--scores: 1 given; wanted: one for each benchmark, 2" in capsys.readouterr().err
 
 
@@ -161,7 +161,7 @@ def test_several_cells_have_one_file_and_one_folder_each(capsys: pytest.CaptureF
 def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The shell itself reads what is printed, if it is installed here."""
     pytest.importorskip("shtab")
-    assert cli.main(["completion", shell]) == 0
+    assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert all(name in script for name in ("searchlens", "recovery", "--checkpoint", "--snapshot"))
     assert "--landscape" not in script, "an option that was renamed"
@@ -173,7 +173,7 @@ def test_completion_without_its_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert cli.main(["completion", "bash"]) == 2
+    assert main(["completion", "bash"]) == 2
     assert "Hint: pip install 'shtab>=" in capsys.readouterr().err
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import searchlens
-from searchlens import cli
 from searchlens.benchmarks import Question
 from searchlens.cli.comparison import rendered
+from searchlens.cli.main import main
 from searchlens.compare import LogComparison, Wishes, compare_logs, page
 from searchlens.compare.sections import sections
 from searchlens.errors import InputError
@@ -367,7 +367,7 @@ def test_nothing_of_a_gated_benchmark_is_quoted(tmp_path: Path, capsys: pytest.C
         paths[name] = str(folder)
     html = tmp_path / "page.html"
     for more in ([], ["--json"]):
-        cli.main(["compare", paths["base"], "--against", paths["rl"], "--html", str(html), *more])
+        main(["compare", paths["base"], "--against", paths["rl"], "--html", str(html), *more])
     shown = capsys.readouterr().out + html.read_text()
     assert "GPQA-Diamond is gated" in shown
     assert "q1" in shown
@@ -391,7 +391,7 @@ def test_the_command_writes_what_is_asked_for_and_nothing_else(
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", None)
-    cli.main(["compare", str(base), "--against", str(rl), "--html", "page.html"])
+    main(["compare", str(base), "--against", str(rl), "--html", "page.html"])
     assert "Budget equivalents" in capsys.readouterr().out
     assert [path.name for path in here.iterdir()] == ["page.html"]
     assert not list((tmp_path / "tmp").iterdir())
@@ -445,7 +445,7 @@ def test_every_example_of_the_page_runs(
     commands = [line for kind, block in blocks if kind == "bash" for line in block.splitlines()]
     assert len(commands) == 3
     for command in commands:
-        cli.main(shlex.split(command.partition(" > ")[0])[1:])
+        main(shlex.split(command.partition(" > ")[0])[1:])
     printed = capsys.readouterr().out
     shown = [line for kind, block in blocks if kind == "text" for line in block.splitlines()]
     assert [line for line in shown if line not in printed] == []
@@ -512,7 +512,7 @@ def test_a_benchmark_needs_a_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["compare", "a", "--against", "b", "--benchmark", "math"]) == 2
+    assert main(["compare", "a", "--against", "b", "--benchmark", "math"]) == 2
     assert "there is no configuration here" in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from run_stages import score_cell
-from searchlens import cli
+from searchlens.cli.main import main
 from searchlens.cli.plan import plan
 from searchlens.cli.verify import verify
 from searchlens.errors import InputError
@@ -245,8 +245,8 @@ def test_a_sidecar_that_was_edited_to_fit_does_not_deceive(store: Store) -> None
     copy.with_suffix(".json").write_text(json.dumps({**content, "start": 4, "stop": 8}))
     with pytest.raises(InputError, match="holds the samples 0-4"):
         shards.read_generation(copy.parent, copy.parent.name, 8)
-    assert cli.main(["verify", str(store.grid.layout.results)]) == 2
-    assert cli.main(["verify", "--repair", str(store.grid.layout.results)]) == 0
+    assert main(["verify", str(store.grid.layout.results)]) == 2
+    assert main(["verify", "--repair", str(store.grid.layout.results)]) == 0
     assert store.is_sound()
 
 
@@ -328,10 +328,10 @@ def test_repair_is_done_at_once(store: Store, capsys: pytest.CaptureFixture[str]
     store.shard(1).path.with_suffix(".json").write_text("{")
     store.grid.scores(*CELL).write_bytes(b"PAR1")
     store.grid.layout.manifests()[0].write_text("[]")
-    assert cli.main(["verify", str(results)]) == 2
+    assert main(["verify", str(results)]) == 2
     said = capsys.readouterr()
     assert "the next run samples damaged shards again" in said.err and "verify --repair" in said.err
-    assert cli.main(["verify", "--repair", str(results)]) == 0
+    assert main(["verify", "--repair", str(results)]) == 0
     said = capsys.readouterr().out
     assert said.count("set aside: ") == 5 and said.count("described anew: ") == 1
     assert verify(results).damaged == []

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser
 
-from searchlens import cli
+from searchlens.cli.main import parser
 from test_requests import own_profile
 
 ROOT = Path(__file__).parents[1]
@@ -82,7 +82,7 @@ def test_every_command_is_one_that_searchlens_takes(capsys: pytest.CaptureFixtur
     refused, found = [], list(commands("searchlens"))
     for words, whole in found:
         try:
-            cli.parser().parse_args(words[1:])
+            parser().parse_args(words[1:])
         except SystemExit as ended:
             said = capsys.readouterr().err
             if ended.code and (whole or "arguments are required" not in said):

@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 import searchlens
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
 from searchlens.reporting import explorer_html, explorer_sentences, explorer_texts

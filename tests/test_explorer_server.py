@@ -282,9 +282,9 @@ def test_nothing_is_written(ask: Client, results: Path) -> None:
 
 def test_an_interrupt_ends_the_command_quietly(results: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from searchlens.reporting import page, server;"
-        "import searchlens.cli; page.PAGE = Path(sys.argv[2]);"
-        "server.Server.__init__.__defaults__ = (0, page.PAGE);"
+        "import sys; from pathlib import Path; from searchlens.reporting import explorer_html, explorer_server;"
+        "import searchlens.cli.main; explorer_html.PAGE = Path(sys.argv[2]);"
+        "explorer_server.Server.__init__.__defaults__ = (0, explorer_html.PAGE);"
         "sys.exit(searchlens.cli.main.main(['view', sys.argv[1], '--port', '0']))"
     )
     template = results.parent / "page.html"

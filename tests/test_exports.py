@@ -15,7 +15,7 @@ import pytest
 import searchlens
 from reading import samples
 from searchlens import catalogue
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
 from searchlens.formats import export_pools

@@ -11,7 +11,7 @@ import pytest
 
 import searchlens
 from run_stages import landscape_cell, recovery_cell, score_cell
-from searchlens import cli
+from searchlens.cli.main import main
 from searchlens.cli.stages._cohort import cohort_of
 from searchlens.cli.stages.boptr import boptr
 from searchlens.cli.stages.figures import figures
@@ -78,12 +78,12 @@ def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
         boptr(plan, need["options"].on(plan.benchmarks), grid.layout.landscapes, grid.layout)
         transfer(plan, need["options"].on(plan.benchmarks), grid.layout.landscapes, grid.layout)
         assert not [path for path in grid.layout.failures().rglob("*") if path.is_file()]
-    assert cli.main(["report", str(results)]) == 0
-    assert cli.main(["explore", str(results)]) == 0
+    assert main(["report", str(results)]) == 0
+    assert main(["explore", str(results)]) == 0
     assert "Not made" not in (results / "report.html").read_text()
     capsys.readouterr()
     with chdir(tmp_path):
-        assert cli.main(["check", "--snapshot", str(snapshots.path_of(grid.config))]) == 0
+        assert main(["check", "--snapshot", str(snapshots.path_of(grid.config))]) == 0
     said = capsys.readouterr().out
     assert f"BOPTR is left out: sums has {samples} sample" in said
     assert f"sums: policies with at most {samples} samples per question are not read at" in said
@@ -157,9 +157,9 @@ def test_what_fails_is_named_and_costs_nothing_else(
         Path("broken").touch() if there else Path("broken").unlink()
         drawn(grid)
         tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
-        assert cli.main(["report", str(results)]) == cli.main(["explore", str(results)]) == 0
+        assert main(["report", str(results)]) == main(["explore", str(results)]) == 0
         capsys.readouterr()
-        assert cli.main(["status", "--snapshot", snapshot]) == 0
+        assert main(["status", "--snapshot", snapshot]) == 0
         status, page = capsys.readouterr().out, (results / "report.html").read_text()
         assert (f"not made: table fragile: {WHY}; log: logs/tables.log" in status) is there
         assert (f"not made: figure fragile_figure: {WHY}; log: logs/overview.log" in status) is there

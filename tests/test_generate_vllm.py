@@ -80,7 +80,7 @@ def written(folder: Path, engine: dict[str, Any]) -> Path:
 
 
 def generate(threads: int) -> list[str]:
-    command = [sys.executable, "-m", "searchlens.cli", "generate", "--checkpoint", "micro-1m-base"]
+    command = [sys.executable, "-m", "searchlens", "generate", "--checkpoint", "micro-1m-base"]
     return [*command, "--benchmark", "math", "--threads", str(threads)]
 
 

@@ -231,7 +231,7 @@ import json, sys
 from pathlib import Path
 from searchlens.config.model import from_plain
 from searchlens.plan import Grid, needs, resources
-from searchlens.config.project import addons
+from searchlens.config import addons
 from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, snapshots
 

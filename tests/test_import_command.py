@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 
 from run_stages import score_cell
-from searchlens import cli
 from searchlens.cli import prune
 from searchlens.cli.init import init
+from searchlens.cli.main import main
 from searchlens.cli.prune import remove
 from searchlens.cli.stages import importing
 from searchlens.cli.stages.importing import Request, import_samples
@@ -50,7 +50,7 @@ def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             )
             assert plan.returncode == 0, f"every stage of an imported study can be planned: {plan.stderr}"
         else:
-            assert cli.main(arguments) == 0, capsys.readouterr().err
+            assert main(arguments) == 0, capsys.readouterr().err
             printed[" ".join(arguments)] = capsys.readouterr().out
         if "--dry-run" in arguments:
             assert everything(study) == before

@@ -419,7 +419,7 @@ class Working:
         self.grid = Grid(check.validate(raw), path)
 
     def start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "searchlens.cli", "generate", "--checkpoint", "base", "--benchmark", "math"]
+        command = [sys.executable, "-m", "searchlens", "generate", "--checkpoint", "base", "--benchmark", "math"]
         environment = {**os.environ, "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "17"}
         return subprocess.Popen(command, cwd=self.path, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -461,7 +461,7 @@ def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path
 
 def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal to all processes of a job ends `tee` at once, and the last line has nowhere to go."""
-    from searchlens import cli
+    from searchlens.cli.main import main
 
     def stopped(_: Any) -> None:
         raise JobStoppedError("stopped by SIGTERM")
@@ -472,7 +472,7 @@ def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest
 
     monkeypatch.setattr("searchlens.cli.tools._schema", stopped)
     monkeypatch.setattr(sys, "stderr", Closed())
-    assert cli.main(["schema"]) == 75
+    assert main(["schema"]) == 75
 
 
 # ---- locks

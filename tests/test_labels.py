@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from searchlens.api import open_study
+from searchlens.api.study import open_study
 from searchlens.cli.plan import answer
 from searchlens.cli.prune import set_cell_aside, unused
 from searchlens.plan import Grid, needs

@@ -65,7 +65,7 @@ def test_snakemake_plans_a_folder_of_any_name_that_is_allowed(
         (tmp_path / f"config/{name}.yaml").write_text("seed: 42\n")
     with chdir(tmp_path):
         make_grid({**raw, "results": results})
-        command = [sys.executable, "-m", "searchlens.cli", "run", "--dry-run", "--cores", "1"]
+        command = [sys.executable, "-m", "searchlens", "run", "--dry-run", "--cores", "1"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert f"{results}/manifests/toy-base/sums/" in done.stdout + done.stderr

@@ -289,7 +289,7 @@ def command(hub_study: dict[str, Any], hub: str, tmp_path: Path) -> Callable[...
         (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(study))
         environment = {**os.environ, "HF_ENDPOINT": hub, "HF_HUB_CACHE": str(tmp_path / "empty"), "HF_HUB_OFFLINE": "0"}
         return subprocess.run(
-            [sys.executable, "-m", "searchlens.cli", *arguments],
+            [sys.executable, "-m", "searchlens", *arguments],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

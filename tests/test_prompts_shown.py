@@ -14,12 +14,12 @@ import pytest
 
 import searchlens
 from chat_forms import FORMS, with_llamas
-from searchlens.api import InputError
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import check, terminal
 from searchlens.cli.main import main
 from searchlens.config.check import validate
+from searchlens.errors import InputError
 from searchlens.plan import Grid, Inputs, StudyCells
 from searchlens.reporting.explorer_files import Files
 from searchlens.reporting.explorer_inlined import explorer_page

@@ -18,7 +18,7 @@ from searchlens.store.columns import PLAIN, TRACES
 from searchlens.store.hashing import digest
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import Layout
-from searchlens.store.metric_columns import compact, recorded
+from searchlens.store.metrics import compact, recorded
 from searchlens.store.shards import Provenance
 
 # ---- YAML

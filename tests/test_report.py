@@ -11,7 +11,8 @@ from urllib.parse import unquote
 import pytest
 
 import searchlens
-from searchlens import catalogue, cli
+from searchlens import catalogue
+from searchlens.cli.main import main
 from searchlens.reporting import captions
 from searchlens.reporting.report import report_page
 from small_results import finish
@@ -71,7 +72,7 @@ def test_captions_name_their_pair_and_benchmark(results: Path) -> None:
 
 
 def test_the_command_writes_it_beside_the_tables(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", str(results)]) == 0
+    assert main(["report", str(results)]) == 0
     assert (results / "report.html").read_text().startswith("<!doctype html>")
     assert str(results / "report.html") in capsys.readouterr().out
 

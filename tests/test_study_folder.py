@@ -123,7 +123,7 @@ def test_a_study_needs_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_a_new_demo_plans_the_jobs_of_the_demo(tmp_path: Path) -> None:
     """Through Snakemake, from another folder: the study's Snakefile includes the workflow, and own.yaml is merged."""
     assert main(["init", "--demo", str(tmp_path / "demo")]) == 0
-    command = [sys.executable, "-m", "searchlens.cli", "-C", str(tmp_path / "demo"), "run", "--dry-run", "--cores", "1"]
+    command = [sys.executable, "-m", "searchlens", "-C", str(tmp_path / "demo"), "run", "--dry-run", "--cores", "1"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     jobs = dict(re.findall(r"^([\w-]+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from searchlens import cli
-from searchlens.api import open_study
+from searchlens.api.study import open_study
 from searchlens.cli import prune
+from searchlens.cli.main import main
 from searchlens.cli.prune import set_cell_aside
 from searchlens.cli.verify import verify
 from searchlens.config.model import plain
@@ -637,7 +637,7 @@ def test_the_command_takes_its_numbers_from_the_study(
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_text(json.dumps(plain(make_grid(with_trace(searched)).config)))
     cell = ["--checkpoint", CELL[0], "--benchmark", CELL[1]]
-    assert cli.main(["trace", "--snapshot", str(snapshot), *cell, "--policy", "chain", "--runs", "2"]) == 0
+    assert main(["trace", "--snapshot", str(snapshot), *cell, "--policy", "chain", "--runs", "2"]) == 0
     assert capsys.readouterr().out.strip().endswith("s00000-00004.parquet")
     (rows,) = files(grid).values()
     assert rows.select("question", "run").n_unique() == 4

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from run_stages import score_cell
-from searchlens import cli
+from searchlens.cli.main import main
 from searchlens.cli.verify import verify
 from searchlens.errors import InputError
 from searchlens.plan import Grid
@@ -55,7 +55,7 @@ def test_a_copy_on_another_machine_is_sound_without_a_configuration(
     shutil.copytree(results, elsewhere / "copied", copy_function=shutil.copyfile)
     shutil.rmtree(results)
     monkeypatch.chdir(elsewhere)
-    assert cli.main(["verify", "copied"]) == 0
+    assert main(["verify", "copied"]) == 0
     assert "4 shards, 1 manifests and" in capsys.readouterr().out
 
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from searchlens import cli
+from searchlens.cli.main import main as searchlens_main
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.plan import Grid
@@ -86,14 +86,14 @@ def in_this_process(grid: Grid) -> int:
     """A round without any process of its own but the graders'; 0, since no job was a process."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         for command in commands(grid):
-            assert cli.main([command[0], "--snapshot", "study.json", *command[1:]]) == 0, command
+            assert searchlens_main([command[0], "--snapshot", "study.json", *command[1:]]) == 0, command
     return 0
 
 
 JOB = """
 import sys
 from pathlib import Path
-from searchlens.cli.main import main
+from searchlens.cli.main import main as searchlens_main
 status = main()
 Path("job.txt").write_text(Path("/proc/self/status").read_text())
 sys.exit(status)

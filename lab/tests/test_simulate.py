@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from budget_paths import budget_path
-from searchlens import cli
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
+from searchlens.cli.main import main
 from searchlens.config.check import DEFAULT_FILES, load
 from searchlens.errors import InputError
 from searchlens.search.kinds import is_search
@@ -283,7 +283,7 @@ def test_disk_is_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["equal", "ceiling"])
 def test_command_line_writes_a_small_study(tmp_path: Path, mode: Mode) -> None:
-    assert cli.main(["simulate", "--seed", "1", "--output", str(tmp_path), "--size", "small", "--mode", mode]) == 0
+    assert main(["simulate", "--seed", "1", "--output", str(tmp_path), "--size", "small", "--mode", mode]) == 0
     cohort = read_cohort(tmp_path, read_plan(tmp_path / PLAN_FILE))
     assert same_cohort(cohort, simulate(small_design(mode), 1))
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 import searchlens.sampling as stage
-from searchlens import cli
+from searchlens.cli import main as cli
 from searchlens.cli import prune, verify
 from searchlens.cli.stages import importing, landscape, record, recovery, score
 from searchlens.config import check

@@ -1,4 +1,4 @@
-"""Readouts with their intervals, as the frames ``schemas.columns.POINTS`` and ``schemas.metrics.hits``."""
+"""Readouts with their intervals, as the frames ``store.columns.POINTS`` and ``store.metrics.hits``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlens.analysis.pool import Floats
 from searchlens.analysis.readouts import Metric, metrics
 from searchlens.analysis.uncertainty import Interval, Resamples, wilson, with_width
 from searchlens.store import columns as schemas
-from searchlens.store import metric_columns as metric_schemas
+from searchlens.store import metrics as metric_schemas
 
 Values = dict[str, dict[str, Floats]]
 """Readout, then metric: arrays of shape (rows, budgets)."""
@@ -44,7 +44,7 @@ class _Column:
 
 
 def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
-    """``schemas.metrics.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
+    """``store.metrics.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
     questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
     unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)
@@ -66,7 +66,7 @@ def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFra
 def points_frame(
     pool: Rows, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
 ) -> pl.DataFrame:
-    """``schemas.columns.POINTS``: each policy, budget, metric and readout of ``values``, and affine metrics of these.
+    """``store.columns.POINTS``: each policy, budget, metric and readout of ``values``, and affine metrics of these.
 
     ``counted``: also the metrics that may be fractional are 0 or 1 for each question.
     """

@@ -138,7 +138,7 @@ EQUIVALENT = (
     Claim("more than {pool} {ends}", _state("above")),
     Claim("{pool} or more (both at the end of what was drawn)", _state("level")),
 )
-"""N*, of a row of ``readings.equivalents.EQUIVALENTS``."""
+"""N*, of a row of ``analysis.equivalents.EQUIVALENTS``."""
 WORTH = (
     Claim("one sample of Base solves more than {budget} of RL", _state("below")),
     Claim("{budget} of RL solve more than all {pool} of Base", _state("above")),
@@ -345,7 +345,7 @@ PLACE = (
     Claim("above the best of {pool}", lambda row: row["rl_minus_best"] > 0),
     Claim("below nearly all of {pool}"),
 )
-"""Where RL lies by the estimates, of a row of ``schemas.columns.SUPPORT``."""
+"""Where RL lies by the estimates, of a row of ``store.columns.SUPPORT``."""
 REACHED = (
     Claim("Whether Base reaches RL is not known: there is no recovery analysis.", _lacks("places")),
     Claim("By the estimates RL lies {places}; whether it is above their best is open {open}.{worth}", _has("open")),

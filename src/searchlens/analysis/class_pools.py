@@ -62,7 +62,7 @@ class Pool:
     def solved(self, budgets: Iterable[float]) -> Floats:
         """Probability that k samples contain a right one: 1 - C(n - c, k) / C(n, k), shape (questions, budgets).
 
-        The mean over all k-subsets of the pool; k between whole numbers as in ``landscape.pool.missed``. A budget
+        The mean over all k-subsets of the pool; k between whole numbers as in ``analysis.pool.missed``. A budget
         outside of [1, ``samples``] is a ValueError. Chen et al. (2021), arXiv:2107.03374, section 2.1.
         """
         ks = list(budgets)

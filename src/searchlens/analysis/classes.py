@@ -50,7 +50,7 @@ def from_text(texts: Sequence[str]) -> tuple[Ints, Bools]:
 
 
 def answer_classes(scores: pl.DataFrame) -> pl.DataFrame:
-    """The answer classes of every question under every policy: ``schemas.columns.CLASSES``.
+    """The answer classes of every question under every policy: ``store.columns.CLASSES``.
 
     Policies are in order of appearance, questions increase. Scores that ``operating_points`` refuses are refused.
     """
@@ -64,7 +64,7 @@ def answer_classes(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def lucky_counts(scores: pl.DataFrame) -> pl.DataFrame:
-    """``policy``, ``question`` and ``lucky`` of ``schemas.columns.CLASSES``; null unless all samples are judged."""
+    """``policy``, ``question`` and ``lucky`` of ``store.columns.CLASSES``; null unless all samples are judged."""
     if "lucky" not in scores.columns:
         scores = scores.with_columns(lucky=pl.lit(None, pl.Boolean))
     known = pl.col("lucky").is_not_null().all()
@@ -72,7 +72,7 @@ def lucky_counts(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def recorded_classes(readouts: pl.DataFrame) -> pl.DataFrame:
-    """The same from compact readouts (``schemas.metrics.COMPACT``)."""
+    """The same from compact readouts (``store.metrics.COMPACT``)."""
     rows = readouts.iter_rows(named=True)
     keys = ("question", "samples", "width", "classes", "lucky")
     return pl.concat([_frame((row["policy"],), *(row[key] for key in keys)) for row in rows])

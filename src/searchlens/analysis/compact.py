@@ -1,4 +1,4 @@
-"""Compact readouts of a landscape (``schemas.metrics.COMPACT``), from which it is rebuilt without the samples.
+"""Compact readouts of a landscape (``store.metrics.COMPACT``), from which it is rebuilt without the samples.
 
 Whatever is read question by question is stored question by question: the prefix readouts as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
@@ -21,7 +21,7 @@ from searchlens.analysis.readouts import metrics
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.store.columns import PLAIN
-from searchlens.store.metric_columns import COMPACT, COMPACT_POINT, recorded
+from searchlens.store.metrics import COMPACT, COMPACT_POINT, recorded
 
 OF_CLASSES = ("P", "Q", "distinct")
 """Metrics whose expectations over independent samples follow from the sizes of the answer classes."""
@@ -32,7 +32,7 @@ _MOST_BUDGETS = 16  # bits of the prefix readouts
 def compact(
     scores: pl.DataFrame, votes: pl.DataFrame | None, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
 ) -> pl.DataFrame:
-    """What ``expand`` needs to rebuild the landscape without the samples: ``schemas.metrics.COMPACT``.
+    """What ``expand`` needs to rebuild the landscape without the samples: ``store.metrics.COMPACT``.
 
     ``votes`` is what ``plain_votes`` returns; None if the scores have no plain strings. Metrics that are not declared
     as ``recorded`` are left out. An InputError, beside those of ``operating_points``: more than 16 budgets; or ties are

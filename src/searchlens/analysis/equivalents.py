@@ -1,7 +1,7 @@
 """Budget equivalents: how many samples of Base equal b samples of RL.
 
 N*(b) is the number of samples at which pass@k of Base equals pass@b of RL. It is continuous: pass@k is read at real k
-(``landscape.pool.missed``). N* of the sample solves that equation; in bootstrap draws log2 k is interpolated
+(``analysis.pool.missed``). N* of the sample solves that equation; in bootstrap draws log2 k is interpolated
 linearly in pass@k between ``knots``. Both curves are means over subsets of the pool, so no sample is left out and their
 order does not matter.
 """

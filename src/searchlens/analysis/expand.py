@@ -1,4 +1,4 @@
-"""The landscape from its compact readouts (``schemas.metrics.COMPACT``)."""
+"""The landscape from its compact readouts (``store.metrics.COMPACT``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from searchlens.analysis.readouts import Metric, derived, metrics
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions, Ties
 from searchlens.store.columns import PLAIN, POINTS, READOUTS, VOTES
-from searchlens.store.metric_columns import recorded
+from searchlens.store.metrics import recorded
 
 
 def expand(
@@ -165,7 +165,7 @@ def _ranks(**columns: Sequence[str]) -> list[pl.Expr]:
 
 
 def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
-    """The vote under both kinds of classes, for comparison: ``schemas.columns.VOTES``.
+    """The vote under both kinds of classes, for comparison: ``store.columns.VOTES``.
 
     The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
     neither. The share of questions solved by the vote over ``answer`` is Q, over ``plain`` Q_plain, for each policy,

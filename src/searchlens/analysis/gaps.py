@@ -17,7 +17,7 @@ from searchlens.store.columns import COUNTS, SAME_POLICY, SUPPORT
 
 
 def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """A_RL(pi, n) - A_Base(pi, n) at every operating point that both models have: ``schemas.columns.SAME_POLICY``.
+    """A_RL(pi, n) - A_Base(pi, n) at every operating point that both models have: ``store.columns.SAME_POLICY``.
 
     ``rl_minus_base`` has a paired bootstrap interval (``uncertainty.with_width``): a draw takes the same questions from
     both models. Where no question differs, the interval is what 0 differences in so many questions leave open.
@@ -52,7 +52,7 @@ def _same_policy(
 def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
     """Number of policies under which Base is above RL, or at least level, with and without the RL default policy.
 
-    ``schemas.columns.COUNTS``, of the result of ``same_policy``. ``ahead`` counts no ties, ``ahead_or_level`` does, as
+    ``store.columns.COUNTS``, of the result of ``same_policy``. ``ahead`` counts no ties, ``ahead_or_level`` does, as
     the paper, also those of two models that solve nothing: ``both_zero`` is the number of those, and no verdict should
     count them. The paper prints counts over 24 policies (with the default) and draws a figure over 23 (without).
     """
@@ -73,7 +73,7 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
 
 
 def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """The RL target curve against the Base+search envelope: ``schemas.columns.SUPPORT``.
+    """The RL target curve against the Base+search envelope: ``store.columns.SUPPORT``.
 
     ``envelope`` is the largest Base value over all policies and all n <= b, at the smallest such n and then the first
     policy by name; it never falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null

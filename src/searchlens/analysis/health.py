@@ -14,7 +14,7 @@ from searchlens.store.frames import read_frame
 
 Level = Literal["ok", "attention", "not interpretable"]
 Counts = Mapping[str, Any]
-"""One row of ``schemas.columns.HEALTH``."""
+"""One row of ``store.columns.HEALTH``."""
 
 SILENT = 0.20
 """Largest share without an answer among the texts that were not cut off. Above it the cell needs attention: a grader

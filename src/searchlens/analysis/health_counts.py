@@ -15,7 +15,7 @@ class Counts(NamedTuple):
     """Counts of some policies of a cell."""
 
     rows: pl.DataFrame
-    """``schemas.columns.HEALTH``: one row for each policy."""
+    """``store.columns.HEALTH``: one row for each policy."""
     solved: pl.DataFrame
     """``question``, once for each policy, and ``correct``: whether any of its samples is right; null if unknown."""
 
@@ -23,8 +23,8 @@ class Counts(NamedTuple):
 def of_graded(graded: pl.DataFrame) -> pl.DataFrame:
     """Counts of graded samples: first the row of all policies together, then one for each policy.
 
-    Samples have at least ``SCORES`` of ``schemas.columns.GRADED``; ``correct`` may be null: not judged. In
-    ``schemas.columns.HEALTH``, what the columns of the samples do not say is null, never 0.
+    Samples have at least ``SCORES`` of ``store.columns.GRADED``; ``correct`` may be null: not judged. In
+    ``store.columns.HEALTH``, what the columns of the samples do not say is null, never 0.
     """
     return together([counted(graded)])
 
@@ -50,8 +50,8 @@ def together(parts: Sequence[Counts]) -> pl.DataFrame:
 def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
     """Counts, as of ``of_graded``, of a cell that is read from compact readouts, as far as these have them.
 
-    Answer classes are ``schemas.columns.CLASSES``; points, for the share of samples that stopped,
-    ``schemas.columns.POINTS``. Compact readouts do not say why a sample did not stop, nor which answers were not
+    Answer classes are ``store.columns.CLASSES``; points, for the share of samples that stopped,
+    ``store.columns.POINTS``. Compact readouts do not say why a sample did not stop, nor which answers were not
     judged: ``truncated`` is all that did not stop, and the columns that they do not have are null.
     """
     shares = points.filter(metric="stopped", readout="expected").group_by("policy").agg(pl.col("value").last())
@@ -121,7 +121,7 @@ Find = Callable[[pl.DataFrame], pl.DataFrame]
 def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[Question], *, quotes: bool = True) -> list[str]:
     """Five samples without an answer, one line for each: question, sample, finish and the end of the text.
 
-    Samples are ``schemas.columns.GRADED`` of a cell, spread over it; questions are in the order of the benchmark. If
+    Samples are ``store.columns.GRADED`` of a cell, spread over it; questions are in the order of the benchmark. If
     every sample has an answer, samples with an unknown verdict are shown, if there are any. If no sample is right, two
     with an answer follow, with their golds. ``quotes``: whether texts may be shown; the terms of gated benchmarks
     forbid it.

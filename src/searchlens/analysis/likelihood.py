@@ -45,7 +45,7 @@ class Texts:
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> Texts:
-        """The texts of a frame (``schemas.columns.SCORED_TEXTS``); a text without a verdict is not right."""
+        """The texts of a frame (``store.columns.SCORED_TEXTS``); a text without a verdict is not right."""
         _, question = np.unique(frame["question"].to_numpy(), return_inverse=True)
         tokens, base, rl = (frame[name].cast(pl.Float64).to_numpy() for name in ("tokens", "logp_base", "logp_rl"))
         right = frame["right"].fill_null(value=False).to_numpy()
@@ -62,7 +62,7 @@ def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, se
     Parameters
     ----------
     frame : DataFrame
-        ``schemas.columns.SCORED_TEXTS``: as many texts of every question, on both sides.
+        ``store.columns.SCORED_TEXTS``: as many texts of every question, on both sides.
     confidence : float
         Nominal coverage of the percentile intervals, in (0, 1).
     draws : int

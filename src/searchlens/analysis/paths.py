@@ -108,7 +108,7 @@ Components = Mapping[str, Sequence[Hashable]]
 def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
     """Every Base operating point within ``epsilon`` of the RL target, at each target budget.
 
-    ``schemas.columns.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point at distance
+    ``store.columns.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point at distance
     ``epsilon`` belongs to the set.
     """
     rows = []
@@ -120,7 +120,7 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
 
 
 def path(base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """Two paths of Base operating points that follow the RL target curve: ``schemas.columns.PATH``.
+    """Two paths of Base operating points that follow the RL target curve: ``store.columns.PATH``.
 
     ``closest``: at each budget the candidate with the smallest absolute error, whether or not within ``epsilon``; ties
     to the smaller budget, then to the candidate nearest to the previous choice in d, then by name.
@@ -147,7 +147,7 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
 
 
 def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
-    """z(u) = [P, Q, T, D, C] of every operating point of both models: ``schemas.columns.GEOMETRY``, prefix readouts.
+    """z(u) = [P, Q, T, D, C] of every operating point of both models: ``store.columns.GEOMETRY``, prefix readouts.
 
     C is the natural logarithm of the generated tokens per question, scaled so that the Base landscape spans [0, 1]; RL
     points share the scale and may lie outside. C is 0 if all Base points cost the same. C and T are null where token

@@ -21,9 +21,9 @@ class Landscape:
     """Operating points of one checkpoint on one benchmark."""
 
     points: pl.DataFrame
-    """``schemas.columns.POINTS``: one row per policy, budget, metric and readout."""
+    """``store.columns.POINTS``: one row per policy, budget, metric and readout."""
     hits: pl.DataFrame
-    """``schemas.metrics.hits``: one row per policy, question and budget."""
+    """``store.metrics.hits``: one row per policy, question and budget."""
 
 
 def operating_points(

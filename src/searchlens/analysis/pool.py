@@ -264,13 +264,13 @@ COLUMNS = (
     *("policy", "question", "sample", "run", "correct", "answer", "tokens", "generated", "stopped", "score"),
     *("finished", "unknown", "extraction", "plain", "finish", "lucky"),
 )
-"""What the landscape, its votes, classes and health read of ``schemas.columns.GRADED``."""
+"""What the landscape, its votes, classes and health read of ``store.columns.GRADED``."""
 
 
 def in_parts(scores: pl.LazyFrame, most: int = PART_ROWS) -> Iterator[pl.DataFrame]:
     """The samples of some policies after those of others, policies in order of appearance.
 
-    Of ``schemas.columns.GRADED``, rows in any order, the ``COLUMNS`` that there are. A policy with more samples than
+    Of ``store.columns.GRADED``, rows in any order, the ``COLUMNS`` that there are. A policy with more samples than
     ``most`` is a part of its own. Samples of which something is missing are one part, so that a check of the whole says
     what it is.
     """

@@ -7,10 +7,3 @@ comparison.py  the readings of right and wrong answers in arrays
 statements.py  what these readings can and cannot say, in words
 faces.py       how a study and a comparison look in a notebook
 """
-
-from searchlens.api.comparison import Comparison, compare
-from searchlens.api.statements import Statement
-from searchlens.api.study import Study, StudyQuestion, open_study
-from searchlens.errors import InputError
-
-__all__ = ["Comparison", "InputError", "Statement", "Study", "StudyQuestion", "compare", "open_study"]

@@ -440,7 +440,7 @@ class Study:
         Returns
         -------
         DataFrame
-            ``schemas.columns.TRACES``; docs/data.md says what a row is.
+            ``store.columns.TRACES``; docs/data.md says what a row is.
 
         Raises
         ------

@@ -94,7 +94,7 @@ class CohortPlan:
     """Where the samples come from. Tables and figures print it."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
-    such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``)."""
+    such a name counts as a search, by the controller with which it begins (``search.kinds.controller``)."""
     sources: Mapping[str, Source] = field(default_factory=dict)
     """``source`` by benchmark, where it differs; the least direct one of the models."""
 
@@ -213,7 +213,7 @@ class DenseLandscape:
     rates: pl.DataFrame
     """policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals."""
     health: pl.DataFrame | None = None
-    """``schemas.columns.HEALTH``; None if it was not recorded."""
+    """``store.columns.HEALTH``; None if it was not recorded."""
     votes_fall: bool = False
     """Whether ``votes_fall`` is true of the prefix readout of Q."""
 

@@ -17,7 +17,7 @@ from searchlens.store import snapshots
 from searchlens.store.provenance import config_fingerprint
 
 if TYPE_CHECKING:
-    from searchlens.api import Study
+    from searchlens.api.study import Study
     from searchlens.boptr.cohort import CohortPlan
     from searchlens.config.boptr import BoptrOptions
     from searchlens.config.health import HealthOptions
@@ -97,7 +97,7 @@ def opened(args: argparse.Namespace, folder: str) -> Study:
 
     If the chosen configuration was run, the study is read with it, otherwise with that of the newest run.
     """
-    from searchlens.api import open_study
+    from searchlens.api.study import open_study
 
     if folder:
         return open_study(folder)

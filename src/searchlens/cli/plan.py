@@ -2,7 +2,7 @@
 
 The mean number of tokens is that of samples in the store. If there are none, it is an assumption by regime
 (``cost.tokens_per_sample``), and for searches the number that their controller draws on average for texts of that
-length. Time is tokens over a speed: that of the checkpoint's samples on GPUs, or the one that ``grid.cost`` expects.
+length. Time is tokens over a speed: that of the checkpoint's samples on GPUs, or the one that ``plan.cost`` expects.
 The assumptions of an estimate are printed with it.
 """
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.api import InputError, Study
+from searchlens.api.study import Study
 from searchlens.benchmarks.prompter import Prompt
 from searchlens.cli.terminal import BAR, shortened, side_by_side, wrapped
-from searchlens.errors import require_known
+from searchlens.errors import InputError, require_known
 
 RL_SOLVES, BASE_SOLVES, DISAGREE = "rl-solves", "base-solves", "graders-disagree"
 FILTERS = (RL_SOLVES, BASE_SOLVES, DISAGREE)

@@ -131,8 +131,8 @@ def _view(args: argparse.Namespace) -> None:
 
 
 def _diff(args: argparse.Namespace) -> None:
-    from searchlens.api import open_study
     from searchlens.api.differences import differences
+    from searchlens.api.study import open_study
     from searchlens.cli import diff, terminal
 
     found = differences(open_study(args.first), open_study(args.second))

@@ -8,8 +8,8 @@ from typing import Any
 
 from searchlens.analysis.claims import solved
 from searchlens.analysis.health import Health, percent
-from searchlens.api import Comparison, Statement
-from searchlens.api.statements import stated
+from searchlens.api.comparison import Comparison
+from searchlens.api.statements import Statement, stated
 from searchlens.compare.common import Common
 from searchlens.compare.opinions import Opinions
 from searchlens.grading.recorded import is_recorded
@@ -41,7 +41,7 @@ class SideFound:
     health: Health
     """Of the samples of the common questions."""
     counts: Mapping[str, Any]
-    """``schemas.columns.HEALTH`` of all policies together."""
+    """``store.columns.HEALTH`` of all policies together."""
     notes: tuple[str, ...]
     """What was chosen or left out while reading."""
 

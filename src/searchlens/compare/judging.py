@@ -1,6 +1,6 @@
 """Right and wrong samples of the common questions: by a grader, or as the logs recorded them.
 
-Both are ``schemas.columns.GRADED`` of all policies of a side; ``question`` is the position among the common questions.
+Both are ``store.columns.GRADED`` of all policies of a side; ``question`` is the position among the common questions.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.catalogue import declaration, find, load
 from searchlens.errors import InputError
 from searchlens.formats.export_pools import pools

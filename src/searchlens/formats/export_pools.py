@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.errors import InputError
 from searchlens.search.policy import from_spec
 

@@ -97,7 +97,7 @@ def score_recorded(
     *,
     q_instructions: QInstructions = "first_sample",
 ) -> pl.DataFrame:
-    """Samples with the verdicts of their log: ``schemas.columns.GRADED``, policies in the order of their first rows.
+    """Samples with the verdicts of their log: ``store.columns.GRADED``, policies in the order of their first rows.
 
     Samples have the columns of ``grading.score.SAMPLES``, with or without ``text``; ``question`` is an id. ``said`` has
     ``policy``, ``question``, ``sample``, ``value`` in [0, 1] or null, and ``answer`` or null, of one scorer;

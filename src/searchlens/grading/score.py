@@ -77,7 +77,7 @@ class Summary:
 
 
 class ScoredSamples(NamedTuple):
-    """Graded samples (``schemas.columns.GRADED``) and their counts."""
+    """Graded samples (``store.columns.GRADED``) and their counts."""
 
     scores: pl.DataFrame
     summary: Summary

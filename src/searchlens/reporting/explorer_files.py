@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
-from searchlens.api import InputError, Study
+from searchlens.api.study import Study
+from searchlens.errors import InputError
 from searchlens.reporting import explorer_texts
 from searchlens.reporting.explorer_index import RESULTS, Index
 

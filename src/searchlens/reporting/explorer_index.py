@@ -15,9 +15,11 @@ import polars as pl
 
 from searchlens import __version__, catalogue
 from searchlens.analysis.health import Health
-from searchlens.api import InputError, Study, pages
+from searchlens.api import pages
+from searchlens.api.study import Study
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.engines.base import Sampling
+from searchlens.errors import InputError
 from searchlens.reporting import captions, explorer_sentences
 from searchlens.reporting.explorer_sentences import SIDES
 from searchlens.reporting.figures import palette

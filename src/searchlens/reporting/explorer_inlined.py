@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from searchlens import catalogue
-from searchlens.api import InputError, Study
+from searchlens.api.study import Study
+from searchlens.errors import InputError
 from searchlens.reporting import explorer_html, explorer_texts
 from searchlens.reporting.explorer_index import (
     Index,

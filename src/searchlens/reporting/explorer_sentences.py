@@ -11,8 +11,8 @@ import polars as pl
 from searchlens.analysis import claims
 from searchlens.analysis.health import Health, of_rules, percent
 from searchlens.analysis.measures import DIFFERENCE, LUCK, PASS
-from searchlens.api import InputError, Study
-from searchlens.api.study import EXPECTED
+from searchlens.api.study import EXPECTED, Study
+from searchlens.errors import InputError
 
 SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}

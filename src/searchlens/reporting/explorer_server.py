@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from searchlens.api import InputError, Study
+from searchlens.api.study import Study
+from searchlens.errors import InputError
 from searchlens.reporting import explorer_html
 from searchlens.reporting.explorer_files import Files
 

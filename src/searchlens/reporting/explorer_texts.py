@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from searchlens.api import InputError, Study
-from searchlens.api.study import StudyQuestion
+from searchlens.api.study import Study, StudyQuestion
+from searchlens.errors import InputError
 from searchlens.reporting.explorer_index import SOLVED, solvers
 from searchlens.store import shards
 from searchlens.store.frames import read_compared

@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from searchlens import __version__, catalogue
-from searchlens.api import Study, pages
+from searchlens.api import pages
+from searchlens.api.study import Study
 from searchlens.config import addons, extras
 from searchlens.reporting import captions
 from searchlens.reporting.explorer_index import headline_html

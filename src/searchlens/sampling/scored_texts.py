@@ -31,7 +31,7 @@ def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.Data
     A text is scored after the prompt of the checkpoint that scores it, as that checkpoint would have drawn it. Its stop
     token counts; so log p of a text that ended is that of the whole text, not of its beginning. ``right`` has for each
     side the columns ``question`` (position in the benchmark), ``sample`` and ``right`` of the cell's policy. Returns
-    ``schemas.columns.SCORED_TEXTS``, in the order of side, question and sample.
+    ``store.columns.SCORED_TEXTS``, in the order of side, question and sample.
 
     Raises InputError if samples are missing, or a token of a text means another thing to the other checkpoint, and
     JobError if the device is out of memory.

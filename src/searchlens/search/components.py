@@ -121,7 +121,7 @@ class Component:
         Raises
         ------
         InputError
-            The message begins with the component; ``policies.from_spec`` adds the name of the policy.
+            The message begins with the component; ``search.policy.from_spec`` adds the name of the policy.
         """
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:

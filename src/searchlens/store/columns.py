@@ -5,7 +5,7 @@ import polars as pl
 READOUTS = ("prefix", "expected")
 
 PLAIN = "Q_plain"
-"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``schemas.metrics.COMPACT``."""
+"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``store.metrics.COMPACT``."""
 
 SCORES = pl.Schema(
     {

@@ -1,6 +1,6 @@
 """Compact readouts of a cell on disk: everything in graded samples that the analysis of a study reads.
 
-The file is an Arrow table in an xz stream, one row for each policy: ``schemas.metrics.COMPACT``, and the sidecars of
+The file is an Arrow table in an xz stream, one row for each policy: ``store.metrics.COMPACT``, and the sidecars of
 the policy's shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
 """
 
@@ -23,7 +23,7 @@ from searchlens.store.hashing import canonical
 from searchlens.store.inputs import whole
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
-from searchlens.store.metric_columns import COMPACT, compact
+from searchlens.store.metrics import COMPACT, compact
 
 _SIDECAR_KEYS = (
     *("rows", "tokens", "generated", "requests", "prefilled", "reused", "mean_running", "wall_seconds", "gpu_seconds"),
@@ -40,7 +40,7 @@ Sidecars = Mapping[str, Iterable[Mapping[str, Any]]]
 def write(
     readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge = UNSTATED
 ) -> None:
-    """Publish the readouts of a cell, as ``landscape.compact`` returns them, and a JSON file next to them.
+    """Publish the readouts of a cell, as ``analysis.compact`` returns them, and a JSON file next to them.
 
     A shard that several policies share is listed under one of them. The JSON file has what they were ``drawn_from``
     (``Grid.readouts_from``), and the judge of the samples.

@@ -67,7 +67,7 @@ class Provenance:
 
     wall_seconds: float
     """Of sampling, without loading of the model; the shard's share if others were sampled at the same time
-    (``generate.sample``)."""
+    (``sampling.sample``)."""
     device: str
     """As torch names it."""
     device_count: int

@@ -47,7 +47,7 @@ def _write_cell(design: Design, seed: int, cell: Cell, folder: Path) -> None:
 
 
 def scores(design: Design, seed: int, cell: Cell) -> pl.DataFrame:
-    """The graded samples of a cell: ``schemas.columns.SCORES``, with null scores."""
+    """The graded samples of a cell: ``store.columns.SCORES``, with null scores."""
     item = design.benchmarks[cell.benchmark]
     return pl.concat([_frame(drawn, item) for drawn in draw(design, seed, cell)])
 

@@ -166,7 +166,7 @@ def _tokens(
 
 
 def classes(drawn: Drawn, item: SimBenchmark) -> npt.NDArray[np.int32]:
-    """Answer classes as in ``schemas.columns.SCORES``, shape of the outcomes; in open text, one for each answer."""
+    """Answer classes as in ``store.columns.SCORES``, shape of the outcomes; in open text, one for each answer."""
     outcomes = drawn.outcomes.astype(np.int32)
     if item.open_text:
         sample = np.arange(len(outcomes), dtype=np.int32)[:, None, None]

@@ -25,7 +25,7 @@ def autoregressive(name: str) -> PolicyEffect:
     Raises
     ------
     InputError
-        A name that ``policies.parse`` does not understand.
+        A name that ``search.policy.parse`` does not understand.
     """
     local = parse(name).local
     tail = 1 - local.top_p

@@ -1,7 +1,7 @@
 """The stages of a study: one file for each rule of the workflow, from files to files.
 
 A stage reads its inputs, calls the functions of one package, and writes its outputs. It is given what it needs of the
-configuration (``grid.needs``) and never sees the configuration itself.
+configuration (``plan.needs``) and never sees the configuration itself.
 
     score.py          samples to verdicts
     landscape.py      verdicts, or compact readouts, to operating points

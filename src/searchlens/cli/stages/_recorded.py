@@ -45,7 +45,7 @@ def write_compared(
 ) -> None:
     """Write how our verdicts compare with the recorded ones of a cell; an older file is removed if there are none.
 
-    ``find`` is ``stages.score.read_some`` of the cell.
+    ``find`` is ``cli.stages.score.read_some`` of the cell.
     """
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     output = layout.compared(*where)

@@ -36,7 +36,7 @@ def agreement(
     *,
     threads: int = 1,
 ) -> None:
-    """Judge some samples of a scored cell a second time, and write ``schemas.columns.AGREEMENT``.
+    """Judge some samples of a scored cell a second time, and write ``store.columns.AGREEMENT``.
 
     ``manifests`` are those of the cell's pools; ``threads`` are worker processes.
     """

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.reporting.explorer_index import headline_html
 from searchlens.reporting.explorer_inlined import SIZE, explorer_page
 from searchlens.store import files

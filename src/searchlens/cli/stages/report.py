@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from searchlens.api import Study
+from searchlens.api.study import Study
 from searchlens.reporting.report import report_page
 from searchlens.store import files
 

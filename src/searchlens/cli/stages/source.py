@@ -6,11 +6,11 @@ from the source code without running it. What counts as an import:
 - an ``import`` statement, also inside of a function, but not under ``if TYPE_CHECKING``; importing a module runs the
   ``__init__`` of its packages;
 - a string that is the name of a module, as for modules that are imported by name in other processes, or of a template
-  (``project.pages``), which may name others in turn;
+  (``api.pages``), which may name others in turn;
 - a call such as ``loaded("table", stage="boptr")`` or ``find("grader", ...)`` of the catalogue: every file that
   declares such a thing, extensions included. ``declared`` and ``titles`` read names and options without running
   anything: of these calls the declarations count, not the code under them. Of a controller, stages are given what the
-  planner resolved (``policies.policy.Stated``), so only those that search depend on its code.
+  planner resolved (``search.policy.Stated``), so only those that search depend on its code.
 
 Of each file its meaning counts: another comment or docstring makes nothing again. What a content says is kept in a
 file, because the planner starts again in every job, and parsing takes a second.

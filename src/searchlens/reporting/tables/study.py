@@ -79,11 +79,11 @@ class StudyContext:
     judges: Mapping[tuple[str, str], Judge]
     """Checkpoint and benchmark to the grader of the cell."""
     agreement: Mapping[tuple[str, str], pl.DataFrame | str]
-    """Checkpoint and benchmark to the samples that were judged by two graders (``schemas.columns.AGREEMENT``), or why
+    """Checkpoint and benchmark to the samples that were judged by two graders (``store.columns.AGREEMENT``), or why
     there are none."""
     recorded: Mapping[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
     """Checkpoint and benchmark to the verdicts that came with imported samples, beside ours
-    (``schemas.columns.COMPARED``)."""
+    (``store.columns.COMPARED``)."""
     chains: pl.DataFrame = field(default_factory=CHAINS.to_frame)
     """``health.mixing.CHAINS``."""
     without_costs: int = 0

@@ -1,4 +1,4 @@
-"""`python -m searchlens.cli`."""
+"""`python -m searchlens`."""
 
 import sys
 
