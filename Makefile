@@ -73,7 +73,7 @@ fuzz-containers: $(INSTALLED) ## flip, cut and insert at every 20th byte of gzip
 	.venv/bin/python tests/containers.py
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
-	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py lab/tests/test_engine_attention.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_vllm_replicas.py tests/test_engine_zoo.py tests/test_engine_pretrained.py tests/test_generate_vllm.py tests/test_chat_templates.py lab/tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest tests/engines/test_engine_contract.py lab/tests/test_engine_attention.py tests/engines/test_engine_adapters.py tests/engines/test_engine_vllm.py tests/engines/test_engine_vllm_replicas.py tests/engines/test_engine_zoo.py tests/engines/test_engine_pretrained.py tests/sampling/test_generate_vllm.py tests/engines/test_chat_templates.py lab/tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm
@@ -88,7 +88,7 @@ $(BROWSER_INSTALLED): $(INSTALLED)
 	@touch $@
 
 test-browser: $(BROWSER_INSTALLED) ## run the tests of the explorer's page in Chromium
-	SEARCHLENS_BROWSER=1 .venv/bin/python -m pytest tests/test_explorer_browser.py tests/test_explorer_web.py $(PYTEST_FLAGS)
+	SEARCHLENS_BROWSER=1 .venv/bin/python -m pytest tests/reporting/test_explorer_browser.py tests/reporting/test_explorer_web.py $(PYTEST_FLAGS)
 
 # Nobody but who edits web/ needs node: what it builds is kept in the repository.
 $(WEB_INSTALLED): web/package-lock.json
@@ -123,8 +123,8 @@ $(HARNESSES_INSTALLED):
 test-harnesses: $(INSTALLED) $(HARNESSES_INSTALLED) ## let Inspect and lm-evaluation-harness write logs that we read, and check our exports; builds .venv-harnesses
 	rm -rf .venv-harnesses/logs
 	for harness in inspect lm_eval; do .venv-harnesses/bin/python tests/data/make_logs.py $$harness .venv-harnesses/logs; done
-	SEARCHLENS_LOGS=$(CURDIR)/.venv-harnesses/logs .venv/bin/python -m pytest tests/test_readers_harnesses.py $(PYTEST_FLAGS)
-	SEARCHLENS_HARNESSES=$(CURDIR)/.venv-harnesses/bin/python .venv/bin/python -m pytest tests/test_exports.py $(PYTEST_FLAGS)
+	SEARCHLENS_LOGS=$(CURDIR)/.venv-harnesses/logs .venv/bin/python -m pytest tests/formats/test_readers_harnesses.py $(PYTEST_FLAGS)
+	SEARCHLENS_HARNESSES=$(CURDIR)/.venv-harnesses/bin/python .venv/bin/python -m pytest tests/formats/test_exports.py $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

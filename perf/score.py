@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import store
 import yaml
 
+import store
 from searchlens.config import check
 from searchlens.plan import Grid, resources
 from searchlens.store import snapshots

@@ -62,11 +62,13 @@ KEPT = r"readouts::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("analysis/uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
-    "landscape": (
-        "landscape",
-        ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded", *OPTIONS),
+    "analysis": (
+        "analysis",
+        (
+            *("landscape", "readouts", "recovery", "import_recorded", "readings_[cef]*", "health", "claims"),
+            *(f"extensions::{METRICS}", *OPTIONS),
+        ),
     ),
-    "recovery": ("recovery", ("recovery", f"extensions::{METRICS}", *OPTIONS)),
     "boptr": ("boptr", (*BOPTR, *OPTIONS)),
     "store": (
         "store",
@@ -217,7 +219,7 @@ def _statements(function: ast.FunctionDef) -> Iterator[range]:
 def test_files(target: str) -> tuple[str, ...]:
     """The test files of a target."""
     names = [f"test_{name.partition('::')[0]}.py" for name in TARGETS[target][1]]
-    return tuple(sorted(str(path.relative_to(ROOT)) for name in names for path in (ROOT / "tests").glob(name)))
+    return tuple(sorted(str(path.relative_to(ROOT)) for name in names for path in (ROOT / "tests").rglob(name)))
 
 
 @cache

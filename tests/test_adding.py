@@ -212,7 +212,8 @@ def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy
 def test_a_metric_is_recorded_from_now_on(copy: Copy) -> None:
     """Every form comes back; the tests of readouts are those of this package, run with the metrics of the copy."""
     names = "(a_landscape_is_the_same and shortest) or two_candidates"
-    copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests/test_readouts.py"), "-k", names)
+    readouts = ROOT / "tests/analysis/test_readouts.py"
+    copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(readouts), "-k", names)
 
 
 def test_tables_figures_and_frames_are_planned(copy: Copy) -> None:

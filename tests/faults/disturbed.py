@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from injected import Injected
-
 from searchlens.cli.main import main
 
 command, at, fault = os.environ.get("DISTURBED", "none:0:").split(":")

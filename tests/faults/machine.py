@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import study
-from company import slow_down
 from hypothesis import HealthCheck, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+import study
+from company import slow_down
 from injected import DIED, FAULTS, Injected
 from points import in_fork
-
 from searchlens.cli.verify import verify
 from searchlens.config.model import from_plain
 from searchlens.plan import Grid

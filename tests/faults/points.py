@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import study
 from injected import DIED, FAULTS, Fault, Injected
-
 from searchlens.cli.verify import verify
 from searchlens.store.files import read_json
 

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import points
 import study
 from injected import DIED, Injected
-
 from searchlens.store import files
 
 ERRNOS = (errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE)

@@ -30,9 +30,8 @@ sys.path.insert(0, str(HERE.parent / "slurm"))  # whose `study` has real checkpo
 
 from injected import FAULTS, Fault
 from parts import part_of, processor_time, slice_of
-from study import Study, configuration
-
 from searchlens.cli.verify import verify
+from study import Study, configuration
 
 BASE = "micro-1m-base"
 SCORES = f"results/scores/{BASE}/math.parquet"

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import study
 from injected import Call, Injected
 from points import in_fork
-
 from searchlens.cli.verify import verify
 
 Tree = tuple[frozenset[str], tuple[tuple[str, bytes], ...]]

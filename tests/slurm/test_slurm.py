@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from cluster import Cluster, until, why_not
 from storm import run_storm, sampled
 from study import Run, Study, configuration

@@ -1,7 +1,7 @@
 """What is said of numbers: how they are printed, and the sentences and titles that depend on them.
 
 A sentence is a list of claims, each a text and a condition; the first whose condition holds is said. All are declared
-here, and tests/test_claims.py checks each text against random frames.
+here, and tests/analysis/test_claims.py checks each text against random frames.
 """
 
 from __future__ import annotations

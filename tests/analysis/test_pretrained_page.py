@@ -1,0 +1,47 @@
+"""docs/pretrained.md: the differences that it prints with their luck, from the committed readouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import recorded_classes
+from searchlens.analysis.guessing import beside_luck
+from searchlens.analysis.measures import compared
+from searchlens.analysis.uncertainty import Resamples
+from searchlens.store import readouts
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/pretrained.md").read_text()
+MEASURES = ("pass@k", "luck", "luck-corrected pass@k")
+
+
+def pool(model: str, benchmark: str) -> Pool:
+    path = ROOT / "resources/pretrained" / model / f"{benchmark}.arrow.xz"
+    return read_pools(recorded_classes(readouts.read(path)), {})["topp0.95_t1.0"]
+
+
+def differences(base: Pool, rl: Pool, k: int) -> list[str]:
+    draws = Resamples.draw(len(base.questions), 2000, 42)
+    passed = compared("pass@k", base.solved([k]), rl.solved([k]), draws, 0.95, ks=[k])
+    rows = passed.vstack(beside_luck(base, rl, [k], draws, 0.95)).filter(side="RL - Base")
+    found = {row["measure"]: [100 * row[key] for key in ("value", "lo", "hi")] for row in rows.to_dicts()}
+    numbers = ([f"{x + 0.0:.1f}".replace("-0.0", "0.0").replace("-", "−") for x in found[name]] for name in MEASURES)
+    return [f"{value} [{lo}, {hi}]" for value, lo, hi in numbers]
+
+
+@pytest.mark.parametrize("benchmark", ["mawps", "svamp", "gsm8k"])
+def test_differences_stand_on_the_page_with_their_luck(benchmark: str) -> None:
+    base, rl = (pool(f"adapters/{model}", benchmark) for model in ("gemma-warm", "gemma-rl-60"))
+    for k in (1, 16, 64, 256):
+        assert f"| {k} | {' | '.join(differences(base, rl, k))} |" in PAGE
+
+
+@pytest.mark.parametrize("step", [5, 10, 20, 40, 60])
+def test_steps_stand_on_the_page_with_their_luck(step: int) -> None:
+    base, rl = (pool(f"steps/{model}", "mawps") for model in ("gemma-warm", f"gemma-rl-{step}"))
+    passed, luck, known = differences(base, rl, 64)
+    (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| {step} | "))
+    assert passed in line and line.endswith(f"| {luck} | {known} |")

@@ -1,0 +1,391 @@
+"""Readings of the field: support, reliability, guessing, entropy, variance, by brute force on small pools."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import math
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from searchlens import benchmarks
+from searchlens.analysis import coverage, guessing, variance
+from searchlens.analysis.class_pools import Pool, read_pools
+from searchlens.analysis.classes import answer_classes, recorded_classes
+from searchlens.analysis.compact import compact
+from searchlens.analysis.measures import DIFFERENCE, compared
+from searchlens.analysis.support import COUNTS, by_chance, epsilon, ratios, support
+from searchlens.analysis.uncertainty import Resamples
+from searchlens.benchmarks import Question
+from searchlens.store import readouts
+from searchlens.store.columns import SCORES
+
+COHORT = Path(__file__).parents[2] / "resources/zoo/cohort/readouts"
+DEFAULT = "topp0.95_t1.0"
+
+
+def pool(correct: list[int], samples: int, classes: list[str] | None = None, answered: list[int] | None = None) -> Pool:
+    counts = np.array(correct)
+    full = np.array(answered if answered is not None else [samples] * len(correct))
+    return Pool(
+        "default",
+        samples,
+        np.arange(len(correct), dtype=np.uint32),
+        counts,
+        full,
+        np.array(classes or [""] * len(correct)),
+    )
+
+
+def recorded(checkpoint: str, benchmark: str = "zoo-math") -> Pool:
+    rows = readouts.read(COHORT / checkpoint / f"{benchmark}.arrow.xz")
+    return read_pools(recorded_classes(rows.filter(policy=DEFAULT)), {})[DEFAULT]
+
+
+def subsets(right: int, samples: int, k: int) -> list[int]:
+    """Right samples in every k-subset."""
+    marks = [i < right for i in range(samples)]
+    return [sum(marks[i] for i in chosen) for chosen in combinations(range(samples), k)]
+
+
+# ---- support
+
+
+def test_support_of_four_questions() -> None:
+    """One question of each kind; the ratios are those of the definitions."""
+    found, changes = support(pool([3, 2, 0, 0], 4), pool([4, 0, 1, 0], 4), Resamples.draw(4, 200, 0))
+    row = found.row(0, named=True)
+    assert [row[name] for name in COUNTS] == [1, 1, 1, 1]
+    assert (row["srr"], row["ndr"], row["sds"], row["nscr"]) == (0.5, 0.5, 0.5, 0.0)
+    assert changes.select("question", "change", "base", "rl").rows() == [(1, "shrunk", 2, 0), (2, "expanded", 0, 1)]
+    assert changes["p"].to_list() == pytest.approx([stats.fisher_exact([[2, 2], [0, 4]])[1], 1.0])
+
+
+def test_support_where_nothing_is_solved() -> None:
+    """A ratio of nothing is null, not 0 or 1; counts keep an interval with a width."""
+    row = support(pool([0] * 5, 4), pool([0] * 5, 4), Resamples.draw(5, 200, 0))[0].row(0, named=True)
+    assert row["out"] == 5 and row["out_lo"] < 5
+    assert [row[name] for name in ("srr", "ndr", "sds", "nscr", "srr_lo")] == [None] * 5
+
+
+def test_ratios_without_a_kept_question() -> None:
+    """Only lost: nothing is retained, discovery is undefined. Lost and found, none kept: the score is 0."""
+    lost = ratios({"kept": 0, "shrunk": 3, "expanded": 0})
+    assert (lost["srr"], lost["nscr"]) == (0, -1) and np.isnan([lost["ndr"], lost["sds"]]).all()
+    assert ratios({"kept": 0, "shrunk": 3, "expanded": 2})["sds"] == 0
+
+
+def test_support_asks_for_one_right_sample() -> None:
+    ours, theirs = pool([1, 0, 5, 0], 8), pool([0, 1, 5, 0], 8)
+    row = support(ours, theirs, Resamples.draw(4, 200, 0))[0].row(0, named=True)
+    assert [row[name] for name in COUNTS] == [1, 1, 1, 1]
+    assert row["base_epsilon"] == pytest.approx(epsilon(8)) == pytest.approx(1 - 0.05 ** (1 / 8))
+
+
+def test_changes_by_chance_are_those_of_dealing_samples_at_random() -> None:
+    """Against a count of all deals of 2 right samples among 3 + 3."""
+    deals = [sum(1 for i in chosen if i < 3) for chosen in combinations(range(6), 2)]
+    found = by_chance(pool([2], 3), pool([0], 3), 0.05)
+    assert found["shrunk_null"] == pytest.approx(deals.count(2) / len(deals))
+    assert found["expanded_null"] == pytest.approx(deals.count(0) / len(deals))
+    assert found["significant_null"] == 0
+    certain = by_chance(pool([8], 8), pool([0], 8), 0.05)
+    assert certain["significant_null"] == pytest.approx(2 / math.comb(16, 8)), "all of 8 on one side is significant"
+
+
+# ---- reliability
+
+
+@pytest.mark.parametrize("tau", [0.25, 0.5, 0.75, 1.0])
+def test_g_pass_is_the_share_of_subsets(tau: float) -> None:
+    for right in range(7):
+        wanted = np.mean([hits >= math.ceil(tau * 4) for hits in subsets(right, 6, 4)])
+        assert coverage.g_pass(pool([right], 6), 4, [tau])[0, 0] == pytest.approx(wanted)
+
+
+def test_g_pass_ends_are_pass_at_k_and_pass_to_the_k() -> None:
+    one = pool([2], 6)
+    assert coverage.g_pass(one, 3, [0.01])[0] == pytest.approx(one.solved([3])[0])
+    assert coverage.g_pass(one, 2, [1.0])[0, 0] == pytest.approx(math.comb(2, 2) / math.comb(6, 2))
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_mg_pass_is_the_sum_over_thresholds_above_half(k: int) -> None:
+    for right in range(7):
+        hits = subsets(right, 6, k)
+        wanted = 2 / k * sum(np.mean([h >= i for h in hits]) for i in range(math.ceil(k / 2) + 1, k + 1))
+        assert coverage.mg_pass(pool([right], 6), k)[0, 0] == pytest.approx(wanted)
+
+
+def test_cover_counts_the_share_itself() -> None:
+    """A question at the threshold is covered, although 0.05 times 20 is a little above 1 in floating point."""
+    assert coverage.cover(pool([0, 1, 2], 20), [0.05, 0.1]).tolist() == [[0, 0], [1, 0], [1, 1]]
+    for wrong in (0.0, 1.1):
+        with pytest.raises(ValueError, match="not all in"):
+            coverage.cover(pool([1], 4), [wrong])
+
+
+def test_pass_at_k_is_the_integral_of_cover() -> None:
+    """Of one question with chance c / n: 1 - (1 - p)^k, the identity that ties both readings together."""
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    covered = coverage.cover(pool([3], 10), grid.tolist())[0]
+    assert (covered * 4 * (1 - grid) ** 3).mean() == pytest.approx(1 - 0.7**4, abs=1e-3)
+
+
+# ---- guessing
+
+
+def test_guess_correction_is_unbiased_for_knowing_or_guessing() -> None:
+    """Exactly: the mean over all counts of c, weighted by their probabilities, is pass@k of knowing."""
+    known, guess, samples = 0.3, 0.25, 8
+    right = known + (1 - known) * guess
+    weights = stats.binom.pmf(np.arange(samples + 1), samples, right)
+    found = guessing.corrected(pool(list(range(samples + 1)), samples), np.full(samples + 1, guess), [1, 4])
+    assert weights @ found == pytest.approx([known, 1 - (1 - known) ** 4])
+
+
+def test_an_open_question_is_not_corrected() -> None:
+    one = pool([1, 3], 8)
+    assert guessing.chance([0, 4]).tolist() == [0, 0.25]
+    assert np.allclose(guessing.corrected(one, np.zeros(2), [1, 4]), one.solved([1, 4]))
+    assert guessing.null(np.array([0.0, 0.25]), [1, 4]).tolist() == [[0, 0], [0.25, pytest.approx(1 - 0.75**4)]]
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "number"),
+    [
+        ("Which? (A) 1 (B) 2 (C) 3 (D) 4", "D", 4),
+        ("Which?\nA) E. coli\nB) A. niger", "B", 2),
+        ("Points A. and B. are near. Which?\n\nA. 1\nB. 2\nC. 3", "C", 3),
+        ("How far is A from B?", "7", 0),
+        ("Which? (A) 1 (B) 2", "C", 0),
+        ("Which? (A) 1 (B) 2", "", 0),
+        ("Plan A) only", "A", 0),
+    ],
+)
+def test_options_are_counted_in_the_question(text: str, gold: str, number: int) -> None:
+    assert benchmarks.options(Question("1", text, gold)) == number
+
+
+# ---- entropy and variance
+
+
+def test_entropy_of_classes_and_missing_answers() -> None:
+    """Eight samples: 4 right, 2 of one kind, 2 without an answer; and a question with one answer only."""
+    found = coverage.entropy(pool([4, 8], 8, ["4+ 2", "8+"], [6, 8]))
+    plain = -(0.5 * math.log(0.5) + 2 * 0.25 * math.log(0.25))
+    assert found.tolist() == [[pytest.approx(plain), pytest.approx(plain + 2 / 16)], [0, 0]]
+
+
+def test_winner_of_a_rerun() -> None:
+    ours, theirs = pool([2, 4, 1, 3], 8), pool([4, 5, 1, 6], 8)
+    share, other = ours.correct / 8, theirs.correct / 8
+    noise = sum((p * (1 - p) * 8 / 7).sum() / 16 for p in (share, other))
+    value, lo, hi = variance.beats(ours, theirs, Resamples.draw(4, 400, 0))
+    assert value == pytest.approx(stats.norm.cdf((other - share).mean() / math.sqrt(noise)))
+    assert lo <= value <= hi
+    draws = Resamples.draw(2, 100, 0)
+    assert variance.beats(pool([8, 0], 8), pool([8, 0], 8), draws)[0] == 0.5
+    assert variance.beats(pool([8, 0], 8), pool([8, 8], 8), draws)[0] == 1.0
+    assert math.isnan(variance.beats(pool([1, 0], 1), pool([1, 1], 1), draws)[0])
+
+
+def test_parts_of_variance_add_up_and_find_the_truth() -> None:
+    """Over many worlds of known difficulty, the parts are Var(p) / Q and the mean of p (1 - p) / (Q n)."""
+    rng = np.random.default_rng(0)
+    difficulty = rng.beta(2, 3, (400, 50))
+    rows = [
+        variance.parts("Base", pool(rng.binomial(8, p).tolist(), 8), Resamples.draw(50, 100, 0)) for p in difficulty
+    ]
+    found = pl.concat(rows)
+    assert found["questions_part"].mean() == pytest.approx(0.04 / 50, rel=0.05)
+    assert found["decoding"].mean() == pytest.approx(0.2 / 400, rel=0.05)
+    assert (found["total"] - found["questions_part"] - found["decoding"]).abs().max() < 1e-12
+    assert found["seeds"].null_count() == 400
+
+
+def test_seeds_that_differ_by_decoding_alone_add_nothing() -> None:
+    rng = np.random.default_rng(1)
+    difficulty = rng.beta(2, 3, 400)
+    batches = [pool(rng.binomial(16, difficulty).tolist(), 16) for _ in range(3)]
+    shifted = pool(rng.binomial(16, np.clip(difficulty + 0.2, 0, 1)).tolist(), 16)
+    draws = Resamples.draw(400, 100, 0)
+    alike = variance.parts("Base", batches[0], draws, batches=batches[1:])["seeds"][0]
+    apart = variance.parts("Base", batches[0], draws, batches=[shifted])["seeds"][0]
+    assert alike < 1e-4
+    assert apart > 0.01
+
+
+def test_a_single_sample_or_question_has_no_parts() -> None:
+    row = variance.parts("Base", pool([1, 0], 1), Resamples.draw(2, 100, 0)).row(0, named=True)
+    assert row["questions_part"] is None and row["decoding"] is None and row["total"] is None
+    row = variance.parts("Base", pool([1], 4), Resamples.draw(1, 100, 0)).row(0, named=True)
+    assert row["questions_part"] is None and row["decoding_lo"] is None
+
+
+# ---- all of them
+
+
+def test_no_reading_depends_on_the_order_of_samples() -> None:
+    rng = np.random.default_rng(2)
+    rows = [
+        {"policy": DEFAULT, "question": q, "sample": s, "answer": int(rng.integers(-1, 4)), "width": 1}
+        for q in range(6)
+        for s in range(8)
+    ]
+    scores = pl.DataFrame(rows).with_columns(correct=pl.col("answer") == 1)
+    needed = {"score": 0.0, "tokens": 5, "stopped": True}
+    scores = scores.with_columns(**{name: pl.lit(value) for name, value in needed.items()})
+    shuffled = scores.with_columns(sample=pl.col("sample").shuffle(seed=1).over("question"))
+    one, other = (read_pools(answer_classes(each), {})[DEFAULT] for each in (scores, shuffled))
+    assert one.correct.tolist() == other.correct.tolist() and one.classes.tolist() == other.classes.tolist()
+    assert coverage.entropy(one).tolist() == coverage.entropy(other).tolist()
+
+
+def test_a_difference_is_paired() -> None:
+    """Both sides equal on every question: no difference in any draw, and what so few questions leave open."""
+    values = np.linspace(0, 1, 20)[:, None]
+    rows = {row["side"]: row for row in compared("x", values, values, Resamples.draw(20, 200, 0), 0.95).to_dicts()}
+    assert rows["RL - Base"]["value"] == 0
+    assert rows["RL - Base"]["hi"] == -rows["RL - Base"]["lo"] == pytest.approx(0.161, abs=0.01)
+    assert rows["Base"]["hi"] - rows["Base"]["lo"] > 0.2
+
+
+# ---- the cohort
+
+
+@pytest.fixture(scope="module")
+def anchor() -> tuple[Pool, Pool]:
+    return recorded("anchor-base"), recorded("anchor-rl")
+
+
+@pytest.mark.cohort
+def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
+    """The numbers that a separate short computation from the recorded readouts gives."""
+    base, rl = anchor
+    row = support(base, rl, Resamples.draw(500, 100, 0))[0].row(0, named=True)
+    assert [row[name] for name in COUNTS] == [465, 30, 4, 1]
+    taus = [0.05, 0.25, 0.5, 0.75, 0.9]
+    change = 100 * (coverage.cover(rl, taus) - coverage.cover(base, taus)).mean(axis=0)
+    assert change.round().tolist() == [-10, 8, 55, 64, 48]
+    for side, wanted in ((base, [68.0, 31.2, 0.1]), (rl, [76.4, 74.8, 21.2])):
+        assert (100 * coverage.g_pass(side, 16, [0.25, 0.5, 1]).mean(axis=0)).round(1).tolist() == wanted
+    entropies = [round(float(coverage.entropy(side)[:, 0].mean()), 2) for side in anchor]
+    assert entropies == [2.44, 0.55]
+
+
+@pytest.mark.cohort
+def test_guessing_on_the_recorded_choices() -> None:
+    path = COHORT.parent / "benchmarks/gpqa.jsonl.gz"
+    guess = guessing.chance([benchmarks.options(question) for question in benchmarks.load(path)])
+    assert (100 * guessing.null(guess, [1, 4, 16]).mean(axis=0)).round(1).tolist() == [20.0, 57.6, 94.7]
+    for checkpoint, wanted in (("anchor-base", [21.1, 57.8]), ("anchor-rl", [41.0, 73.2])):
+        found = guessing.corrected(recorded(checkpoint, "zoo-gpqa"), guess, [1, 4])
+        assert (100 * found.mean(axis=0)).round(1).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("base", "rl", "shrunk", "expanded"),
+    [
+        ("tiny-base", "tiny-rl", 40, 11),
+        ("dsmath-base", "dsmath-rl", 15, 1),
+        ("anchor-base", "orz-rl", 42, 2),
+        ("anchor-base", "overtrained-rl", 112, 1),
+        ("control-base", "control-rl", 2, 92),
+    ],
+)
+@pytest.mark.cohort
+def test_support_of_recorded_pairs(base: str, rl: str, shrunk: int, expanded: int) -> None:
+    """Counted without the package: questions of 500 with a right sample of 64 on one side alone."""
+    ours, theirs = ({i for i, c in enumerate(recorded(side).correct.tolist()) if c} for side in (base, rl))
+    assert (len(ours - theirs), len(theirs - ours)) == (shrunk, expanded)
+    row = support(recorded(base), recorded(rl), Resamples.draw(500, 100, 0))[0].row(0, named=True)
+    assert (row["shrunk"], row["expanded"]) == (shrunk, expanded)
+    assert row["srr"] == pytest.approx(1 - shrunk / len(ours))
+
+
+# ---- luck
+
+
+def test_luck_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
+    lucky = replace(pool([4, 0, 1], 4), lucky=np.array([0, 1, 4]))
+    assert np.allclose(guessing.luck(lucky, [1, 2, 4]), [[0, 0, 0], [1 / 4, 1 / 2, 1], [1, 1, 1]])
+    with pytest.raises(ValueError, match="unknown"):
+        guessing.luck(pool([1], 4), [1])
+
+
+def beside_luck(known: float, luck: float, *, repeats: bool) -> pl.DataFrame:
+    """2,000 questions x 16 samples: a share is known to RL, and any sample of the others is right by luck."""
+    rng = np.random.default_rng(1)
+    sides = []
+    for share in (0.0, known):
+        knows = rng.random(2000) < share
+        lucky, meant = rng.binomial(16, luck, 2000), rng.binomial(16, luck, 2000)
+        right = np.where(knows, 16, meant)
+        sides.append(replace(pool(right.tolist(), 16), lucky=np.where(knows & repeats, 0, lucky)))
+    return guessing.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
+
+
+def test_luck_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
+    found = beside_luck(0.3, 0.05, repeats=False)
+    assert found["k"].unique(maintain_order=True).to_list() == [1, 4, 16]
+    assert found.filter(measure="luck", side="RL - Base", k=16)["value"].item() == pytest.approx(0, abs=0.04)
+    for side, truth in (("Base", 0.0), ("RL", 0.3), ("RL - Base", 0.3)):
+        rows = found.filter(measure="luck-corrected pass@k", side=side)
+        assert rows["value"].to_list() == pytest.approx([truth] * 3, abs=0.08)
+        assert (rows["lo"] < truth).all() and (truth < rows["hi"]).all()
+
+
+def test_without_its_assumption_the_correction_takes_too_little() -> None:
+    """RL repeats what it knows, so its luck is that of the other questions times their share."""
+    row = beside_luck(0.3, 0.05, repeats=True).filter(measure="luck-corrected pass@k", side="RL", k=16)
+    assert row["value"].item() > 0.4
+
+
+def test_luck_that_solves_everything_leaves_nothing_known() -> None:
+    all_lucky = replace(pool([4, 0, 1], 4), lucky=np.array([4, 4, 4]))
+    found = guessing.beside_luck(all_lucky, all_lucky, [1], Resamples.draw(3, 100, 0), 0.95)
+    assert found.filter(measure="luck-corrected pass@k").select("value", "lo", "hi").null_count().row(0) == (3, 3, 3)
+    assert guessing.beside_luck(pool([1], 4), all_lucky, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
+
+
+def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) -> None:
+    """Counts of a policy whose samples were judged; none of one whose were not. Files without the column are read."""
+    marks = {"judged": [True, False, True, True], "other": [None] * 4}
+    rows = [
+        {"policy": name, "question": i // 2, "sample": i % 2, "run": i % 2, "correct": False, "answer": 1}
+        | {"tokens": 3, "generated": 3, "stopped": True, "score": -0.5, "lucky": mark}
+        for name, column in marks.items()
+        for i, mark in enumerate(column)
+    ]
+    scores = pl.DataFrame(rows, {**SCORES, "lucky": pl.Boolean()})
+    classes = answer_classes(scores)
+    assert classes["lucky"].to_list() == [1, 2, None, None]
+    path = tmp_path / "cell.arrow.xz"
+    kept = compact(scores, None, budgets=[1, 2])
+    readouts.write(kept, {}, path, {})
+    assert recorded_classes(readouts.read(path)).equals(classes)
+    assert {name: pool.lucky is None for name, pool in read_pools(classes, {}).items()} == {
+        "judged": False,
+        "other": True,
+    }
+    older = pl.read_ipc(lzma.decompress(path.read_bytes())).drop("lucky")
+    stream = io.BytesIO()
+    older.write_ipc(stream)
+    path.write_bytes(lzma.compress(stream.getvalue()))
+    assert recorded_classes(readouts.read(path))["lucky"].null_count() == 4
+
+
+def test_a_share_that_all_questions_agree_on_is_never_below_none() -> None:
+    """Where no question has an exception, an interval of a side stays in [0, 1], one of the difference in [-1, 1]."""
+    none = np.zeros((2, 1))
+    rows = compared("cover", none, none, Resamples.draw(2, 50, 0), 0.95)
+    sides, difference = rows.filter(pl.col("side") != DIFFERENCE), rows.filter(side=DIFFERENCE)
+    assert sides["lo"].to_list() == [0.0, 0.0] and (sides["hi"] > 0.5).all()
+    assert difference["lo"].item() == -difference["hi"].item() < -0.5

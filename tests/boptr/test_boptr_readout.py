@@ -1,0 +1,264 @@
+"""Option ``readout``: path and error are read in one way, which every frame, table and figure names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from polars.testing import assert_frame_equal
+
+import planted_landscapes as planted
+from figure_data import draw
+from run_stages import built
+from searchlens import catalogue
+from searchlens.analysis.points import Landscape, operating_points
+from searchlens.analysis.uncertainty import wilson
+from searchlens.boptr import selector
+from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
+from searchlens.boptr.q_channel import voteless
+from searchlens.boptr.rows import readout_interval
+from searchlens.boptr.study import study
+from searchlens.boptr.variants import VARIANT_ROWS
+from searchlens.boptr.view import Readouts, bootstrap_view
+from searchlens.cli.main import main
+from searchlens.cli.stages._frames import write_frame
+from searchlens.cli.stages.transfer import transfer
+from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.errors import InputError
+from searchlens.reporting.boptr.context import BoptrContext
+from searchlens.store.columns import SCORES
+from searchlens.store.layout import Layout
+from searchlens_lab.simulate import Design, paper_design, simulate
+from searchlens_lab.simulate._disk import scores
+from test_figures import words
+
+BOTH: tuple[Readout, ...] = ("expected", "prefix")
+ANCHOR, MATH = "qwen25_7b", "math500"
+BENCHMARKS = {"math": Benchmark(regime="math")}
+READS_T = {row.key for row in VARIANT_ROWS if row.key.startswith(("v6", "v7"))}
+
+
+def options(readout: Readout) -> BoptrOptions:
+    return BoptrOptions(readout=readout, draws=20, permutations=4, reselect=5)
+
+
+@cache
+def design() -> Design:
+    """Two models, 16 samples for each of 40 questions, one benchmark of every kind."""
+    whole = paper_design()
+    models = (ANCHOR, "qwen25_1.5b")
+    benchmarks = (MATH, "aime", "gpqa", "ifeval", "mmlu_stem", "rltrain")
+    return replace(
+        whole,
+        bases={name: whole.bases[name] for name in models},
+        models={name: whole.models[name] for name in models},
+        benchmarks={name: replace(whole.benchmarks[name], questions=40) for name in benchmarks},
+        policies=("temp_0.5", "topp0.8_t0.9", "topk20_t0.7", "topp0.95_t1.0"),
+        missing=frozenset(),
+        extension={},
+        batches={},
+        searches={},
+    )
+
+
+def shuffled(samples: pl.DataFrame) -> pl.DataFrame:
+    """The same samples in another order: each question's in an order of its own, the same under all policies."""
+    rng = np.random.default_rng(5)
+    order = np.array([rng.permutation(16) for _ in range(samples["question"].n_unique())], np.uint32)
+    index = order[samples["question"].to_numpy(), samples["sample"].to_numpy()]
+    moved = samples.with_columns(sample=pl.Series(index), run=pl.Series(index))
+    return moved.cast(SCORES)  # type: ignore[arg-type]
+
+
+@cache
+def landscapes(in_order: bool) -> Mapping[tuple[str, str], Landscape]:
+    def read(samples: pl.DataFrame) -> Landscape:
+        return operating_points(samples if in_order else shuffled(samples), budgets=design().budgets)
+
+    return {(cell.checkpoint, cell.benchmark): read(scores(design(), 1, cell)) for cell in design().cells()}
+
+
+@cache
+def frames(readout: Readout, in_order: bool = True) -> dict[str, pl.DataFrame]:
+    dense = {cell: dense_landscape(found, readout=readout) for cell, found in landscapes(in_order).items()}
+    return study(Cohort(design().plan(), dense, readout), options(readout))
+
+
+def without_first_finish(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows that do not read T, which depends on the order of samples in either readout."""
+    if "tier" in frame.columns:
+        frame = frame.filter(~pl.col("tier").is_in(list(READS_T)))
+    return frame.filter(pl.col("metric") != "T") if "metric" in frame.columns else frame
+
+
+# ---- what is read
+
+
+def test_expected_frames_do_not_depend_on_the_order_of_samples() -> None:
+    """Choosing or judging on prefix anywhere would move some number when samples change places."""
+    ours, theirs = frames("expected"), frames("expected", in_order=False)
+    for name in ours:
+        if name not in ("checklist", "signature_table"):  # of all signatures, T's among them
+            one, other = (without_first_finish(found[name]) for found in (ours, theirs))
+            assert_frame_equal(one, other, check_exact=False, abs_tol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["errors", "means", "regime_betas", "qchannel", "signatures", "descriptive"])
+def test_prefix_frames_depend_on_the_order_of_samples(name: str) -> None:
+    """So the test above can fail."""
+    ours, theirs = (without_first_finish(frames("prefix", in_order)[name]) for in_order in (True, False))
+    assert not ours.equals(theirs)
+
+
+def test_the_readout_of_frames_is_their_last_column() -> None:
+    """T is prefix everywhere, and a rate is no readout of n samples."""
+    unread = {*catalogue.BOPTR_WORDS, *catalogue.declared("frame", in_words=True)}
+    for readout in BOTH:
+        for name, frame in frames(readout).items():
+            if name not in unread and name != "signatures":
+                assert frame.columns[-1] == "readout", name
+                assert set(frame["readout"]) <= {readout}, name
+        labels = frames(readout)["signatures"].select("metric", "readout").unique()
+        assert dict(labels.filter(pl.col("metric").is_in(["P", "Q", "Q/P", "T", "valid"])).iter_rows()) == {
+            **dict.fromkeys(("P", "Q", "Q/P"), readout),
+            "T": "prefix",
+            "valid": None,
+        }
+
+
+def test_study_refuses_another_readout_than_the_options_name() -> None:
+    with pytest.raises(ValueError, match="'prefix', the options name 'expected'"):
+        study(simulate(design(), 1, "prefix"), options("expected"))
+
+
+# ---- where there is no expectation
+
+
+def blanked(policy: str, budget: int, *columns: str, question: int | None = None) -> Landscape:
+    """The anchor's Base on math, with these columns unknown at a point."""
+    found = landscapes(True)[f"{ANCHOR}-base", MATH]
+    at = (pl.col("policy") == policy) & (pl.col("budget") == budget)
+    at = at if question is None else at & (pl.col("question") == question)
+    hits = found.hits.with_columns(pl.when(~at).then(name).alias(name) for name in columns)
+    return Landscape(found.points, hits)
+
+
+def test_a_point_without_expectation_is_left_out_under_expected_alone() -> None:
+    """Such as a search at a budget that is no whole number of runs; ``complete`` then leaves the policy out."""
+    partly = blanked("temp_0.5", 8, "P_expected", "Q_expected")
+    found = {readout: dense_landscape(partly, readout=readout) for readout in BOTH}
+    assert ("temp_0.5", 8) not in found["expected"].points and ("temp_0.5", 4) in found["expected"].points
+    assert "temp_0.5" not in found["expected"].complete(design().budgets)
+    assert "temp_0.5" in found["prefix"].complete(design().budgets)
+
+
+def test_one_unknown_question_is_an_error() -> None:
+    """A mean over the others would be a mean over other questions."""
+    with pytest.raises(InputError, match=r"'temp_0.5' at budget 8 has 39 of 40 questions"):
+        dense_landscape(blanked("temp_0.5", 8, "P_expected", question=3))
+
+
+def test_an_unknown_expected_vote_is_an_error_that_names_the_way_out() -> None:
+    with pytest.raises(InputError, match=r"'temp_0\.5' at budget 8 has no expected self-consistency") as error:
+        dense_landscape(blanked("temp_0.5", 8, "Q_expected"))
+    assert "boptr.readout: prefix" in str(error.value.hint)
+
+
+def test_whether_there_is_a_vote_is_read_from_prefixes() -> None:
+    """An expected vote may rise with the budget under every policy and still be a vote."""
+    for readout in BOTH:
+        found = simulate(design(), 1, readout)
+        assert {name: voteless(found, name) for name in found.plan.benchmarks} == {
+            name: item.open_text for name, item in design().benchmarks.items()
+        }
+
+
+# ---- ties and intervals of sums that are no counts
+
+
+def test_rounding_errors_have_no_ranks() -> None:
+    """At one sample P is Q: their difference ties under all policies, whatever the rounding of expectations."""
+    P = np.array([[[30.1]], [[30.1]], [[22.7]]], np.float32)
+    Q = P + np.array([[[2e-5]], [[-1e-5]], [[3e-5]]], np.float32)
+    cell = Readouts(("a", "b", "c"), ("autoregressive",) * 3, P, Q, np.ones(3))
+    for scale, tied in (("percentile", 0.5), ("integer", 1.0), ("zscore", 0.0)):
+        found = selector.features(cell, BoptrOptions(selector_rank=scale))  # type: ignore[arg-type]
+        assert found.ranks[1].ravel().tolist() == [tied] * 3
+
+
+@pytest.mark.parametrize("readout", BOTH)
+def test_intervals_of_single_readouts(readout: Readout) -> None:
+    """Wilson needs counts. Means of shares have percentiles, and a width where no draw differs."""
+    found = planted.cohort({("a", "math"): ({planted.DEFAULT: (6, 12, 24, 60, 60)}, [9] * 5)}, BENCHMARKS)
+    found = replace(found, readout=readout)
+    boot = bootstrap_view(found, 400, 1)
+    landscape = found.base("a", "math")
+    assert landscape is not None
+    counts = boot.count(landscape, "math", "P", planted.DEFAULT, planted.BUDGETS)
+    ends = readout_interval(boot, counts, "math", 0.95)
+    if readout == "prefix":
+        assert np.array_equal(ends.lo, wilson([6, 12, 24, 60, 60], 60).lo)
+        return
+    assert np.allclose([ends.lo[:3], ends.hi[:3]], np.quantile(counts[:3, 1:] / 60, [0.025, 0.975], axis=1), atol=1e-6)
+    assert ends.lo[4] < 1 and ends.hi[4] == 1
+
+
+# ---- what is printed
+
+
+@pytest.mark.parametrize("readout", BOTH)
+def test_every_table_names_its_readout(readout: Readout) -> None:
+    """Those of words and rates, too: a reader need not know which table reads what."""
+    context = BoptrContext(frames(readout), design().plan(), options(readout))
+    for name, table in built(catalogue.declared("table", stage="boptr"), context).items():
+        notes = " ".join(table.notes)
+        assert f"Readout {readout}" in notes, name
+        assert not any(f"Readout {other}" in notes for other in BOTH if other != readout), name
+        assert ("Wilson" in notes) <= (readout == "prefix"), name
+
+
+@pytest.mark.parametrize("name", catalogue.declared("figure", stage="boptr"))
+def test_every_figure_names_its_readout(name: str) -> None:
+    for readout in BOTH:
+        context = BoptrContext(frames(readout), design().plan(), options(readout))
+        figure, _ = draw(name, context)
+        assert figure is None or f"{readout} readouts" in words(figure)
+
+
+def test_tables_of_another_readout_than_the_frames_are_refused(tmp_path: Path) -> None:
+    """Otherwise numbers of one reading would be printed under the name of the other."""
+    output = Layout(tmp_path)
+    for name, frame in frames("prefix").items():
+        write_frame(frame, output.boptr_frame(name))
+    with pytest.raises(InputError, match=r"the readout prefix, boptr\.readout is expected") as error:
+        transfer(design().plan(), options("expected"), tmp_path, output)
+    assert "--readout prefix" in str(error.value.hint)
+
+
+def test_the_papers_configuration_reads_prefixes_and_others_do_not() -> None:
+    folder = Path(__file__).parents[2] / "config"
+    assert yaml.safe_load((folder / "paper.yaml").read_text())["boptr"]["readout"] == "prefix"
+    assert BoptrOptions().readout == "expected"
+
+
+@pytest.mark.parametrize("command", ["boptr", "transfer"])
+def test_the_command_line_asks_for_any_readout(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command for the paper's reading of any folder of landscapes; without the option it is the configured one."""
+    monkeypatch.chdir(tmp_path)  # no configuration here
+    write_plan(design().plan(), tmp_path / "landscapes" / PLAN_FILE)
+    asked: list[Readout] = []
+    monkeypatch.setattr(
+        f"searchlens.cli.stages.{command}.{command}", lambda _, given, *__, **___: asked.append(given.readout)
+    )
+    monkeypatch.setattr(
+        "searchlens.cli.stages.transfer.transfer", lambda _, given, *__, **___: asked.append(given.readout)
+    )
+    for more in ([], ["--readout", "prefix"]):
+        assert main([command, "landscapes", "--output", "out", *more]) == 0
+    assert [asked[0], asked[-1]] == ["expected", "prefix"]

@@ -1,0 +1,448 @@
+"""The whole study: which frames there are, that no cell is passed over in silence, and small tables by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+import pytest
+from polars.testing import assert_frame_equal
+
+from searchlens.boptr import contrasts
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
+from searchlens.boptr.protocol import blocks
+from searchlens.boptr.rule import REASONS
+from searchlens.boptr.study import study, words
+from searchlens.boptr.transfer import ERRORS, held_out_criterion, percell
+from searchlens.catalogue import BOPTR_WORDS, boptr_frames
+from searchlens.cli.stages._frames import read_frame, write_frame
+from searchlens.config.boptr import BoptrOptions
+from searchlens.config.health import HealthOptions
+from searchlens.errors import InputError
+from searchlens.search.kinds import is_search
+from searchlens.search.policy import parse
+from searchlens_lab.simulate import Design, fitted_design, paper_design, simulate, small_design
+
+Frames = dict[str, pl.DataFrame]
+ANCHOR, SMALL, LLAMA, NEW = "qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b"
+FITTED_MODELS, MODELS = (ANCHOR, SMALL, LLAMA), (ANCHOR, SMALL, LLAMA, NEW)
+FITTED, HELD_OUT = ("math500", "aime", "gpqa"), ("amc23",)
+RENAMED = "renamed-"
+"""Prefix of names in place of those that spell a policy."""
+OPTIONS = BoptrOptions(draws=20, permutations=6, reselect=5, mu_without=(SMALL,))
+
+
+def design() -> Design:
+    """Three fitted pairs and a new one, one benchmark of every role and regime; Llama without GPQA."""
+    whole = paper_design()
+    models = {name: whole.models[name] for name in MODELS}
+    names = (*FITTED, *HELD_OUT, "rltrain", "mmlu_stem")
+    return replace(
+        whole,
+        bases={name: whole.bases[name] for name in FITTED_MODELS},
+        models=models,
+        benchmarks={name: replace(whole.benchmarks[name], questions=25) for name in names},
+        policies=("temp_0.5", "topp0.8_t0.9", "topk20_t0.7", "topp0.95_t1.0"),
+        missing=frozenset({(LLAMA, "gpqa")}),
+        extension={"math500": 32},
+        batches={"123": ("base",)},
+        searches={"math500": {"mcts16_temp_0.7": whole.searches["math500"]["mcts16_temp_0.7"]}},
+    )
+
+
+@pytest.fixture(scope="module")
+def frames() -> Frames:
+    return study(simulate(design(), 7), OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Frames:
+    """The anchor's pair on two benchmarks."""
+    small = small_design()
+    one = replace(small, models={ANCHOR: small.models[ANCHOR]})
+    return study(simulate(one, 7), replace(OPTIONS, mu_without=()))
+
+
+def documented() -> set[str]:
+    """Files of the boptr section of the page on data."""
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    section = page.split("\n## boptr\n")[1].split("\n### ")[0]
+    return set(re.findall(r"`(\w+)\.parquet`", section))
+
+
+@pytest.mark.parametrize("which", ["frames", "alone"])
+def test_frames_are_those_of_the_page_on_data(which: str, request: pytest.FixtureRequest) -> None:
+    """All of them, in the order of the catalogue, whatever is missing in the cohort."""
+    found: Frames = request.getfixturevalue(which)
+    assert tuple(found) == boptr_frames()
+    assert set(found) == documented()
+
+
+@pytest.mark.parametrize("which", ["frames", "alone"])
+def test_frames_survive_their_files(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Tables and figures are made from the files: types and values are the same, and what is undefined is null."""
+    found: Frames = request.getfixturevalue(which)
+    for name, frame in found.items():
+        write_frame(frame, tmp_path / f"{name}.parquet")
+        assert_frame_equal(read_frame(tmp_path / f"{name}.parquet", "boptr"), frame, check_exact=True)
+        assert not any(column.is_nan().any() for column in frame.select(cs.float())), name
+        assert not frame.select(cs.by_dtype(pl.Null, pl.Object)).width, name
+
+
+def cells(frame: pl.DataFrame) -> set[tuple[str, str]]:
+    return set(frame.select("model", "benchmark").rows())
+
+
+STUDY = set(product(MODELS, (*FITTED, *HELD_OUT)))
+COHORT = set(product(FITTED_MODELS, FITTED))
+PER_CELL = {
+    "errors": STUDY,
+    "qchannel": STUDY,
+    "identified_set": STUDY,
+    "signatures": STUDY,
+    "protocol_flags": STUDY,
+    "readout_consistency": STUDY,
+    "extension": STUDY | {(model, None) for model in MODELS},
+    "percell": COHORT,
+    "regime_betas": COHORT | set(product(FITTED_MODELS, HELD_OUT)),
+    "variant_heads": STUDY,
+    "identified_scale": set(product(MODELS, ["math500"])),
+    "aime_large_budget": set(product(MODELS, ["aime"])),
+    "crossing": set(product(MODELS, ["aime"])),
+    "descriptive": set(product(MODELS, ["mmlu_stem"])),
+    "beta_sensitivity": {(ANCHOR, name) for name in (*FITTED, None)},
+}
+
+
+@pytest.mark.parametrize("name", PER_CELL)
+def test_every_cell_of_the_plan_has_its_row(name: str, frames: Frames) -> None:
+    """The cell that was not sampled as well."""
+    assert cells(frames[name]) == PER_CELL[name]
+
+
+def test_frames_by_cell_are_all_listed_here(frames: Frames) -> None:
+    found = {name for name, frame in frames.items() if {"model", "benchmark"} <= set(frame.columns)}
+    assert found == set(PER_CELL)
+
+
+@pytest.mark.parametrize("name", ["formula_same", "offsets"])
+def test_every_model_has_its_row(name: str, frames: Frames) -> None:
+    assert frames[name]["model"].to_list() == list(MODELS)
+
+
+VALUE = {
+    "errors": "error",
+    "means": "error",
+    "contrasts": "difference",
+    "nulls": "error",
+    "regime_betas": "beta",
+    "beta_stability": "beta",
+    "beta_sensitivity": "error",
+    "percell": "mech_anchor",
+    "formula_same": "alpha",
+    "identified_scale": "alpha",
+    "identified_set": "error",
+    "offsets": "delta_hat",
+    "crossing": "never",
+    "extension": "error",
+    "seed_replication": "error",
+    "seed_summary": "mean",
+    "readout_consistency": "mean_abs",
+    "descriptive": "value",
+}
+"""The number that a row is there for."""
+
+
+@pytest.mark.parametrize("which", ["frames", "alone"])
+def test_a_row_has_its_number_or_a_known_reason(which: str, request: pytest.FixtureRequest) -> None:
+    found: Frames = request.getfixturevalue(which)
+    for name, frame in found.items():
+        if "reason" in frame.columns:
+            assert set(frame["reason"].drop_nulls()) <= set(REASONS), name
+    for name, value in VALUE.items():
+        wrong = found[name].filter(pl.col(value).is_null() == pl.col("reason").is_null())
+        assert wrong.is_empty(), (name, wrong)
+
+
+def test_cell_that_was_not_sampled_says_so(frames: Frames) -> None:
+    for name in ("errors", "percell", "regime_betas", "identified_set", "qchannel", "signatures", "protocol_flags"):
+        rows = frames[name].filter(model=LLAMA, benchmark="gpqa")
+        assert set(rows["reason"]) == {"no_base"}, name
+
+
+def test_no_number_is_nan(frames: Frames, alone: Frames) -> None:
+    """What is undefined is null, with its reason."""
+    for name, frame in (*frames.items(), *alone.items()):
+        for column in frame.select(pl.col(pl.Float64, pl.Float32)).columns:
+            assert not frame[column].is_nan().any(), (name, column)
+
+
+def test_errors_have_every_row_of_the_study_once(frames: Frames) -> None:
+    """Each row, pool and variant of the constants has all cells of its benchmarks, and none twice."""
+    errors = frames["errors"]
+    keys = ["exponents", "mu", "tier", "pool", "model", "benchmark"]
+    assert errors.select(keys).is_unique().all()
+    for (exponents, mu, row, _), rows in errors.group_by("exponents", "mu", "tier", "pool"):
+        short = mu == "without" or row.startswith(("v5", "v6", "v7", "per-budget", "smooth")) or re.search("[λτ]=", row)
+        models = [name for name in MODELS if name != SMALL] if mu == "without" else MODELS
+        expected = set(product(models, FITTED if short else (*FITTED, *HELD_OUT)))
+        assert cells(rows) == expected, (exponents, mu, row)
+    whole = errors.filter(mu="cohort", pool="ar")
+    assert set(whole.filter(exponents="own")["tier"]) < set(whole.filter(exponents="paper")["tier"])
+    assert {"H1", "H7", "V3", "V5b", "A3", "Z1-u", "B0", "mean RL"} <= set(whole.filter(exponents="own")["tier"])
+    assert {"V3", "A1", "A2", "A3", "cell-fit"} <= set(errors.filter(mu="without")["tier"])
+
+
+def test_oracles_bound_the_rows_of_their_cell(frames: Frames) -> None:
+    """H6 <= H7 = V1 <= every locked policy along the law, and H6 <= ORACLE-1D, in each cell."""
+    errors = frames["errors"].filter(exponents="paper", mu="cohort", pool="ar").drop_nulls("error")
+    by_cell = {
+        key: dict(rows.select("tier", "error").iter_rows()) for key, rows in errors.group_by("model", "benchmark")
+    }
+    assert len(by_cell) == len(STUDY) - 1
+    for found in by_cell.values():
+        assert found["H6"] <= found["ORACLE-1D"] + 1e-6 and found["H6"] <= found["H7"] + 1e-6
+        assert found["H7"] == found["V1"]
+        for row in ("H2", "H4", "H5", "V3", "A1", "A3", "cell-fit", "B0"):
+            assert found["V1"] <= found[row] + 1e-6
+
+
+def test_same_seed_same_study() -> None:
+    """To the last digit; another seed moves the intervals and no error."""
+    cohort = simulate(small_design(), 1)
+    options = replace(OPTIONS, mu_without=())
+    first, again = study(cohort, options), study(cohort, options)
+    for name, frame in first.items():
+        assert_frame_equal(frame, again[name], check_exact=True)
+    other = study(cohort, replace(options, seed=43))["errors"]
+    columns = ["tier", "pool", "model", "benchmark", "exponents", "error", "path", "reason"]
+    assert_frame_equal(other.select(columns), first["errors"].select(columns))
+    assert not other["lo"].equals(first["errors"]["lo"])
+
+
+def test_one_pair_is_a_study(alone: Frames) -> None:
+    """What needs other models has its reason, what needs the pair alone has its number."""
+    errors = alone["errors"].filter(exponents="paper", pool="ar", benchmark="math500")
+    found = dict(errors.select("tier", "reason").iter_rows())
+    assert {found[row] for row in ("H1", "H2", "H5", "H7", "V3", "A2", "B0")} == {None}
+    assert {found[row] for row in ("mean RL", "Base+gain")} == {"no_other_models"}
+    assert {found[row] for row in ("V5b", "Z0-u", "Z1-N*")} == {"no_rltrain"}
+    assert set(alone["nulls"]["reason"]) == {"too_few_models"}
+    contrasts = alone["contrasts"].filter(scope="cohort")
+    assert contrasts["p"].null_count() == contrasts.height
+    assert set(alone["v4"]["reason"]) <= {"too_few_models"} and alone["probe"]["reason"].to_list() == ["too_few_models"]
+    v3, h5 = (errors.filter(tier=row)["error"].item() for row in ("V3", "H5"))
+    assert v3 == h5
+
+
+def test_without_the_anchors_rl_there_is_no_study() -> None:
+    whole = simulate(small_design(), 1)
+    landscapes = {key: found for key, found in whole.landscapes.items() if key != (f"{ANCHOR}-rl", "math500")}
+    with pytest.raises(InputError, match=f"{ANCHOR}/math500 has no RL landscape"):
+        study(Cohort(whole.plan, landscapes), OPTIONS)
+
+
+# ---- means and nulls as they come out of the whole
+
+
+def test_means_are_those_of_the_errors(frames: Frames) -> None:
+    """Macro, micro, and a model's mean over held-out benchmarks, from the frame of single errors."""
+    errors, means = frames["errors"], frames["means"]
+    for exponents, row in product(("paper", "own"), ("V3", "H1", "V2-δ0")):
+        rows = errors.filter(exponents=exponents, tier=row, pool="ar", mu="cohort")
+        fitted = rows.filter(pl.col("role") == "fitted", pl.col("group") != "new").drop_nulls("error")
+        macro = fitted.group_by("model").agg(pl.col("error").mean())["error"].mean()
+        found = means.filter(exponents=exponents, tier=row, pool="ar", mu="cohort", scope="vertical")
+        by_column = dict(found.select("column", "error").iter_rows())
+        assert by_column["macro"] == pytest.approx(macro) and by_column["micro"] == pytest.approx(
+            fitted["error"].mean()
+        )
+    held_out = means.filter(exponents="paper", tier="V3", scope="held out", column=SMALL)
+    single = errors.filter(exponents="paper", mu="cohort", tier="V3", model=SMALL, role="held_out")
+    assert held_out["error"].item() == pytest.approx(single["error"].mean())
+
+
+def test_ablation_without_a_model_has_means_of_its_own(frames: Frames) -> None:
+    without = frames["means"].filter(mu="without")
+    assert set(without["scope"]) == {"ablation"} and set(without["exponents"]) == {"paper"}
+    errors = frames["errors"].filter(mu="without", tier="V3", regime="math").filter(pl.col("group") != "new")
+    mean = without.filter(tier="V3", column="math")["error"].item()
+    assert mean == pytest.approx(errors["error"].mean())
+
+
+def test_the_variant_without_a_model_has_the_papers_cells() -> None:
+    """Seven pairs on four benchmarks, one cell missing, without one pair: 23 of 27 cells, and V4 over six models."""
+    whole = fitted_design()
+    small = replace(
+        whole,
+        benchmarks={name: replace(item, questions=12) for name, item in whole.benchmarks.items()},
+        policies=("temp_0.5", "topk20_t0.7", "topp0.95_t1.0"),
+    )
+    options = BoptrOptions(draws=2, permutations=2, reselect=0, mu_without=("qwen25_math_7b",))
+    frames = study(simulate(small, 7), options)
+    expected = {"cohort": 27, "without": 23}
+    defined = pl.col("mech_anchor").is_not_null()
+    for mu, cells in expected.items():
+        part = frames["percell"].filter(defined, mu=mu, exponents="paper")
+        assert part.height == cells and ("qwen25_math_7b" in part["model"]) == (mu == "cohort")
+        ablation = frames["means"].filter(scope="ablation", column="all cells", mu=mu, exponents="paper", pool="ar")
+        assert set(ablation["cells"]) == {cells}
+        assert set(frames["v4_summary"].filter(mu=mu)["models"]) == {7 if mu == "cohort" else 6}
+    only_seven = frames["errors"].filter(mu="without", model="qwen25_math_7b")
+    assert only_seven.is_empty(), "the variant has no number on the model that it leaves out"
+    assert len(frames["v4_null"].filter(mu="without")) == 100 and "without" in frames["v4"]["mu"]
+
+
+def renamed(cohort: Cohort) -> Cohort:
+    """The same readouts under names that spell nothing, in the same alphabetical order, which decides ties."""
+    names = dict.fromkeys(name for landscape in cohort.landscapes.values() for name in landscape.policies)
+    searches = {name: {"controller": "mcts"} for name in names if is_search(name)}
+    specs = searches | {name: {"local": asdict(parse(name).local)} for name in names if name not in searches}
+    plan = replace(
+        cohort.plan,
+        default_policy=f"{RENAMED}{cohort.plan.default_policy}",
+        policies={f"{RENAMED}{name}": spec for name, spec in specs.items()},
+    )
+    landscapes = {
+        cell: replace(
+            landscape,
+            points={(f"{RENAMED}{name}", n): row for (name, n), row in landscape.points.items()},
+            tokens={f"{RENAMED}{name}": tokens for name, tokens in landscape.tokens.items()},
+            rates=landscape.rates.with_columns(pl.format(f"{RENAMED}{{}}", "policy").alias("policy")),
+        )
+        for cell, landscape in cohort.landscapes.items()
+    }
+    return Cohort(plan, landscapes)
+
+
+def test_names_of_policies_decide_nothing(frames: Frames) -> None:
+    """What a policy is, is asked of the plan: under other names every frame is the same, but for the names."""
+    for name, frame in study(renamed(simulate(design(), 7)), OPTIONS).items():
+        assert_frame_equal(frame.with_columns(cs.string().str.replace_all(RENAMED, "", literal=True)), frames[name])
+
+
+def test_nulls_count_the_true_pairing(frames: Frames) -> None:
+    """Two models have every cell, so there is one re-pairing: p is a half or one."""
+    nulls = frames["nulls"].filter(pl.col("reason").is_null())
+    assert set(nulls["models"]) == {2} and set(nulls["pairings"]) == {2}
+    for row in nulls.iter_rows(named=True):
+        assert row["null_mean"] == row["null_lowest"]
+        assert row["p"] == (0.5 if row["error"] < row["null_mean"] - 1e-9 else 1.0), row["tier"]
+    errors = frames["errors"].filter(exponents="paper", mu="cohort", tier="V1", pool="ar", role="fitted")
+    own = errors.filter(pl.col("model").is_in([ANCHOR, SMALL]))["error"].mean()
+    assert nulls.filter(tier="V1")["error"].item() == pytest.approx(own, abs=1e-4)
+
+
+def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mean and least over the re-pairings without the true one; p counts the true one and ties."""
+    means = {"V3": np.array([2.0, 3.0, 1.0, 2.0, 6.0])}
+    monkeypatch.setattr(contrasts, "mismatched", lambda *_: (("a", "b", "c"), means))
+    found = {row["tier"]: row for row in contrasts.nulls(simulate(small_design(), 1), OPTIONS).iter_rows(named=True)}
+    row = found["V3"]
+    assert (row["error"], row["null_mean"], row["null_lowest"], row["p"]) == (2, 3, 1, 3 / 5)
+    assert (row["pairings"], row["models"], row["reason"]) == (5, 3, None)
+    assert (found["H1"]["p"], found["H1"]["reason"]) == (None, "no_matched_cells")
+    monkeypatch.setattr(contrasts, "mismatched", lambda *_: (("a",), {}))
+    assert set(contrasts.nulls(simulate(small_design(), 1), OPTIONS)["reason"]) == {"too_few_models"}
+
+
+# ---- small tables by hand
+
+
+def made(rows: Iterable[tuple[str, str, str, float | None]], **more: Any) -> pl.DataFrame:
+    """Row, model, benchmark, error; held out, AR pool, paper's exponents by default."""
+    shared = {"exponents": "paper", "mu": "cohort", "pool": "ar", "group": "upper", "role": "held_out"} | more
+    named = (dict(zip(("tier", "model", "benchmark", "error"), row, strict=True)) for row in rows)
+    return pl.DataFrame(
+        [{**shared, **row, "reason": "no_rl" if row["error"] is None else None} for row in named], ERRORS
+    )
+
+
+def test_held_out_criterion_by_hand() -> None:
+    """Calibrated rule of the fitted models in the AR pool; the oracle's mean is over the same cells."""
+    rule = [("V3", "a", "amc", 4.0), ("V3", "b", "amc", 14.0), ("V3", "a", "tiny", 7.0), ("V3", "b", "tiny", None)]
+    oracle = [("V1", "a", "amc", 2.0), ("V1", "b", "amc", 3.0), ("V1", "a", "tiny", 1.0), ("V1", "b", "tiny", 50.0)]
+    other = [("V1", "a", "amc", 90.0), ("V3", "a", "amc", 90.0)]
+    errors = pl.concat(
+        [
+            made(rule + oracle),
+            made(other, pool="full"),
+            made(other, group="new"),
+            made(other, role="fitted"),
+            made(other, mu="without"),
+            made([("H1", "a", "amc", 90.0)]),
+        ]
+    )
+    found = {row["benchmark"]: row for row in held_out_criterion(errors).iter_rows(named=True)}
+    amc, tiny, whole = found["amc"], found["tiny"], found[None]
+    assert (amc["mean"], amc["oracle"], amc["gap"], amc["cells"], amc["meets"]) == (9, 2.5, 6.5, 2, False)
+    assert (tiny["mean"], tiny["oracle"], tiny["gap"], tiny["cells"], tiny["meets"]) == (7, 1, 6, 1, True)
+    assert (whole["mean"], whole["cells"]) == (pytest.approx(25 / 3), 3)
+    assert (amc["beyond"], tiny["beyond"], whole["beyond"]) == ("b 14.0", "", "b 14.0")
+
+
+def test_percell_is_the_rule_beside_the_cells_own_fit() -> None:
+    """The gap may be negative, and is undefined where either is."""
+    rows = [("V3", "a", "x", 5.0), ("cell-fit", "a", "x", 6.5), ("V3", "b", "x", 4.0), ("cell-fit", "b", "x", None)]
+    rows += [("V3", "c", "x", None), ("cell-fit", "c", "x", 1.0), ("H1", "a", "x", 9.0)]
+    errors = pl.concat([made(rows, role="fitted"), made(rows, role="held_out"), made(rows, role="fitted", group="new")])
+    found = {row["model"]: row for row in percell(errors).iter_rows(named=True)}
+    assert percell(errors).height == 3
+    assert {"lo", "hi", "corrected", "lo_corrected", "hi_corrected"} < set(percell(errors).columns)
+    assert (found["a"]["mech_anchor"], found["a"]["mech_cell"], found["a"]["gap"]) == (5, 6.5, -1.5)
+    assert (found["b"]["mech_cell"], found["b"]["gap"]) == (None, None)
+    assert (found["c"]["mech_anchor"], found["c"]["gap"], found["c"]["reason"]) == (None, None, "no_rl")
+
+
+def test_percell_keeps_the_variants_apart() -> None:
+    rule, cell = [("V3", "a", "x", 5.0)], [("cell-fit", "a", "x", 1.0)]
+    parts = [
+        made(rule + cell, role="fitted"),
+        made([("V3", "a", "x", 7.0), ("cell-fit", "a", "x", 4.0)], role="fitted"),
+    ]
+    errors = pl.concat([parts[0], parts[1].with_columns(exponents=pl.lit("own"))])
+    assert dict(percell(errors).select("exponents", "gap").iter_rows()) == {"paper": 4, "own": 3}
+
+
+def test_blocks_name_models_and_benchmarks_by_their_part() -> None:
+    plan = CohortPlan(
+        "a",
+        "math",
+        {"a": Model("A", "B"), "b": Model("C", "D"), "c": Model("E", "F", "lower"), "n": Model("A", "G", "new")},
+        {
+            "math": Benchmark("math", title="Math500"),
+            "gpqa": Benchmark("nonmath", title="GPQA"),
+            "amc": Benchmark("math", "held_out"),
+            "split": Benchmark("math", "rltrain"),
+        },
+    )
+    assert dict(blocks(plan).select("block", "settings").iter_rows()) == {
+        "Anchor": "a / Math500",
+        "Horizontal": "a / GPQA",
+        "Vertical": "b",
+        "Stress": "c",
+        "New models": "n",
+        "Held out": "amc",
+        "Descriptive": "—",
+    }
+
+
+def test_frames_with_numbers_do_not_depend_on_words(alone: Frames) -> None:
+    """What ``transfer`` writes is left out; titles and limits of the health check are in it."""
+    small = small_design()
+    cohort = simulate(replace(small, models={ANCHOR: small.models[ANCHOR]}), 7)
+    titled = {name: replace(spec, title=f"Title of {name}") for name, spec in cohort.plan.benchmarks.items()}
+    other = study(replace(cohort, plan=replace(cohort.plan, benchmarks=titled)), replace(OPTIONS, mu_without=()))
+    assert {name for name in alone if not alone[name].equals(other[name])} == {"blocks"} < set(BOPTR_WORDS)
+    assert words(cohort, OPTIONS, alone)["protocol_flags"].equals(alone["protocol_flags"])
+    strict = words(cohort, OPTIONS, alone, HealthOptions(answered=1.0))["protocol_flags"]
+    assert set(strict.filter(flag="extraction")["severity"]) != set(
+        alone["protocol_flags"].filter(flag="extraction")["severity"]
+    )

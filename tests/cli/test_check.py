@@ -1,0 +1,248 @@
+"""`searchlens check` says everything before a job starts, at once, with the file in which each key stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from conftest import toy_study
+from searchlens.cli.main import main
+from searchlens.config import check, extras
+
+ROOT = Path(__file__).parents[2]
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Path:
+    """A study as `init` writes it; the present folder."""
+    assert main(["init", str(tmp_path / "new")]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path / "new")
+    return tmp_path / "new"
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small study with folders that are there, in one file `toy.yaml` over the shipped ones; the present folder."""
+    content = toy_study(tmp_path) | {"equivalence": None}
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys: Captured, *files: str, status: int = 2) -> str:
+    assert main(["check", "--quiet", *(part for file in files for part in ("--config", file))]) == status
+    answer = capsys.readouterr()
+    return answer.err + answer.out
+
+
+PLANTED = {
+    "samples: '8'": "samples: must be an integer, >= 1",
+    "chunk_sample: 4": "configuration: 'chunk_sample' is unknown; did you mean 'chunk_samples'?",
+    "pool_size: 020": "line 3: 020 is read as 16; write a plain number, or a text in quotes",
+    "references: [gredy]": "references: 'gredy' is unknown; did you mean 'greedy'?",
+    "study: {pairs: [mine, mime], benchmarks: [sums, math]}": "study.pairs: 'mime' is unknown; did you mean 'mine'?",
+    "checkpoints: {mine-base: {hub: null, path: models/bse, template: qwen-boxd}, mine-rl: {dtype: float8}}": (
+        "checkpoints.mine-base.template: 'qwen-boxd' is unknown; did you mean 'qwen-boxed'?",
+        "checkpoints.mine-base.path: models/bse does not exist",
+        "checkpoints.mine-rl.dtype: Input should be 'float32'",
+    ),
+    "benchmarks: {sums: {path: sum.jsonl, grader: mth, max_tokens: 8, pool: fw}, math: {max_token: 8}}": (
+        "benchmarks.sums.path: sum.jsonl does not exist",
+        "benchmarks.sums.grader: 'mth' is unknown; did you mean 'math'?",
+        "benchmarks.sums.pool: 'fw' is unknown; did you mean 'few'?",
+        "benchmarks.math: 'max_token' is unknown; did you mean 'max_tokens'?",
+    ),
+    "pairs: {mine: {templates: own}}": (),
+    "pools: {few: [temp_0.4]}": "pools.few: 'temp_0.4' is unknown; did you mean",
+}
+
+
+def test_all_mistakes_come_in_one_round_with_the_file_of_each(new: Path, capsys: Captured) -> None:
+    (new / "mine.yaml").write_text("\n".join(PLANTED))
+    lines = said(capsys, "mine.yaml")
+    wanted = [says for value in PLANTED.values() for says in ([value] if isinstance(value, str) else value)]
+    assert f"the configuration has {len(wanted)} errors:" in lines
+    for says in wanted:
+        assert f"mine.yaml: {says}" in lines or f"mine.yaml, {says}" in lines
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("samples: '32'\nbudgets: [1, 32]", "samples: must be"),
+        ("benchmarks: {math: {max_tokens: long}}", "benchmarks.math.max_tokens: must be"),
+        ("benchmarks: {math: null}", "benchmarks.math: must be a mapping"),
+        ("benchmarks: {math: {grader: 3}}", "benchmarks.math.grader: "),
+        ("pairs: {micro-1m: {base: 3}}", "pairs.micro-1m.base: "),
+        ("checkpoints: {micro-1m-rl: {path: 3}}", "checkpoints.micro-1m-rl.path: "),
+        ("checkpoints: {micro-1m-rl: {engine: vlm, dtype: float16}}", "checkpoints.micro-1m-rl.engine: "),
+        ("study: {pairs: micro-1m}", "study.pairs: must be a list"),
+        ("study: 3", "study: must be a mapping"),
+        ("equivalence: {policies: []}", "equivalence.policies: List should have at least 1 item"),
+        ("pools: {few: greedy}\nbenchmarks: {math: {pool: few}}", "pools.few: must be a list"),
+        ("policies: {topp0.95_t0.9: 3}", "policies.topp0.95_t0.9: must be a mapping"),
+        ("pools: {16: []}", "pools: key 16 must be a string"),
+        ("extensions: [no.py]\nbenchmarks: {math: {grader: mine}}", "extensions: no.py does not exist"),
+    ],
+)
+def test_what_follows_from_a_mistake_is_not_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, says: str, capsys: Captured
+) -> None:
+    for name in ("config", "resources"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(written)
+    lines = said(capsys, "mine.yaml")
+    assert "the configuration has 1 error:" in lines
+    assert f"\n  mine.yaml: {says}" in lines
+
+
+def test_everything_that_is_missing_is_named_with_its_file(toy: Path, capsys: Captured) -> None:
+    """A configuration without a mistake, whose folders are elsewhere."""
+    (toy / "rl").rename(toy / "lr")
+    (toy / "sums.jsonl").unlink()
+    (toy / "mine.yaml").write_text("checkpoints: {toy-base: {path: models/bse}}\nstudy: {readouts: nowhere}\n")
+    lines = said(capsys, "toy.yaml", "mine.yaml")
+    lines = lines.replace("error: ", "\n")
+    assert "\nmine.yaml: checkpoints.toy-base.path: checkpoint folder models/bse does not exist" in lines
+    assert "\ntoy.yaml: checkpoints.toy-rl.path: checkpoint folder rl does not exist" in lines
+    assert "\ntoy.yaml: benchmarks.sums: cannot read benchmark file sums.jsonl" in lines
+    assert "\nmine.yaml: study.readouts: nowhere is no folder" in lines
+    assert "config/models.yaml" not in lines
+
+
+def test_other_commands_name_the_file_as_well(toy: Path, capsys: Captured) -> None:
+    (toy / "rl").rename(toy / "lr")
+    assert main(["plan", "--config", "toy.yaml"]) == 2
+    assert "error: toy.yaml: checkpoints.toy-rl.path: checkpoint folder rl does not exist" in capsys.readouterr().err
+
+
+def test_a_file_that_is_called_like_a_key_is_not_one(toy: Path, capsys: Captured) -> None:
+    good = '{"question": "q", "sample": 0, "text": "x", "gold": "1"}'
+    for name in ("samples.jsonl", "benchmarks.jsonl"):
+        (toy / name).write_text(f"{good}\n[1]\n")
+        sample = ["--pair", "mine", "--role", "base", "--benchmark", "own", "--policy", "greedy"]
+        assert main(["import", name, *sample, "--quiet", "--config", "toy.yaml"]) == 2
+        assert f"error: {name}:2: must be" in capsys.readouterr().err
+    (toy / "study.yaml").write_text("study: {smple: all}\n")
+    assert "\n  study.yaml: study: 'smple' is unknown" in said(capsys, "toy.yaml", "study.yaml")
+
+
+def test_a_new_study_is_not_ready_and_says_every_reason(new: Path, capsys: Captured) -> None:
+    lines = said(capsys, status=1)
+    assert "study cannot run yet: 2 cells, 1 pairs x benchmarks\n" in lines
+    assert "configuration is valid" not in lines
+    reasons = re.findall("not ready to run: (.*)", lines)
+    assert reasons == [
+        "not pinned: dataset HuggingFaceH4/MATH-500@main:default/test",
+        "config/own.yaml: checkpoints.mine-base.hub: model your-org/your-base@main is not pinned in config/lock.json",
+        "config/own.yaml: checkpoints.mine-rl.hub: model your-org/your-rl@main is not pinned in config/lock.json",
+    ]
+    assert "Hint: run `searchlens pin`" in lines
+    assert main(["check", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["missing"] == reasons
+
+
+@pytest.mark.parametrize("written", ["results: 'out/{user}'", "results: out}", "study: {readouts: 'a{b}'}"])
+def test_braces_that_snakemake_would_fill_in_are_refused(toy: Path, written: str, capsys: Captured) -> None:
+    (toy / "mine.yaml").write_text(written)
+    assert "must not have { or }, which Snakemake reads as a place to fill in" in said(capsys, "toy.yaml", "mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("samples: 020", "020 is read as 16"),
+        ("samples: -020", "-020 is read as -16"),
+        ("budgets: [1, 02]", "02 is read as 2"),
+        ("target_minutes: 1:30", "1:30 is read as 90"),
+        ("target_minutes: 1:30.5", "1:30.5 is read as 90.5"),
+        ("pools: {020: [greedy]}", "020 is read as 16"),
+    ],
+)
+def test_a_number_that_yaml_changes_is_refused(toy: Path, written: str, says: str, capsys: Captured) -> None:
+    (toy / "mine.yaml").write_text(f"# first\n{written}\n")
+    assert f"mine.yaml, line 2: {says}" in said(capsys, "toy.yaml", "mine.yaml")
+
+
+@pytest.mark.parametrize("written", ["samples: 1_000", "samples: 0x10", "title: '020'", "target_minutes: 010.5"])
+def test_a_number_that_means_what_is_written_is_read(toy: Path, written: str) -> None:
+    key, value = written.split(": ")
+    (toy / "mine.yaml").write_text(f"benchmarks: {{sums: {{{written}}}}}" if key == "title" else written)
+    found = check.load([*check.DEFAULT_FILES, "toy.yaml", "mine.yaml"])
+    expected = {"1_000": 1000, "0x10": 16, "'020'": "020", "010.5": 10.5}[value]
+    assert getattr(found.benchmarks["sums"] if key == "title" else found, key) == expected
+
+
+SHAPE = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 512,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"boptr": {"reselect": 10**9}},
+        {"boptr": {"permutations": 10**9}},
+        {"samples": 10**9},
+        {"benchmarks": {"sums": {"max_tokens": 10**9}}},
+        {"cost": {"tokens_per_sample": {"math": 2**31}}},
+        {"cost": {"prompt_tokens": 2**31}},
+        {"checkpoints": {"toy-rl": {"vllm": {"tensor_parallel": 10**6}}}},
+        *({"checkpoints": {"toy-rl": {"shape": {**SHAPE, key: 10**9}}}} for key in SHAPE if key[:3] != "tie"),
+        {"checkpoints": {"toy-rl": {"shape": {**SHAPE, "num_attention_heads": 32 * 10**6}}}},
+    ],
+    ids=str,
+)
+def test_a_count_beyond_all_sense_is_refused_with_its_limit(
+    toy: Path, change: dict[str, Any], capsys: Captured
+) -> None:
+    (toy / "mine.yaml").write_text(yaml.safe_dump(change))
+    assert re.search(
+        r"mine.yaml: \S+: must be an? (integer|number), >= \S+, <= [\d_]+ \(found",
+        said(capsys, "toy.yaml", "mine.yaml"),
+    )
+
+
+def test_sides_that_are_drawn_otherwise_are_said_in_one_line(toy: Path, capsys: Captured) -> None:
+    assert "part of a difference may be theirs" not in said(capsys, "toy.yaml", status=0)
+    side = {"engine": "vllm", "dtype": "bfloat16", "kv_cache_dtype": "fp8", "quantization": "fp8", "template": "plain"}
+    (toy / "mine.yaml").write_text(
+        yaml.safe_dump({"checkpoints": {"toy-base": side}, "pairs": {"toy": {"templates": "own"}}})
+    )
+    notes = [line for line in said(capsys, "toy.yaml", "mine.yaml", status=0).splitlines() if line.startswith("pair ")]
+    assert notes == [
+        "pair toy: Base has engine vllm, dtype bfloat16, quantization fp8, kv_cache_dtype fp8, template plain; RL has"
+        " engine transformers, dtype float32, quantization none, kv_cache_dtype auto, template zoo; part of a"
+        " difference may be theirs"
+    ]
+
+
+@pytest.mark.parametrize("module", sorted(name for name, extra in extras.EXTRAS.items() if extra not in extras.CLONED))
+def test_a_missing_library_is_answered_with_what_can_be_installed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their names: this package is in no registry."""
+    hint = extras.missing(module).hint
+    assert re.fullmatch(r"pip install( '[\w-]+[<>=.,\d]*')+", hint)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
+    assert extras.missing(module).hint == f"pip install -e '.[{extras.EXTRAS[module]}]' in a clone of the repository"
+
+
+def test_no_text_advises_to_install_this_package_from_a_registry() -> None:
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    advice = re.compile(r"pip install[^\n]*(?<![/\w-])['\"]?searchlens(\[| |'|\"|$)")
+    assert [path.name for path in files if advice.search(path.read_text())] == []

@@ -1,0 +1,186 @@
+"""The command line as a whole: its help, what every command takes, and what programs read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlens.cli.main import main, parser
+from searchlens.cli.options import CommandsParser, put
+
+ROOT = Path(__file__).parents[2]
+PARSER: CommandsParser = parser()
+COMMANDS = PARSER.commands
+STAGES = next(set(names) for title, names in PARSER.groups.items() if title.startswith("stages"))
+
+
+def test_the_command_alone_lists_every_command_once_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in said.splitlines())
+    listed = [line.split()[0] for line in said.split("a study:")[1].splitlines() if line.startswith("  ")]
+    assert sorted(listed) == sorted(COMMANDS)
+    assert [title.split()[0] for title in PARSER.groups] == ["a", "stages", "logs", "samples", "tools"]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_argument_has_a_sentence_and_no_empty_default(name: str) -> None:
+    """Nor are options of stages in the help of other commands."""
+    said = COMMANDS[name].format_help()
+    assert said.startswith(f"usage: searchlens {name} ")
+    shown = [action for action in COMMANDS[name]._actions if action.help != argparse.SUPPRESS]
+    assert all(action.help and len(action.help.split()) > 1 for action in shown)
+    assert not any(f"(default: {empty})" in said for empty in ("None", "[]", ""))
+    assert ("--snapshot" in said) == (name in STAGES)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(["stauts"], "status"), (["simulate", "--seed", "1", "--output", "x", "--size", "smal"], "small")],
+)
+def test_the_nearest_value_is_proposed(typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(typed)
+    assert f"{typed[-1]!r} is unknown; did you mean {meant!r}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["verify", " "], "' ' names nothing"),
+        (["fingerprint", ""], "argument FOLDER: '' names nothing"),
+        (["status", "--snapshot", "\t"], "argument --snapshot: '\\t' names nothing"),
+        (["verify", "x" * 300], "xxx/generations: File name too long"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_wrong_input(
+    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not a failure of the system, which has status 1; and a blank can be read in the message."""
+    try:
+        status = main(typed)
+    except SystemExit as end:  # of argparse
+        status = int(end.code or 0)
+    assert status == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize(("option", "level"), [("--quiet", logging.WARNING), ("--verbose", logging.DEBUG)])
+def test_progress_can_be_left_out(place: str, option: str, level: int) -> None:
+    assert PARSER.parse_args([option, "status"] if place == "before" else ["status", option]).level == level
+    assert PARSER.parse_args(["status"]).level == logging.INFO
+
+
+def test_a_job_loads_no_reader_of_yaml_before_it_needs_one() -> None:
+    """Every job of a run starts the command; with a snapshot it needs neither pydantic nor YAML, nor any frame."""
+    code = "import sys, searchlens.cli; print(*sorted({'pydantic', 'yaml', 'polars', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration of its own, of which nothing was run."""
+    for name in ("config", "resources"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "mine.yaml").write_text("results: results/mine\nstudy: {benchmarks: [math]}\nequivalence: null\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SEARCHLENS_SNAPSHOT", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "says"),
+    [
+        ("check", {"cells": 2, "missing": []}, "{cells} cells"),
+        ("plan", {"to_make": 58, "without_boptr": ""}, "{to_make} to make, about {tokens:,} tokens"),
+        ("status", {"scored": 0, "failed": []}, "{scored} scored"),
+        ("benchmarks", {}, "gpqa"),
+    ],
+)
+def test_programs_read_the_numbers_that_people_read(
+    study: Path, name: str, keys: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both writers have the same answer, and only the answer is on the standard output."""
+    command = [name, "--config", "mine.yaml"]
+    assert main([*command, "--json"]) == 0
+    written = capsys.readouterr()
+    found = json.loads(written.out)
+    assert {key: found[key] for key in keys} == keys
+    assert written.err == "study: mine.yaml; results: results/mine\n"
+    assert main([*command, "--quiet"]) == 0
+    written = capsys.readouterr()
+    assert says.format(**found) in written.out
+    assert written.err == ""
+
+
+def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", "-C", str(study), "--config", "mine.yaml"]) == 2
+    assert f"Hint: `searchlens -C {study} run --config mine.yaml` makes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "stage"),
+    [
+        (["figures", "--pair", "micro-1m", "--benchmark", "math", "--output", "x"], "landscape"),
+        (["landscape", "--benchmark", "math", "--scores", "nowhere.parquet", "--output", "x"], "score"),
+        (["recovery", "--benchmark", "math", "--base", "nowhere", "--rl", "nowhere", "--output", "x"], "landscape"),
+        (["overview", "--output", "x"], "landscape"),
+        (["tables", "--output", "x"], "landscape"),
+        (["readings"], "landscape"),
+        (["agreement", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--output", "x"], "score"),
+        (["transfer", "results", "--output", "x"], "boptr"),
+    ],
+)
+def test_a_stage_without_its_input_names_the_stage_before(
+    study: Path, command: list[str], stage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study / "results").mkdir()
+    assert main([*command, "--config", "mine.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert f"Hint: run `searchlens {stage}` or snakemake first" in said
+    assert said.count("study:") == 1
+
+
+def test_several_cells_have_one_file_and_one_folder_each(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = ["--benchmark", "math", "aime", "--scores", "one.parquet", "--output", "x", "y"]
+    assert main(["landscape", *cells]) == 2
+    assert "--scores: 1 given; wanted: one for each benchmark, 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell itself reads what is printed, if it is installed here."""
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("searchlens", "recovery", "--checkpoint", "--snapshot"))
+    assert "--landscape" not in script, "an option that was renamed"
+    if program := shutil.which(shell):
+        subprocess.run([program, "-n", "-c", script], check=True, capture_output=True)
+
+
+def test_completion_without_its_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert "Hint: pip install 'shtab>=" in capsys.readouterr().err
+
+
+def test_json_has_no_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python writes NaN, which other languages cannot read."""
+    answer = {"a": float("nan"), "b": [float("inf"), 1.5, {"c": -float("inf")}], "d": (2, None)}
+    put(argparse.Namespace(json=True), answer, str)
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "a": None, "b": [None, 1.5, {"c": None}], "d": [2, None]
+    }  # fmt: skip

@@ -1,0 +1,284 @@
+"""What a stage depends on is derived from its imports: all that runs, and editing any of it reruns the stage."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from run_stages import landscape_cell, recovery_cell
+from searchlens import catalogue
+from searchlens.cli.stages import source
+from searchlens.cli.stages._frames import write_frame
+from searchlens.cli.stages.readings import readings
+from searchlens.config import addons
+from searchlens.config.boptr import BoptrOptions
+from searchlens.config.model import plain as plain_config
+from searchlens.plan import Grid, needs
+from searchlens.store.columns import AGREEMENT
+from searchlens.store.layout import Layout
+from searchlens_lab.simulate import small_design
+from searchlens_lab.simulate import write as simulate
+from test_equivalence import grid as compared_grid
+from test_likelihood import drawn as drawn_pair
+from test_likelihood import study as pair_study
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = TESTS.parent / "src/searchlens"
+STAGES = (
+    *("score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"),
+    *("boptr", "transfer"),
+    "equivalence",
+    "likelihood",
+    "explorer",
+    "report",
+)
+
+EDIT = """
+import json, re
+from searchlens.catalogue import PACKAGE
+from searchlens.cli.stages import source
+
+stages = {stages!r}
+closures = {{stage: [str(path) for path in source.closure(stage)] for stage in stages}}
+before = {{stage: source.stage_source(stage) for stage in stages}}
+
+def changed_stages():
+    source._hash.cache_clear()
+    source._read.cache_clear()
+    return [stage for stage in stages if source.stage_source(stage) != before[stage]]
+
+texts = {{path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}}
+for path, text in texts.items():
+    said = re.sub(r'^((?:    )*r?\\"{{3}})(?=[A-Z])', r"\\1Edited. ", text, flags=re.MULTILINE)
+    path.write_text("# edited\\n\\n" + said + "\\n\\n'A string that stands alone.'  # edited\\n")
+by_words = changed_stages()
+changed = {{}}
+for path, text in texts.items():
+    path.write_text(text)
+for path, text in {{**texts, **{{path: path.read_text() for path in PACKAGE.rglob("*.j2")}}}}.items():
+    path.write_text(text + "EDITED = 1\\n")
+    changed[str(path.relative_to(PACKAGE))] = changed_stages()
+    path.write_text(text)
+print(json.dumps([closures, by_words, changed]))
+"""
+
+
+def test_there_is_a_stage_for_each_of_these() -> None:
+    rules = {path.stem for path in (PACKAGE / "cli/stages").glob("[a-z]*.py")} | set(addons.stages())
+    assert rules - {"source", "costs", "chains", "record", "importing"} == set(STAGES)
+
+
+def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_words_rerun_none(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "searchlens", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", EDIT.format(stages=STAGES)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    closures, by_words, changed = json.loads(done.stdout)
+    assert by_words == [], "another comment or docstring"
+    assert changed == {path: [stage for stage in STAGES if path in closures[stage]] for path in changed}
+    assert len(changed) == len(list(PACKAGE.rglob("*.py"))) + len(list(PACKAGE.rglob("*.j2")))
+    assert changed["reporting/report.html.j2"] == ["report"]
+    assert changed["cli/stages/tables.py"] == ["tables"]
+    assert changed["reporting/figures/style.py"] == ["figures", "overview", "transfer"], (
+        "a legend must not fit BOPTR again"
+    )
+    assert changed["boptr/fit.py"][:1] == ["boptr"]
+    assert not any(changed[path] for path in changed if path.startswith(("config/check/", "zoo.py")))
+    assert changed["config/cost.py"] == ["equivalence", "likelihood", "explorer", "report"], "those that read the whole"
+    stating = {"figures", "overview", "transfer"}
+    assert set(changed["config/recovery.py"]) == {"recovery", *stating, *changed["config/cost.py"]}
+    assert not any(changed[path] for path in source.EXEMPT)
+    by_searches = {stage for path in changed if path.startswith("search/") for stage in changed[path]}
+    assert by_searches.isdisjoint(
+        {"score", "landscape", "recovery", "recoveries", "boptr", "readouts", "readings", "figures", "tables"}
+    )
+    assert changed["search/mcts.py"] == ["equivalence"]
+
+
+def test_a_file_means_what_python_runs() -> None:
+    told = """
+class Options:
+    depth: int = 1
+    'How deep.'
+
+    def read(self):
+        'Read it.'
+        return self.depth  # now
+"""
+    silent = "class Options:\n    depth: int = (1)\n    def read(self): return self.depth"
+    assert source._parsed(told.encode()).meaning == source._parsed(silent.encode()).meaning
+    others = ("depth: int = 2", "depth: float = 1", "depth: int = 1; 3", "width: int = 1")
+    meanings = {source._parsed(told.replace("depth: int = 1", other).encode()).meaning for other in others}
+    assert len(meanings | {source._parsed(told.encode()).meaning}) == 5
+
+
+def kept_hash(kept: Path) -> str:
+    """The hash of a stage in a planner that starts now."""
+    source._known.clear()
+    source._hash.cache_clear()
+    source._read.cache_clear()
+    return source.stage_source("readings", kept)
+
+
+def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Layout(tmp_path / "results").sources
+    expected = kept_hash(kept)
+    assert not list(tmp_path.iterdir()), "a dry run makes no folder of results"
+    (tmp_path / "results").mkdir()
+    assert kept_hash(kept) == expected
+    content, inode = kept.read_text(), kept.stat().st_ino
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "_parsed", None)  # nothing is parsed again
+        assert kept_hash(kept) == expected
+    assert kept.stat().st_ino == inode, "nor written again"
+    for damaged in ("", content[: len(content) // 2], "[1]", "{}", '{"a": 1}', '{"a": ["b"]}', "null", "\xff"):
+        kept.write_bytes(damaged.encode("latin-1"))
+        assert kept_hash(kept) == expected, damaged
+        assert json.loads(kept.read_text()) == json.loads(content), "it is written anew"
+
+
+def test_a_folder_that_is_read_only_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Layout(tmp_path).sources
+    expected = kept_hash(kept)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    kept.unlink()
+    monkeypatch.setattr(os, "open", refuse)
+    assert kept_hash(kept) == expected and not kept.exists()
+
+
+MINE = """
+from searchlens.catalogue import table
+
+@table("mine", stage="study")
+def mine(context):
+    ...
+"""
+
+
+def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
+    before = {stage: source.stage_source(stage) for stage in STAGES}
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    catalogue.use([str(file)])
+    added = {stage: source.stage_source(stage) for stage in STAGES}
+    assert {stage for stage in STAGES if added[stage] != before[stage]} == {"tables", "explorer", "report"}
+    for text, is_same in ((MINE + "# edited\n", True), (MINE + "EDITED = 1\n", False)):
+        file.write_text(text)
+        source._hash.cache_clear()
+        source._read.cache_clear()
+        assert (source.stage_source("tables") == added["tables"]) == is_same
+    assert source.stage_source("boptr") == before["boptr"]
+
+
+def plain(value: Any) -> Any:
+    """What a stage is given, in classes that load no module of searchlens."""
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens.plan"):
+        return SimpleNamespace(**{field.name: plain(getattr(value, field.name)) for field in fields(value)})
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return tuple(plain(one) for one in value) if isinstance(value, tuple) else value
+
+
+Given = tuple[dict[str, Any], list[Any], dict[str, Any]]
+"""Configuration of the grid that a stage is given, if any; its arguments; its keyword arguments."""
+
+
+@pytest.fixture
+def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
+    """Every stage of small studies, everything before it done."""
+    layout, signed = sampled.layout, {"fingerprint": "0" * 12}
+    for checkpoint, benchmark in sampled.study.cells:
+        folder = layout.landscape(checkpoint, benchmark)
+        landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
+        write_frame(AGREEMENT.to_frame(), layout.agreement(checkpoint, benchmark))
+    base, rl = (layout.landscape(checkpoint, "sums") for checkpoint in ("toy-base", "toy-rl"))
+    recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
+    readings(needs.readings(sampled), layout, **signed)
+    cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
+    manifests = sampled.manifests(*cell)
+    pair = needs.figures(sampled, "toy", "sums")
+    return {
+        "score": (
+            {},
+            [needs.score(sampled, *cell), sampled.inputs.questions("sums"), layout, manifests, tmp_path / "s"],
+            signed,
+        ),
+        "agreement": (
+            {},
+            [needs.agreement(sampled, *cell), sampled.inputs.questions("sums"), layout, manifests, tmp_path / "a"],
+            {},
+        ),
+        "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),
+        "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),
+        "readings": ({}, [needs.readings(sampled), layout], signed),
+        "figures": ({}, [pair, layout, tmp_path / "f"], {}),
+        "overview": ({}, [needs.overview(sampled), layout, tmp_path / "o"], {}),
+        "tables": ({}, [needs.tables(sampled), layout, again], signed),
+    }
+
+
+def loaded_by(stage: str, given: Given, folder: Path) -> set[str]:
+    """Files of searchlens that a stage loads when it runs in a process of its own."""
+    setup, arguments, keywords = given
+    path = folder / f"{stage}.pickle"
+    path.write_bytes(pickle.dumps((stage, setup, [plain(one) for one in arguments], keywords)))
+    command = [sys.executable, str(TESTS / "run_one_stage.py"), str(path)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def closure(stage: str) -> set[str]:
+    return {str(path) for path in source.closure(stage)} | set(source.EXEMPT)
+
+
+def test_whatever_a_stage_loads_when_it_runs_lies_in_what_was_derived(study: dict[str, Given], tmp_path: Path) -> None:
+    for stage, given in study.items():
+        loaded = loaded_by(stage, given, tmp_path)
+        assert f"cli/stages/{stage}.py" in loaded
+        assert loaded <= closure(stage), stage
+
+
+def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
+    design = small_design()
+    simulate(design, 1, tmp_path / "landscapes")
+    plan, output = design.plan(), Layout(tmp_path / "results")
+    options = replace(BoptrOptions(), draws=100, reselect=0, permutations=2).on(plan.benchmarks)
+    assert loaded_by("boptr", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure("boptr")
+    assert loaded_by("transfer", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure(
+        "transfer"
+    )
+
+
+def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
+    """It is given a grid, whose own modules are not counted: what a grid resolves is tracked by its values."""
+    pytest.importorskip("torch")
+    config = plain_config(compared_grid(policies=["greedy"], questions=2, draws=100).config)
+    given = (config, [Layout(tmp_path / "results")], {"fingerprint": "0" * 12})
+    assert loaded_by("equivalence", given, tmp_path) <= closure("equivalence")
+
+
+def test_scoring_under_both_sides_loads_what_was_derived(tmp_path: Path) -> None:
+    """As the comparison, it is given a grid."""
+    pytest.importorskip("torch")
+    grid = drawn_pair(pair_study(tmp_path / "results"))
+    given = (
+        plain_config(grid.config),
+        [needs.likelihood(grid, "micro", "math"), tmp_path / "out"],
+        {"fingerprint": "0" * 12},
+    )
+    assert loaded_by("likelihood", given, tmp_path) <= closure("likelihood")

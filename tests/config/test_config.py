@@ -1,0 +1,488 @@
+"""Wrong configuration must be refused whole, before anything is scheduled, in words that say what to change."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, fields
+from datetime import date
+from itertools import combinations
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+import yaml
+
+from searchlens.boptr.cohort import read_plan
+from searchlens.config import check
+from searchlens.config.boptr import Anchor, Beta, BoptrOptions
+from searchlens.config.check import reference
+from searchlens.config.check.schema import content, resolve
+from searchlens.config.landscape import LandscapeOptions, LandscapeSection
+from searchlens.config.limits import Bounds, Length, Pattern
+from searchlens.config.recovery import RecoveryOptions, RecoverySection
+from searchlens.errors import InputError
+from searchlens_lab.equivalence.options import EquivalenceOptions
+
+ROOT = Path(__file__).parents[2]
+SMALLEST: dict[str, Any] = {
+    "study": {"pairs": [], "benchmarks": []},
+    "policies": {"topp0.95_t1.0": None},
+    **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
+}
+OPTIONS: dict[str, type] = {
+    "landscape": LandscapeSection,
+    "recovery": RecoverySection,
+    "boptr": BoptrOptions,
+    "boptr.anchor": Anchor,
+    "boptr.beta": Beta,
+    "equivalence": EquivalenceOptions,
+}
+"""Sections of the configuration that are options of a stage."""
+
+
+@pytest.fixture
+def raw() -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for path in check.DEFAULT_FILES:
+        merged = check.merge(merged, yaml.safe_load((ROOT / path).read_text()))
+    return merged
+
+
+def refusal(raw: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as error:
+        check.validate(raw)
+    return str(error.value)
+
+
+def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
+    files = [ROOT / path for path in check.DEFAULT_FILES]
+    for overlay in (None, "demo", "ci", "recorded", "paper", "vllm"):
+        loaded = check.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
+        assert loaded.default_policy in loaded.policies
+    cohort = [ROOT / f"config/{overlay}.yaml" for overlay in ("zoo", "zoo-power")]
+    assert check.load([*files, *cohort]).study.benchmarks == ("zoo-math",)
+    for names in (
+        "gemma",
+        "gemma searches",
+        "pair",
+        "pair-lora pair-pool",
+        "pair-lora pair-searches",
+        "pair-lora true-equations",
+    ):
+        overlays = [ROOT / f"examples/pretrained/{name}.yaml" for name in names.split()]
+        assert set(check.load([*files, *overlays]).study.benchmarks) <= {"mawps", "svamp", "gsm8k"}
+
+
+def test_the_generated_page_agrees_with_the_typed_configuration() -> None:
+    assert (ROOT / reference.README).read_text() == reference.readme_text(), "run `make schema`"
+
+
+def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
+    raw["benchmarks"]["math"]["max_token"] = 3
+    raw["seed"] = "42"
+    raw["checkpoints"]["micro-1m-rl"]["dtype"] = "float8"
+    said = refusal(raw)
+    assert "3 errors" in said
+    assert "benchmarks.math: 'max_token' is unknown; did you mean 'max_tokens'?" in said
+    assert "seed: must be an integer, >= 0, <= 9_223_372_036_854_775_807 (found '42')" in said
+    assert "checkpoints.micro-1m-rl.dtype" in said
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("study", "benchmarks"), ["mth"], "study.benchmarks: 'mth' is unknown; did you mean 'math'?"),
+        (("study", "pairs"), ["micro-2m"], "study.pairs: 'micro-2m' is unknown; did you mean 'micro-1m'?"),
+        (("pairs", "micro-1m", "base"), "micro", "pairs.micro-1m.base: 'micro' is unknown"),
+        (("default_policy",), "topp0.95_t1", "default_policy: 'topp0.95_t1' is unknown; did you mean 'topp0.95_t1.0'?"),
+        (("pools", "aime6"), ["temp_0.4"], "pools.aime6: 'temp_0.4' is unknown"),
+        (
+            ("policies", "topp8_t0.9"),
+            None,
+            "policies.topp8_t0.9: policy 'topp8_t0.9': top_p is 8.0; allowed: > 0, <= 1",
+        ),
+        (("policies", "tpp0.8_t0.9"), None, "part 'tpp0.8' is not one of"),
+        (("budgets",), [1, 4, 2], "budgets: [1, 4, 2] must increase"),
+        (("budgets",), [1, 32], "exceeds samples (16)"),
+        (
+            ("benchmarks", "math", "pool"),
+            "paper42",
+            "benchmarks.math.pool: 'paper42' is unknown; did you mean 'paper24'?",
+        ),
+        (("boptr", "anchor", "pair"), "micro-1b", "boptr.anchor.pair: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
+        (("boptr", "anchor", "benchmark"), "meth", "boptr.anchor.benchmark: 'meth' is unknown; did you mean 'math'?"),
+        (("boptr", "anchor", "modle"), "m", "boptr.anchor: 'modle' is unknown. Known: benchmark, pair"),
+        (("boptr", "q_beta"), {"gqpa": 0.6}, "boptr.q_beta: 'gqpa' is unknown; did you mean 'gpqa'?"),
+        (("boptr", "ridge"), 2.0, "boptr: 'ridge' is unknown"),
+        (
+            ("boptr", "beta", "mth"),
+            0.6,
+            "boptr.beta: 'mth' is unknown; did you mean 'math'? Known: floor, math, nonmath",
+        ),
+        (
+            ("benchmarks", "aime", "extension"),
+            [64],
+            "benchmarks.aime.extension: [64] must go on doubling from the last of",
+        ),
+        (("benchmarks", "aime", "extension"), [32, 48], "must go on doubling from the last of budgets: [32, 64]"),
+        (("pairs", "micro-1m", "rl"), "micro-1m-base", "pairs.micro-1m: base and rl are both 'micro-1m-base'"),
+        (("pairs", "micro-1m", "rltrain"), "math", "pairs.micro-1m.rltrain: 'math' has role fitted"),
+        (
+            ("pairs", "micro-1m", "batches"),
+            {"123": {"base": "micro-1m-rl"}},
+            "pairs.micro-1m.batches.123.base: 'micro-1m-rl' has no seed of its own; set checkpoints.micro-1m-rl.seed",
+        ),
+        (
+            ("pairs", "micro-1m", "batches"),
+            {"123": {"base": "micro-1m-rl"}},
+            "'micro-1m-rl' has path zoo:micro-1m-rl, 'micro-1m-base' zoo:micro-1m-base",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "dtype"),
+            "float16",
+            "checkpoints.micro-1m-rl.dtype: float16 needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "quantization"),
+            "fp8",
+            "checkpoints.micro-1m-rl.quantization: fp8 needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "kv_cache_dtype"),
+            "fp8",
+            "checkpoints.micro-1m-rl.kv_cache_dtype: fp8 needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"max_model_len": 512, "enforce_eager": True},
+            "checkpoints.micro-1m-rl.vllm.enforce_eager: true needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"tensor_paralel": 2},
+            "checkpoints.micro-1m-rl.vllm: 'tensor_paralel' is unknown; did you mean 'tensor_parallel'?",
+        ),
+        (  # it would change texts, and no id
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"generators": True},
+            "checkpoints.micro-1m-rl.vllm: 'generators' is unknown. Known: enforce_eager",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"gpu_memory_utilization": 1.2},
+            "gpu_memory_utilization: must be a number, > 0, <= 1 (found 1.2)",
+        ),
+        (("checkpoints", "micro-1m-rl", "vllm"), {"load_format": "dummy"}, "vllm.load_format: Input should be 'auto'"),
+        (("pairs", "micro-1m", "batches"), {"123": {"bas": "x"}}, "pairs.micro-1m.batches.123: 'bas' is unknown"),
+        (
+            ("checkpoints", "micro-1m-rl", "template"),
+            "plain",
+            "pairs.micro-1m: Base has template zoo, RL plain; give both the same, or set templates: own",
+        ),
+        (("checkpoints", "micro-1m-rl", "template"), "abell", "template: 'abell' is unknown; did you mean 'abel'?"),
+        (("checkpoints", "micro-1m-rl", "hub"), "org/toy", "needs either path or hub, found both"),
+        (("checkpoints", "micro-1m-rl", "hub"), "toy", "checkpoints.micro-1m-rl.hub: String should match pattern"),
+        (("checkpoints", "micro-1m-rl", "path"), None, "needs either path or hub, found neither"),
+        (
+            ("checkpoints", "micro-1m-rl", "context"),
+            128,
+            "micro-1m-rl.context: 128 leaves no room for a prompt: benchmarks.math.max_tokens is 128",
+        ),
+        (
+            ("benchmarks", "math", "wording"),
+            "boxd",
+            "benchmarks.math.wording: 'boxd' is unknown; did you mean 'boxed'?",
+        ),
+        (("benchmarks", "math", "grader"), "mth", "benchmarks.math.grader: 'mth' is unknown; did you mean 'math'?"),
+        (("benchmarks", "gpqa", "recipe_stops"), True, "benchmarks.gpqa.recipe_stops: only with grader math"),
+        (
+            ("benchmarks", "math", "deeper"),
+            {"greedy": 64},
+            "benchmarks.math.deeper: 'greedy' is unknown",
+        ),
+        (
+            ("benchmarks", "math", "deeper"),
+            {"temp_0.5": 16},
+            "benchmarks.math.deeper.temp_0.5: 16 must exceed the 16 samples of the other policies",
+        ),
+    ],
+)
+def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
+    raw: dict[str, Any], where: tuple[str, ...], value: Any, says: str
+) -> None:
+    target = raw
+    for key in where[:-1]:
+        target = target[key]
+    target[where[-1]] = value
+    assert says in refusal(raw)
+
+
+@pytest.mark.parametrize(
+    ("vllm", "device", "says"),
+    [
+        ({"tensor_parallel": 2}, "cpu", "vllm.tensor_parallel: 2 needs device: cuda (found cpu)"),
+        ({"tensor_parallel": 2}, "auto", "vllm.tensor_parallel: 2 needs device: cuda (found auto)"),
+        (
+            {"tensor_parallel": 2, "processes": 2},
+            "cuda",
+            "vllm.processes: 2 needs tensor_parallel: 1 (found 2)",
+        ),
+        (
+            {"max_model_len": 128},
+            "cuda",
+            "max_model_len: 128 leaves no room for a prompt: benchmarks.math.max_tokens is",
+        ),
+    ],
+)
+def test_what_vllm_cannot_do_is_found_at_planning(
+    raw: dict[str, Any], vllm: dict[str, Any], device: str, says: str
+) -> None:
+    raw["checkpoints"]["micro-1m-rl"] |= {"engine": "vllm", "dtype": "float16", "quantization": "fp8"}
+    check.validate(raw)
+    raw["checkpoints"]["micro-1m-rl"] |= {"device": device, "vllm": vllm}
+    assert says in refusal(raw)
+
+
+def test_a_grader_of_an_extension_is_known(
+    raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("@grader('length', mathematical=True)\nclass Length: ...\n")
+    raw["benchmarks"]["math"] |= {"grader": "length", "recipe_stops": True}
+    assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw)
+    check.validate({**raw, "extensions": ["mine.py"]})
+    assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw), "extensions end with their configuration"
+    assert "extensions: yours.py does not exist" in refusal({**raw, "extensions": ["yours.py"]})
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "key", "value", "message"),
+    [
+        ("benchmarks", "math", "regime", "none", "boptr.anchor.benchmark: 'math' has regime none and role fitted"),
+        ("benchmarks", "math", "role", "held_out", "boptr.anchor.benchmark: 'math' has regime math and role held_out"),
+        ("pairs", "micro-1m", "group", "new", "boptr.anchor.pair: 'micro-1m' has group new; the anchor needs"),
+    ],
+)
+def test_an_anchor_that_cannot_be_fitted_on_is_refused(
+    raw: dict[str, Any], section: str, name: str, key: str, value: str, message: str
+) -> None:
+    raw["boptr"]["anchor"] = {"pair": "micro-1m", "benchmark": "math"}
+    raw[section][name][key] = value
+    assert message in refusal(raw)
+
+
+def test_every_benchmark_has_a_regime_unless_it_is_left_out(raw: dict[str, Any]) -> None:
+    """That of a known benchmark, or else by the grader; what is written counts."""
+    plain = {"family": "jsonl", "path": "x.jsonl", "max_tokens": 64}
+    mine = {
+        "formulas": plain | {"grader": "math"},
+        "letters": plain | {"grader": "choice"},
+        "aime24": plain | {"grader": "math", "family": "aime24"},
+        "hard": plain | {"grader": "math", "regime": "floor"},
+        "apart": plain | {"grader": "math", "regime": "none"},
+    }
+    found = check.validate(raw | {"benchmarks": raw["benchmarks"] | mine}).benchmarks
+    assert [found[name].regime for name in mine] == ["math", "nonmath", "floor", "floor", "none"]
+
+
+def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) -> None:
+    raw["benchmarks"]["gpqa"] |= {"regime": "none", "role": "held_out"}
+    assert "benchmarks.gpqa.role: held_out needs a regime: math, nonmath or floor" in refusal(raw)
+
+
+BENCHMARKS = ("math", "aime", "gpqa", "ifeval")
+OVERLAYS = ("demo", "ci", "recorded", "vllm")
+
+
+@pytest.mark.parametrize("budgets", [[1], [1, 2, 4], [1, 3, 9], [1, 2, 4, 8, 16, 32, 64]], ids=str)
+@pytest.mark.parametrize("overlay", [None, *OVERLAYS])
+def test_every_part_of_a_study_can_be_read_at_other_budgets(
+    raw: dict[str, Any], overlay: str | None, budgets: list[int]
+) -> None:
+    """A benchmark has its own samples and budgets; they need not fit the budgets of a study that leaves it out."""
+    if overlay:
+        raw = check.merge(raw, yaml.safe_load((ROOT / f"config/{overlay}.yaml").read_text()))
+    raw |= {"budgets": budgets, "samples": budgets[-1]}
+    for count in range(len(BENCHMARKS) + 1):
+        for names in combinations(BENCHMARKS, count):
+            study = {**raw["study"], "benchmarks": list(names)}
+            assert check.validate({**raw, "study": study}).study.benchmarks == names
+
+
+def test_entries_that_a_study_leaves_out_need_not_fit_it_but_are_spelt_right(raw: dict[str, Any]) -> None:
+    """Their budgets, templates, lengths and batches are not compared; their names and types are."""
+    raw["study"] = {"pairs": ["micro-1m"], "benchmarks": ["math"]}
+    raw["benchmarks"]["aime"] |= {"extension": [64], "deeper": {"greedy": 2}}
+    raw["pairs"]["other"] = {"base": "other", "rl": "micro-1m-rl", "batches": {"1": {"base": "micro-1m-rl"}}}
+    raw["checkpoints"]["other"] = {"path": "other", "template": "plain", "context": 8}
+    check.validate(raw)
+    for study in ({"benchmarks": ["aime"]}, {"pairs": ["other"]}):
+        assert " error" in refusal(check.merge(raw, {"study": study}))
+    raw["benchmarks"]["aime"]["deeper"] = {"gredy": 2}
+    raw["pairs"]["other"]["batches"]["1"]["base"] = "micro"
+    raw["checkpoints"]["other"]["template"] = "plane"
+    said = refusal(raw)
+    assert "benchmarks.aime.deeper: 'gredy' is unknown; did you mean 'greedy'?" in said
+    assert "pairs.other.batches.1.base: 'micro' is unknown" in said
+    assert "checkpoints.other.template: 'plane' is unknown" in said
+
+
+def place(raw: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """The mapping at a path such as ``pairs.<name>``, made if missing, and the path with a name for ``<name>``."""
+    target, names = raw, []
+    for part in path.split(".") if path else ():
+        name = next(iter(target), "new") if part == "<name>" else part.removesuffix("[]")
+        names.append(name)
+        if part.endswith("[]"):
+            names.append("0")
+            target[name] = target.get(name) or [{}]
+            target = target[name][0]
+        else:
+            target[name] = target.get(name) or {}
+            target = target[name]
+    return target, ".".join(names)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in reference.sections()])
+def test_a_misspelled_key_of_any_section_is_answered_with_the_right_one(raw: dict[str, Any], path: str) -> None:
+    target, where = place(raw, path)
+    key = next(iter(dict(reference.sections())[path]["properties"]))
+    target[f"{key}s"] = 1
+    assert f"{where or 'configuration'}: '{key}s' is unknown; did you mean '{key}'?" in refusal(raw)
+
+
+def test_a_name_that_is_also_a_key_does_not_hide_what_is_known(raw: dict[str, Any]) -> None:
+    raw["checkpoints"]["vllm"] = {"pth": "a"}
+    assert "checkpoints.vllm: 'pth' is unknown; did you mean 'path'?" in refusal(raw)
+
+
+def test_every_key_is_described() -> None:
+    """Other than a section's own key: there the section is described."""
+    silent = [
+        f"{path}.{key}"
+        for path, section in reference.sections()
+        for key, node in section["properties"].items()
+        if "description" not in node and "description" not in resolve(content(resolve(node)) or node)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("path", OPTIONS)
+def test_the_options_of_a_stage_are_a_section_of_the_configuration(path: str) -> None:
+    """The same keys with the same defaults, tuples and mappings of dataclasses included."""
+    properties = dict(reference.sections())[path]["properties"]
+    options = {field.name: field for field in fields(OPTIONS[path])}
+    assert list(properties) == list(options)
+    for key, field in options.items():
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is not MISSING:
+            default = asdict(default) if hasattr(default, "__dataclass_fields__") else default
+            assert properties[key]["default"] == json.loads(json.dumps(default)), key
+
+
+def outside(limit: Bounds | Length | Pattern, inside: Any) -> Iterator[Any]:
+    """The values nearest to a limit that it does not allow."""
+    match limit:
+        case Length(least):
+            yield ["greedy"] * (least - 1)
+        case Bounds():
+            for bound, step in ((limit.ge, -1), (limit.gt, 0), (limit.le, 1), (limit.lt, 0)):
+                if bound is not None:
+                    yield type(inside)(bound) + type(inside)(step)
+
+
+def limits() -> Iterator[tuple[str, str, Any]]:
+    """Section, key and a value just outside of each limit of each option."""
+    for path, options in OPTIONS.items():
+        for key, hint in get_type_hints(options, include_extras=True).items():
+            for limit in getattr(hint, "__metadata__", ()):
+                for value in outside(limit, getattr(options, key, None)):
+                    yield path, key, value
+
+
+@pytest.mark.parametrize(("path", "key", "value"), list(limits()))
+def test_the_limits_of_options_hold_in_the_configuration(raw: dict[str, Any], path: str, key: str, value: Any) -> None:
+    target, _ = place(raw, path)
+    target[key] = value
+    assert f"  {path}.{key}: " in refusal(raw)
+
+
+def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
+    """Whoever calls a stage without a configuration gets what a configuration without options gives."""
+    smallest = check.validate(SMALLEST)
+    assert LandscapeOptions(**vars(smallest.landscape)) == LandscapeOptions()
+    assert RecoveryOptions(**vars(smallest.recovery)) == RecoveryOptions()
+    assert smallest.boptr == BoptrOptions()
+
+
+def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
+    """The Snakefile reads it several times per job."""
+    heavy = ("numpy", "polars", "scipy", "torch", "sympy", "matplotlib")
+    code = "import sys; from searchlens.config import check; check.load(check.files())"
+    code += f"; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_exponents_of_the_q_channel_are_those_of_the_cohort() -> None:
+    options = BoptrOptions(q_beta={"gpqa": 0.6, "math": 0.2}, draws=200)
+    assert options.on(["gpqa", "aime"]) == BoptrOptions(q_beta={"gpqa": 0.6}, draws=200)
+
+
+def test_an_exponent_that_is_not_set_has_its_default() -> None:
+    beta = check.validate({**SMALLEST, "boptr": {"beta": {"math": 0.5}}}).boptr.beta
+    assert [beta[regime] for regime in ("math", "nonmath", "floor")] == [0.5, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"boptr": 3}, "boptr: must be a mapping of keys (found 3)"),
+        ({"study": 3}, "study: must be a mapping of keys (found 3)"),
+        ({"pools": {"few": "greedy"}}, "pools.few: must be a list (found 'greedy')"),
+        ({"boptr": {"mu_without": 0.1}}, "boptr.mu_without: must be a list (found 0.1)"),
+        ({"study": {"pairs": []}}, "study.benchmarks: is missing"),
+        ({"equivalence": {}}, "equivalence.policies: is missing"),
+        ({"pools": {16: []}}, "pools: key 16 must be a string; put it in quotes"),
+        ({"lock": date(2026, 1, 2)}, "lock: 2026-01-02 is a date; put it in quotes"),
+        ({"lock": "a\ud800"}, r"lock: 'a\ud800' has half of a character; write the character itself"),
+    ],
+)
+def test_a_wrong_type_is_said_in_the_words_of_yaml(change: Mapping[str, Any], says: str) -> None:
+    assert f"  {says}" in refusal({**SMALLEST, **change})
+
+
+def test_the_documented_cohort_file_can_be_read(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
+    (tmp_path / "cohort.yaml").write_text(example)
+    assert read_plan(tmp_path / "cohort.yaml").models["a"].batches == {"123": {"base": "a-base-123"}}
+
+
+def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1,")
+    with pytest.raises(InputError, match=r"broken\.yaml is not YAML"):
+        check.load([broken])
+
+
+def test_keys_that_are_there_twice_are_named_with_their_lines(tmp_path: Path) -> None:
+    """At every depth and in lists; the same key in two mappings, or in two files, is no repetition."""
+    path = tmp_path / "models.yaml"
+    path.write_text("a: {x: 1}\nb: {x: 1}\n")
+    check.read([path])
+    path.write_text("a:\n  x: 1\n  y: [{z: 1, z: 2}]\n  x: 3\nb: 1\na: 2\n")
+    with pytest.raises(InputError) as caught:
+        check.load([path])
+    for says in (
+        "line 6: a is already in line 1",
+        "line 4: a.x is already in line 2",
+        "line 3: a.y.z is already in line 3",
+    ):
+        assert f"{path}, {says}" in str(caught.value)
+
+
+def test_merging_is_by_key_and_lists_are_replaced() -> None:
+    assert check.merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}

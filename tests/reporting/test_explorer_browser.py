@@ -1,0 +1,797 @@
+"""The page of the explorer in a real browser: `make test-browser` installs playwright, and uses the machine's Chromium.
+
+The study is small and its samples are written by hand (small_results.py); some of its texts try to be markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import searchlens
+import small_results
+from conftest import toy_study, write_checkpoint
+from searchlens.analysis.paths import near_match
+from searchlens.analysis.points import Landscape
+from searchlens.config.recovery import RecoveryOptions
+from searchlens.reporting.explorer_html import element
+from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_server import Server
+from searchlens.reporting.report import report_page
+from searchlens.store.columns import TRACES
+from small_results import DEFAULT, RIGHT, finish
+
+try:
+    from playwright.sync_api import Browser, Page, sync_playwright
+except ImportError:
+    sync_playwright = None
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if not os.environ.get("SEARCHLENS_BROWSER"):
+    pytestmark = pytest.mark.skipif(
+        sync_playwright is None or CHROMIUM is None, reason="needs playwright and Chromium: make test-browser"
+    )
+
+EVIL = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\u202e\u200b<!--'
+SHOWN = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\\u202e\\u200b<!--'
+LONG = 1_000_000
+CELL = "#/c/toy/sums"
+WEB = Path(__file__).parents[2] / "web/src"
+TOKENIZER = Path(__file__).parents[2] / "resources/zoo/micro-1m-base/tokenizer.json"
+PAGES = (
+    "#/", CELL, f"{CELL}/recovery", f"{CELL}/equivalents", f"{CELL}/q", f"{CELL}/q/q3", f"{CELL}/q/q0?t=1",
+    f"{CELL}/q/q3?p=1", "#/boptr", "#/tables", "#/t/intervals", "#/o", f"#/s/toy-base/sums/{DEFAULT}/q0/0",
+)  # fmt: skip
+WIDTHS = (375, 768, 1280, 1920)
+
+
+@dataclass
+class Tab:
+    """A page of the browser, and what went wrong in it."""
+
+    page: Page
+    address: str
+    faults: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def go(self, view: str) -> None:
+        """Open a view and wait until it is drawn."""
+        self.page.evaluate("view => { location.hash = view }", view)
+        self.drawn(view)
+
+    def drawn(self, view: str = "") -> None:
+        """Wait until the view of the address is drawn."""
+        wanted = view or self.page.evaluate("location.hash")
+        self.page.wait_for_function(
+            "view => document.documentElement.dataset.drawn === view", arg=wanted, timeout=10_000
+        )
+
+    def click(self, name: str | re.Pattern[str]) -> None:
+        """Follow the first link of that name."""
+        before = self.page.evaluate("location.hash")
+        self.page.get_by_role("link", name=name).first.click()
+        self.page.wait_for_function("before => location.hash !== before", arg=before)
+        self.drawn()
+
+    def text(self, selector: str = "main") -> str:
+        """Text as it is shown."""
+        return self.page.locator(selector).first.inner_text()
+
+    def rows(self, label: str) -> list[list[str]]:
+        """Cells of a table."""
+        return self.page.locator(f'[aria-label="{label}"] tbody tr').evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+        )
+
+
+def evil_texts(*args: Any) -> pl.DataFrame:
+    """The samples of small_results, the first one a megabyte, the others with markup."""
+    plain = ORDINARY(*args)
+    first = (pl.col("question") == "q0") & (pl.col("sample") == 0)
+    long = pl.lit("x" * LONG) + pl.col("text")
+    return plain.with_columns(text=pl.when(first).then(long).otherwise(pl.lit(EVIL) + pl.col("text")))
+
+
+ORDINARY = small_results.texts
+SEARCH = (
+    {"kind": "node", "step": 0, "node": 0, "start": 0, "text": "so ", "tokens": [1], "requests": 1, "generated": 1},
+    {"kind": "node", "step": 1, "node": 1, "parent": 0, "start": 1, "text": EVIL, "tokens": [2, 3], "chosen": True},
+    {"kind": "node", "step": 1, "node": 2, "parent": 0, "start": 1, "text": "b", "tokens": [2], "chosen": False},
+    {"kind": "scored", "step": 1, "nodes": [1, 2], "scores": [-0.5, -1.5], "requests": 2, "generated": 3},
+    {"kind": "chosen", "step": 1, "nodes": [1]},
+    {"kind": "sample", "step": 2, "node": 1, "sample": 0, "score": -0.5, "requests": 0, "generated": 0},
+)
+TREE = f"#/s/toy-base/sums/{DEFAULT}/q0/0"
+
+
+def record_a_search(study: searchlens.Study) -> None:
+    """A record as docs/data.md describes it, of two thoughts of which one is kept."""
+    (shard,) = study.shards("toy-base", "sums")[DEFAULT]
+    rows = [{"question": 0, "id": "q0", "run": 0, "row": i, **row} for i, row in enumerate(SEARCH)]
+    path = study.layout.trace_of(shard.path)
+    path.parent.mkdir(parents=True)
+    pl.DataFrame(rows, TRACES).write_parquet(path)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("study")
+    raw = toy_study(root)
+    for side in ("base", "rl"):
+        shutil.rmtree(root / side)
+        write_checkpoint(root / side, side, vocab_size=640)
+        shutil.copy(TOKENIZER, root / side)
+    lines = [json.loads(line) for line in (root / "sums.jsonl").read_text().splitlines()]
+    lines[1]["question"] += f" {EVIL} and $x^2$"
+    (root / "sums.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_results, "texts", evil_texts)
+        folder = finish(raw, root)
+    record_a_search(searchlens.open(folder))
+    yield folder
+
+
+@pytest.fixture(scope="module")
+def page_file(results: Path) -> Path:
+    path = results / "explorer.html"
+    path.write_text(explorer_page(searchlens.open(results)).html, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(results: Path) -> Iterator[str]:
+    server = Server(searchlens.open(results), 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.url
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=["file", "server"])
+def address(request: pytest.FixtureRequest) -> str:
+    """Both ways of opening the page."""
+    if request.param == "file":
+        return str(request.getfixturevalue("page_file").as_uri())
+    return str(request.getfixturevalue("served"))
+
+
+def home(address: str) -> str:
+    """What the addresses of all files begin with: the token is in that of the page alone."""
+    return address.partition("?token=")[0].partition("#")[0]
+
+
+def opened(browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> Tab:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(10_000)
+    tab = Tab(context.new_page(), address)
+    tab.page.on("console", lambda said: tab.faults.append(said.text) if said.type in ("error", "warning") else None)
+    tab.page.on("pageerror", lambda error: tab.faults.append(str(error)))
+    tab.page.on("request", lambda request: tab.asked.append(request.url))
+    tab.page.goto(address)
+    tab.drawn("#/")
+    return tab
+
+
+@pytest.fixture
+def tab(browser: Browser, address: str) -> Iterator[Tab]:
+    found = opened(browser, address)
+    yield found
+    foreign = [url for url in found.asked if not url.startswith((home(found.address), "data:"))]
+    found.page.context.close()
+    assert found.faults == []
+    assert foreign == []
+
+
+@pytest.fixture
+def inlined(browser: Browser, page_file: Path) -> Iterator[Tab]:
+    found = opened(browser, page_file.as_uri())
+    yield found
+    found.page.context.close()
+    assert found.faults == []
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+# ---- every page
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_is_drawn_without_errors_foreign_requests_or_sideways_scroll(
+    browser: Browser, address: str, width: int
+) -> None:
+    tab = opened(browser, address, width, "dark" if width == 768 else "light")
+    for view in PAGES:
+        tab.go(view)
+        assert "could not be" not in tab.text()
+        assert tab.page.locator("h1").count() == 1
+        wide = tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{view} is {wide} pixels wider than {width}"
+    assert tab.faults == []
+    assert not [url for url in tab.asked if not url.startswith((home(address), "data:"))]
+    tab.page.context.close()
+
+
+def test_a_page_from_a_file_asks_for_nothing(inlined: Tab) -> None:
+    for view in PAGES:
+        inlined.go(view)
+    assert inlined.asked == [inlined.address]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_its_ground(browser: Browser, page_file: Path, scheme: str) -> None:
+    """Contrast of at least 4.5, as WCAG AA asks for."""
+    tab = opened(browser, page_file.as_uri(), scheme=scheme)
+    names = ["ground", "raised", "ink", "soft", "base", "rl", "good", "warn", "bad", "focus"]
+    script = (
+        "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
+    )
+    colours = dict(zip(names, tab.page.evaluate(script, names), strict=True))
+    for name in names[2:]:
+        assert contrast(colours[name], colours["ground"]) >= 4.5, name
+    assert contrast(colours["ink"], colours["raised"]) >= 4.5
+    tab.page.context.close()
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour.lstrip("#")
+    digits = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
+    channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+AXE = WEB.parent / "node_modules/axe-core/axe.min.js"
+HURT = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.filter((each) => ["serious", "critical"].includes(each.impact))
+    .map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+}"""
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: make web")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(browser: Browser, page_file: Path, report_file: Path, scheme: str) -> None:
+    """Rules of axe-core on roles, names, contrast and keys: none is broken seriously."""
+    tab = opened(browser, page_file.as_uri(), scheme=scheme)
+    tab.page.evaluate(AXE.read_text())
+    found = {}
+    for view in PAGES:
+        tab.go(view)
+        found[view] = tab.page.evaluate(HURT)
+    tab.page.goto(report_file.as_uri())
+    tab.page.evaluate(AXE.read_text())
+    found["report"] = tab.page.evaluate(HURT)
+    tab.page.context.close()
+    assert {view: broken for view, broken in found.items() if broken} == {}
+
+
+# ---- the report
+
+FIGURE = '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="300"><text y="20">solved (%)</text></svg>'
+
+
+@pytest.fixture(scope="module")
+def report_file(results: Path) -> Path:
+    (results / "figures").mkdir(exist_ok=True)
+    (results / "figures/pass_curves.svg").write_text(FIGURE)
+    path = results / "report.html"
+    path.write_text(report_page(searchlens.open(results)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_report_shows_captions_figures_and_tables(browser: Browser, report_file: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page, said, asked = context.new_page(), [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report_file.as_uri())
+    assert page.locator("#pass_curves figcaption", has_text="at least one of k samples solves").is_visible()
+    picture = page.locator("#pass_curves img")
+    picture.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('#pass_curves img').naturalWidth === 700")
+    assert page.locator("#table-health td", has_text="toy-base").first.is_visible()
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0
+    assert said == [] and [url for url in asked if not url.startswith("data:")] == [report_file.as_uri()]
+    context.close()
+
+
+def test_a_table_of_the_report_is_saved_as_its_file(browser: Browser, report_file: Path) -> None:
+    context = browser.new_context(accept_downloads=True)
+    page = context.new_page()
+    page.goto(report_file.as_uri())
+    with page.expect_download() as download:
+        page.get_by_role("link", name="health.csv").click()
+    assert download.value.suggested_filename == "health.csv"
+    saved = Path(download.value.path()).read_bytes()
+    assert saved == (report_file.parent / "tables/health.csv").read_bytes()
+    context.close()
+
+
+# ---- a reader's way
+
+
+def test_a_question_that_rl_alone_solves_is_read_in_four_clicks(tab: Tab) -> None:
+    tab.click("1 question that RL solves and no sample of Base does, under any policy")
+    tab.click("q3")
+    assert re.search(r"RL solves, none of Base's \d+ samples does: right are 0 of", tab.text())
+    for side in ("Base", "RL"):
+        column = tab.page.get_by_role("region", name=f"{side}'s samples")
+        assert "so it is \\boxed{" in column.inner_text()
+    assert "Gold answer: 7" in tab.text()
+    assert "2 of 4 samples right" in tab.text(".isrl") and "0 of 4 samples right" in tab.text(".isbase")
+
+
+def test_samples_say_why_they_count_or_not(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q3?rs=1&bs=3")
+    for side, answer in ((".isrl", "7"), (".isbase", "99")):  # a server extracts them when they are asked for
+        tab.page.locator(f"{side} dd b", has_text=answer).wait_for()
+    right, cut = tab.text(".isrl"), tab.text(".isbase")
+    assert re.search(r"Verdict\s+right\b", right) and re.search(r"Answer\s+7\b", right)
+    assert re.search(r"Verdict\s+not right: another answer than the gold", cut)
+    assert "cut off at the token limit" in cut and re.search(r"Answer\s+99\b", cut)
+    answers = tab.page.locator(".isrl .answers li").all_inner_texts()
+    assert sorted(re.sub(r"\s+", " ", line) for line in answers) == ["✓ 7 2 samples", "✗ 99 2 samples"]
+
+
+def test_a_link_says_everything_and_survives_a_reload_and_the_way_back(tab: Tab) -> None:
+    views = {
+        f"{CELL}?m=Q&r=prefix&lines=rl": ("Metric", "self-consistency"),
+        f"{CELL}/recovery?b=2&e=12.5": ("Tolerance", "12.5"),
+        f"{CELL}/q?sort=base-only&find=4%2B5": ("status", "1 question of 6"),
+        f"{CELL}/q/q1?rl=greedy&bs=2": ("Sample 2", "q1"),
+        "#/t/intervals?sort=-1": ("Save as CSV", "▼"),
+    }
+    seen = {}
+    for view in views:
+        tab.go(view)
+        tab.page.reload()
+        tab.drawn()
+        assert tab.page.evaluate("location.hash") == view
+        seen[view] = tab.text()
+    tab.go(f"{CELL}/q?sort=base-only&find=4%2B5")
+    assert views[f"{CELL}/q?sort=base-only&find=4%2B5"][1] in tab.text()
+    tab.page.go_back()
+    tab.drawn("#/t/intervals?sort=-1")
+    assert tab.text() == seen["#/t/intervals?sort=-1"]
+    assert tab.page.locator("select").count() == 0
+
+
+def test_the_choices_of_a_view_are_those_of_its_address(inlined: Tab) -> None:
+    inlined.go(f"{CELL}?m=Q&r=prefix&lines=rl")
+    chosen = {
+        name: inlined.page.get_by_label(name, exact=True).input_value()
+        for name in ("Metric", "Read from", "Policies of")
+    }
+    assert chosen == {"Metric": "Q", "Read from": "prefix", "Policies of": "rl"}
+    inlined.page.get_by_label("Metric", exact=True).select_option("P")
+    inlined.drawn(f"{CELL}?m=P&r=prefix&lines=rl")
+
+
+# ---- numbers
+
+
+def test_the_mark_under_the_keys_and_the_pointer_reads_as_its_point(tab: Tab, results: Path) -> None:
+    points = pl.read_parquet(results / "landscape/toy-base/sums/points.parquet")
+    tab.go(f"{CELL}?side=base&p={DEFAULT}&n=2")
+    (row,) = points.filter(policy=DEFAULT, budget=2, metric="P", readout="expected").to_dicts()
+    shown = f"pass@k {percent(row['value'])} [{100 * row['lo']:.1f}, {100 * row['hi']:.1f}]"
+    assert shown in tab.text(".readout")
+    tab.page.locator(".chart[tabindex]").focus()
+    tab.page.keyboard.press("ArrowRight")
+    (row,) = points.filter(policy=DEFAULT, budget=4, metric="P", readout="expected").to_dicts()
+    assert f"pass@k {percent(row['value'])} [" in tab.text(".readout") and "4 samples" in tab.text(".readout")
+    assert tab.page.evaluate("location.hash").endswith("n=4")
+
+
+def test_tables_of_a_cell_are_those_of_recovery(inlined: Tab, results: Path) -> None:
+    inlined.go(CELL)
+    inlined.page.locator("summary", has_text="in numbers").click()
+    support = pl.read_parquet(results / "recovery/toy/sums/support.parquet").filter(metric="P", readout="expected")
+    rows = inlined.rows("RL against the region of Base")
+    for shown, row in zip(rows, support.sort("budget").to_dicts(), strict=True):
+        assert shown[0] == str(row["budget"])
+        assert shown[1].startswith(f"{percent(row['rl'])} [{100 * row['rl_lo']:.1f}, ")
+        assert shown[2] == percent(row["envelope"])
+        assert shown[6] == ("yes" if row["inside"] else "no")
+    same = pl.read_parquet(results / "recovery/toy/sums/same_policy.parquet").filter(metric="P", readout="expected")
+    gaps = inlined.rows("Differences of Base and RL by policy and samples")
+    expected = [
+        [
+            f"{100 * row['rl_minus_base']:+.1f}".replace("-", "\u2212")
+            .replace("+0.0", "0.0")
+            .replace("\u22120.0", "0.0")
+            for row in part
+        ]
+        for part in (part.sort("budget").to_dicts() for part in same.partition_by("policy", maintain_order=True))
+    ]
+    assert [row[1:] for row in gaps] == expected
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 12.5])
+def test_matches_at_any_tolerance_are_those_of_python(inlined: Tab, results: Path, epsilon: float) -> None:
+    sides = [
+        Landscape(*(compared(results / f"landscape/{name}/sums/{frame}.parquet") for frame in ("points", "hits")))
+        for name in ("toy-base", "toy-rl")
+    ]
+    options = RecoveryOptions(epsilon=epsilon / 100, default_policy=DEFAULT)
+    found = near_match(*sides, options)
+    if epsilon == 3.0:
+        assert found.equals(pl.read_parquet(results / "recovery/toy/sums/near_match.parquet"))
+    index = {each["name"]: each["title"] for each in index_of(results)["policies"]}
+    for metric in ("P", "Q"):
+        for budget in (1, 2, 4):
+            inlined.go(f"{CELL}/recovery?m={metric}&b={budget}&e={epsilon:g}")
+            rows = found.filter(metric=metric, target_budget=budget)
+            assert f"{rows.height} point" in inlined.text('p[role="status"]')
+            shown = inlined.rows("Nearest first")
+            expected = [(index[row["policy"]], str(row["budget"])) for row in rows.to_dicts()]
+            assert [(row[0], row[1]) for row in shown] == expected[:12]
+
+
+def compared(path: Path) -> pl.DataFrame:
+    """What recovery looks at: references are left out."""
+    return pl.read_parquet(path).filter(pl.col("policy") != "greedy")
+
+
+def index_of(results: Path) -> dict[str, Any]:
+    from searchlens.reporting.explorer_files import Files
+
+    return dict(json.loads(Files(searchlens.open(results)).index))
+
+
+def test_who_solves_what_is_counted_as_written(tab: Tab) -> None:
+    tab.go(f"{CELL}/q")
+    assert re.search(r"RL solves, none of Base's \d+ samples does: 1", tab.text()) and "Both solve: 3" in tab.text()
+    listed = tab.page.locator('[role="listitem"] a').all_inner_texts()
+    assert listed[:2] == ["q3", "q4"] and sorted(listed) == sorted(RIGHT["toy-rl"])
+
+
+def test_a_saved_table_is_the_file(tab: Tab, results: Path) -> None:
+    tab.go("#/t/intervals")
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Save as CSV").click()
+    assert Path(download.value.path()).read_bytes() == (results / "tables/intervals.csv").read_bytes()
+
+
+# ---- hostile and withheld texts
+
+
+def test_markup_in_texts_is_text(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q1?f=1")
+    for _ in range(2):
+        assert SHOWN in tab.text('[aria-label="Text of the question"]')
+        assert SHOWN in tab.text('.isrl [aria-label^="Text of sample"]')
+        assert "\\x1b[31mred" in tab.text('.isrl [aria-label^="Text of sample"]')
+        assert not tab.page.evaluate("'hacked' in window")
+        assert tab.page.locator("main img, main script").count() == 0
+        tab.go(f"{CELL}/q/q1")
+    tab.go(f"{CELL}/q/q1?f=1")
+    assert tab.page.locator('[aria-label="Text of the question"] math').count() == 1
+
+
+def test_a_text_of_a_megabyte_is_shown_by_its_beginning_and_whole_if_asked(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q0?rs=0&col=rl")
+    box = tab.page.locator('.isrl [aria-label="Text of sample 0"]')
+    assert box.inner_text().startswith("xxxx") and len(box.inner_text()) < 30_000
+    box.get_by_role("button", name=re.compile("Show all 1,000,")).click()
+    assert len(box.evaluate("box => box.textContent")) > LONG
+
+
+def test_gated_texts_are_nowhere_in_the_page(
+    browser: Browser, results: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = tmp_path_factory.mktemp("gated") / "results"
+    shutil.copytree(results, copy)
+    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
+    (copy.parent / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (path,) = (copy / "config").glob("*.json")
+    content = json.loads(path.read_text())
+    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
+    path.write_text(json.dumps(content))
+    page = copy / "explorer.html"
+    page.write_text(explorer_page(searchlens.open(copy)).html)
+    tab = opened(browser, page.as_uri())
+    tab.go(f"{CELL}/q/3")
+    said = tab.text()
+    assert "The question and its answer are not shown" in said and "gated" in said
+    assert "2 of 4 samples right" in said and "boxed" not in said and "Secret" not in said
+    assert tab.faults == []
+    tab.page.context.close()
+
+
+# ---- prompts
+
+PIECES = ("<s>", "two", "\n", " plus\t", "", EVIL, "</s>")
+PROMPT = {"pieces": PIECES, "ids": [1, 20, 13, 30, 99, 40, 2], "special": [0, 6]}
+OTHER = {**PROMPT, "ids": [1, 20, 13, 31, 99, 40, 2]}
+SENT = f"<s>two\n plus\t{SHOWN}</s>"
+Prompts = dict[str, dict[str, Any] | None]
+SAME = "Base and RL were sent the same 7 tokens."
+UNKNOWN = "is not known here: its tokenizer is not on this machine, or is another one now."
+SAID = {
+    "equal": ({"base": PROMPT, "rl": PROMPT}, [SAME]),
+    "differ": ({"base": PROMPT, "rl": OTHER}, ["The prompts differ, first at token 4."]),
+    "one": ({"base": PROMPT, "rl": None}, [f"The prompt of RL {UNKNOWN}"]),
+    "none": ({"base": None, "rl": None}, [f"The prompt of Base {UNKNOWN}", f"The prompt of RL {UNKNOWN}"]),
+}
+
+
+def with_prompts(index: dict[str, Any], prompts: Prompts, place: str) -> dict[str, Any]:
+    """The index with these prompts alone."""
+    for cell in index["cells"]:
+        for name, prompt in prompts.items():
+            cell[name]["files"].pop("prompts", None)
+            if prompt:
+                cell[name]["files"]["prompts"] = f"prompts/by-hand-{name}{place}.json"
+    return index
+
+
+def page_with(page_file: Path, folder: Path, prompts: Prompts) -> str:
+    """Address of a page that holds the prompts of q3."""
+    found = re.compile(r'(data-path="index.json">)([^<]*)')
+    html = page_file.read_text(encoding="utf-8")
+    index = with_prompts(json.loads(base64.b64decode(found.search(html)[2])), prompts, "")
+    elements = "".join(
+        element(f"prompts/by-hand-{name}.json", json.dumps({"3": prompt}).encode())
+        for name, prompt in prompts.items()
+        if prompt
+    )
+    packed = base64.b64encode(json.dumps(index).encode()).decode()
+    html = found.sub(lambda match: match[1] + packed, html, count=1)
+    path = folder / "prompts.html"
+    path.write_text(html.replace("<script type=", elements + "<script type=", 1), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_the_prompt_as_it_was_sent_is_opened_by_its_key(
+    browser: Browser, page_file: Path, tmp_path: Path, case: str
+) -> None:
+    prompts, sentences = SAID[case]
+    tab = opened(browser, page_with(page_file, tmp_path, prompts))
+    tab.go(f"{CELL}/q/q3")
+    summary = tab.page.locator("summary", has_text="Prompt as sent")
+    assert not tab.page.locator("details", has=summary).evaluate("details => details.open")
+    summary.focus()
+    tab.page.keyboard.press("Enter")
+    tab.drawn(f"{CELL}/q/q3?p=1")
+    details = tab.page.locator("details", has=summary)
+    for sentence in sentences:
+        details.get_by_text(sentence).wait_for()
+    assert tab.page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    boxes = details.locator(".text")
+    shown = 1 if case == "equal" else sum(map(bool, prompts.values()))
+    assert boxes.evaluate_all("boxes => boxes.map(box => box.textContent)") == [SENT] * shown
+    assert details.locator("h3").all_inner_texts() == [
+        f"{title}: 7 tokens, 2 of them special (in boxes)"
+        for title in (
+            ["Base and RL"] if case == "equal" else [{"base": "Base", "rl": "RL"}[n] for n in prompts if prompts[n]]
+        )
+    ]
+    assert details.get_by_text(UNKNOWN).count() == list(prompts.values()).count(None)
+    assert details.locator(".differs").all_inner_texts() == [" plus\t"] * (2 if case == "differ" else 0)
+    assert not tab.page.evaluate("'hacked' in window")
+    tab.page.keyboard.press("Enter")
+    tab.drawn(f"{CELL}/q/q3")
+    assert tab.faults == []
+    tab.page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_special_tokens_of_a_prompt_stand_in_boxes_and_every_token_has_its_id(
+    browser: Browser, page_file: Path, tmp_path: Path, scheme: str
+) -> None:
+    tab = opened(browser, page_with(page_file, tmp_path, SAID["differ"][0]), scheme=scheme)
+    tab.go(f"{CELL}/q/q3?p=1")
+    box = tab.page.get_by_role("region", name="Prompt of RL")
+    assert box.locator(".token").count() == len(PIECES)
+    special = box.get_by_role("group", name="special token", exact=True)
+    assert special.all_inner_texts() == ["<s>", "</s>"]
+    widths = "tokens => tokens.map(token => getComputedStyle(token).borderLeftWidth)"
+    assert special.evaluate_all(widths) == ["1px", "1px"]
+    assert set(box.locator(".token:not(.special)").evaluate_all(widths)) == {"0px"}
+    grounds = box.locator(".token").evaluate_all(
+        "tokens => tokens.map(token => getComputedStyle(token).backgroundColor)"
+    )
+    assert grounds[1] != grounds[2] != grounds[3], "the bounds of tokens are seen"
+    titles = box.locator(".token").evaluate_all("tokens => tokens.map(token => token.title)")
+    assert titles[:4] == [
+        "special token, token 1, id 1", "token 2, id 20", "token 3, id 13", "first difference, token 4, id 31",
+    ]  # fmt: skip
+    if AXE.exists():
+        tab.page.evaluate(AXE.read_text())
+        assert tab.page.evaluate(HURT) == []
+    tab.page.context.close()
+
+
+def test_a_prompt_is_asked_for_when_it_is_opened(browser: Browser, served: str) -> None:
+    tab = opened(browser, served)
+    page, prompts = tab.page, SAID["differ"][0]
+    index = json.loads(page.evaluate("fetch('data/index.json').then(reply => reply.text())"))
+    changed = with_prompts(index, prompts, "/{question}")
+    page.route("**/data/index.json", lambda route: route.fulfill(json=changed))
+    page.route(
+        "**/prompts/by-hand-*/3.json",
+        lambda route: route.fulfill(json={"3": prompts["base" if "-base/" in route.request.url else "rl"]}),
+    )
+    page.reload()
+    tab.go(f"{CELL}/q/q3")
+    assert not [url for url in tab.asked if "/prompts/" in url]
+    page.keyboard.press("p")
+    page.get_by_text("The prompts differ, first at token 4.").wait_for()
+    page.keyboard.press("l")
+    tab.drawn(f"{CELL}/q/q3?p=1&rs=1")
+    page.get_by_text("The prompts differ, first at token 4.").wait_for()
+    asked = [url.rpartition("/data/")[2] for url in tab.asked if "/prompts/" in url]
+    assert sorted(asked) == ["prompts/by-hand-base/3.json", "prompts/by-hand-rl/3.json"]
+    assert tab.faults == []
+    page.context.close()
+
+
+def test_a_long_prompt_is_shown_as_far_as_its_first_difference(
+    browser: Browser, page_file: Path, tmp_path: Path
+) -> None:
+    ids = list(range(4000))
+    base = {"pieces": [f"{i}\n" for i in ids], "ids": ids, "special": []}
+    tab = opened(
+        browser, page_with(page_file, tmp_path, {"base": base, "rl": {**base, "ids": [*ids[:1999], 0, *ids[2000:]]}})
+    )
+    tab.go(f"{CELL}/q/q3?p=1")
+    box = tab.page.get_by_role("region", name="Prompt of Base")
+    assert box.locator(".token").count() == 2000
+    tab.page.get_by_role("button", name="Show where").click()
+    mark, frame = (each.bounding_box() for each in (box.locator(".differs"), box))
+    assert frame["y"] <= mark["y"] <= frame["y"] + frame["height"]
+    for more in (3500, 4000):
+        box.get_by_role("button", name="Show more of 4,000 tokens").click()
+        assert box.locator(".token").count() == more
+    assert box.get_by_role("button").count() == 0
+    tab.page.context.close()
+
+
+# ---- searches
+
+
+def test_a_recorded_search_is_walked_step_by_step(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q0")
+    tab.click("See the search that drew these")
+    assert tab.page.evaluate("location.hash") == TREE
+    assert "returned 1 sample and took 3 requests and 4 tokens" in tab.text()
+    tab.page.keyboard.press("h")
+    assert "Step 2 of 3: 3 requests, 4 tokens drawn so far" in tab.text()
+    assert "Scored: #1 \u22120.500, #2 \u22121.500." in tab.text() and "Kept: #1." in tab.text()
+    tab.page.locator(".tree").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp"):
+        tab.page.keyboard.press(key)
+    assert "Text #1" in tab.text() and SHOWN in tab.text('[aria-label="Text 1"]')
+    assert not tab.page.evaluate("'hacked' in window")
+    assert tab.page.evaluate("location.hash") == f"{TREE}?step=1&node=1"
+    tab.page.reload()
+    tab.drawn()
+    assert "Text #1" in tab.text() and "Step 2 of 3" in tab.text()
+
+
+# ---- long lists
+
+WIDGETS = """
+import { h } from "./dom.js";
+import { windowed } from "./widgets.js";
+const row = (i) => h("b", null, `row ${i}`);
+document.body.append(windowed({ label: "Numbers", length: 1_000_000, height: 58, row }));
+"""
+
+
+def test_a_list_of_a_million_rows_is_walked_row_by_row_and_to_its_end(browser: Browser) -> None:
+    """It is taller than a browser draws, and only the rows around those in sight are in the page."""
+    context = browser.new_context(viewport={"width": 800, "height": 900})
+    page = context.new_page()
+    host = "http://page.test"
+    page.route(f"{host}/*.js", lambda route: route.fulfill(path=WEB / route.request.url.rpartition("/")[2]))
+    page.route(f"{host}/", lambda route: route.fulfill(content_type="text/html", body="<!doctype html><body>"))
+    page.goto(f"{host}/")
+    page.add_style_tag(path=WEB / "style.css")
+    page.add_script_tag(content=WIDGETS, type="module")
+    box = page.get_by_role("list", name="Numbers")
+
+    def in_sight() -> list[int]:
+        top = box.bounding_box()["y"]
+        tops = box.get_by_role("listitem").evaluate_all(
+            "rows => rows.map(row => [row.getBoundingClientRect().y, Number(row.textContent.slice(4))])"
+        )
+        assert len(tops) <= 40
+        return [number for y, number in tops if 0 <= y - top + 1 < 12 * 58]
+
+    assert in_sight() == list(range(12))
+    box.hover()
+    page.mouse.wheel(0, 5 * 58)
+    page.wait_for_timeout(500)  # it is rolled smoothly, and the bar follows
+    assert in_sight()[0] == 5, "a step of the wheel goes as far as in a short list"
+    for place, rows in (("scrollHeight", range(999_988, 1_000_000)), ("scrollHeight / 2", None), ("0", range(12))):
+        box.evaluate(f"box => {{ box.scrollTop = box.{place} }}" if place != "0" else "box => { box.scrollTop = 0 }")
+        page.wait_for_timeout(300)
+        assert (in_sight() == list(rows)) if rows else (abs(in_sight()[0] - 500_000) < 100)
+    context.close()
+
+
+# ---- keys
+
+
+def test_the_keys_walk_pages_questions_and_samples(tab: Tab) -> None:
+    press = tab.page.keyboard.press
+    press("?")
+    assert tab.page.locator("dialog[open]").is_visible()
+    press("Escape")
+    tab.go(f"{CELL}/q/q3")
+    press("j")
+    tab.drawn(f"{CELL}/q/q4")
+    press("k")
+    tab.drawn(f"{CELL}/q/q3")
+    press("b")
+    tab.drawn(f"{CELL}/q/q3?col=base")
+    press("l")
+    tab.drawn(f"{CELL}/q/q3?col=base&bs=1")
+    press("Escape")
+    tab.drawn(f"{CELL}/q")
+    press("/")
+    assert tab.page.evaluate("document.activeElement.type") == "search"
+    press("Escape")
+    press("3")
+    tab.drawn("#/tables")
+    press("Escape")
+    tab.drawn("#/")
+
+
+def test_the_matrix_is_walked_and_opened_by_keys(inlined: Tab) -> None:
+    inlined.go(f"{CELL}/q")
+    canvas = inlined.page.locator("canvas")
+    canvas.focus()
+    inlined.page.keyboard.press("ArrowDown")
+    inlined.page.keyboard.press("ArrowRight")
+    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'readout')]")
+    inlined.page.keyboard.press("Enter")
+    inlined.page.wait_for_function("location.hash.includes('/q/q4')")
+
+
+def test_the_focus_is_seen_and_the_first_stop_leads_to_the_content(inlined: Tab) -> None:
+    inlined.page.keyboard.press("Tab")
+    focused = "getComputedStyle(document.activeElement).outlineStyle + document.activeElement.textContent"
+    assert inlined.page.evaluate(focused) == "solidTo the content"
+    inlined.page.keyboard.press("Enter")
+    assert inlined.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_tokens_are_read_out_one_by_one(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q1?t=1")
+    tab.page.locator(".isrl [role=application]").focus()
+    tab.page.keyboard.press("ArrowRight")
+    assert "Token 1 of 4" in tab.text(".isrl") and "77.88%" in tab.text(".isrl")

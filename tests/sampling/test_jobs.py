@@ -1,0 +1,496 @@
+"""Jobs that end early, and jobs that meet."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from searchlens.config import check
+from searchlens.config.model import from_plain, plain
+from searchlens.errors import JobStoppedError
+from searchlens.plan import Grid
+from searchlens.sampling import GraceExpired, Notice, generate, stop_signals
+from searchlens.store import files, layout, manifests, ranges, shards
+from searchlens.store.layout import Layout
+from searchlens.store.ranges import missing_ranges
+from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
+
+__all__ = ["start", "study"]  # fixtures
+
+ROOT = Path(__file__).parents[2]
+ZOO = ROOT / "resources/zoo"
+
+
+# ---- stopped by a signal, with scripted engines
+
+
+def sample(grid: Grid, notice: Notice) -> None:
+    (pool,) = grid.jobs.pools(*CELL)
+    generate(grid, *CELL, grid.current_manifest(pool), notice=notice)
+
+
+def telling(engine: Scripted, notice: Notice, at: int, error: BaseException | None = None) -> Scripted:
+    """Have the notice given in step ``at`` of an engine, which then raises where it should."""
+
+    def each_step() -> None:
+        if engine.steps == at:
+            notice.signal = "SIGTERM"
+            if error:
+                raise error
+
+    engine.each_step = each_step
+    return engine
+
+
+def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """One chunk after the other, of four samples: stopped in the second it keeps 2, and the next run draws the rest."""
+    grid, notice, again = make_grid(study), Notice(), Scripted(repeatable=True)
+    start(telling(Scripted(repeatable=True), notice, 5), again)
+    with pytest.raises(
+        JobStoppedError, match=rf"stopped by SIGTERM: toy-base/sums pool-\w+ has {RUNS - 8} samples left"
+    ):
+        sample(grid, notice)
+    assert len(chunks(grid)) == 2 and not list(grid.layout.results.glob("manifests/**/*.json"))
+    sample(grid, Notice())
+    assert len(again.asked) == RUNS - 8 and len(sidecars(grid)) == 4
+
+
+def test_where_chunks_share_a_run_whole_ones_are_kept(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    """The grace ends in the 50th run: twelve chunks of four are whole."""
+    grid, notice, again = make_grid(study), Notice(), Scripted()
+    start(telling(Scripted(), notice, 50, GraceExpired()), again)
+    with pytest.raises(JobStoppedError):
+        sample(grid, notice)
+    sample(grid, Notice())
+    assert len(again.asked) == RUNS - 48
+
+
+def test_an_engine_that_the_signal_took_first_is_no_failure(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """Schedulers signal all processes of a job, and the workers of an engine do not wait."""
+    grid, notice = make_grid(study), Notice()
+    start(telling(Scripted(), notice, 9, RuntimeError("worker died")))
+    with pytest.raises(JobStoppedError):
+        sample(grid, notice)
+    assert len(chunks(grid)) == 2
+
+
+def test_a_notice_that_comes_too_late_stops_nothing(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    grid, notice = make_grid(study), Notice()
+    start(telling(Scripted(), notice, RUNS - 1))
+    sample(grid, notice)
+    assert not any(any(grid.missing(pool)) for pool in grid.jobs.pools(*CELL))
+
+
+def test_a_job_that_was_stopped_before_it_began_starts_no_engine(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    rows = start()
+    with pytest.raises(JobStoppedError, match=f"has {RUNS} samples left"):
+        sample(make_grid(study), Notice("SIGUSR1"))
+    assert rows == []
+
+
+def test_what_is_written_at_the_end_is_not_broken_off(
+    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the timer of the grace has stopped."""
+    grid, engine, timers = make_grid(study), Scripted(), list[float]()
+    engine.each_step = lambda: os.kill(os.getpid(), signal.SIGTERM) if engine.steps == RUNS - 1 else None
+    start(engine)
+    replace_text = files.replace_text
+
+    def watched(path: Path, text: str) -> None:
+        if "manifests" in path.parts:
+            timers.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        replace_text(path, text)
+
+    monkeypatch.setattr(files, "replace_text", watched)
+    with stop_signals(3600) as notice:
+        sample(grid, notice)
+        assert notice.signal == "SIGTERM"
+    assert timers == [0] and all(path.exists() for path in grid.manifests(*CELL))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # under nohup the tests, too, ignore SIGHUP
+    try:
+        with pytest.raises(GraceExpired), stop_signals(0.1) as notice:
+            assert not notice.signal
+            os.kill(os.getpid(), number)
+            assert notice.signal == number.name
+            time.sleep(10)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_closed_terminal_ends_nothing_that_runs_under_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals(0.1) as notice:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not notice.signal
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_further_signals_take_nothing_of_the_grace() -> None:
+    with stop_signals(60) as notice:
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert notice.signal == "SIGUSR1"
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+# ---- two jobs at once, in processes of their own
+
+
+LONG = 600
+"""Seconds after which a process hangs: no machine is so busy."""
+
+SECOND_CHUNK = 9
+"""Requests that a job has answered soon after it has saved two chunks of four."""
+
+
+class Twins:
+    """Jobs of one pool, each in a process of its own (``twin_job.py``)."""
+
+    def __init__(self, grid: Grid, *, repeatable: bool) -> None:
+        self.grid, self.repeatable = grid, repeatable
+        self.config = grid.root / "config.json"
+        self.config.write_text(json.dumps(plain(grid.config)))
+        self.jobs: list[subprocess.Popen[str]] = []
+
+    def begin(self, pause: int = -1) -> subprocess.Popen[str]:
+        """Start a job; it waits for ``go`` when it has answered so many requests."""
+        job = [sys.executable, str(ROOT / "tests/twin_job.py"), self.config, self.grid.root, self.repeatable, pause]
+        self.jobs.append(subprocess.Popen(map(str, job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.jobs[-1]
+
+    def go(self) -> None:
+        (self.grid.root / "go").touch()
+
+    def wait_for(self, count: int) -> None:
+        """Until so many chunks are there."""
+        until = time.monotonic() + LONG
+        while len(chunks(self.grid)) < count:
+            assert time.monotonic() < until, "nothing was sampled"
+            assert all(job.poll() is None for job in self.jobs), [job.communicate() for job in self.jobs]
+            time.sleep(0.005)
+
+    def end(self) -> int:
+        """Let all end well; requests that they made together."""
+        said = [job.communicate(timeout=LONG) for job in self.jobs]
+        assert [job.returncode for job in self.jobs] == [0] * len(self.jobs), said
+        return sum(int(out) for out, _ in said)
+
+    def made(self) -> dict[Path, int]:
+        """Shards and manifests with their times; only of a store that is whole, sound and without duplicates."""
+        left = [
+            path for path in self.grid.layout.results.rglob("*") if path.suffix in (".chunk", ".tmp", ".unreadable")
+        ]
+        assert not left
+        assert not any(why for _, why in shards.verify(self.grid.layout))
+        for generation in self.grid.jobs.generations(*CELL):
+            folder = self.grid.folder(*CELL, generation.id)
+            assert not missing_ranges(folder, generation.samples)
+            (frame,) = (pl.read_parquet(path) for path in folder.glob("*.parquet"))
+            assert frame.n_unique(["question", "sample"]) == frame.height == 6 * generation.samples
+        (manifest,) = self.grid.manifests(*CELL)
+        return {path: path.stat().st_mtime_ns for path in (manifest, *self.grid.layout.results.rglob("*.parquet"))}
+
+
+@pytest.fixture(params=[True, False], ids=["by chunk", "one run"])
+def twins(study: dict[str, Any], make_grid: Make, start: Start, request: pytest.FixtureRequest) -> Iterator[Twins]:
+    made = Twins(make_grid(study), repeatable=request.param)
+    yield made
+    for job in made.jobs:
+        job.kill()
+        job.wait()
+
+
+def content(grid: Grid) -> set[str]:
+    return {one["sha256"] for one in sidecars(grid)}
+
+
+@pytest.fixture
+def undisturbed(study: dict[str, Any], make_grid: Make, start: Start) -> set[str]:
+    """Content that one job alone makes."""
+    grid = make_grid(study | {"results": "undisturbed"})
+    start(Scripted())
+    sample(grid, Notice())
+    return content(grid)
+
+
+def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed: set[str]) -> None:
+    twins.begin(SECOND_CHUNK)
+    twins.wait_for(2)
+    twins.begin()
+    twins.wait_for(3)
+    twins.go()
+    asked = twins.end()
+    assert twins.made() and content(twins.grid) == undisturbed
+    if twins.repeatable:
+        assert asked <= RUNS + 8, "they share the work: no more than they had in hand when they met is double"
+
+
+def test_jobs_that_start_together_end_well(twins: Twins, undisturbed: set[str]) -> None:
+    for _ in range(3):
+        twins.begin()
+    twins.end()
+    assert twins.made() and content(twins.grid) == undisturbed
+
+
+def test_the_lock_of_a_killed_job_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
+    killed = twins.begin(SECOND_CHUNK)
+    twins.wait_for(2)
+    killed.kill()
+    killed.wait()
+    kept = sum(
+        pl.read_parquet(path).height for path in (*chunks(twins.grid), *twins.grid.layout.results.rglob("*.parquet"))
+    )
+    twins.jobs.clear()
+    twins.begin()
+    assert twins.end() == RUNS - kept, "a chunk was lost and no more"
+    assert twins.made() and content(twins.grid) == undisturbed
+
+
+def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
+    """As on a node that is cut off: it comes back when all is done, and changes nothing."""
+    hung = twins.begin(SECOND_CHUNK)
+    twins.wait_for(2)
+    hung.send_signal(signal.SIGSTOP)
+    assert twins.begin().wait(LONG) == 0
+    made = twins.made()
+    twins.go()
+    hung.send_signal(signal.SIGCONT)
+    twins.end()
+    assert twins.made() == made, "nothing is written again, so nothing downstream runs again"
+    assert content(twins.grid) == undisturbed
+
+
+# ---- what other jobs take away
+
+
+def test_a_folder_of_chunks_may_vanish_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that publishes the last chunk removes it; jobs that repair, `status` and `prune` look into it."""
+    store = Layout(tmp_path)
+    generation = store.generation("toy-base", "sums", "id")
+
+    def vanishing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def without(path: Any = ".", *rest: Any) -> Any:
+            if not isinstance(path, int) and Path(path).name == "chunks":
+                shutil.rmtree(path)
+            return call(path, *rest)
+
+        return without
+
+    found = []
+    for look in (
+        lambda: layout.chunks_of(generation, (0, 4)),
+        lambda: layout.chunk_samples(generation),
+        lambda: store.every(generation / "chunks" / "*.chunk"),
+        store.temporary,
+    ):
+        for name in ("s00000-00004.q00000-00001.chunk", ".s00000-00004.q00001-00002.chunk.ab.tmp"):
+            files.replace_text(generation / "chunks" / name, "")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "listdir", vanishing(os.listdir))
+            patched.setattr(os, "scandir", vanishing(os.scandir))
+            found.append(look())
+    assert found == [[], 0, [], []]
+
+
+def test_a_folder_that_others_remove_again_and_again_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of several jobs removes the folder of chunks when it finds it empty."""
+    make_folder, made = files.make_folder, list[Path]()
+
+    def made_and_removed(folder: Path) -> None:
+        make_folder(folder)
+        made.append(folder)
+        if len(made) < 4:
+            folder.rmdir()
+
+    monkeypatch.setattr(files, "make_folder", made_and_removed)
+    assert files.publish(tmp_path / "chunks" / "one", lambda path: path.write_text("x"))
+
+
+def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) -> None:
+    assert "is missing" in str(manifests.listed(tmp_path / "pool-00000000.json"))
+
+
+def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(
+    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job has set it aside."""
+    grid = make_grid(study)
+    start(Scripted())
+    sample(grid, Notice())
+    (pool,) = grid.jobs.pools(*CELL)
+    before, lists = grid.current_manifest(pool), Grid.lists
+
+    def losing(self: Grid, manifest: Path, pool: Any) -> bool:
+        found = lists(self, manifest, pool)
+        manifest.unlink()
+        return found
+
+    monkeypatch.setattr(Grid, "lists", losing)
+    assert grid.current_manifest(pool) != before
+
+
+def test_a_shard_that_another_job_has_made_again_is_not_set_aside(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """Both found it damaged; one of them was slow to move it."""
+    grid, again = make_grid(study), Scripted()
+    start(Scripted(), again)
+    sample(grid, Notice())
+    path = sorted(grid.layout.results.rglob("*.parquet"))[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    (damaged,) = (shard for shard in ranges.shards_of(path.parent) if not shard.present)
+    time.sleep(0.002)  # the new one has another time
+    sample(grid, Notice())
+    assert again.asked and shards.set_aside(grid.layout, [damaged]) == []
+    assert not any(why for _, why in shards.verify(grid.layout))
+
+
+def test_a_shard_that_is_set_aside_while_the_job_runs_is_made_again_by_it(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """Another job that repairs took it for the damaged one before it."""
+    grid, engine = make_grid(study), Scripted(repeatable=True)
+
+    def each_step() -> None:
+        if engine.steps == 60:
+            shards.set_aside(grid.layout, [shard for shard, _ in shards.verify(grid.layout)][:1])
+
+    engine.each_step = each_step
+    start(engine)
+    sample(grid, Notice())
+    assert len(engine.asked) == RUNS + 24 and len(sidecars(grid)) == 4
+
+
+# ---- the command
+
+
+class Working:
+    """A working directory with the micro pair, 40 questions, two policies and greedy, in chunks of 16 samples."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "config").mkdir(parents=True)
+        for name in ("models", "benchmarks", "policies", "boptr"):
+            (path / "config" / f"{name}.yaml").write_text("{}\n")
+        math = {"path": str(ZOO / "benchmarks/math.jsonl"), "grader": "math", "max_tokens": 96, "questions": 40}
+        raw = {
+            "samples": 4,
+            "budgets": [1, 2, 4],
+            "chunk_samples": 16,
+            "study": {"pairs": ["micro"], "benchmarks": ["math"]},
+            "checkpoints": {role: {"path": str(ZOO / f"micro-1m-{role}"), "device": "cpu"} for role in ("base", "rl")},
+            "pairs": {"micro": {"base": "base", "rl": "rl"}},
+            "benchmarks": {"math": {**math, "pool": "two"}},
+            "policies": dict.fromkeys(["temp_0.6", "topp0.95_t1.0", "greedy"]),
+            "pools": {"two": ["temp_0.6", "topp0.95_t1.0"]},
+            "references": ["greedy"],
+        }
+        (path / "config/config.yaml").write_text(yaml.safe_dump(raw))
+        self.grid = Grid(check.validate(raw), path)
+
+    def start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "searchlens", "generate", "--checkpoint", "base", "--benchmark", "math"]
+        environment = {**os.environ, "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "17"}
+        return subprocess.Popen(command, cwd=self.path, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def end(job: subprocess.Popen[str]) -> tuple[int, str]:
+    said = job.communicate(timeout=LONG)[1]
+    return job.returncode, said
+
+
+def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path: Path) -> None:
+    """And what it leaves becomes, byte for byte, what one job alone makes; its shards say what made them."""
+    import torch
+
+    from searchlens import __version__
+
+    whole, working = Working(tmp_path / "whole"), Working(tmp_path / "stopped")
+    job, other = working.start(), whole.start()
+    until = time.monotonic() + LONG
+    while job.poll() is None and not chunks(working.grid) and time.monotonic() < until:
+        time.sleep(0.01)
+    job.send_signal(signal.SIGTERM)
+    status, said = end(job)
+    assert status == os.EX_TEMPFAIL == 75, said
+    assert said.splitlines()[-1].startswith("searchlens: stopped by SIGTERM: base/math pool-")
+    assert "Traceback" not in said
+    kept = len(chunks(working.grid))
+    assert kept
+    status, said = end(working.start())
+    assert status == 0 and said.count("kept from an earlier run") == kept
+    assert end(other)[0] == 0
+    assert content(working.grid) == content(whole.grid)
+    for one in sidecars(working.grid):
+        assert (one["host"], one["slurm_job"], one["device"]) == ("node1", "17", "cpu")
+        assert one["version"] == __version__ and torch.__version__ in one["engine"]
+        assert one["wall_seconds"] > 0 and one["gpu_seconds"] == 0 and one["finished"].endswith("Z")
+        snapshot = working.path / "results/config" / f"{one['config']}.json"
+        assert from_plain(json.loads(snapshot.read_text())) == working.grid.config
+
+
+def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to all processes of a job ends `tee` at once, and the last line has nowhere to go."""
+    from searchlens.cli.main import main
+
+    def stopped(_: Any) -> None:
+        raise JobStoppedError("stopped by SIGTERM")
+
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("searchlens.cli.tools._schema", stopped)
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert main(["schema"]) == 75
+
+
+# ---- locks
+
+
+def test_only_one_job_is_alone(tmp_path: Path) -> None:
+    with files.alone(tmp_path / "lock") as first, files.alone(tmp_path / "lock") as second:
+        assert (first, second) == (True, False)
+    with files.alone(tmp_path / "lock") as again:
+        assert again
+
+
+def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have none."""
+
+    def unsupported(*_: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(files, "flock", unsupported)
+    with files.alone(tmp_path / "lock") as alone:
+        assert alone
