@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from searchlens import formats
 from searchlens.benchmarks import Question
 from searchlens.formats.reading import Choices
+from searchlens.formats.reading import read as read_pools
 from searchlens.store import shards
 
 
@@ -49,7 +49,7 @@ def store(path: Path, questions: int) -> None:
     temporary = path.parent / "spilled"
     temporary.mkdir()
     choices = Choices(role="base", policy="temp_1.0")
-    with formats.read([path], known, "math", choices, folder=lambda: temporary) as reading:
+    with read_pools([path], known, "math", choices, folder=lambda: temporary) as reading:
         (pool,) = reading.pools
         shards.publish_frames(
             path.parent / "shard",

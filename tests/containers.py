@@ -33,12 +33,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reading import LOGS
-from searchlens import formats
 from searchlens.benchmarks import files as benchmark_files
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.formats.readers import inspect as inspect_reader
 from searchlens.formats.reading import Choices
+from searchlens.formats.reading import read as read_pools
 from searchlens.store import readouts
 from test_readers_fuzz import FIXTURES
 
@@ -96,7 +96,7 @@ def imported(name: str) -> Read:
     def read(path: Path) -> list[Any]:
         known = {"requests": str(path.parents[1] / "asked.jsonl"), "right": "acc >= 1"}
         wishes = {key: known[key] for key in declared("reader")[name].options["wishes"] if key in known}
-        with formats.read([path], None, "math", Choices(wishes=wishes), needs_golds=False) as reading:
+        with read_pools([path], None, "math", Choices(wishes=wishes), needs_golds=False) as reading:
             asked = [(question.id, question.text, question.gold) for question in reading.questions]
             rows = [row for pool in reading.pools for part in pool.frames() for row in part.rows()]
             return [*asked, *rows]

@@ -76,7 +76,7 @@ def test_a_job_on_the_zoo_does_without_transformers() -> None:
     """Protects the start of jobs, in a process of its own."""
     code = (
         "import sys\n"
-        "from searchlens import generate\n"
+        "import searchlens.sampling\n"
         "from searchlens.engines.base import Request, Sampling, complete\n"
         "from searchlens.engines.transformers import TransformersEngine\n"
         f"engine = TransformersEngine({str(ZOO / 'micro-1m-base')!r}, device='cpu', max_rows=4, threads=1)\n"

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from reading import LOGS, written
-from searchlens import formats
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
+from searchlens.formats.reading import read as read_pools
 from test_readers_formats import (
     chat,
     details,
@@ -185,7 +185,7 @@ def outcome(folder: Path, name: str) -> str:
     wishes = {"requests": str(folder.parent / "asked.jsonl"), "right": "acc >= 1"}
     asked = {key: wishes[key] for key in declared("reader")[name].options["wishes"] if key in wishes}
     try:
-        with formats.read([folder], None, "math", Choices(wishes=asked), needs_golds=False) as reading:
+        with read_pools([folder], None, "math", Choices(wishes=asked), needs_golds=False) as reading:
             for pool in reading.pools:
                 heights = [part.height for part in (*pool.frames(), *pool.recorded())]
                 assert sum(heights) and len(pool.id) == 12 and str(pool.proposal)

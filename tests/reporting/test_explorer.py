@@ -387,7 +387,7 @@ def test_the_package_has_its_page_with_the_licences_of_what_is_in_it(results: Pa
     made = explorer_page(searchlens.open(results))
     assert contents(made)["index.json"]
     assert "connect-src" not in made.html, "a page that has its data needs no server"
-    assert "MIT" in (explorer_html.PAGE.parent / "LICENSES.txt").read_text()
+    assert "MIT" in (explorer_html.PAGE.parent / "explorer.LICENSES.txt").read_text()
 
 
 def test_the_explorer_needs_no_optional_library() -> None:

@@ -46,7 +46,7 @@ def test_the_page_has_a_place_for_data_and_asks_no_other_host() -> None:
 
 
 def test_licences_name_every_package_of_the_page() -> None:
-    licences = (EXPLORER / "LICENSES.txt").read_text(encoding="utf-8")
+    licences = (EXPLORER / "explorer.LICENSES.txt").read_text(encoding="utf-8")
     for name in json.loads((WEB / "package.json").read_text())["dependencies"]:
         assert re.search(rf"^{re.escape(name)} \d", licences, re.MULTILINE), name
 
