@@ -21,6 +21,7 @@ from searchlens.formats.matching import Match, Matcher, NoMatch
 from searchlens.formats.pools import proposed
 from searchlens.formats.readers.logged import Document, Problems
 from searchlens.formats.reading import Choices, Reading
+from searchlens.formats.reading import read as read_pools
 from searchlens.grading.score import Rules, found_answers
 from searchlens.store import shards
 
