@@ -51,11 +51,11 @@ class Fit:
         value = float(special.logit(np.clip(_solved(self.theta, k), 1e-12, 1 - 1e-12)))
         steps = 1e-4 * np.eye(len(self.theta))
         up, down = (
-            special.logit([np.clip(_solved(self.theta + sign * s, k), 1e-12, 1 - 1e-12) for s in steps])
+            special.logit(np.array([_solved(self.theta + sign * step, k) for step in steps]).clip(1e-12, 1 - 1e-12))
             for sign in (1, -1)
         )
-        slope = (up - down) / 2e-4
-        half = float(norm.ppf((1 + confidence) / 2) * np.sqrt(max(0.0, slope @ self.covariance @ slope)))
+        slope: Floats = (up - down) / 2e-4
+        half = float(norm.ppf((1 + confidence) / 2) * np.sqrt(max(0.0, float(slope @ self.covariance @ slope))))
         low, high = special.expit([value - half, value + half])
         return float(special.expit(value)), float(low), float(high)
 

@@ -82,7 +82,7 @@ def _frame(
 ) -> pl.DataFrame:
     """Rows of Base, RL and their difference, from arrays of shape (3, columns); NaN is null."""
     count = values.shape[1]
-    given = {"k": ks or [None] * count, "tau": taus or [None] * count}
+    given: dict[str, Sequence[float | None]] = {"k": ks or [None] * count, "tau": taus or [None] * count}
     frame = {
         "measure": measure,
         **{name: [each for each in column for _ in range(3)] for name, column in given.items()},

@@ -142,25 +142,26 @@ def points_frame(
     means = {key: part for key, part in credit.items() if key not in counts}
     ends = _bootstrap(means, budgets, options, independent=pool.width == 1)
     ends |= {key: wilson(hits, questions, options.confidence) for key, hits in counts.items()}
-    parts = [POINTS.to_frame(), *stored]
-    for (metric, readout), part in credit.items():
-        value, (lo, hi) = part.mean(axis=1), ends[metric, readout]
-        numbers = {
-            "hits": counts.get((metric, readout), np.full(value.shape, np.nan)),
-            "value": value,
-            "lo": lo,
-            "hi": hi,
-        }
-        frame = {
-            "policy": np.repeat(pool.policies, len(budgets)),
-            "budget": np.tile(budgets, len(pool.policies)),
-            "metric": metric.name,
-            "readout": readout,
-            "questions": questions,
-            **{name: pl.Series(column.ravel(), nan_to_null=True) for name, column in numbers.items()},
-        }
-        parts.append(pl.DataFrame(frame))
-    points = pl.concat([frame.select(POINTS.names()).cast(POINTS) for frame in parts])
+    values_of = {key: part.mean(axis=1) for key, part in credit.items()}
+    numbers = {
+        "hits": [counts.get(key, np.full(value.shape, np.nan)) for key, value in values_of.items()],
+        "value": list(values_of.values()),
+        "lo": [ends[key].lo for key in credit],
+        "hi": [ends[key].hi for key in credit],
+    }
+    rows, columns = len(pool.policies) * len(budgets), len(credit)
+    frame = {
+        "policy": pl.Series(pool.policies).gather(
+            np.tile(np.repeat(np.arange(len(pool.policies)), len(budgets)), columns)
+        ),
+        "budget": np.tile(budgets, len(pool.policies) * columns),
+        "metric": pl.Series([metric.name for metric, _ in credit]).gather(np.repeat(np.arange(columns), rows)),
+        "readout": pl.Series([readout for _, readout in credit]).gather(np.repeat(np.arange(columns), rows)),
+        "questions": questions,
+        **{name: pl.Series(np.stack(parts).ravel(), nan_to_null=True) for name, parts in numbers.items()},
+    }
+    parts = [part.select(POINTS.names()).cast(POINTS) for part in (pl.DataFrame(frame), *stored)]
+    points = pl.concat(parts)
     points = pl.concat([points, *(_transformed(points, metric) for metric in known if metric.affine)])
     order = {"policy": pool.policies, "metric": [metric.name for metric in known], "readout": READOUTS}
     policy, metric, readout = (pl.col(key).cast(pl.Enum(names)).to_physical() for key, names in order.items())
