@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from searchlens import catalogue
-from searchlens.analysis.gaps import recover
 from searchlens.analysis.points import operating_points
+from searchlens.analysis.recovery import recover
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.reporting.figures import build as figures_of

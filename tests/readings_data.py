@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.class_pools import Pool
+from searchlens.analysis.classes import Pool
 from searchlens.analysis.readings import PairPools, read_study
 from searchlens.config.readings import ReadingsOptions
 

@@ -16,10 +16,9 @@ import landscape_oracle as oracle
 from figure_data import write as draw_all
 from run_stages import built
 from searchlens import benchmarks, catalogue, grading
-from searchlens.analysis.compact import compact
-from searchlens.analysis.expand import expand
-from searchlens.analysis.gaps import recover
+from searchlens.analysis.compact import compact, expand
 from searchlens.analysis.points import Landscape, operating_points
+from searchlens.analysis.recovery import recover
 from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli.main import main

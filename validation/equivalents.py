@@ -32,7 +32,7 @@ from exponents import LEVEL, pool, population
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from searchlens.analysis.class_pools import Pool, knots
+from searchlens.analysis.classes import Pool, knots
 from searchlens.analysis.equivalents import SAME, Equivalents, crossing, equivalents, inverse, summary
 from searchlens.analysis.exponents import GRID, exponent_set, profile, test
 from searchlens.analysis.uncertainty import Floats, Resamples

@@ -38,8 +38,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from searchlens.analysis.class_pools import Pool, read_pools
-from searchlens.analysis.classes import recorded_classes
+from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
 from searchlens.analysis.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
 from searchlens.analysis.uncertainty import Floats
 from searchlens.config.readings import ANY
@@ -98,7 +97,9 @@ def pool(solved: Floats, samples: int, rng: np.random.Generator) -> Pool:
 
 def recorded(base: str, benchmark: str) -> dict[str, Pool]:
     """The recorded pools of a Base."""
-    return read_pools(recorded_classes(readouts.read(READOUTS / f"{base}-base" / f"zoo-{benchmark}.arrow.xz")), {})
+    return independent_pools(
+        recorded_classes(readouts.read(READOUTS / f"{base}-base" / f"zoo-{benchmark}.arrow.xz")), {}
+    )
 
 
 def population(base: str, benchmark: str) -> Floats:

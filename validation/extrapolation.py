@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.class_pools import Ints, Pool
+from searchlens.analysis.classes import Pool
 from searchlens.analysis.extrapolation import MODELS, extrapolated, fit, judged
-from searchlens.analysis.pool import missed
+from searchlens.analysis.pool import Ints, missed
 from searchlens.analysis.support import support
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.seeds import resampler

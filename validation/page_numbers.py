@@ -17,8 +17,7 @@ import polars as pl
 import yaml
 
 from searchlens.analysis.claims import EQUIVALENT, MEETING, located
-from searchlens.analysis.class_pools import Pool, read_pools
-from searchlens.analysis.classes import recorded_classes
+from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
 from searchlens.analysis.equivalents import crossing, equivalents, summary
 from searchlens.analysis.readings import PairPools
 from searchlens.analysis.readings import exponents as study_exponents
@@ -48,7 +47,7 @@ def pool(checkpoint: str, benchmark: str) -> Pool:
     rows = recorded(checkpoint, benchmark)
     points = rows.filter(policy=DEFAULT)["points"].item()
     tokens = next(point["value"] for point in points if point["metric"] == "C" and point["budget"] == 1)
-    return read_pools(recorded_classes(rows), {DEFAULT: float(tokens)})[DEFAULT]
+    return independent_pools(recorded_classes(rows), {DEFAULT: float(tokens)})[DEFAULT]
 
 
 def draws(rl: Pool) -> Resamples:
@@ -87,7 +86,7 @@ def crossings(base: Pool, rl: Pool) -> Iterator[str]:
 
 def exponent_sets(pair: dict[str, str], benchmark: str) -> Iterator[str]:
     """Sets and exponents of least error, under any policy of Base and under the default one."""
-    base, rl = (read_pools(recorded_classes(recorded(pair[role], benchmark)), {}) for role in ("base", "rl"))
+    base, rl = (independent_pools(recorded_classes(recorded(pair[role], benchmark)), {}) for role in ("base", "rl"))
     sampled = {name: pool for name, pool in base.items() if name != "greedy"}
     frames = study_exponents(PairPools("", "", sampled, rl), ReadingsOptions(default_policy=DEFAULT, seed=42))
     for row in frames["exponents"].to_dicts():

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.gaps import support
 from searchlens.analysis.points import Landscape
+from searchlens.analysis.recovery import support
 from searchlens.analysis.uncertainty import Floats
 from searchlens.config.recovery import EnvelopeInterval, RecoveryOptions
 from searchlens.store import columns as schemas

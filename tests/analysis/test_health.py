@@ -14,8 +14,7 @@ import pytest
 
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
 from searchlens.analysis.classes import answer_classes
-from searchlens.analysis.health import Health, judge, of_pair, of_rules
-from searchlens.analysis.health_counts import examples, of_classes, of_graded
+from searchlens.analysis.health import Health, examples, judge, of_classes, of_graded, of_pair, of_rules
 from searchlens.analysis.points import operating_points
 from searchlens.benchmarks import Question
 from searchlens.cli import status, summary

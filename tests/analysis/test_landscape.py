@@ -15,8 +15,8 @@ from polars.testing import assert_frame_equal
 import landscape_oracle as oracle
 from searchlens.analysis._vote import expected_vote, vote_of_signatures
 from searchlens.analysis.classes import answer_classes
-from searchlens.analysis.expand import plain_votes
-from searchlens.analysis.health_counts import of_graded
+from searchlens.analysis.compact import plain_votes
+from searchlens.analysis.health import of_graded
 from searchlens.analysis.points import operating_points
 from searchlens.analysis.pool import in_parts, missed, read_pools
 from searchlens.analysis.uncertainty import Resamples, wilson

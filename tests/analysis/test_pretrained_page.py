@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from searchlens.analysis.class_pools import Pool, read_pools
-from searchlens.analysis.classes import recorded_classes
-from searchlens.analysis.guessing import beside_luck
-from searchlens.analysis.measures import compared
+from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
+from searchlens.analysis.measures import beside_luck, compared
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.store import readouts
 
@@ -20,7 +18,7 @@ MEASURES = ("pass@k", "luck", "luck-corrected pass@k")
 
 def pool(model: str, benchmark: str) -> Pool:
     path = ROOT / "resources/pretrained" / model / f"{benchmark}.arrow.xz"
-    return read_pools(recorded_classes(readouts.read(path)), {})["topp0.95_t1.0"]
+    return independent_pools(recorded_classes(readouts.read(path)), {})["topp0.95_t1.0"]
 
 
 def differences(base: Pool, rl: Pool, k: int) -> list[str]:

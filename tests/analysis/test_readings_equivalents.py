@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from searchlens.analysis.claims import EQUIVALENT, located
-from searchlens.analysis.class_pools import Pool, knots, read_pools
-from searchlens.analysis.classes import answer_classes
+from searchlens.analysis.classes import Pool, answer_classes, independent_pools, knots
 from searchlens.analysis.equivalents import equivalents, inverse, joint_confidence, summary, tails
 from searchlens.analysis.uncertainty import Resamples
 from searchlens_lab.simulate import Mode, Truth, power_law, small_design
@@ -203,7 +202,7 @@ def test_a_simulated_study_has_the_samples_that_its_truth_names(mode: Mode) -> N
         planted=replace(whole.planted, policy=policy, ceiling=0.95),
         samples=32,
     )
-    sides = [read_pools(answer_classes(scores(design, 3, cell)), {})[policy] for cell in design.cells()]
+    sides = [independent_pools(answer_classes(scores(design, 3, cell)), {})[policy] for cell in design.cells()]
     read = equivalents([sides[0]], sides[1], [1, 2, 4, 8, 16], Resamples.draw(6000, 1, 0))
     truth = Truth(design, 3).equivalent(model, "math500", policy, [1, 2, 4, 8, 16])
     assert 2 ** read.log2_n[:, 0] == pytest.approx(truth, rel=0.08)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import integrate, stats
 
-from searchlens.analysis.class_pools import Pool
+from searchlens.analysis.classes import Pool
 from searchlens.analysis.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit, judged
 
 

@@ -15,9 +15,8 @@ import pytest
 from scipy import stats
 
 from searchlens import benchmarks
-from searchlens.analysis import coverage, guessing, variance
-from searchlens.analysis.class_pools import Pool, read_pools
-from searchlens.analysis.classes import answer_classes, recorded_classes
+from searchlens.analysis import measures
+from searchlens.analysis.classes import Pool, answer_classes, independent_pools, recorded_classes
 from searchlens.analysis.compact import compact
 from searchlens.analysis.measures import DIFFERENCE, compared
 from searchlens.analysis.support import COUNTS, by_chance, epsilon, ratios, support
@@ -45,7 +44,7 @@ def pool(correct: list[int], samples: int, classes: list[str] | None = None, ans
 
 def recorded(checkpoint: str, benchmark: str = "zoo-math") -> Pool:
     rows = readouts.read(COHORT / checkpoint / f"{benchmark}.arrow.xz")
-    return read_pools(recorded_classes(rows.filter(policy=DEFAULT)), {})[DEFAULT]
+    return independent_pools(recorded_classes(rows.filter(policy=DEFAULT)), {})[DEFAULT]
 
 
 def subsets(right: int, samples: int, k: int) -> list[int]:
@@ -106,13 +105,13 @@ def test_changes_by_chance_are_those_of_dealing_samples_at_random() -> None:
 def test_g_pass_is_the_share_of_subsets(tau: float) -> None:
     for right in range(7):
         wanted = np.mean([hits >= math.ceil(tau * 4) for hits in subsets(right, 6, 4)])
-        assert coverage.g_pass(pool([right], 6), 4, [tau])[0, 0] == pytest.approx(wanted)
+        assert measures.g_pass(pool([right], 6), 4, [tau])[0, 0] == pytest.approx(wanted)
 
 
 def test_g_pass_ends_are_pass_at_k_and_pass_to_the_k() -> None:
     one = pool([2], 6)
-    assert coverage.g_pass(one, 3, [0.01])[0] == pytest.approx(one.solved([3])[0])
-    assert coverage.g_pass(one, 2, [1.0])[0, 0] == pytest.approx(math.comb(2, 2) / math.comb(6, 2))
+    assert measures.g_pass(one, 3, [0.01])[0] == pytest.approx(one.solved([3])[0])
+    assert measures.g_pass(one, 2, [1.0])[0, 0] == pytest.approx(math.comb(2, 2) / math.comb(6, 2))
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
@@ -120,21 +119,21 @@ def test_mg_pass_is_the_sum_over_thresholds_above_half(k: int) -> None:
     for right in range(7):
         hits = subsets(right, 6, k)
         wanted = 2 / k * sum(np.mean([h >= i for h in hits]) for i in range(math.ceil(k / 2) + 1, k + 1))
-        assert coverage.mg_pass(pool([right], 6), k)[0, 0] == pytest.approx(wanted)
+        assert measures.mg_pass(pool([right], 6), k)[0, 0] == pytest.approx(wanted)
 
 
 def test_cover_counts_the_share_itself() -> None:
     """A question at the threshold is covered, although 0.05 times 20 is a little above 1 in floating point."""
-    assert coverage.cover(pool([0, 1, 2], 20), [0.05, 0.1]).tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert measures.cover(pool([0, 1, 2], 20), [0.05, 0.1]).tolist() == [[0, 0], [1, 0], [1, 1]]
     for wrong in (0.0, 1.1):
         with pytest.raises(ValueError, match="not all in"):
-            coverage.cover(pool([1], 4), [wrong])
+            measures.cover(pool([1], 4), [wrong])
 
 
 def test_pass_at_k_is_the_integral_of_cover() -> None:
     """Of one question with chance c / n: 1 - (1 - p)^k, the identity that ties both readings together."""
     grid = (np.arange(20_000) + 0.5) / 20_000
-    covered = coverage.cover(pool([3], 10), grid.tolist())[0]
+    covered = measures.cover(pool([3], 10), grid.tolist())[0]
     assert (covered * 4 * (1 - grid) ** 3).mean() == pytest.approx(1 - 0.7**4, abs=1e-3)
 
 
@@ -146,15 +145,15 @@ def test_guess_correction_is_unbiased_for_knowing_or_guessing() -> None:
     known, guess, samples = 0.3, 0.25, 8
     right = known + (1 - known) * guess
     weights = stats.binom.pmf(np.arange(samples + 1), samples, right)
-    found = guessing.corrected(pool(list(range(samples + 1)), samples), np.full(samples + 1, guess), [1, 4])
+    found = measures.guess_corrected(pool(list(range(samples + 1)), samples), np.full(samples + 1, guess), [1, 4])
     assert weights @ found == pytest.approx([known, 1 - (1 - known) ** 4])
 
 
 def test_an_open_question_is_not_corrected() -> None:
     one = pool([1, 3], 8)
-    assert guessing.chance([0, 4]).tolist() == [0, 0.25]
-    assert np.allclose(guessing.corrected(one, np.zeros(2), [1, 4]), one.solved([1, 4]))
-    assert guessing.null(np.array([0.0, 0.25]), [1, 4]).tolist() == [[0, 0], [0.25, pytest.approx(1 - 0.75**4)]]
+    assert measures.guess_chance([0, 4]).tolist() == [0, 0.25]
+    assert np.allclose(measures.guess_corrected(one, np.zeros(2), [1, 4]), one.solved([1, 4]))
+    assert measures.guess_null(np.array([0.0, 0.25]), [1, 4]).tolist() == [[0, 0], [0.25, pytest.approx(1 - 0.75**4)]]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def test_options_are_counted_in_the_question(text: str, gold: str, number: int) 
 
 def test_entropy_of_classes_and_missing_answers() -> None:
     """Eight samples: 4 right, 2 of one kind, 2 without an answer; and a question with one answer only."""
-    found = coverage.entropy(pool([4, 8], 8, ["4+ 2", "8+"], [6, 8]))
+    found = measures.entropy(pool([4, 8], 8, ["4+ 2", "8+"], [6, 8]))
     plain = -(0.5 * math.log(0.5) + 2 * 0.25 * math.log(0.25))
     assert found.tolist() == [[pytest.approx(plain), pytest.approx(plain + 2 / 16)], [0, 0]]
 
@@ -187,13 +186,13 @@ def test_winner_of_a_rerun() -> None:
     ours, theirs = pool([2, 4, 1, 3], 8), pool([4, 5, 1, 6], 8)
     share, other = ours.correct / 8, theirs.correct / 8
     noise = sum((p * (1 - p) * 8 / 7).sum() / 16 for p in (share, other))
-    value, lo, hi = variance.beats(ours, theirs, Resamples.draw(4, 400, 0))
+    value, lo, hi = measures.beats(ours, theirs, Resamples.draw(4, 400, 0))
     assert value == pytest.approx(stats.norm.cdf((other - share).mean() / math.sqrt(noise)))
     assert lo <= value <= hi
     draws = Resamples.draw(2, 100, 0)
-    assert variance.beats(pool([8, 0], 8), pool([8, 0], 8), draws)[0] == 0.5
-    assert variance.beats(pool([8, 0], 8), pool([8, 8], 8), draws)[0] == 1.0
-    assert math.isnan(variance.beats(pool([1, 0], 1), pool([1, 1], 1), draws)[0])
+    assert measures.beats(pool([8, 0], 8), pool([8, 0], 8), draws)[0] == 0.5
+    assert measures.beats(pool([8, 0], 8), pool([8, 8], 8), draws)[0] == 1.0
+    assert math.isnan(measures.beats(pool([1, 0], 1), pool([1, 1], 1), draws)[0])
 
 
 def test_parts_of_variance_add_up_and_find_the_truth() -> None:
@@ -201,7 +200,8 @@ def test_parts_of_variance_add_up_and_find_the_truth() -> None:
     rng = np.random.default_rng(0)
     difficulty = rng.beta(2, 3, (400, 50))
     rows = [
-        variance.parts("Base", pool(rng.binomial(8, p).tolist(), 8), Resamples.draw(50, 100, 0)) for p in difficulty
+        measures.variance_parts("Base", pool(rng.binomial(8, p).tolist(), 8), Resamples.draw(50, 100, 0))
+        for p in difficulty
     ]
     found = pl.concat(rows)
     assert found["questions_part"].mean() == pytest.approx(0.04 / 50, rel=0.05)
@@ -216,16 +216,16 @@ def test_seeds_that_differ_by_decoding_alone_add_nothing() -> None:
     batches = [pool(rng.binomial(16, difficulty).tolist(), 16) for _ in range(3)]
     shifted = pool(rng.binomial(16, np.clip(difficulty + 0.2, 0, 1)).tolist(), 16)
     draws = Resamples.draw(400, 100, 0)
-    alike = variance.parts("Base", batches[0], draws, batches=batches[1:])["seeds"][0]
-    apart = variance.parts("Base", batches[0], draws, batches=[shifted])["seeds"][0]
+    alike = measures.variance_parts("Base", batches[0], draws, batches=batches[1:])["seeds"][0]
+    apart = measures.variance_parts("Base", batches[0], draws, batches=[shifted])["seeds"][0]
     assert alike < 1e-4
     assert apart > 0.01
 
 
 def test_a_single_sample_or_question_has_no_parts() -> None:
-    row = variance.parts("Base", pool([1, 0], 1), Resamples.draw(2, 100, 0)).row(0, named=True)
+    row = measures.variance_parts("Base", pool([1, 0], 1), Resamples.draw(2, 100, 0)).row(0, named=True)
     assert row["questions_part"] is None and row["decoding"] is None and row["total"] is None
-    row = variance.parts("Base", pool([1], 4), Resamples.draw(1, 100, 0)).row(0, named=True)
+    row = measures.variance_parts("Base", pool([1], 4), Resamples.draw(1, 100, 0)).row(0, named=True)
     assert row["questions_part"] is None and row["decoding_lo"] is None
 
 
@@ -243,9 +243,9 @@ def test_no_reading_depends_on_the_order_of_samples() -> None:
     needed = {"score": 0.0, "tokens": 5, "stopped": True}
     scores = scores.with_columns(**{name: pl.lit(value) for name, value in needed.items()})
     shuffled = scores.with_columns(sample=pl.col("sample").shuffle(seed=1).over("question"))
-    one, other = (read_pools(answer_classes(each), {})[DEFAULT] for each in (scores, shuffled))
+    one, other = (independent_pools(answer_classes(each), {})[DEFAULT] for each in (scores, shuffled))
     assert one.correct.tolist() == other.correct.tolist() and one.classes.tolist() == other.classes.tolist()
-    assert coverage.entropy(one).tolist() == coverage.entropy(other).tolist()
+    assert measures.entropy(one).tolist() == measures.entropy(other).tolist()
 
 
 def test_a_difference_is_paired() -> None:
@@ -272,21 +272,21 @@ def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
     row = support(base, rl, Resamples.draw(500, 100, 0))[0].row(0, named=True)
     assert [row[name] for name in COUNTS] == [465, 30, 4, 1]
     taus = [0.05, 0.25, 0.5, 0.75, 0.9]
-    change = 100 * (coverage.cover(rl, taus) - coverage.cover(base, taus)).mean(axis=0)
+    change = 100 * (measures.cover(rl, taus) - measures.cover(base, taus)).mean(axis=0)
     assert change.round().tolist() == [-10, 8, 55, 64, 48]
     for side, wanted in ((base, [68.0, 31.2, 0.1]), (rl, [76.4, 74.8, 21.2])):
-        assert (100 * coverage.g_pass(side, 16, [0.25, 0.5, 1]).mean(axis=0)).round(1).tolist() == wanted
-    entropies = [round(float(coverage.entropy(side)[:, 0].mean()), 2) for side in anchor]
+        assert (100 * measures.g_pass(side, 16, [0.25, 0.5, 1]).mean(axis=0)).round(1).tolist() == wanted
+    entropies = [round(float(measures.entropy(side)[:, 0].mean()), 2) for side in anchor]
     assert entropies == [2.44, 0.55]
 
 
 @pytest.mark.cohort
 def test_guessing_on_the_recorded_choices() -> None:
     path = COHORT.parent / "benchmarks/gpqa.jsonl.gz"
-    guess = guessing.chance([benchmarks.options(question) for question in benchmarks.load(path)])
-    assert (100 * guessing.null(guess, [1, 4, 16]).mean(axis=0)).round(1).tolist() == [20.0, 57.6, 94.7]
+    guess = measures.guess_chance([benchmarks.options(question) for question in benchmarks.load(path)])
+    assert (100 * measures.guess_null(guess, [1, 4, 16]).mean(axis=0)).round(1).tolist() == [20.0, 57.6, 94.7]
     for checkpoint, wanted in (("anchor-base", [21.1, 57.8]), ("anchor-rl", [41.0, 73.2])):
-        found = guessing.corrected(recorded(checkpoint, "zoo-gpqa"), guess, [1, 4])
+        found = measures.guess_corrected(recorded(checkpoint, "zoo-gpqa"), guess, [1, 4])
         assert (100 * found.mean(axis=0)).round(1).tolist() == wanted
 
 
@@ -315,9 +315,9 @@ def test_support_of_recorded_pairs(base: str, rl: str, shrunk: int, expanded: in
 
 def test_luck_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
     lucky = replace(pool([4, 0, 1], 4), lucky=np.array([0, 1, 4]))
-    assert np.allclose(guessing.luck(lucky, [1, 2, 4]), [[0, 0, 0], [1 / 4, 1 / 2, 1], [1, 1, 1]])
+    assert np.allclose(measures.luck(lucky, [1, 2, 4]), [[0, 0, 0], [1 / 4, 1 / 2, 1], [1, 1, 1]])
     with pytest.raises(ValueError, match="unknown"):
-        guessing.luck(pool([1], 4), [1])
+        measures.luck(pool([1], 4), [1])
 
 
 def beside_luck(known: float, luck: float, *, repeats: bool) -> pl.DataFrame:
@@ -329,7 +329,7 @@ def beside_luck(known: float, luck: float, *, repeats: bool) -> pl.DataFrame:
         lucky, meant = rng.binomial(16, luck, 2000), rng.binomial(16, luck, 2000)
         right = np.where(knows, 16, meant)
         sides.append(replace(pool(right.tolist(), 16), lucky=np.where(knows & repeats, 0, lucky)))
-    return guessing.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
+    return measures.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
 
 
 def test_luck_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
@@ -350,9 +350,9 @@ def test_without_its_assumption_the_correction_takes_too_little() -> None:
 
 def test_luck_that_solves_everything_leaves_nothing_known() -> None:
     all_lucky = replace(pool([4, 0, 1], 4), lucky=np.array([4, 4, 4]))
-    found = guessing.beside_luck(all_lucky, all_lucky, [1], Resamples.draw(3, 100, 0), 0.95)
+    found = measures.beside_luck(all_lucky, all_lucky, [1], Resamples.draw(3, 100, 0), 0.95)
     assert found.filter(measure="luck-corrected pass@k").select("value", "lo", "hi").null_count().row(0) == (3, 3, 3)
-    assert guessing.beside_luck(pool([1], 4), all_lucky, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
+    assert measures.beside_luck(pool([1], 4), all_lucky, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
 
 
 def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) 
     kept = compact(scores, None, budgets=[1, 2])
     readouts.write(kept, {}, path, {})
     assert recorded_classes(readouts.read(path)).equals(classes)
-    assert {name: pool.lucky is None for name, pool in read_pools(classes, {}).items()} == {
+    assert {name: pool.lucky is None for name, pool in independent_pools(classes, {}).items()} == {
         "judged": False,
         "other": True,
     }

@@ -18,8 +18,7 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
-from searchlens.analysis.compact import compact
-from searchlens.analysis.expand import expand, plain_votes
+from searchlens.analysis.compact import compact, expand, plain_votes
 from searchlens.analysis.points import operating_points
 from searchlens.analysis.pool import in_parts
 from searchlens.cli.prune import unused

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens.analysis.expand import expand
+from searchlens.analysis.compact import expand
 from searchlens.cli.plan import answer, assumptions, plan, read_store, rendered, speed
 from searchlens.config import check
 from searchlens.engines.base import Completion, Request

@@ -22,8 +22,8 @@ import pytest
 import searchlens
 import small_results
 from conftest import toy_study, write_checkpoint
-from searchlens.analysis.paths import near_match
 from searchlens.analysis.points import Landscape
+from searchlens.analysis.recovery import near_match
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.reporting.explorer_html import element
 from searchlens.reporting.explorer_inlined import explorer_page

@@ -2,8 +2,8 @@
 
 landscape  ``points`` reads what each policy reaches with each budget, for each of ``metrics`` and of extensions;
            ``compact`` and ``expand`` store it and restore it without samples
-recovery   ``gaps`` and ``paths``: where the RL model's default curve lies inside the Base landscape
-readings   ``equivalents`` to ``variance``: what uses every sample and does not depend on their order
+recovery   where the RL model's default curve lies inside the Base landscape
+readings   ``readings``, of ``measures``, ``equivalents`` and others: what uses every sample, in whatever order
 health     whether the numbers of a cell mean anything
 
 One pool of samples per policy gives every smaller budget and every metric (paper, section "Search landscape"), under

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -111,7 +110,9 @@ def _ways(rivals: Ints, rest: Ints, top: int, choose: Floats, budgets: Budgets) 
     node, weight = np.polynomial.legendre.leggauss(rivals.shape[1] // 2 + 1)
     node, weight = (node + 1) / 2, weight / 2
     reached = [(i, n - top) for i, n in enumerate(budgets) if n >= top]
-    for chunk in _chunks(len(rest), len(node) * (degree + 1)):
+    step = max(1, _WORK // (len(node) * (degree + 1)))
+    for start in range(0, len(rest), step):
+        chunk = slice(start, start + step)
         factor = np.repeat(choose[rest[chunk], None, : degree + 1], len(node), axis=1)
         for k in range(rivals.shape[1]):
             active = np.flatnonzero(rivals[chunk, k])
@@ -129,11 +130,6 @@ def _times(factor: Floats, coefficients: Floats, node: Floats, top: int) -> Floa
         scale = coefficients[:, i, None, None] * (node[None, :, None] if i == top else 1.0)
         product[:, :, i:] += scale * factor[:, :, : powers - i]
     return product
-
-
-def _chunks(rows: int, width: int) -> Iterator[slice]:
-    step = max(1, _WORK // width)
-    return (slice(start, start + step) for start in range(0, rows, step))
 
 
 def unique_rows(rows: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp]]:

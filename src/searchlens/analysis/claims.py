@@ -19,18 +19,12 @@ ROUNDING = 1e-9
 
 
 class Claim(NamedTuple):
-    """A text, and when it may be said.
-
-    Attributes
-    ----------
-    text : str
-        With the names of a row in braces, as ``str.format`` takes them.
-    holds : callable, optional
-        From a row to whether the claim is true of it. Without it, the text says no more than its numbers.
-    """
+    """A text, and when it may be said."""
 
     text: str
+    """With the names of a row in braces, as ``str.format`` takes them."""
     holds: Callable[[Row], object] = lambda _: True
+    """Whether the claim is true of a row. Without it, the text says no more than its numbers."""
 
 
 def say(claims: Sequence[Claim], row: Row) -> str:
@@ -47,19 +41,10 @@ def every(claims: Sequence[Claim], row: Row) -> str:
 
 
 def number(value: float | None, digits: int = 2, sign: str = "") -> str:
-    """A number with a true minus sign and without negative zero; a dash if it is not defined.
+    """A number with a true minus sign and without negative zero; a dash for None and NaN, which are not defined.
 
-    Parameters
-    ----------
-    value : float or None
-        None and NaN are not defined.
-    digits : int, optional
-        After the decimal point.
-    sign : {"", "+"}, optional
-        ``"+"`` marks positive numbers, too.
+    ``sign="+"`` marks positive numbers, too.
 
-    Examples
-    --------
     >>> number(2.5, sign="+"), number(-0.001), number(None)
     ('+2.50', '0.00', '—')
     """
@@ -374,8 +359,6 @@ WORTH_MORE = (
     Claim("In no cell is one sample of RL shown to be worth more than one of Base", _lacks("more")),
     Claim("One sample of RL is worth more than one of Base in {more} of {cells} cells{most}"),
 )
-
-
 FITTED = (
     Claim("No power law could be tested", lambda row: not row["cells"]),
     Claim("Of {cells} cells no power law fits in {empty}; β = 1 is allowed in {one}"),

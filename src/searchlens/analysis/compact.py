@@ -9,18 +9,21 @@ expectations of B and T of single questions are not stored. docs/data.md describ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis.classes import lucky_counts, to_text
-from searchlens.analysis.points import Landscape, in_order, read, with_budgets
-from searchlens.analysis.pool import SamplePool
-from searchlens.analysis.readouts import metrics
-from searchlens.config.landscape import DEFAULTS, LandscapeOptions
+from searchlens.analysis._vote import VOTE_POOL_LIMIT, expected_vote, prefix_vote, vote_of_signatures
+from searchlens.analysis.classes import from_text, lucky_counts, to_text
+from searchlens.analysis.points import Landscape, Values, hits_frame, in_order, join, points_frame, read, with_budgets
+from searchlens.analysis.pool import Floats, Rows, SamplePool, missed, read_pools
+from searchlens.analysis.readouts import derived, metrics
+from searchlens.config.landscape import DEFAULTS, LandscapeOptions, Ties
 from searchlens.errors import InputError
-from searchlens.store.columns import PLAIN
+from searchlens.store.columns import PLAIN, READOUTS, VOTES
 from searchlens.store.metrics import COMPACT, COMPACT_POINT, recorded
 
 OF_CLASSES = ("P", "Q", "distinct")
@@ -42,17 +45,13 @@ def compact(
         raise InputError(
             f"landscape.ties: {options.ties}; compact readouts store a vote as one bit and need ties: first"
         )
-    parts, luck = [], _luck(scores)
+    lucky = lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky")
+    parts, luck = [], dict(lucky.iter_rows())
     for pool, reached in with_budgets(scores, budgets):
         if len(reached) > _MOST_BUDGETS:
             raise InputError(f"budgets: there are {len(reached)}; compact readouts hold at most {_MOST_BUDGETS}")
         parts.append(_compact_pool(pool, reached, read(pool, reached, options), votes, luck))
     return in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
-
-
-def _luck(scores: pl.DataFrame) -> dict[str, list[int]]:
-    """Lucky samples of each question, in increasing order of questions, of the policies for which they are known."""
-    return dict(lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky").iter_rows())
 
 
 def _compact_pool(
@@ -97,8 +96,15 @@ def _bits(credit: npt.NDArray[np.float32]) -> list[int] | None:
 
 
 def _stored_points(pool: SamplePool, points: pl.DataFrame, votes: pl.DataFrame | None) -> pl.DataFrame:
-    """Points that cannot be computed from the other columns, and the vote by plain string."""
-    computed = [f"{metric} {readout}" for metric, readout in _computed(pool.width)]
+    """Points that ``expand`` cannot compute from the other columns, and the vote by plain string."""
+    of_classes = OF_CLASSES if pool.width == 1 else ()
+    by_question = {"prefix": {*recorded(hits=True)}, "expected": {*recorded(compared=True), *of_classes}}
+    computed = [
+        f"{metric.name} {readout}"
+        for readout, names in by_question.items()
+        for metric in metrics()
+        if metric.name in names or metric.affine or (metric.of and names.issuperset(metric.of))
+    ]
     key = pl.concat_str("metric", "readout", separator=" ")
     stored = points.filter(pl.col("metric").is_in(recorded()), ~key.is_in(computed))
     if votes is not None:
@@ -108,13 +114,125 @@ def _stored_points(pool: SamplePool, points: pl.DataFrame, votes: pl.DataFrame |
     return columns.sort("metric", "readout", "budget", maintain_order=True)  # equal neighbours compress better
 
 
-def _computed(width: int) -> list[tuple[str, str]]:
-    """Metric and readout of what ``expand`` computes: what is stored by question or follows from it, affine metrics."""
-    of_classes = OF_CLASSES if width == 1 else ()
-    by_question = {"prefix": {*recorded(hits=True)}, "expected": {*recorded(compared=True), *of_classes}}
-    return [
-        (metric.name, readout)
-        for readout, names in by_question.items()
-        for metric in metrics()
-        if metric.name in names or metric.affine or (metric.of and names.issuperset(metric.of))
+def expand(
+    readouts: pl.DataFrame,
+    *,
+    options: LandscapeOptions = DEFAULTS,
+    smallest: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[Landscape, pl.DataFrame]:
+    """The landscape that ``operating_points`` reads from the samples, and the votes of ``plain_votes``.
+
+    ``options`` are those with which ``compact`` was called. Prefix readouts and counts are the same, all other values
+    equal to single precision; without plain strings there are no votes. B_expected and T_expected of ``hits`` are null.
+    Metrics that were neither recorded nor derive from recorded ones are left out of ``points``, and null in ``hits``.
+    """
+    options = replace(options, ties="first")  # a vote that was recorded is one bit
+    parts, votes = [], []
+    keys = ("samples", "width", "budgets", "question")
+    for same in readouts.with_row_index().group_by(*keys, maintain_order=True).agg("index").iter_rows(named=True):
+        rows, questions = readouts[same["index"]], np.array(same["question"], np.uint32)
+        group = _Group(tuple(rows["policy"]), questions, same["width"], same["samples"], same["budgets"], rows)
+        values, stored = group.values(), group.points()
+        whole = stored.filter(pl.col("metric") != PLAIN).with_columns(
+            hits=pl.lit(None, pl.UInt32), questions=pl.lit(len(group.questions))
+        )
+        points = points_frame(group, group.budgets, values, options, [whole])
+        parts.append(Landscape(points, hits_frame(group, group.budgets, values)))
+        by_class = points.filter(metric="Q").select("policy", "budget", "readout", Q="value")
+        by_string = stored.filter(metric=PLAIN).rename({"value": PLAIN})
+        joined = by_string.join(by_class, on=["policy", "budget", "readout"], how="left").select(VOTES.names())
+        readout, policy = (pl.col("readout").cast(pl.Enum(READOUTS)), pl.col("policy").cast(pl.Enum(group.policies)))
+        votes.append(joined.cast(VOTES).sort("budget", readout.to_physical(), policy.to_physical()))
+    return join(parts, readouts["policy"].to_list(), smallest), pl.concat(votes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group(Rows):
+    """Policies with the same number of samples, width of runs and budgets."""
+
+    samples: int
+    budgets: list[int]
+    readouts: pl.DataFrame
+
+    def values(self) -> Values:
+        """Readouts that are stored question by question, and those that follow from them; shape (rows, budgets)."""
+        prefix = {name: self._from_bits(name) for name in recorded(hits=True) if name in self.readouts.columns}
+        names = {f"{metric.name}_expected": metric.name for metric in metrics() if metric.has_expectation}
+        columns = [column for column in self.readouts if column.name in names and not column.has_nulls()]
+        stored = {names[column.name]: column.explode().cast(pl.Float64).to_numpy() for column in columns}
+        expected = {name: column.reshape(-1, len(self.budgets)) for name, column in stored.items()}
+        expected |= self._from_classes() if self.width == 1 else {}
+        return {"prefix": derived(metrics(), prefix), "expected": derived(metrics(), expected)}
+
+    def _from_bits(self, metric: str) -> Floats:
+        column = self.readouts[metric]
+        no_bits = pl.lit([0] * len(self.questions), column.dtype)
+        bits = self.readouts.select(pl.col(metric).fill_null(no_bits).explode())[metric].to_numpy().astype(np.int64)
+        credit = ((bits[:, None] >> np.arange(len(self.budgets))) & 1).astype(float)
+        credit[np.repeat(column.is_null().to_numpy(), len(self.questions))] = np.nan
+        return credit
+
+    def _from_classes(self) -> dict[str, Floats]:
+        texts = self.readouts["classes"].explode().cast(pl.String)
+        distinct = texts.unique().sort()
+        which = texts.cast(pl.Enum(distinct)).to_physical().to_numpy()
+        sizes, right = from_text(distinct.to_list())
+        miss = missed(self.samples, self.budgets)
+        by_text = {
+            "P": 1 - miss[(sizes * right).sum(axis=1)],
+            "Q": np.full((len(sizes), len(self.budgets)), np.nan),
+            "distinct": np.stack([(1 - column)[sizes].sum(axis=1) for column in miss.T], axis=1),
+        }
+        if self.samples <= VOTE_POOL_LIMIT:
+            by_text["Q"] = vote_of_signatures(sizes, right, self.samples, self.budgets)
+        return {name: values[which] for name, values in by_text.items()}
+
+    def points(self) -> pl.DataFrame:
+        """The stored points, means of counts as precise as they were: such a mean is a whole number over a known one.
+
+        A prefix mean is a count over the questions. The mean over subsets of c out of R runs (without searches:
+        samples) is c / R of the sum over all of them. Shares of samples are over the budget, too. A value that is no
+        such mean, because its metric counts nothing, is not the single that the nearest whole number gives.
+        """
+        rows = self.readouts.select("policy", "points").explode("points", empty_as_null=False).unnest("points")
+        names, values = pl.col("metric", "readout").cast(pl.String), pl.col("value", "lo", "hi").cast(pl.Float64)
+        share, runs = pl.col("metric").is_in(recorded(per_sample="mean")), self.samples // self.width
+        total = pl.col("metric").is_in(recorded(per_sample="sum"))
+        subsets = runs / pl.max_horizontal(1, pl.col("budget") // self.width)
+        denominator = (
+            len(self.questions)
+            * pl.when(share).then("budget").otherwise(1)
+            * pl.when(readout="prefix").then(1.0).when(share | total).then(subsets)
+        )
+        count = (pl.col("value") * denominator).round() / denominator
+        is_count = count.cast(pl.Float32) == pl.col("value").cast(pl.Float32)
+        return rows.with_columns(names, values).with_columns(value=pl.when(is_count).then(count).otherwise("value"))
+
+
+def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
+    """The vote under both kinds of classes, for comparison: ``store.columns.VOTES``.
+
+    The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
+    neither. The share of questions solved by the vote over ``answer`` is Q, over ``plain`` Q_plain, for each policy,
+    budget up to its pool, and readout. Candidates of searches have no ``expected`` rows.
+    """
+
+    def solved(pool: SamplePool, budget: int, readout: str) -> Floats:
+        """Mean over questions for each policy."""
+        if readout == "prefix":
+            credit = prefix_vote(pool, budget, shared=ties == "fractional")
+        else:
+            credit = expected_vote(pool, [budget])[:, 0]
+        return np.asarray(np.mean(credit.reshape(len(pool.policies), -1), axis=1))
+
+    pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
+    rows = [
+        (policy, budget, readout, *values)
+        for by_class, by_string in zip(*pools, strict=True)
+        for budget in sorted({n for n in budgets if n <= by_class.samples})
+        for readout in ("prefix", "expected")[: 2 if by_class.width == 1 else 1]
+        for policy, *values in zip(
+            by_class.policies, solved(by_class, budget, readout), solved(by_string, budget, readout), strict=True
+        )
     ]
+    return pl.DataFrame(rows, schema=VOTES, orient="row")

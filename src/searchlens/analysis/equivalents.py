@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import optimize, special, stats
 
-from searchlens.analysis.class_pools import Pool, effective, knots
+from searchlens.analysis.classes import Pool, effective, knots
 from searchlens.analysis.uncertainty import Floats, Resamples, unseen
 
 EQUIVALENTS = pl.Schema(
@@ -72,7 +72,11 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
     log2_n[:, 0] = [_exact(base, *each) for each in zip(target[:, 0], log2_n[:, 0], strict=True)]
     at = np.minimum(np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest))), largest)  # 2^(log2 20) is above 20
     level = np.abs(target[:, 0] - curves[:, -1, 0].max()) < SAME
-    return Equivalents(tuple(budgets), largest, log2_n, level, lower, *_support(base, rl, at, budgets))
+    solved = np.stack([pool.solved(at) for pool in base])
+    best = solved.mean(axis=1).argmax(axis=0)
+    at_n, theirs = solved[best, :, np.arange(len(best))].T, rl.solved(budgets)
+    rests_on = effective(at_n - theirs), effective(np.sqrt(2 - at_n - theirs))
+    return Equivalents(tuple(budgets), largest, log2_n, level, lower, *rests_on)
 
 
 def _exact(base: Sequence[Pool], target: float, log2_n: float) -> float:
@@ -86,14 +90,6 @@ def _exact(base: Sequence[Pool], target: float, log2_n: float) -> float:
     if not math.isfinite(log2_n) or lacking(ks[right - 1]) >= 0 or lacking(ks[right]) <= 0:
         return log2_n
     return math.log2(optimize.brentq(lacking, ks[right - 1], ks[right], rtol=1e-6))
-
-
-def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int]) -> tuple[Floats, Floats]:
-    """``questions`` and ``unsolved``."""
-    solved = np.stack([pool.solved(at.tolist()) for pool in base])
-    best = solved.mean(axis=1).argmax(axis=0)
-    at_n, theirs = solved[best, :, np.arange(len(best))].T, rl.solved(budgets)
-    return effective(at_n - theirs), effective(np.sqrt(2 - at_n - theirs))
 
 
 def upper_edge(curves: Floats, questions: int) -> Floats:
@@ -181,25 +177,18 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     band_low, band_high = ends(joint_confidence(lower[within], resampled[within], confidence))
     few = _few(read.unsolved, confidence)
     high, band_high = np.where(few, end, high), np.where(few, end, band_high)
-    records = []
-    for i, budget in enumerate(read.budgets):
-        known = not outside[i]
-        records.append(
-            {
-                "budget": budget,
-                "state": str(outside[i]) or "within",
-                "n": float(2 ** sample[i]) if known else None,
-                "lo": float(2 ** low[i]),
-                "hi": float(2 ** high[i]),
-                "lo_open": bool(low[i] <= 0),
-                "hi_open": bool(high[i] >= end),
-                "band_lo": float(2 ** band_low[i]) if known else None,
-                "band_hi": float(2 ** band_high[i]) if known else None,
-                "pool": read.largest,
-                **_slope(read, i, confidence),
-            }
-        )
-    return pl.DataFrame(records, EQUIVALENTS)
+    columns = {"n": sample, "lo": low, "hi": high, "band_lo": band_low, "band_hi": band_high}
+    frame = {
+        "budget": read.budgets,
+        "state": np.where(within, "within", outside),
+        **{name: [float(2**each) for each in column] for name, column in columns.items()},
+        "lo_open": low <= 0,
+        "hi_open": high >= end,
+        "pool": read.largest,
+        **pl.DataFrame([_slope(read, i, confidence) for i in range(len(within))]).to_dict(),
+    }
+    known = pl.when(state="within").then(pl.col("n", "band_lo", "band_hi"))
+    return pl.DataFrame(frame).with_columns(known).select(EQUIVALENTS.names()).cast(EQUIVALENTS)
 
 
 def _few(questions: Floats, confidence: float) -> npt.NDArray[np.bool_]:
@@ -244,21 +233,22 @@ def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | No
 
     Without an interval where draws leave the pool too often, or too few questions decide or are unsolved (``_few``).
     """
-    keys = ("slope", "slope_lo", "slope_hi")
+    unknown: dict[str, float | None] = dict.fromkeys(("slope", "slope_lo", "slope_hi"))
     if i + 1 == len(read.budgets):
-        return dict.fromkeys(keys)
+        return unknown
     step = math.log2(read.budgets[i + 1] / read.budgets[i])
     with np.errstate(invalid="ignore"):
         slopes = (read.log2_n[i + 1] - read.log2_n[i]) / step
     if not np.isfinite(slopes[0]):
-        return dict.fromkeys(keys)
+        return unknown
     pair = slice(i, i + 2)
     tail = tails(confidence, read.questions[pair]).min()
     few = _few(np.minimum(read.questions, read.unsolved)[pair], confidence).any()
     known = slopes[1:][np.isfinite(slopes[1:])]
-    enough = len(known) >= confidence * (len(slopes) - 1) and not few
-    ends = np.quantile(known, [tail, 1 - tail]) if enough else (None, None)
-    return dict(zip(keys, (float(slopes[0]), *(None if end is None else float(end) for end in ends)), strict=True))
+    if len(known) < confidence * (len(slopes) - 1) or few:
+        return unknown | {"slope": float(slopes[0])}
+    lo, hi = np.quantile(known, [tail, 1 - tail])
+    return {"slope": float(slopes[0]), "slope_lo": float(lo), "slope_hi": float(hi)}
 
 
 CROSSINGS = pl.Schema(
@@ -295,7 +285,9 @@ def crossing(base: Pool, rl: Pool, resamples: Resamples, confidence: float, *, e
     if not last > first:
         return pl.DataFrame(schema=CROSSINGS)
     x = np.linspace(first, last, max(math.ceil(STEPS * (last - first)), 1) + 1)
-    gaps = rl.solved(_within(2**x, rl)) - base.solved(_within(exchange * 2**x, base))
+    # without the rounding errors that would put the first and last outside of a pool
+    ours, theirs = np.clip(exchange * 2**x, 1, base.samples), np.clip(2**x, 1, rl.samples)
+    gaps = rl.solved(theirs) - base.solved(ours)
     weights = np.concatenate([np.ones((resamples.questions, 1), np.float32), resamples.weights], axis=1)
     curves = gaps.T @ weights / resamples.questions
     half = 0.5 / resamples.questions
@@ -319,12 +311,6 @@ def crossing(base: Pool, rl: Pool, resamples: Resamples, confidence: float, *, e
         "last": float(2**last),
     }
     return pl.DataFrame([record], CROSSINGS)
-
-
-def _within(samples: Floats, pool: Pool) -> list[float]:
-    """Numbers of samples, without the rounding errors that would put the first and last outside of the pool."""
-    clipped: list[float] = np.clip(samples, 1, pool.samples).tolist()
-    return clipped
 
 
 def last_positive(x: Floats, gaps: Floats) -> Floats:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import special
 
-from searchlens.analysis.class_pools import Pool, effective, knots
+from searchlens.analysis.classes import Pool, effective, knots
 from searchlens.analysis.uncertainty import Floats
 
 RIDGE = 1e-5
@@ -152,17 +152,8 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID) 
     j = questions * (moments * _scaled(moments, variance, used)).sum(axis=1)
     count, known = usable.sum(axis=1), used.sum(axis=1)
     log_p, fitted = (np.where(count >= FEWEST_MOMENTS, _log_p(j, n, questions), np.nan) for n in (known, known - 1))
-    misfit = np.abs(moments).mean(axis=1)
-    shape = grid.shape
-    return Test(
-        base.policy,
-        base.samples,
-        j[law].reshape(shape),
-        count[law].reshape(shape),
-        log_p[law].reshape(shape),
-        fitted[law].reshape(shape),
-        misfit[law].reshape(shape),
-    )
+    found = (j, count, log_p, fitted, np.abs(moments).mean(axis=1))
+    return Test(base.policy, base.samples, *(each[law].reshape(grid.shape) for each in found))
 
 
 def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.bool_]:
@@ -251,15 +242,12 @@ the least of any law. The columns ``l1``: least mean absolute error, percentiles
 def profile(tests: Sequence[Test]) -> Floats:
     """Largest p-value at each beta, over the tested alphas and policies; NaN if none is; shape (betas,)."""
     largest = np.exp(np.max([test.likely.max(axis=0) for test in tests], axis=0))
-    known = np.any([test.tested.any(axis=0) for test in tests], axis=0)
-    result: Floats = np.where(known, largest, np.nan)
-    return result
+    return np.where(np.any([test.tested.any(axis=0) for test in tests], axis=0), largest, np.nan)
 
 
 def undecided(tests: Sequence[Test]) -> npt.NDArray[np.bool_]:
     """Whether some law with each beta is not tested, so that the beta cannot be rejected; shape (betas,)."""
-    open_betas: npt.NDArray[np.bool_] = np.any([~test.tested.all(axis=0) for test in tests], axis=0)
-    return open_betas
+    return np.asarray(np.any([~test.tested.all(axis=0) for test in tests], axis=0))
 
 
 def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
@@ -271,6 +259,7 @@ def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
     """
     inside = GRID.beta[profile(tests) >= 1 - level]
     testable = any(bool(test.tested.any()) for test in tests)
+    lo, hi = (float(inside.min()), float(inside.max())) if len(inside) else (None, None)
     best = max(tests, key=lambda test: float(test.likely.max()))
     found: dict[str, object] = {
         "empty": testable and not len(inside),
@@ -279,8 +268,8 @@ def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
         "pool_max": max(test.pool for test in tests),
         "testable": testable,
         "untested": 1 - float(np.mean([test.tested for test in tests])),
-        "beta_lo": float(inside.min()) if len(inside) else None,
-        "beta_hi": float(inside.max()) if len(inside) else None,
+        "beta_lo": lo,
+        "beta_hi": hi,
         "misfit": min(float(test.misfit.min()) for test in tests),
     }
     if not testable:
@@ -338,7 +327,7 @@ WIDE = 1.0
 
 
 def of_exponents(row: Mapping[str, Any]) -> str:
-    """Why the exponents of a row of ``readings.exponents.EXPONENTS``, or of Nones, are no answer; empty if they are."""
+    """Why the exponents of a row of ``EXPONENTS``, or of Nones, are no answer; empty if they are."""
     if row["empty"]:
         return "no power law that was tested fits"
     if row["testable"] is False:
@@ -348,9 +337,3 @@ def of_exponents(row: Mapping[str, Any]) -> str:
     if row["beta_lo"] is not None and row["beta_hi"] - row["beta_lo"] >= WIDE:
         return "not identified"
     return ""
-
-
-def up_to(row: Mapping[str, Any]) -> str:
-    """Up to which N a law was read, by ``pool_min`` and ``pool_max`` of ``readings.exponents.EXPONENTS``."""
-    least, most = row["pool_min"], row["pool_max"]
-    return f"N up to {most}" if least == most else f"N up to {least} to {most}, the pool of each policy"

@@ -9,7 +9,8 @@ import polars as pl
 from scipy import optimize, special
 from scipy.stats import norm
 
-from searchlens.analysis.class_pools import Ints, Pool
+from searchlens.analysis.classes import Pool
+from searchlens.analysis.pool import Ints
 from searchlens.analysis.uncertainty import Floats
 from searchlens.seeds import resampler
 
@@ -49,13 +50,12 @@ class Fit:
         """pass@k, (1 - z) (1 - B(a, b + k) / B(a, b)), with its interval, symmetric in the logit."""
         value = float(special.logit(np.clip(_solved(self.theta, k), 1e-12, 1 - 1e-12)))
         steps = 1e-4 * np.eye(len(self.theta))
-        ends = [
-            special.logit(np.clip(_solved(self.theta + sign * s, k), 1e-12, 1 - 1e-12))
-            for s in steps
+        up, down = (
+            special.logit(np.array([_solved(self.theta + sign * step, k) for step in steps]).clip(1e-12, 1 - 1e-12))
             for sign in (1, -1)
-        ]
-        slope = (np.array(ends[::2]) - np.array(ends[1::2])) / 2e-4
-        half = float(norm.ppf((1 + confidence) / 2) * np.sqrt(max(0.0, slope @ self.covariance @ slope)))
+        )
+        slope: Floats = (up - down) / 2e-4
+        half = float(norm.ppf((1 + confidence) / 2) * np.sqrt(max(0.0, float(slope @ self.covariance @ slope))))
         low, high = special.expit([value - half, value + half])
         return float(special.expit(value)), float(low), float(high)
 
@@ -82,7 +82,12 @@ def fit(correct: Ints, samples: int, *, zero_inflated: bool = False) -> Fit | No
         return -float(weights @ value), -(weights @ slope)
 
     theta = optimize.minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    return Fit(theta, _sandwich(theta, seen, weights, samples))
+    changes = [
+        weights @ (_likelihood(theta + step, seen, samples)[1] - _likelihood(theta - step, seen, samples)[1]) / 2e-4
+        for step in 1e-4 * np.eye(len(theta))
+    ]
+    inverse, slope = np.linalg.pinv(np.array(changes), rcond=1e-9), _likelihood(theta, seen, samples)[1]
+    return Fit(theta, inverse @ (slope.T * weights @ slope) @ inverse)
 
 
 def _likelihood(theta: Floats, c: Ints, n: int) -> tuple[Floats, Floats]:
@@ -103,15 +108,6 @@ def _likelihood(theta: Floats, c: Ints, n: int) -> tuple[Floats, Floats]:
     mixed = np.where(c == 0, np.logaddexp(np.log(share), drawn), drawn)
     posterior = np.exp(drawn - mixed)
     return mixed, np.column_stack([posterior[:, None] * slope, (1 - posterior) - share])
-
-
-def _sandwich(theta: Floats, c: Ints, weights: Floats, n: int) -> Floats:
-    steps = 1e-4 * np.eye(len(theta))
-    slopes = [weights @ (_likelihood(theta + s, c, n)[1] - _likelihood(theta - s, c, n)[1]) / 2e-4 for s in steps]
-    inverse = np.linalg.pinv(np.array(slopes), rcond=1e-9)
-    slope = _likelihood(theta, c, n)[1]
-    found: Floats = inverse @ (slope.T * weights @ slope) @ inverse
-    return found
 
 
 def _solved(theta: Floats, k: int) -> float:

@@ -1,19 +1,23 @@
-"""Whether a cell is interpretable, and why not, in words."""
+"""Whether a cell is interpretable, and why not, in words; how its samples ended and whether they state an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import polars as pl
 
 from searchlens.config.health import DEFAULTS, HealthOptions
+from searchlens.store.columns import HEALTH
 from searchlens.store.frames import read_frame
 
+if TYPE_CHECKING:
+    from searchlens.benchmarks import Question
+
 Level = Literal["ok", "attention", "not interpretable"]
-Counts = Mapping[str, Any]
+_Row = Mapping[str, Any]
 """One row of ``store.columns.HEALTH``."""
 
 SILENT = 0.20
@@ -35,7 +39,7 @@ _OTHER_RULES = 0.10
 class Health:
     """The health of one cell."""
 
-    counts: Counts
+    counts: _Row
     """All policies together."""
     broken: tuple[str, ...]
     """Why the numbers of the cell say nothing about the model; empty if they do."""
@@ -93,8 +97,7 @@ def judge(counts: pl.DataFrame, default_policy: str = "", limits: HealthOptions 
             if row["policy"] == default_policy
             for reason in _broken(row, limits)
         ]
-    silent = [] if broken else _silent(total)
-    return Health(total, tuple(broken), (*silent, *_remarks(total, policies)))
+    return Health(total, tuple(broken), tuple(_remarks(total, policies, of_answers=not broken)))
 
 
 def of_pair(sides: Mapping[str, Health], *, is_floor: bool = False) -> str:
@@ -142,14 +145,14 @@ def percent(part: int | None, whole: int | None) -> str:
     return "over 99%" if 99 < share < 100 else f"{share:.0f}%"
 
 
-def _whole(counts: Counts) -> int | None:
+def _whole(counts: _Row) -> int | None:
     """Texts that are not known to be cut off: also those of unknown end, which grading takes as finished."""
     if counts["whole_answered"] is None:
         return None
     return (counts["stopped"] or 0) + (counts["unknown_end"] or 0)
 
 
-def _broken(counts: Counts, limits: HealthOptions) -> Iterator[str]:
+def _broken(counts: _Row, limits: HealthOptions) -> Iterator[str]:
     samples, answered, whole = counts["samples"], counts["answered"], _whole(counts)
     if _below(answered, samples, limits.answered):
         yield f"{percent(answered, samples)} of {samples:,} samples have an answer (template? token limit? grader?)"
@@ -160,16 +163,12 @@ def _broken(counts: Counts, limits: HealthOptions) -> Iterator[str]:
         yield f"the verdict of {percent(counts['unknown'], answered)} of {answered:,} answers is unknown (grader?)"
 
 
-def _silent(counts: Counts) -> Iterator[str]:
-    whole = _whole(counts)
-    if whole is not None and whole >= FEWEST:
-        silent = whole - counts["whole_answered"]
+def _remarks(total: _Row, policies: Sequence[_Row], *, of_answers: bool) -> Iterator[str]:
+    samples, whole = total["samples"], _whole(total)
+    if of_answers and whole is not None and whole >= FEWEST:
+        silent = whole - total["whole_answered"]
         if _above(silent, whole, SILENT):
             yield f"{percent(silent, whole)} of {whole:,} finished texts have no answer (template? grader?)"
-
-
-def _remarks(total: Counts, policies: Sequence[Counts]) -> Iterator[str]:
-    samples = total["samples"]
     if _above(total["truncated"], samples, TRUNCATED):
         yield f"{percent(total['truncated'], samples)} of {samples:,} samples were cut off (token limit? stop texts?)"
     failed = [row for row in policies if _above(row["failed"], row["samples"], FAILED)]
@@ -191,3 +190,152 @@ def _above(part: int | None, whole: int | None, limit: float) -> bool:
 def cell_health(landscape: Path, default_policy: str, limits: HealthOptions) -> Health:
     """The health of one cell, by the section ``health``. Raises InputError if its landscape is missing or damaged."""
     return judge(read_frame(landscape / "health.parquet", "landscape"), default_policy, limits)
+
+
+class Counts(NamedTuple):
+    """Counts of some policies of a cell."""
+
+    rows: pl.DataFrame
+    """``store.columns.HEALTH``: one row for each policy."""
+    solved: pl.DataFrame
+    """``question``, once for each policy, and ``correct``: whether any of its samples is right; null if unknown."""
+
+
+def of_graded(graded: pl.DataFrame) -> pl.DataFrame:
+    """Counts of graded samples: first the row of all policies together, then one for each policy.
+
+    Samples have at least ``SCORES`` of ``store.columns.GRADED``; ``correct`` may be null: not judged. In
+    ``store.columns.HEALTH``, what the columns of the samples do not say is null, never 0.
+    """
+    return together([counted(graded)])
+
+
+def counted(graded: pl.DataFrame) -> Counts:
+    """Counts of the graded samples of some policies, for ``together``."""
+    marked = graded.select("policy", "question", "correct", **_marks(graded.columns))
+    solved = marked.group_by("policy", "question", maintain_order=True).agg(pl.col("correct").any(ignore_nulls=False))
+    known = [name for name in HEALTH.names() if name in marked.columns and name != "policy"]
+    rows = []
+    for name in marked["policy"].unique(maintain_order=True):
+        samples = marked.filter(policy=name)
+        sums = samples.select(_sum(column) for column in known).row(0, named=True)
+        rows.append({"policy": name, "samples": samples.height, **sums, **_questions(solved.filter(policy=name))})
+    return Counts(pl.DataFrame(rows, HEALTH), solved.drop("policy"))
+
+
+def together(parts: Sequence[Counts]) -> pl.DataFrame:
+    """The result of ``of_graded`` from the counts of all policies, some of them in each part."""
+    rows = pl.concat([part.rows for part in parts])
+    questions = _questions(pl.concat([part.solved for part in parts]))
+    sums = rows.select(_sum(name) for name in HEALTH.names() if name not in ("policy", *questions))
+    total = {"policy": None, **sums.row(0, named=True), **questions}
+    return pl.concat([pl.DataFrame([total], HEALTH), rows])
+
+
+def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
+    """Counts, as of ``of_graded``, of a cell that is read from compact readouts, as far as these have them.
+
+    Answer classes are ``store.columns.CLASSES``; points, for the share of samples that stopped,
+    ``store.columns.POINTS``. Compact readouts do not say why a sample did not stop, nor which answers were not
+    judged: ``truncated`` is all that did not stop, and the columns that they do not have are null.
+    """
+    shares = points.filter(metric="stopped", readout="expected").group_by("policy").agg(pl.col("value").last())
+    counted = classes.group_by("policy", maintain_order=True).agg(
+        pl.col("samples").sum(),
+        pl.col("answered").sum(),
+        questions=pl.col("question").n_unique(),
+        unsolved=(pl.col("correct") == 0).sum(),
+    )
+    rows = counted.join(shares, on="policy", how="left", maintain_order="left").with_columns(
+        stopped=(pl.col("value") * pl.col("samples")).round()
+    )
+    rows = rows.with_columns(truncated=pl.col("samples") - pl.col("stopped"))
+    sums = rows.select(_sum(name) for name in ("samples", "answered", "stopped", "truncated"))
+    solved = classes.select("policy", "question", correct=pl.col("correct") > 0)
+    total = {"policy": None, **sums.row(0, named=True), **_questions(solved)}
+    known = [name for name in HEALTH.names() if name in rows.columns]
+    return pl.DataFrame([total, *rows.select(known).iter_rows(named=True)], HEALTH, strict=False)
+
+
+def _marks(columns: list[str]) -> dict[str, pl.Expr]:
+    """What is counted, as a Boolean for each sample; null throughout if the samples do not say it."""
+    answered, nothing = pl.col("answer") >= 0, pl.lit(None, pl.Boolean)
+    unknown_end = pl.col("finish").is_null() if "finish" in columns else nothing
+    failed = pl.col("finish") == "failed" if "finish" in columns else pl.col("score") == float("-inf")
+    found = pl.col("extraction") if "extraction" in columns else pl.lit(None, pl.String)
+    no_end, not_failed = unknown_end.fill_null(False), ~failed.fill_null(False)
+    stopped = pl.col("stopped") & ~no_end
+    return {
+        "answered": answered,
+        "stopped": stopped,
+        "truncated": ~pl.col("stopped").fill_null(True) & not_failed,
+        "unknown_end": unknown_end,
+        "whole_answered": (stopped | no_end) & answered,
+        "unknown": pl.col("unknown") if "unknown" in columns else nothing,
+        "failed": failed.fill_null(False) if "finish" in columns else failed,
+        "kept": found.eq("kept"),
+        "withdrawn": found.eq("withdrawn"),
+        "unboxed": found.is_in(["fallback", "number"]),
+    }
+
+
+def _sum(column: str) -> pl.Expr:
+    """The sum; null if a value is unknown."""
+    return pl.when(~pl.col(column).is_null().any()).then(pl.col(column).sum()).alias(column)
+
+
+def _questions(solved: pl.DataFrame) -> dict[str, int | None]:
+    """Number of questions, and of those that no sample solves."""
+    by_question = solved.group_by("question").agg(unsolved=~pl.col("correct").any(ignore_nulls=False))
+    return {"questions": by_question.height, **by_question.select(unsolved=_sum("unsolved")).row(0, named=True)}
+
+
+EXAMPLES = 5
+SHOWN = 100
+"""Characters of the end of a text that are shown."""
+Find = Callable[[pl.DataFrame], pl.DataFrame]
+"""Looks samples up: given policy, question (an id) and sample, it returns these columns and the text."""
+
+
+def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[Question], *, quotes: bool = True) -> list[str]:
+    """Five samples without an answer, one line for each: question, sample, finish and the end of the text.
+
+    Samples are ``store.columns.GRADED`` of a cell, spread over it; questions are in the order of the benchmark. If
+    every sample has an answer, samples with an unknown verdict are shown, if there are any. If no sample is right, two
+    with an answer follow, with their golds. ``quotes``: whether texts may be shown; the terms of gated benchmarks
+    forbid it.
+    """
+    chosen = _spread(graded.filter(pl.col("answer") < 0))
+    if chosen.is_empty():
+        chosen = _spread(graded.filter(pl.col("unknown")))
+    chosen = chosen.with_columns(gold=pl.lit(None, pl.String))
+    if not graded.select(pl.col("correct").any()).collect().item():
+        wrong = _spread(graded.filter(pl.col("answer") >= 0), 2)
+        golds = pl.Series([question.gold for question in questions], dtype=pl.String)
+        chosen = pl.concat([chosen, wrong.with_columns(gold=golds.gather(wrong["question"]))])
+    if chosen.is_empty():
+        return []
+    chosen = chosen.with_columns(question=pl.Series([one.id for one in questions]).gather(chosen["question"]))
+    shown = chosen.join(find(chosen), on=["policy", "question", "sample"], how="left", maintain_order="left")
+    return [
+        line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"], row["gold"])
+        for row in shown.iter_rows(named=True)
+    ]
+
+
+def _spread(rows: pl.LazyFrame, most: int = EXAMPLES) -> pl.DataFrame:
+    """Some of the rows, from the first to the last; no more than these are in memory."""
+    numbered = rows.select("policy", "sample", "finish", "question").with_row_index()
+    count = int(numbered.select(pl.len()).collect().item())
+    places = sorted({i * max(count - 1, 0) // (most - 1) for i in range(most)})
+    return numbered.filter(pl.col("index").is_in(places)).drop("index").collect(engine="streaming")
+
+
+def line(question: str, sample: int, finish: str | None, text: str | None, policy: str, gold: str | None = None) -> str:
+    """One sample as a line of ASCII and what else can be printed, line breaks escaped; ids alone without a text."""
+    head = f"  {policy}, question {question}, sample {sample}, finish {finish or 'unknown'}"
+    if text is None:
+        return f"{head}: not shown, the benchmark is gated"
+    end = text[-SHOWN:]
+    cut = "…" if len(text) > SHOWN else ""
+    return f"{head}: {cut}{end!r}" + (f", gold {gold!r}" if gold is not None else "")

@@ -57,48 +57,31 @@ class Texts:
 
 
 def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, seed: int = 0) -> pl.DataFrame:
-    """Every reading, with intervals over questions.
+    """Every reading, with percentile intervals over questions: ``SUMMARY``.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        ``store.columns.SCORED_TEXTS``: as many texts of every question, on both sides.
-    confidence : float
-        Nominal coverage of the percentile intervals, in (0, 1).
-    draws : int
-        Bootstrap draws over questions.
+    The frame is ``store.columns.SCORED_TEXTS``, with as many texts of every question, on both sides. Of the texts y
+    that a side draws, p being its own distribution and p' that of the other side:
 
-    Returns
-    -------
-    DataFrame
-        ``SUMMARY``. Of the texts y that a side draws, p being its own distribution and p' that of the other side:
+    - ``kl_text``, ``kl_token``: mean of log p(y) - log p'(y), and the same for each token (ratio of the means); an
+      estimate of KL(p || p') over whole texts, in nats. Infinite if p' cannot draw one of the texts (``impossible``:
+      their share).
+    - ``entropy_text``, ``entropy_token``: mean of -log p(y), and the same for each token.
+    - ``perplexity_base``, ``perplexity_rl``: exp(-sum of log p / sum of tokens) under each checkpoint.
+    - ``log10_samples_q10``, ``_q50``, ``_q90``: quantiles of log10 1/p'(y): how many samples of the other side such a
+      text takes on average.
+    - ``tokens``: mean tokens of a text; ``right``: share of right ones.
 
-        - ``kl_text``, ``kl_token``: mean of log p(y) - log p'(y), and the same for each token (ratio of the means); an
-          estimate of KL(p || p') over whole texts, in nats. Infinite if p' cannot draw one of the texts
-          (``impossible``: their share).
-        - ``entropy_text``, ``entropy_token``: mean of -log p(y), and the same for each token.
-        - ``perplexity_base``, ``perplexity_rl``: exp(-sum of log p / sum of tokens) under each checkpoint.
-        - ``log10_samples_q10``, ``_q50``, ``_q90``: quantiles of log10 1/p'(y): how many samples of the other side such
-          a text takes on average.
-        - ``tokens``: mean tokens of a text; ``right``: share of right ones.
+    Of the texts of ``base``, ``rl`` and ``both`` that both can draw, within questions: ``alpha``, ``gamma``, ``r2`` of
+    the regression; ``alpha_power``, ``r2_power`` with gamma = 0; ``gamma_tilt``, ``r2_tilt`` with alpha = 1. An r2
+    below 0: worse than a constant for each question. Left out if a question has no such text.
 
-        Of the texts of ``base``, ``rl`` and ``both`` that both can draw, within questions (see Notes): ``alpha``,
-        ``gamma``, ``r2`` of the regression; ``alpha_power``, ``r2_power`` with gamma = 0; ``gamma_tilt``, ``r2_tilt``
-        with alpha = 1. An r2 below 0: worse than a constant for each question. Left out if a question has no such text.
+    Intervals are null for a single question, and if the value is infinite or not defined, also in a draw.
 
-        Intervals are null for a single question, and if the value is infinite or not defined, also in a draw.
-
-    Notes
-    -----
     log p_R(y) = c_x + alpha log p_B(y) + gamma right(y), least squares with a constant c_x for each question x.
     Sharpening to a power, p_R = p_B^alpha / Z_x, has gamma = 0 and alpha > 1. The optimum of a reward r with a KL
     penalty, p_R = p_B exp(r / tau) / Z_x, has alpha = 1 and gamma = 1 / tau. Texts of Base are chosen by the regressor,
     which leaves the coefficients unbiased if the relation is linear; texts of RL are chosen by the outcome, which does
-    not.
-
-    References
-    ----------
-    Power: Karan and Du (2025), arXiv:2510.14901. Tilt: arXiv:2510.20817.
+    not. Power: Karan and Du (2025), arXiv:2510.14901. Tilt: arXiv:2510.20817.
     """
     questions = frame["question"].n_unique()
     weights = np.concatenate([np.ones((questions, 1)), Resamples.draw(questions, draws, seed).weights], axis=1)

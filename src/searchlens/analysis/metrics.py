@@ -16,8 +16,6 @@ A row is one question under one policy. NaN means that a readout is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from searchlens.analysis._vote import class_sizes, expected_vote, prefix_vote
@@ -49,7 +47,8 @@ class MajorityVote:
     @staticmethod
     def prefix(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Ties as ``options.ties`` says."""
-        return _columns(prefix_vote(pool, n, shared=options.ties == "fractional") for n in budgets)
+        shared = options.ties == "fractional"
+        return np.stack([prefix_vote(pool, n, shared=shared) for n in budgets], axis=1)
 
     @staticmethod
     def expected(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
@@ -109,7 +108,7 @@ class Distinct:
         """Sum over answers of the probability that a subset contains one."""
         present = 1 - missed(pool.samples, budgets)
         sizes = class_sizes(pool, pool.samples)
-        return _columns(column[sizes].sum(axis=1) for column in present.T)
+        return np.stack([column[sizes].sum(axis=1) for column in present.T], axis=1)
 
 
 @metric("C", title="generated tokens per question", per_sample="sum", recorded=True)
@@ -144,7 +143,3 @@ def _finish_key(pool: SamplePool, options: LandscapeOptions) -> Floats:
     key = pool.tokens if options.first_finish == "shortest" else np.zeros_like(pool.tokens)
     key = np.where(np.isnan(pool.stopped), np.nan, key)
     return np.where(pool.finished | np.isnan(key), key, np.inf)
-
-
-def _columns(values: Iterable[Floats]) -> Floats:
-    return np.stack(list(values), axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -44,20 +44,24 @@ def mixing(chains: pl.DataFrame) -> pl.DataFrame:
     """
     rows = []
     for key, group in chains.group_by("checkpoint", "benchmark", "policy", maintain_order=True):
-        rise = group.group_by("question").agg(rise=(pl.col("logp_after") - pl.col("logp_half")).mean())["rise"]
+        rises = (pl.col("logp_after") - pl.col("logp_half")).mean().alias("rise")
+        rise = group.group_by("question", maintain_order=True).agg(rises)["rise"]
+        mean: float = rise.mean()  # type: ignore[assignment]
         error = float(np.std(rise.to_numpy(), ddof=1)) / math.sqrt(rise.len()) if rise.len() > 1 else None
-        steps = int(group["proposed"].sum())
+        steps, ratio = int(group["proposed"].sum()), rhat(group)
         row = {
             **dict(zip(("checkpoint", "benchmark", "policy"), key, strict=True)),
             "questions": rise.len(),
             "chains": group.height,
             "accepted": int(group["accepted"].sum()) / steps,
             "changed": int(group["changed"].sum()) / steps,
-            "rise": rise.mean(),
+            "rise": mean,
             "rise_error": error,
-            "rhat": rhat(group),
+            "rhat": ratio,
         }
-        rows.append(row | {"verdict": _verdict(row)})
+        is_rising = error is not None and mean > RISE * error
+        verdict = "unknown" if ratio is None else "not mixed" if ratio > RHAT else "no sign"
+        rows.append(row | {"verdict": "not mixed" if is_rising else verdict})
     return pl.DataFrame(rows, MIXING)
 
 
@@ -73,20 +77,13 @@ def rhat(chains: pl.DataFrame) -> float | None:
     several = chains.filter(pl.len().over("question") > 1)
     if several.is_empty():
         return None
-    between = several.group_by("question").agg(variance=pl.col("chain_mean").var())["variance"].to_numpy().mean()
+    means = several.group_by("question", maintain_order=True).agg(variance=pl.col("chain_mean").var())
+    between = means["variance"].to_numpy().mean()
     within = several["chain_variance"].to_numpy().mean()
     states = several["chain_states"].to_numpy().min()
     if within == 0:
         return math.inf if between > 0 else 1.0
     return math.sqrt((states - 1) / states + between / within)
-
-
-def _verdict(row: Mapping[str, float | None]) -> str:
-    ratio, rise, error = row["rhat"], row["rise"], row["rise_error"]
-    rises = rise is not None and error is not None and rise > RISE * error
-    if rises or (ratio is not None and ratio > RHAT):
-        return "not mixed"
-    return "unknown" if ratio is None else "no sign"
 
 
 def sentences(table: pl.DataFrame) -> Sequence[str]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
 import polars as pl
 
-from searchlens.analysis._frames import hits_frame, points_frame
-from searchlens.analysis.pool import SamplePool, read_pools
-from searchlens.analysis.readouts import expected, prefix
-from searchlens.analysis.uncertainty import Resamples
+from searchlens.analysis.pool import Floats, Rows, SamplePool, read_pools
+from searchlens.analysis.readouts import Metric, expected, metrics, prefix
+from searchlens.analysis.uncertainty import Interval, Resamples, wilson, with_width
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
+from searchlens.store import metrics as metric_schemas
+from searchlens.store.columns import POINTS, READOUTS
+
+Values = dict[str, dict[str, Floats]]
+"""Readout, then metric: arrays of shape (rows, budgets)."""
+
+_Credit = dict[tuple[Metric, str], Floats]
+"""Metric and readout: an array of shape (policies, questions, budgets)."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +86,7 @@ def require_reached(budgets: Sequence[int], largest: int) -> None:
 def read(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> Landscape:
     """The landscape of one pool; budgets increasing, none beyond the pool."""
     values = {"prefix": prefix(pool, budgets, options), "expected": expected(pool, budgets, options)}
-    resamples = Resamples.draw(len(pool.questions), options.draws, options.seed)
-    return Landscape(
-        points=points_frame(pool, budgets, values, resamples, options.confidence, counted=options.ties == "first"),
-        hits=hits_frame(pool, budgets, values),
-    )
+    return Landscape(points_frame(pool, budgets, values, options), hits_frame(pool, budgets, values))
 
 
 def join(parts: Sequence[Landscape], policies: Sequence[str], smallest: Mapping[str, int]) -> Landscape:
@@ -100,3 +104,100 @@ def in_order(frames: Sequence[pl.DataFrame], policies: Sequence[str]) -> pl.Data
         return frames[0]
     rank = pl.col("policy").replace_strict({name: i for i, name in enumerate(policies)}, return_dtype=pl.UInt32)
     return pl.concat(frames).sort(rank, maintain_order=True)
+
+
+def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
+    """``store.metrics.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
+    questions = len(pool.questions)
+    policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
+    unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)
+    columns = {
+        f"{metric.name}{suffix}": values[readout].get(metric.name, unknown)
+        for readout, suffix in (("prefix", ""), ("expected", "_expected"))
+        for metric in metrics()
+        if metric.hits
+    }
+    frame = {
+        "policy": pl.Series(pool.policies).gather(policy),
+        "question": np.tile(np.repeat(pool.questions, len(budgets)), len(pool.policies)),
+        "budget": np.tile(np.asarray(budgets, np.uint32), len(pool.policies) * questions),
+        **{name: pl.Series(credit.ravel(), nan_to_null=True) for name, credit in columns.items()},
+    }
+    return pl.DataFrame(frame).cast(metric_schemas.hits())
+
+
+def points_frame(
+    pool: Rows, budgets: Sequence[int], values: Values, options: LandscapeOptions, stored: Iterable[pl.DataFrame] = ()
+) -> pl.DataFrame:
+    """``store.columns.POINTS``: all of ``values``, ``stored`` ones, and the affine metrics of these."""
+    known, questions = metrics(), len(pool.questions)
+    credit: _Credit = {
+        (metric, readout): values[readout][metric.name].reshape(len(pool.policies), questions, len(budgets))
+        for metric in known
+        for readout in READOUTS
+        if metric.name in values[readout]
+    }
+    whole = {metric for metric in known if metric.hits and (options.ties == "first" or not metric.fractional)}
+    counts = {key: part.sum(axis=1) for key, part in credit.items() if key[0] in whole and key[1] == "prefix"}
+    means = {key: part for key, part in credit.items() if key not in counts}
+    ends = _bootstrap(means, budgets, options, independent=pool.width == 1)
+    ends |= {key: wilson(hits, questions, options.confidence) for key, hits in counts.items()}
+    values_of = {key: part.mean(axis=1) for key, part in credit.items()}
+    numbers = {
+        "hits": [counts.get(key, np.full(value.shape, np.nan)) for key, value in values_of.items()],
+        "value": list(values_of.values()),
+        "lo": [ends[key].lo for key in credit],
+        "hi": [ends[key].hi for key in credit],
+    }
+    rows, columns = len(pool.policies) * len(budgets), len(credit)
+    frame = {
+        "policy": pl.Series(pool.policies).gather(
+            np.tile(np.repeat(np.arange(len(pool.policies)), len(budgets)), columns)
+        ),
+        "budget": np.tile(budgets, len(pool.policies) * columns),
+        "metric": pl.Series([metric.name for metric, _ in credit]).gather(np.repeat(np.arange(columns), rows)),
+        "readout": pl.Series([readout for _, readout in credit]).gather(np.repeat(np.arange(columns), rows)),
+        "questions": questions,
+        **{name: pl.Series(np.stack(parts).ravel(), nan_to_null=True) for name, parts in numbers.items()},
+    }
+    parts = [part.select(POINTS.names()).cast(POINTS) for part in (pl.DataFrame(frame), *stored)]
+    points = pl.concat(parts)
+    points = pl.concat([points, *(_transformed(points, metric) for metric in known if metric.affine)])
+    order = {"policy": pool.policies, "metric": [metric.name for metric in known], "readout": READOUTS}
+    policy, metric, readout = (pl.col(key).cast(pl.Enum(names)).to_physical() for key, names in order.items())
+    return points.sort(policy, "budget", metric, readout)
+
+
+def _bootstrap(
+    credit: _Credit, budgets: Sequence[int], options: LandscapeOptions, *, independent: bool
+) -> dict[tuple[Metric, str], Interval]:
+    """Intervals of means, all from one matrix product, which is faster than many small ones.
+
+    An interval of solved questions always has a width (``uncertainty.with_width``).
+
+    A metric whose expectation over independent samples is a power of n times a constant is drawn once for all budgets.
+    """
+    power = {key: key[0].power if independent and key[1] == "expected" else None for key in credit}
+    drawn = [part[:, :, :1] if power[key] is not None else part for key, part in credit.items()]
+    questions = len(drawn[0][0])
+    matrix = np.concatenate([part.transpose(1, 0, 2).reshape(questions, -1) for part in drawn], axis=1)
+    ends = Resamples.draw(questions, options.draws, options.seed).interval(matrix, options.confidence)
+    found, start = {}, 0
+    for key, part in zip(credit, drawn, strict=True):
+        stop = start + part.shape[0] * part.shape[2]
+        scale = (np.asarray(budgets) / budgets[0]) ** (power[key] or 0)
+        found[key] = Interval(*(end[start:stop].reshape(len(part), -1) * scale for end in ends))
+        if key[0].hits:
+            value = credit[key].mean(axis=1)
+            found[key] = with_width(value, found[key], questions, options.confidence, limits=(0.0, 1.0))
+        start = stop
+    return found
+
+
+def _transformed(points: pl.DataFrame, metric: Metric) -> pl.DataFrame:
+    """The points of an affine metric, from those of the metric that it transforms."""
+    rows = points.filter(metric=metric.of[0])
+    value, *ends = (metric.definition(rows[name].to_numpy()) for name in ("value", "lo", "hi"))
+    columns = {"value": value, "lo": np.minimum(*ends), "hi": np.maximum(*ends)}
+    found = {name: pl.Series(column, dtype=pl.Float64, nan_to_null=True) for name, column in columns.items()}
+    return rows.with_columns(**found, metric=pl.lit(metric.name), hits=pl.lit(None, pl.UInt32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +24,24 @@ _MAY_BE_UNKNOWN = ("tokens", "generated", "stopped", "score")
 
 
 @dataclass(frozen=True, eq=False)
-class SamplePool:
-    """The samples of all policies that have the same number of samples, in runs of the same width.
-
-    A row is one question under one policy, a column one sample, in stream order.
-    """
+class Rows:
+    """What the rows of readouts stand for: each question under each policy."""
 
     policies: tuple[str, ...]
     """In the order of the scores. Policy i has rows i * questions to (i + 1) * questions."""
     questions: npt.NDArray[np.uint32]
     """Increasing; the same for every policy."""
+    width: int
+    """Samples of one run. Above 1 they are candidates of one search, which are not independent draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePool(Rows):
+    """The samples of all policies that have the same number of samples, in runs of the same width.
+
+    A column is one sample, in stream order.
+    """
+
     correct: Bools
     valid: Bools
     stopped: Bools | Floats
@@ -48,8 +56,6 @@ class SamplePool:
     """Tokens drawn by the whole run, on its first sample, 0 on the others."""
     score: Floats
     """Of the evaluator."""
-    width: int
-    """Samples of one run. Above 1 they are candidates of one search, which are not independent draws."""
 
     @property
     def samples(self) -> int:
@@ -91,10 +97,8 @@ def _widths(ordered: pl.DataFrame, names: pl.Series) -> list[int]:
     width = pl.col("code").replace_strict(list(range(len(widths))), widths, return_dtype=pl.UInt32)
     odd = ordered.filter(pl.col("run") != pl.col("sample") // width) if len(widths) == len(names) else ordered
     if not odd.is_empty():
-        row = odd.row(0, named=True)
-        where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
         raise InputError(
-            f"scores: {where} is of run {row['run']}",
+            f"scores: {_place(odd)} is of run {odd['run'][0]}",
             "number runs from 0 and give each the same number of consecutive samples",
         )
     return widths
@@ -108,9 +112,13 @@ def _check_columns(scores: pl.DataFrame) -> None:
         raise InputError("scores: no rows", "sample and score this cell first")
     for name in SCORES:
         if name not in _MAY_BE_UNKNOWN and scores[name].null_count():
-            row = scores.filter(pl.col(name).is_null()).row(0, named=True)
-            where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
+            where = _place(scores.filter(pl.col(name).is_null()))
             raise InputError(f"scores: {name} is null at {where}; only {', '.join(_MAY_BE_UNKNOWN)} may be null")
+
+
+def _place(rows: pl.DataFrame) -> str:
+    policy, question, sample = rows.select("policy", "question", "sample").row(0)
+    return f"policy {policy!r}, question {question}, sample {sample}"
 
 
 def _check_grid(
@@ -169,18 +177,17 @@ def _pool(
         finished = part["finished"].fill_null(False).to_numpy().reshape(-1, samples)
     else:
         finished = (stopped == 1) & valid
+    numbers = {"tokens": "tokens", "spent": "generated", "score": "score"}
     pool = SamplePool(
-        policies=policies,
-        questions=questions,
+        policies,
+        questions,
+        width,
         correct=dense("correct").astype(bool),
         valid=valid,
         stopped=stopped,
         finished=finished,
         first=first_of_class(answer),
-        tokens=float_or_nan("tokens"),
-        spent=float_or_nan("generated"),
-        score=float_or_nan("score"),
-        width=width,
+        **{field: float_or_nan(name) for field, name in numbers.items()},
     )
     _check_classes(pool)
     return pool
@@ -231,7 +238,7 @@ def first_best(key: Floats, credit: Bools, budgets: Ints) -> Floats:
     0 or 1, shape (rows, budgets); NaN in rows whose first key is NaN.
     """
     best = np.stack([key[:, :n].argmin(axis=1) for n in budgets], axis=1)
-    return _where_known(key, np.take_along_axis(credit, best, axis=1))
+    return np.where(np.isnan(key[:, :1]), np.nan, np.take_along_axis(credit, best, axis=1))
 
 
 def expected_best(key: Floats, credit: Bools, budgets: Ints) -> Floats:
@@ -252,12 +259,7 @@ def expected_best(key: Floats, credit: Bools, budgets: Ints) -> Floats:
     shared = np.repeat(total / length, length).reshape(rows, samples)
     rank = np.arange(samples, dtype=float)[:, None]
     earned: Floats = shared @ (missed(samples, budgets)[:-1] * budgets.astype(float) / (samples - rank))
-    return _where_known(key, np.minimum(earned, 1.0))
-
-
-def _where_known(key: Floats, values: npt.NDArray[Any]) -> Floats:
-    """Undefined for the rows of a policy whose keys are unknown."""
-    return np.where(np.isnan(key[:, :1]), np.nan, values)
+    return np.where(np.isnan(key[:, :1]), np.nan, np.minimum(earned, 1.0))
 
 
 COLUMNS = (
@@ -277,8 +279,19 @@ def in_parts(scores: pl.LazyFrame, most: int = PART_ROWS) -> Iterator[pl.DataFra
     names = scores.collect_schema().names()
     needed = scores.select([name for name in COLUMNS if name in names])
     policies = _policies(scores) if {"policy", "question"} <= set(names) else None
-    for part in [None] if policies is None else _parts(policies, most):
-        yield (needed if part is None else needed.filter(pl.col("policy").is_in(part))).collect()
+    if policies is None:
+        yield needed.collect()
+        return
+    parts: list[list[str]] = []
+    room = 0
+    for name, rows in policies.items():
+        if rows > room:
+            parts.append([])
+            room = most
+        parts[-1].append(name)
+        room -= rows
+    for part in parts:
+        yield needed.filter(pl.col("policy").is_in(part)).collect()
 
 
 def _policies(scores: pl.LazyFrame) -> dict[str, int] | None:
@@ -293,16 +306,3 @@ def _policies(scores: pl.LazyFrame) -> dict[str, int] | None:
     )
     regular = counted["policy"].null_count() == 0 and counted["questions"].n_unique() == 1
     return dict(counted.select("policy", "rows").iter_rows()) if regular else None
-
-
-def _parts(policies: dict[str, int], most: int) -> Sequence[list[str]]:
-    """Names of the policies of each part."""
-    parts: list[list[str]] = []
-    room = 0
-    for name, rows in policies.items():
-        if rows > room:
-            parts.append([])
-            room = most
-        parts[-1].append(name)
-        room -= rows
-    return parts

@@ -12,25 +12,14 @@ from zlib import crc32
 import numpy as np
 import polars as pl
 
-from searchlens.analysis import coverage, guessing
-from searchlens.analysis.class_pools import Ints, Pool
+from searchlens.analysis import exponents, measures
+from searchlens.analysis.classes import Pool
 from searchlens.analysis.equivalents import CROSSINGS, crossing, equivalents, summary
-from searchlens.analysis.exponents import (
-    EXPONENTS,
-    GRID,
-    JOINT,
-    exponent_set,
-    joint_sets,
-    least_error,
-    profile,
-    test,
-    undecided,
-)
 from searchlens.analysis.extrapolation import EXTRAPOLATED, extrapolated, judged
-from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, MEASURES, PASS, RL, compared
+from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, MEASURES, PASS, RL, VARIANCE
+from searchlens.analysis.pool import Ints
 from searchlens.analysis.support import CHANGES, SUPPORT, support
 from searchlens.analysis.uncertainty import Floats, Resamples
-from searchlens.analysis.variance import VARIANCE, beats, parts
 from searchlens.config.readings import ANY, BEST, ReadingsOptions
 
 LAW_BUDGETS = (1, 2, 4, 8, 16)
@@ -73,19 +62,16 @@ def read_study(cells: Iterable[PairPools], options: ReadingsOptions) -> Frames:
     """All frames, rows in the order of the cells, with their pair and benchmark first."""
     parts: dict[str, list[pl.DataFrame]] = {}
     for cell in cells:
+        named = (pl.lit(cell.pair).alias("pair"), pl.lit(cell.benchmark).alias("benchmark"))
         for read in READINGS:
             for name, frame in read(cell, options).items():
-                parts.setdefault(name, []).append(_named(cell, frame))
+                parts.setdefault(name, []).append(frame.select(*named, pl.all()))
     frames = {name: pl.concat(each) for name, each in parts.items()}
     return {
         **frames,
         "joint_exponents": joint(frames["exponent_profiles"], options),
         "extrapolated": judged(frames["extrapolated"], options.confidence),
     }
-
-
-def _named(cell: PairPools, frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select(pl.lit(cell.pair).alias("pair"), pl.lit(cell.benchmark).alias("benchmark"), pl.all())
 
 
 def budget_equivalents(cell: PairPools, options: ReadingsOptions) -> Frames:
@@ -128,40 +114,38 @@ def powers_of_two(largest: int) -> list[int]:
     return [2**i for i in range(largest.bit_length()) if 2**i <= largest]
 
 
-def exponents(cell: PairPools, options: ReadingsOptions) -> Frames:
+def exponent_sets(cell: PairPools, options: ReadingsOptions) -> Frames:
     """Sets of exponents: under any policy of Base, and under the default policy."""
     rl = cell.rl[options.default_policy]
     budgets = [b for b in LAW_BUDGETS if b <= rl.samples]
     draws = Resamples.draw(len(rl.questions), EXPONENT_DRAWS, options.seed).weights
     weights = np.concatenate([np.ones((len(draws), 1), np.float32), draws], axis=1)
-    tests = {name: test(pool, rl, budgets) for name, pool in cell.base.items()}
-    scopes = {ANY: list(tests), options.default_policy: [name for name in tests if name == options.default_policy]}
+    tests = {name: exponents.test(pool, rl, budgets) for name, pool in cell.base.items()}
+    default = {options.default_policy: [options.default_policy]} if options.default_policy in tests else {}
+    tail = (1 - options.confidence) / 2
     records, profiles = [], []
-    for scope, names in scopes.items():
-        if names:
-            found = exponent_set([tests[name] for name in names], options.confidence)
-            log2_alpha, beta = least_error([cell.base[name] for name in names], rl, budgets, weights)
-            tail = (1 - options.confidence) / 2
-            lo, hi = np.quantile(beta[1:], [tail, 1 - tail])
-            least = {"beta_l1": beta[0], "beta_l1_lo": lo, "beta_l1_hi": hi, "log2_alpha_l1": log2_alpha[0]}
-            records.append({"policy": scope, **found, **least})
-            chosen = [tests[name] for name in names]
-            columns = pl.DataFrame({"beta": GRID.beta, "p": profile(chosen), "undecided": undecided(chosen)})
-            columns = columns.with_columns(pl.col("p").fill_nan(None))
-            profiles.append(columns.select(pl.lit(scope).alias("policy"), pl.all()))
-    schema = {"policy": pl.String(), **EXPONENTS}
+    for scope, names in {ANY: list(tests), **default}.items():
+        chosen = [tests[name] for name in names]
+        log2_alpha, beta = exponents.least_error([cell.base[name] for name in names], rl, budgets, weights)
+        lo, hi = np.quantile(beta[1:], [tail, 1 - tail])
+        least = {"beta_l1": beta[0], "beta_l1_lo": lo, "beta_l1_hi": hi, "log2_alpha_l1": log2_alpha[0]}
+        records.append({"policy": scope, **exponents.exponent_set(chosen, options.confidence), **least})
+        p = pl.Series(exponents.profile(chosen), nan_to_null=True)
+        columns = {"beta": exponents.GRID.beta, "p": p, "undecided": exponents.undecided(chosen)}
+        profiles.append(pl.DataFrame(columns).select(pl.lit(scope).alias("policy"), pl.all()))
+    schema = {"policy": pl.String(), **exponents.EXPONENTS}
     return {"exponents": pl.DataFrame(records, schema), "exponent_profiles": pl.concat(profiles)}
 
 
 def joint(profiles: pl.DataFrame, options: ReadingsOptions) -> pl.DataFrame:
     """Sets of one exponent for several pairs of a benchmark: ``options.joint_pairs``, or all if it is empty."""
     joined = pl.col("pair").is_in(list(options.joint_pairs)) if options.joint_pairs else pl.lit(value=True)
-    parts = [pl.DataFrame(schema={"benchmark": pl.String(), "policy": pl.String(), **JOINT})]
+    parts = [pl.DataFrame(schema={"benchmark": pl.String(), "policy": pl.String(), **exponents.JOINT})]
     for (benchmark, policy), rows in profiles.filter(joined).group_by("benchmark", "policy", maintain_order=True):
         by_pair = {str(pair): part["p"].to_numpy() for (pair,), part in rows.group_by("pair", maintain_order=True)}
         open_betas = {str(pair): part["undecided"].to_numpy() for (pair,), part in rows.group_by("pair")}
         keys = (pl.lit(benchmark).alias("benchmark"), pl.lit(policy).alias("policy"))
-        parts.append(joint_sets(by_pair, open_betas, options.confidence).select(*keys, pl.all()))
+        parts.append(exponents.joint_sets(by_pair, open_betas, options.confidence).select(*keys, pl.all()))
     return pl.concat(parts)
 
 
@@ -174,19 +158,19 @@ def supports(cell: PairPools, options: ReadingsOptions) -> Frames:
     return {"support": found, "support_changes": changes}
 
 
-def measures(cell: PairPools, options: ReadingsOptions) -> Frames:
+def both_sides(cell: PairPools, options: ReadingsOptions) -> Frames:
     """pass@k, Cover@tau, G-Pass@k, pass^k, guessing and entropies of both sides under the default policy."""
     sides = _default(cell, options)
     if sides is None:
         return {"measures": pl.DataFrame(schema=MEASURES)}
     draws, level = _draws(cell, options), options.confidence
     found = [
-        compared(measure, read(sides[0]), read(sides[1]), draws, level, **named)
+        measures.compared(measure, read(sides[0]), read(sides[1]), draws, level, **named)
         for measure, read, named in _means(cell, options, min(pool.samples for pool in sides))
         if measure not in NEED_EQUAL or all(pool.drawn is None for pool in sides)
     ]
-    found.append(guessing.beside_luck(*sides, options.null_k, draws, level))
-    value, lo, hi = beats(*sides, draws, level)
+    found.append(measures.beside_luck(*sides, options.null_k, draws, level))
+    value, lo, hi = measures.beats(*sides, draws, level)
     again = {"measure": "P(RL beats Base)", "k": 1, "side": DIFFERENCE, "value": value, "lo": lo, "hi": hi}
     known = pl.concat(found).filter((pl.col("measure") != GUESS_NULL) | (pl.col("side") != DIFFERENCE))
     last = pl.DataFrame([again], MEASURES).with_columns(pl.selectors.float().fill_nan(None))
@@ -203,29 +187,26 @@ def _means(
     """Each measure that is a mean over questions: its name, how a pool is read, and arguments of ``compared``."""
     ks, taus = powers_of_two(smallest), list(COVER_TAU)
     yield PASS, lambda pool: pool.solved(ks), {"ks": ks}
-    yield "Cover@tau", lambda pool: coverage.cover(pool, taus), {"taus": taus}
+    yield "Cover@tau", lambda pool: measures.cover(pool, taus), {"taus": taus}
     levels = list(G_PASS_TAU)
     for k in (k for k in G_PASS_K if k <= smallest):
-        yield "G-Pass@k", partial(coverage.g_pass, k=k, taus=levels), {"ks": [k] * len(levels), "taus": levels}
-        yield "mG-Pass@k", partial(coverage.mg_pass, k=k), {"ks": [k]}
+        yield "G-Pass@k", partial(measures.g_pass, k=k, taus=levels), {"ks": [k] * len(levels), "taus": levels}
+        yield "mG-Pass@k", partial(measures.mg_pass, k=k), {"ks": [k]}
     if cell.options is not None:
-        guess = guessing.chance(cell.options)
+        guess = measures.guess_chance(cell.options)
         read = [k for k in CORRECTED_K if k <= smallest]
-        yield GUESS_NULL, lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
-        yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
-    for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
-        yield name, partial(_entropy, i), {"most": math.log(smallest + 1)}
-
-
-def _entropy(column: int, pool: Pool) -> Floats:
-    return coverage.entropy(pool)[:, [column]]
+        yield GUESS_NULL, lambda _: measures.guess_null(guess, options.null_k), {"ks": list(options.null_k)}
+        yield "guess-corrected pass@k", lambda pool: measures.guess_corrected(pool, guess, read), {"ks": read}
+    most = {"most": math.log(smallest + 1)}
+    yield "entropy", lambda pool: measures.entropy(pool)[:, :1], most
+    yield "entropy, Miller-Madow", lambda pool: measures.entropy(pool)[:, 1:], most
 
 
 def variances(cell: PairPools, options: ReadingsOptions) -> Frames:
     """Parts of the variance of pass@1 of both sides under the default policy."""
     name, draws = options.default_policy, _draws(cell, options)
     found = [
-        parts(
+        measures.variance_parts(
             side,
             pools[name],
             draws,
@@ -260,5 +241,8 @@ def _draws(cell: PairPools, options: ReadingsOptions) -> Resamples:
     return Resamples.draw(len(cell.rl[options.default_policy].questions), options.draws, options.seed)
 
 
-READINGS: Sequence[Reading] = (budget_equivalents, crossings, exponents, supports, measures, variances, extrapolations)
+READINGS: Sequence[Reading] = (
+    *(budget_equivalents, crossings, exponent_sets, supports),
+    *(both_sides, variances, extrapolations),
+)
 """Each makes the rows of its frames for one pair on one benchmark."""

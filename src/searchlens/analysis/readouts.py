@@ -57,10 +57,15 @@ class Metric:
         if self.per_sample not in (None, "sum", "mean"):
             raise InputError(f"metric {self.name!r}: per_sample={self.per_sample!r}; allowed: sum, mean")
         drawable = self.compared and (bool(self.of) or self.has_expectation)
-        needs = {"affine": len(self.of) == 1, "fractional": self.hits, "compared": self.hits, "drawn": drawable}
-        for option, met in needs.items():
+        needs = {
+            "affine": (len(self.of) == 1, "one metric in of"),
+            "fractional": (self.hits, "hits"),
+            "compared": (self.hits, "hits"),
+            "drawn": (drawable, "compared and an expectation"),
+        }
+        for option, (met, needed) in needs.items():
             if getattr(self, option) and not met:
-                raise InputError(f"metric {self.name!r}: {option}={getattr(self, option)} needs {_NEEDS[option]}")
+                raise InputError(f"metric {self.name!r}: {option}={getattr(self, option)} needs {needed}")
 
     @property
     def power(self) -> int | None:
@@ -75,10 +80,11 @@ class Metric:
     def prefix(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Readout of the first n samples, of a metric that is not derived; shape (rows, budgets)."""
         if self.per_sample:
-            total = self.definition(pool).cumsum(axis=1)[:, budgets - 1]
-            return self._checked(total / budgets if self.per_sample == "mean" else total, pool, budgets)
-        read = getattr(self.definition, "prefix", self.definition)
-        return self._checked(read(pool, budgets, options), pool, budgets)
+            values = self.definition(pool).cumsum(axis=1)[:, budgets - 1]
+            values = values / budgets if self.per_sample == "mean" else values
+        else:
+            values = getattr(self.definition, "prefix", self.definition)(pool, budgets, options)
+        return self._checked(values, pool, budgets)
 
     def expected(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Mean over all n-subsets of a pool of independent samples, of a metric that has it; shape (rows, budgets)."""
@@ -95,21 +101,18 @@ class Metric:
         return array
 
 
-_NEEDS = {
-    "affine": "one metric in of",
-    "fractional": "hits",
-    "compared": "hits",
-    "drawn": "compared and an expectation",
-}
-
-
 def metrics() -> list[Metric]:
     """Every declared metric, in the order of points: this package's own, then those of extensions.
 
     An InputError: an option is unknown or needs another one, or a metric is derived from one that is derived or not
     declared.
     """
-    known = [_metric(declaration) for declaration in catalogue.loaded("metric").values()]
+    known, allowed_options = [], Metric.__dataclass_fields__.keys() - {"name", "definition"}
+    for name, declaration in catalogue.loaded("metric").items():
+        for option in declaration.options:
+            require_known(option, allowed_options, f"metric {name!r}: option")
+        options = {"title": name, **declaration.options}
+        known.append(Metric(name=name, definition=catalogue.definition(declaration), **options))
     direct = [metric.name for metric in known if not metric.of]
     for metric in known:
         for name in metric.of:
@@ -117,14 +120,6 @@ def metrics() -> list[Metric]:
                 allowed = ", ".join(direct)
                 raise InputError(f"metric {metric.name!r}: of={name!r} is derived or not declared; allowed: {allowed}")
     return known
-
-
-def _metric(declaration: catalogue.Declaration) -> Metric:
-    options = {"title": declaration.name, **declaration.options}
-    allowed = set(Metric.__dataclass_fields__) - {"name", "definition"}
-    for option in options:
-        require_known(option, allowed, f"metric {declaration.name!r}: option")
-    return Metric(name=declaration.name, definition=catalogue.definition(declaration), **options)
 
 
 def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
@@ -135,8 +130,11 @@ def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) 
     known = metrics()
     values = _prefix(known, pool, np.asarray(budgets), options)
     for metric in known:
-        if metric.hits and not _is_credit(values[metric.name], in_part=metric.fractional):
-            raise InputError(f"metric {metric.name!r}: prefix readouts are not 0 or 1", "declare it without hits")
+        if metric.hits:
+            found = values[metric.name]
+            allowed = (found >= 0) & (found <= 1) if metric.fractional else (found == 0) | (found == 1)
+            if not (allowed | np.isnan(found)).all():
+                raise InputError(f"metric {metric.name!r}: prefix readouts are not 0 or 1", "declare it without hits")
     return values
 
 
@@ -152,7 +150,10 @@ def expected(
     width of a run, and for a budget with more than ``MOST_SUBSETS`` subsets of runs. A last run with fewer candidates
     is left out. ``only``: metrics to compute, none of them derived; empty: all.
     """
-    known = [metric for metric in _with_expectation(metrics()) if not only or metric.name in only]
+    every = metrics()
+    direct = {metric.name for metric in every if not metric.of and metric.has_expectation}
+    known = [metric for metric in every if (direct.issuperset(metric.of) if metric.of else metric.name in direct)]
+    known = [metric for metric in known if not only or metric.name in only]
     if pool.width > 1:
         parts = [_mean_over_runs(known, pool, n, options) for n in budgets]
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
@@ -166,18 +167,8 @@ def derived(known: Iterable[Metric], values: Mapping[str, Floats]) -> dict[str, 
     return {**values, **{metric.name: metric.definition(*(values[of] for of in metric.of)) for metric in computable}}
 
 
-def _is_credit(values: Floats, *, in_part: bool) -> bool:
-    allowed = (values >= 0) & (values <= 1) if in_part else (values == 0) | (values == 1)
-    return bool((allowed | np.isnan(values)).all())
-
-
 def _prefix(known: Sequence[Metric], pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> dict[str, Floats]:
     return derived(known, {metric.name: metric.prefix(pool, budgets, options) for metric in known if not metric.of})
-
-
-def _with_expectation(known: Sequence[Metric]) -> list[Metric]:
-    direct = {metric.name for metric in known if not metric.of and metric.has_expectation}
-    return [metric for metric in known if (direct.issuperset(metric.of) if metric.of else metric.name in direct)]
 
 
 def _mean_over_runs(
@@ -188,14 +179,11 @@ def _mean_over_runs(
     defined = (budget <= pool.width or budget % pool.width == 0) and 0 < len(subsets) <= MOST_SUBSETS
     if not defined:
         return {metric.name: np.full((len(pool.correct), 1), np.nan) for metric in known if not metric.affine}
-    shared_ties = replace(options, ties="fractional")
-    parts = [_prefix(known, _of_runs(pool, subset), np.array([budget]), shared_ties) for subset in subsets]
-    return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
-
-
-def _of_runs(pool: SamplePool, runs: Sequence[int]) -> SamplePool:
-    """The pool of these runs, one after the other."""
-    columns = (np.asarray(runs)[:, None] * pool.width + np.arange(pool.width)).ravel()
-    names = ("correct", "valid", "stopped", "finished", "tokens", "spent", "score")
-    parts = {name: getattr(pool, name)[:, columns] for name in names}
-    return replace(pool, first=first_of_class(pool.first[:, columns]), **parts)
+    shared_ties, read = replace(options, ties="fractional"), []
+    for runs in subsets:
+        columns = (np.asarray(runs)[:, None] * pool.width + np.arange(pool.width)).ravel()
+        names = ("correct", "valid", "stopped", "finished", "tokens", "spent", "score")
+        parts = {name: getattr(pool, name)[:, columns] for name in names}
+        of_runs = replace(pool, first=first_of_class(pool.first[:, columns]), **parts)
+        read.append(_prefix(known, of_runs, np.array([budget]), shared_ties))
+    return {name: np.mean([part[name] for part in read], axis=0) for name in read[0]}

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from searchlens.analysis.class_pools import Pool
-from searchlens.analysis.uncertainty import Floats, Interval, Resamples, with_width
-
-Bools = npt.NDArray[np.bool_]
+from searchlens.analysis.classes import Pool
+from searchlens.analysis.measures import with_ends
+from searchlens.analysis.pool import Bools
+from searchlens.analysis.uncertainty import Floats, Resamples
 
 COUNTS = ("kept", "shrunk", "expanded", "out")
 RATIOS = ("srr", "ndr", "sds", "nscr")
@@ -93,7 +92,7 @@ def support(
     record: dict[str, object] = {"questions": questions, "base_samples": base.samples, "rl_samples": rl.samples}
     record |= {"base_epsilon": epsilon(base.samples), "rl_epsilon": epsilon(rl.samples)}
     for name in COUNTS:
-        record |= _with_ends(name, float(counts[name]), draws[name], questions, confidence, (0, questions))
+        record |= with_ends(name, float(counts[name]), draws[name], questions, confidence, (0, questions))
         record[name] = int(counts[name])
     denominators = {
         "srr": counts["kept"] + counts["shrunk"],
@@ -104,26 +103,12 @@ def support(
     resampled = ratios(draws)
     for name, value in ratios(counts).items():
         limits = (-1.0, 1.0) if name == "nscr" else (0.0, 1.0)
-        record |= _with_ends(name, float(value), resampled[name], int(denominators[name]), confidence, limits)
+        record |= with_ends(name, float(value), resampled[name], int(denominators[name]), confidence, limits)
     changed = changes(base, rl, parts[:, 1], parts[:, 2])
     significant = changed.filter(pl.col("p") <= level)["change"]
     record |= {f"{name}_significant": int((significant == name).sum()) for name in COUNTS[1:3]}
     record |= by_chance(base, rl, level)
     return pl.DataFrame([record], SUPPORT), changed
-
-
-def _with_ends(
-    name: str, value: float, draws: Floats, rests_on: int, confidence: float, limits: tuple[float, float]
-) -> dict[str, float | None]:
-    """A statistic with its percentile interval, which always has a width."""
-    known = draws[np.isfinite(draws)]
-    if not np.isfinite(value):
-        return dict.fromkeys((name, f"{name}_lo", f"{name}_hi"))
-    if len(known) < confidence * len(draws):
-        return {name: value, f"{name}_lo": None, f"{name}_hi": None}
-    ends = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
-    lo, hi = with_width(value, Interval(*ends), rests_on, confidence, limits)
-    return {name: value, f"{name}_lo": float(lo), f"{name}_hi": float(hi)}
 
 
 def changes(base: Pool, rl: Pool, shrunk: Bools, expanded: Bools) -> pl.DataFrame:

@@ -164,6 +164,7 @@ class Resamples:
     (questions, draws), of float32."""
 
     @staticmethod
+    @functools.lru_cache(maxsize=32)
     def draw(questions: int, draws: int, seed: int) -> Resamples:
         """The draws for a number of questions; equal arguments give the same object.
 
@@ -183,7 +184,13 @@ class Resamples:
         """
         if questions < 1 or draws < 1:
             raise ValueError(f"need at least one question and one draw, not {questions} and {draws}")
-        return _draw(questions, draws, seed)
+        rng = resampler(seed, questions, draws)
+        chosen = rng.integers(0, questions, size=(draws, questions))
+        flat = chosen + np.arange(draws)[:, None] * questions
+        counts = np.bincount(flat.ravel(), minlength=draws * questions).reshape(draws, questions)
+        weights = np.ascontiguousarray(counts.T, dtype=np.float32)
+        weights.flags.writeable = False
+        return Resamples(weights)
 
     @property
     def questions(self) -> int:
@@ -274,14 +281,3 @@ def quantiles(draws: npt.NDArray[np.floating], confidence: float) -> Interval:
     below, above = np.floor(position).astype(int), np.ceil(position).astype(int)
     ends = draws[:, below] + (position - below) * (draws[:, above] - draws[:, below])
     return Interval(ends[:, 0], ends[:, 1])
-
-
-@functools.lru_cache(maxsize=32)
-def _draw(questions: int, draws: int, seed: int) -> Resamples:
-    rng = resampler(seed, questions, draws)
-    chosen = rng.integers(0, questions, size=(draws, questions))
-    flat = chosen + np.arange(draws)[:, None] * questions
-    counts = np.bincount(flat.ravel(), minlength=draws * questions).reshape(draws, questions)
-    weights = np.ascontiguousarray(counts.T, dtype=np.float32)
-    weights.flags.writeable = False
-    return Resamples(weights)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis.class_pools import Pool, read_pools
-from searchlens.analysis.classes import answer_classes
+from searchlens.analysis.classes import Pool, answer_classes, independent_pools
 from searchlens.analysis.extrapolation import judged
+from searchlens.analysis.pool import Ints
 from searchlens.analysis.readings import READINGS, PairPools
-from searchlens.api import faces, given
+from searchlens.api import faces
 from searchlens.api.statements import Statement, statements, told
 from searchlens.config.readings import ANY, BEST, ReadingsOptions
 from searchlens.errors import InputError
@@ -28,6 +28,10 @@ FRAMES = (
 
 Samples = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]
 Both = tuple[Any, Any]
+_Samples = np.ma.MaskedArray[Any, Any]
+"""Shape (questions, most): masked are places beyond the samples of a question."""
+MOST_SAMPLES = 100_000
+"""_Samples of a question that may be given as a count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,17 +170,17 @@ def compare(
     >>> found.support["kept"].item(), found.support["expanded"].item()
     (4, 1)
     """
-    given.check_number("confidence", confidence, Real, lambda x: 1e-9 < x < 1 - 1e-9, "a number above 0 and below 1")
-    given.check_number("draws", draws, Integral, lambda x: 100 <= x <= 10**5, "a whole number, 100 or more, to 100000")
-    given.check_number("seed", seed, Integral, lambda x: x >= 0, "a whole number, 0 or more")
+    _check_number("confidence", confidence, Real, lambda x: 1e-9 < x < 1 - 1e-9, "a number above 0 and below 1")
+    _check_number("draws", draws, Integral, lambda x: 100 <= x <= 10**5, "a whole number, 100 or more, to 100000")
+    _check_number("seed", seed, Integral, lambda x: x >= 0, "a whole number, 0 or more")
     of_base, of_rl = samples if isinstance(samples, tuple) and len(samples) == 2 else (samples, samples)
     parts = {"classes": classes, "tokens": tokens, "lucky": lucky}
-    policies, named = given.policies(base), isinstance(base, Mapping)
-    known = {key: given.both(key, part, policies, named=named) for key, part in parts.items() if part is not None}
-    theirs, ours = given.verdicts("rl", rl, of_rl), {}
+    policies, named = _by_policy(base), isinstance(base, Mapping)
+    known = {key: _both(key, part, policies, named=named) for key, part in parts.items() if part is not None}
+    theirs, ours = _verdicts("rl", rl, of_rl), {}
     for name, array in policies.items():
         place = f"[{name!r}]" if named else ""
-        right = given.verdicts(f"base{place}", array, of_base)
+        right = _verdicts(f"base{place}", array, of_base)
         if len(right) != len(theirs):
             why = f"base{place} has {len(right)} questions, rl has {len(theirs)}"
             raise InputError(why, "give the same questions to both")
@@ -184,7 +188,7 @@ def compare(
     first = next(iter(ours))
     target = _pool(first, theirs, {key: part[1] for key, part in known.items()}, of_rl, "[1]")
     options = ReadingsOptions(draws=int(draws), default_policy=first, seed=int(seed), confidence=float(confidence))
-    lettered = None if choices is None else given.choices(choices, len(theirs))
+    lettered = None if choices is None else _choices(choices, len(theirs))
     cell = PairPools("pair", "benchmark", ours, {first: target}, lettered)
     drawn = [pool.drawn for pool in (ours[first], target) if pool.drawn is not None]
     unequal = f"questions have {min(map(min, drawn))} to {max(map(max, drawn))} samples" if drawn else ""
@@ -193,13 +197,13 @@ def compare(
     return Comparison(len(theirs), ours[first].samples, target.samples, options.confidence, **frames, statements=said)
 
 
-def _pool(name: str, right: given.Samples, more: Mapping[str, Any], samples: Any, place: str) -> Pool:
+def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, place: str) -> Pool:
     """Samples as the readings take them, with classes, tokens and lucky ones as far as they were given."""
-    answer = given.classes(f"classes{place}", more["classes"], right) if "classes" in more else 1 - right
-    mean = given.mean_tokens(f"tokens{place}", more["tokens"], right) if "tokens" in more else float("nan")
+    answer = _classes(f"classes{place}", more["classes"], right) if "classes" in more else 1 - right
+    mean = _mean_tokens(f"tokens{place}", more["tokens"], right) if "tokens" in more else float("nan")
     lucky = None
     if more.get("lucky") is not None:
-        lucky = given.verdicts(f"lucky{place}", more["lucky"], samples, right).sum(axis=1).filled(0)
+        lucky = _verdicts(f"lucky{place}", more["lucky"], samples, right).sum(axis=1).filled(0)
     questions, most = right.shape
     scores = pl.DataFrame(
         {
@@ -211,7 +215,7 @@ def _pool(name: str, right: given.Samples, more: Mapping[str, Any], samples: Any
             "answer": answer.filled(-1).ravel(),
         }
     ).with_columns(tokens=None, generated=None, stopped=True, score=None)
-    pool = read_pools(answer_classes(scores.cast(SCORES)), {name: mean})[name]
+    pool = independent_pools(answer_classes(scores.cast(SCORES)), {name: mean})[name]
     drawn = right.count(axis=1)
     unequal = drawn if drawn.min() < most else None
     return replace(pool, samples=int(drawn.min()), drawn=unequal, lucky=lucky)
@@ -231,3 +235,129 @@ def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool, un
         several = pl.col("policy").is_in([ANY, BEST])
         frames |= {name: frames[name].filter(~several) for name in ("equivalents", "exponents", "exponent_profiles")}
     return {name: frames[name] for name in FRAMES}
+
+
+# ---- what is given, checked: a mistake is one line of what was found and what is allowed
+
+
+def _wrong(name: str, found: object, allowed: str, hint: str = "") -> InputError:
+    """The error of an argument; what was found is cut at 60 characters."""
+    text = " ".join(repr(found).split())
+    return InputError(f"{name}: {text[:60]}{' ...' * (len(text) > 60)}; allowed: {allowed}", hint)
+
+
+def _check_number(name: str, given: object, kind: type, fits: Callable[[Any], bool], allowed: str) -> None:
+    """A single number of a kind."""
+    if isinstance(given, bool) or not isinstance(given, kind) or not fits(given):
+        raise _wrong(name, given, allowed)
+
+
+def _by_policy(base: object) -> dict[str, Any]:
+    """Base's samples by policy."""
+    named = base if isinstance(base, Mapping) else {"given": base}
+    if not named or not all(isinstance(name, str) and name not in ("", ANY, BEST) for name in named):
+        raise _wrong("base has policies", list(named), f"one or more names, text other than {ANY!r} and {BEST!r}")
+    return dict(named)
+
+
+def _both(name: str, given: object, policies: Mapping[str, Any], *, named: bool) -> tuple[Mapping[str, Any], Any]:
+    """What belongs to each policy of Base, and to RL."""
+    pair = list(given) if isinstance(given, tuple | list) or (isinstance(given, np.ndarray) and given.ndim) else []
+    if len(pair) != 2:
+        raise _wrong(name, given, "a pair, of base and of rl")
+    ours = pair[0] if named else dict.fromkeys(policies, pair[0])
+    if not isinstance(ours, Mapping) or not policies.keys() <= ours.keys():
+        raise _wrong(f"{name}[0]", ours, f"a value of each policy of base, by its name: {', '.join(policies)}")
+    return ours, pair[1]
+
+
+def _numbers(name: str, given: object) -> npt.NDArray[Any]:
+    """An array of booleans or numbers."""
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise _wrong(name, given, "numbers or booleans")
+    return array
+
+
+def _whole(array: npt.NDArray[Any], low: int, high: Any) -> bool:
+    """Whether all are whole numbers in a range."""
+    return array.dtype != bool and bool(((np.floor(array) == array) & (array >= low) & (array <= high)).all())
+
+
+def _each_sample(name: str, given: Any, like: _Samples | None = None) -> _Samples:
+    """A number of each sample, as many as in ``like``; of a list of lists, also of different lengths."""
+    try:
+        array = np.asarray(given)
+        ragged = array.dtype == object and array.ndim == 1
+    except (TypeError, ValueError):
+        ragged = isinstance(given, Sequence)
+    if ragged:
+        lines = [_numbers(f"{name}[{i}]", line) for i, line in enumerate(given)]
+    else:
+        lines = list(np.atleast_1d(_numbers(name, given)))
+    if not lines or any(line.ndim != 1 or not line.size for line in lines):
+        found = f"{len(lines)} lists" if ragged else f"shape {array.shape}"
+        allowed = "(questions, samples), or lists of different lengths, none of them empty"
+        raise InputError(f"{name} has {found}; allowed: {allowed}", "counts of right samples need `samples`")
+    flat, drawn = np.concatenate(lines), np.array([len(line) for line in lines])
+    table = np.ma.masked_all((len(lines), drawn.max()), flat.dtype)
+    table[np.arange(drawn.max()) < drawn[:, None]] = flat
+    return _alike(name, table, like)
+
+
+def _alike(name: str, table: _Samples, like: _Samples | None) -> _Samples:
+    if like is not None and not np.array_equal(table.count(axis=1), like.count(axis=1)):
+        drawn = [each.count(axis=1) for each in (table, like)]
+        shapes = [f"({len(n)}, {' to '.join(map(str, sorted({n.min(), n.max()})))})" for n in drawn]
+        raise InputError(f"{name} has shape {shapes[0]}; allowed: {shapes[1]}, one value for each sample")
+    return table
+
+
+def _verdicts(name: str, given: Any, samples: object, like: _Samples | None = None) -> _Samples:
+    """Right and wrong samples; of counts, the right ones first."""
+    if samples is None:
+        table = _each_sample(name, given, like)
+        if not np.isin(table.compressed(), (0, 1)).all():
+            raise InputError(f"{name} has values other than right and wrong; allowed: booleans, or 0 and 1")
+        return np.ma.array(table, dtype=bool)
+    counts, drawn = _numbers(name, given), _numbers("samples", samples)
+    if counts.ndim != 1 or not len(counts):
+        raise InputError(f"{name} has shape {counts.shape}; allowed with `samples`: (questions,), one count for each")
+    if drawn.shape not in ((), counts.shape) or not _whole(drawn, 1, MOST_SAMPLES):
+        raise _wrong("samples", samples, f"1 or more, to {MOST_SAMPLES}, of all questions or of each of {name}")
+    if not _whole(counts, 0, drawn):
+        raise InputError(f"{name} has counts that are not whole numbers from 0 to {drawn.max()}, their `samples`")
+    place = np.arange(drawn.max())
+    beyond = np.broadcast_to(place >= drawn[..., None], (len(counts), len(place)))
+    return _alike(name, np.ma.array(place < counts[:, None], mask=beyond), like)
+
+
+def _classes(name: str, given: Any, right: _Samples) -> _Samples:
+    """Classes of equal answers, -1 without one."""
+    table = _each_sample(name, given, right)
+    if not _whole(table.compressed(), -1, 2**31 - 1):
+        raise InputError(f"{name} has other values than classes; allowed: whole numbers from -1 to {2**31 - 1}")
+    for row, (of_each, correct) in enumerate(zip(table.filled(-1), right.filled(fill_value=False), strict=True)):
+        if set(of_each[correct].tolist()) & {-1, *of_each[~correct].tolist()}:
+            why = f"{name}, question {row}: a class has right and wrong samples, or one without an answer (-1) is right"
+            raise InputError(why, "equal answers have equal verdicts")
+    return table
+
+
+def _mean_tokens(name: str, given: Any, right: _Samples) -> float:
+    """Mean tokens of a sample, given as such or for each sample."""
+    values = _numbers(name, given) if isinstance(given, Real) else _each_sample(name, given, right).compressed()
+    if values.dtype == bool or not (np.isfinite(values) & (values >= 0)).all() or not values.mean() > 0:
+        raise _wrong(name, given, "numbers from 0 on with a mean above 0")
+    return float(values.mean())
+
+
+def _choices(given: Any, questions: int) -> Ints | None:
+    """Lettered options of each question; None if no question has any."""
+    found = _numbers("choices", given)
+    if found.shape not in ((), (questions,)) or not _whole(found, 0, 2**31 - 1) or (found == 1).any():
+        raise _wrong("choices", given, f"0, or 2 or more, one for all or one for each question ({questions})")
+    return np.broadcast_to(found, (questions,)).astype(np.int64) if found.any() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,7 @@ both share; from the two intervals, as if the results had nothing in common, whi
 SAME = 1e-9
 """Values that differ by less are equal."""
 DRAWS = 2000
+_CELL = ("checkpoint", "benchmark", "source", "health")
 _POINT = ("policy", "budget", "metric", "readout")
 _EXPECTED = "_expected"
 
@@ -77,24 +79,33 @@ def differences(a: Study, b: Study) -> Differences:
     interval is the difference itself.
     """
     notes: list[str] = []
-    cells = [cell for cell in _cells(a) if cell in set(_cells(b))]
-    samples = pl.DataFrame(
-        [row for cell in cells for row in _samples(a, b, cell)],
-        dict.fromkeys(("checkpoint", "benchmark", "policy", "samples"), pl.String),
-        orient="row",
-    )
-    same = set(samples.filter(samples="same").select("checkpoint", "benchmark", "policy").iter_rows())
+    rows = [{row[:2]: row[2:] for row in study.cells.select(_CELL).iter_rows()} for study in (a, b)]
+    cells = {cell: (_policies(a, cell), _policies(b, cell)) for cell in rows[0] if cell in rows[1]}
+    policies, samples = [], []
+    for cell, (first, second) in cells.items():
+        policies += [(*cell, name, "added") for name in second if name not in first]
+        policies += [(*cell, name, "removed") for name in first if name not in second]
+        ours, theirs = a.streams(*cell), b.streams(*cell)
+        for name in (name for name in first if name in second):
+            known = name in ours and name in theirs
+            samples.append((*cell, name, "unknown" if not known else "same" if ours[name] == theirs[name] else "other"))
+    same = {(*cell, policy) for *cell, policy, kind in samples if kind == "same"}
+    exact = {
+        (pair, benchmark)
+        for pair, benchmark, *sides in b.sides
+        if all((side, benchmark) in cells for side in sides)
+        and all((side, benchmark, policy) in same for side in sides for policy in chain(*cells[side, benchmark]))
+    }
     found = [_points(a, b, cell, same, notes) for cell in cells]
-    changed = [frame for frame, _ in found]
     recoveries, verdicts = _recoveries(a, b, notes)
-    readings, read = _readings(a, b, same, notes)
+    readings, read = _readings(a, b, exact, notes)
     sets, tested = _sets(a, b, notes)
     return Differences(
         sorted(_keys(plain(a.config), plain(b.config))),
-        _changed_cells(a, b, cells),
-        _changed_policies(a, b, cells),
-        samples,
-        pl.concat([POINTS.to_frame(), *changed]),
+        _changed_cells(*rows),
+        _texts(policies, "policy", "change"),
+        _texts(samples, "policy", "samples"),
+        pl.concat([POINTS.to_frame(), *(frame for frame, _ in found)]),
         recoveries,
         readings,
         sets,
@@ -117,10 +128,6 @@ def apart(a: Floats, of_a: Interval, b: Floats, of_b: Interval) -> Interval:
 # ---- cells and samples
 
 
-def _cells(study: Study) -> list[Cell]:
-    return list(study.cells.select("checkpoint", "benchmark").iter_rows())
-
-
 def _keys(a: Any, b: Any, place: str = "") -> Iterator[str]:
     """Keys of a configuration whose values differ, as deep as both are mappings."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -130,17 +137,18 @@ def _keys(a: Any, b: Any, place: str = "") -> Iterator[str]:
         yield place
 
 
-def _changed_cells(a: Study, b: Study, both: Sequence[Cell]) -> pl.DataFrame:
-    first, second = ({(row["checkpoint"], row["benchmark"]): row for row in study.cells.to_dicts()} for study in (a, b))
-    rows = [(*cell, "added", None, row["source"]) for cell, row in second.items() if cell not in first]
-    rows += [(*cell, "removed", row["source"], None) for cell, row in first.items() if cell not in second]
-    rows += [
-        (*cell, key, first[cell][key], second[cell][key])
-        for cell in both
-        for key in ("source", "health")
-        if first[cell][key] != second[cell][key]
-    ]
-    return pl.DataFrame(rows, dict.fromkeys(("checkpoint", "benchmark", "change", "a", "b"), pl.String), orient="row")
+def _changed_cells(a: Mapping[Cell, Sequence[str]], b: Mapping[Cell, Sequence[str]]) -> pl.DataFrame:
+    """From the source and the health of each cell."""
+    rows: list[tuple[str | None, ...]] = [(*cell, "added", None, b[cell][0]) for cell in b if cell not in a]
+    rows += [(*cell, "removed", a[cell][0], None) for cell in a if cell not in b]
+    for cell in (cell for cell in a if cell in b):
+        both = zip(_CELL[2:], a[cell], b[cell], strict=True)
+        rows += [(*cell, key, first, second) for key, first, second in both if first != second]
+    return _texts(rows, "change", "a", "b")
+
+
+def _texts(rows: Sequence[tuple[str | None, ...]], *names: str) -> pl.DataFrame:
+    return pl.DataFrame(rows, dict.fromkeys(("checkpoint", "benchmark", *names), pl.String), orient="row")
 
 
 def _policies(study: Study, cell: Cell) -> list[str]:
@@ -148,23 +156,6 @@ def _policies(study: Study, cell: Cell) -> list[str]:
     with suppress(InputError):
         return list(study.classes(*cell)["policy"].unique(maintain_order=True))
     return list(study.streams(*cell))
-
-
-def _changed_policies(a: Study, b: Study, cells: Sequence[Cell]) -> pl.DataFrame:
-    rows = []
-    for cell in cells:
-        first, second = _policies(a, cell), _policies(b, cell)
-        rows += [(*cell, name, "added") for name in second if name not in first]
-        rows += [(*cell, name, "removed") for name in first if name not in second]
-    return pl.DataFrame(rows, dict.fromkeys(("checkpoint", "benchmark", "policy", "change"), pl.String), orient="row")
-
-
-def _samples(a: Study, b: Study, cell: Cell) -> Iterator[tuple[str, ...]]:
-    first, second = a.streams(*cell), b.streams(*cell)
-    for policy in [name for name in _policies(a, cell) if name in _policies(b, cell)]:
-        known = policy in first and policy in second
-        same = "same" if known and first[policy] == second[policy] else "other" if known else "unknown"
-        yield (*cell, policy, same)
 
 
 # ---- operating points
@@ -192,8 +183,10 @@ def _points(
     if changed.is_empty():
         return POINTS.to_frame(), joined.height
     rows = _apart(changed, [(*cell, policy) in same for policy in changed["policy"]])
-    pairable = _same_questions(a, b, cell, notes)
-    if pairable and (rows["interval"] == INDEPENDENT).any():
+    first, second = a.asked(*cell), b.asked(*cell)
+    if not (first and second):
+        notes.append(f"{'/'.join(cell)}: which questions were asked is not known here; they count as the same")
+    if first == second or not (first and second):
         rows = _paired(a, b, cell, rows)
     return rows.select(POINTS.names()).cast(POINTS), joined.height
 
@@ -241,14 +234,6 @@ def _apart(rows: pl.DataFrame, same: Sequence[bool]) -> pl.DataFrame:
         hi=pl.Series(np.where(exact, b - a, ends.hi)),
         interval=pl.Series([EXACT if one else INDEPENDENT for one in same], dtype=pl.String),
     ).with_columns(pl.col("difference", "lo", "hi").fill_nan(None))
-
-
-def _same_questions(a: Study, b: Study, cell: Cell, notes: list[str]) -> bool:
-    first, second = a.asked(*cell), b.asked(*cell)
-    if first and second:
-        return first == second
-    notes.append(f"{'/'.join(cell)}: which questions were asked is not known here; they count as the same")
-    return True
 
 
 def _paired(a: Study, b: Study, cell: Cell, rows: pl.DataFrame) -> pl.DataFrame:
@@ -312,9 +297,8 @@ _NAMED: Mapping[str, tuple[str, ...]] = {
 _COUNTS = ("kept", "shrunk", "expanded", "out")
 
 
-def _readings(a: Study, b: Study, same: set[tuple[str, str, str]], notes: list[str]) -> tuple[pl.DataFrame, int]:
-    """Readings that changed, and how many both have."""
-    exact = _exact_pairs(a, b, same)
+def _readings(a: Study, b: Study, exact: set[Cell], notes: list[str]) -> tuple[pl.DataFrame, int]:
+    """Readings that changed, and how many both have; ``exact``: pairs whose samples are the same on both sides."""
     parts, count = [READINGS.to_frame()], 0
     for frame in ("measures", "equivalents", "support"):
         frames = _both(a, b, lambda study, name=frame: _long(study, name), f"readings ({frame})", notes)  # type: ignore[misc]
@@ -333,21 +317,12 @@ def _long(study: Study, frame: str) -> pl.DataFrame:
     rows = study.readings(frame)
     keys = ["pair", "benchmark", "what"]
     if frame == "support":
+        values = {name: pl.col(name).cast(pl.Float64) for name in _COUNTS}
         return pl.concat(
-            rows.select(
-                "pair",
-                "benchmark",
-                what=pl.lit(name),
-                value=pl.col(name).cast(pl.Float64),
-                lo=f"{name}_lo",
-                hi=f"{name}_hi",
-            )
-            for name in _COUNTS
+            rows.select("pair", "benchmark", what=pl.lit(name), value=value, lo=f"{name}_lo", hi=f"{name}_hi")
+            for name, value in values.items()
         )
-    parts = [
-        pl.when(pl.col(name).is_not_null()).then(pl.format(f"{name} {{}}" if name in _NUMBERS else "{}", name))
-        for name in _NAMED[frame]
-    ]
+    parts = [pl.format(f"{name} {{}}" if name in _NUMBERS else "{}", name) for name in _NAMED[frame]]  # null of a null
     named = rows.with_columns(what=pl.concat_str(parts, separator=", ", ignore_nulls=True))
     if frame == "equivalents":
         ends = (pl.when(~pl.col(f"{end}_open")).then(end).alias(end) for end in ("lo", "hi"))
@@ -356,18 +331,6 @@ def _long(study: Study, frame: str) -> pl.DataFrame:
 
 
 _NUMBERS = ("k", "tau", "budget")
-
-
-def _exact_pairs(a: Study, b: Study, same: set[tuple[str, str, str]]) -> set[Cell]:
-    """Pairs on benchmarks whose both sides have the same samples under every policy."""
-    found = set()
-    for pair, benchmark, *sides in b.sides:
-        cells = [(side, benchmark) for side in sides]
-        if all(cell in _cells(a) for cell in cells) and all(
-            (*cell, policy) in same for cell in cells for policy in {*_policies(a, cell), *_policies(b, cell)}
-        ):
-            found.add((pair, benchmark))
-    return found
 
 
 def _sets(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:

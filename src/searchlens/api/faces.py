@@ -33,14 +33,8 @@ def study(results: str, fingerprint: str, cells: pl.DataFrame, pairs: pl.DataFra
         heads=["pair", "benchmark", *(f"RL − Base at {budget}" for budget in budgets)],
         gaps=[[*cell, *(texts.get(budget, "") for budget in budgets)] for cell, texts in shown.items()],
         columns=cells.columns,
-        cells=[list(map(_cell, row)) for row in cells.iter_rows()],
+        cells=[["" if value is None else value for value in row] for row in cells.iter_rows()],
     )
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def comparison(said: Sequence[Statement], measures: pl.DataFrame) -> str:

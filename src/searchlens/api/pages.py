@@ -27,12 +27,9 @@ def _environment() -> Any:
         loader=jinja2.FileSystemLoader(_PACKAGE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        # markup comes from macros and ``safe``
+        finalize=lambda value: value if hasattr(value, "__html__") else printable(str(value)),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def _shown(value: Any) -> Any:
-    return value if hasattr(value, "__html__") else printable(str(value))  # markup comes from macros and ``safe``

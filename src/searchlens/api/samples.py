@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ class Place:
     """``Study.source``."""
     grader: str
     """The configured one."""
+    imports: Sequence[tuple[str, str, int]]
+    """Policy, id and samples of each question."""
 
     @property
     def name(self) -> str:
@@ -76,39 +78,33 @@ class Place:
         return self.layout.scores(self.checkpoint, self.benchmark)
 
 
-def streams(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[str, list[Stream]]:
-    """Streams of a cell by policy, the newest first: more than one if the study was changed and sampled again. Imports
-    are (policy, id, samples).
-    """
+def streams(place: Place) -> dict[str, list[Stream]]:
+    """Streams of a cell by policy, the newest first: more than one if the study was changed and sampled again."""
     found: dict[str, dict[str, int]] = {}
     for entry in _entries(place):
         for policy in entry["policies"]:
             ids = found.setdefault(policy, {})
             ids[entry["id"]] = max(entry["samples"], ids.get(entry["id"], 0))
-    for policy, key, count in imports:
+    for policy, key, count in place.imports:
         found.setdefault(policy, {})[key] = count
     return {policy: list(ids.items()) for policy, ids in found.items()}
 
 
-def files(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[str, list[Shard]]:
+def files(place: Place) -> dict[str, list[Shard]]:
     """The shards by policy that the scores are of, in order, each with samples that those before it have not."""
     graded: pl.DataFrame | None = None
-    found = {}
-    for policy, candidates in streams(place, imports).items():
+    found: dict[str, list[Shard]] = {}
+    for policy, candidates in streams(place).items():
         if len(candidates) > 1 and graded is None and place.scores.exists():
             graded = read_frame(place.scores, "score")
         verdicts = None if graded is None else graded.filter(pl.col("policy") == policy)
         key, count = _stream(place, candidates, verdicts) if len(candidates) > 1 else candidates[0]
-        found[policy] = list(_needed(shards_of(place.folder(key)), count))
+        found[policy], reached = [], 0
+        for shard in shards_of(place.folder(key)):
+            if shard.start <= reached < min(shard.stop, count) and shard.path.exists() and not shard.flaw:
+                reached = shard.stop
+                found[policy].append(shard)
     return found
-
-
-def _needed(there: Iterable[Shard], count: int) -> Iterator[Shard]:
-    reached = 0
-    for shard in there:
-        if shard.start <= reached < min(shard.stop, count) and shard.path.exists() and not shard.flaw:
-            reached = shard.stop
-            yield shard
 
 
 def asked(place: Place) -> list[str]:
@@ -124,37 +120,28 @@ def _entries(place: Place) -> Iterator[dict[str, Any]]:
 
 
 def read(
-    place: Place,
-    imports: Sequence[tuple[str, str, int]],
-    policy: str | None,
-    question: int | str | Sequence[int | str] | None,
-    *,
-    tokens: bool = False,
+    place: Place, policy: str | None, question: int | str | Sequence[int | str] | None, *, tokens: bool
 ) -> pl.DataFrame:
     """The samples of a cell (``Study.samples``); an ``InputError`` if there are none here, a name is unknown, or the
     scores are of other samples.
     """
-    known = streams(place, imports)
-    if not known:
-        raise InputError(*_why_none(place))
-    names = [require_known(policy, known, f"policy of {place.name}")] if policy is not None else list(known)
-    graded = read_frame(place.scores, "score") if place.scores.exists() else None
-    parts = [_of_policy(place, name, known[name], question, graded, tokens) for name in names]
-    return _with_answers(pl.concat(parts), place, imports).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
-
-
-def _why_none(place: Place) -> tuple[str, str]:
-    if place.source == "recorded":
-        return (
+    known = streams(place)
+    if not known and place.source == "recorded":
+        raise InputError(
             f"{place.name} has no texts: it was read from compact readouts, which keep only how many samples gave each"
             " answer",
             "Study.classes has these counts; to see texts, sample the benchmark (study.sample)",
         )
-    folder = place.layout.manifest(place.checkpoint, place.benchmark, "*").parent
-    return (
-        f"{place.name} has no samples here: {folder} has no manifest",
-        "run snakemake first; of a copy, copy `manifests` and `generations`, too",
-    )
+    if not known:
+        folder = place.layout.manifest(place.checkpoint, place.benchmark, "*").parent
+        raise InputError(
+            f"{place.name} has no samples here: {folder} has no manifest",
+            "run snakemake first; of a copy, copy `manifests` and `generations`, too",
+        )
+    names = [require_known(policy, known, f"policy of {place.name}")] if policy is not None else list(known)
+    graded = read_frame(place.scores, "score") if place.scores.exists() else None
+    parts = [_of_policy(place, name, known[name], question, graded, tokens) for name in names]
+    return _with_answers(pl.concat(parts), place).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
 
 
 def _of_policy(
@@ -172,24 +159,25 @@ def _of_policy(
     columns = ("question", "sample", "run", "text", "n_tokens", "score", "finish", "logprobs")
     wanted = (*columns, "tokens", "sampling_logprobs") if tokens else columns
     rows = shards.read_generation(place.folder(stream[0]), *stream, wanted, asked)
+    logprobs = pl.col("logprobs").cast(pl.List(pl.Float64)).list.sum()
     texts = rows.select(
         pl.lit(policy).alias("policy"),
         pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32),
         pl.col("question").alias("id"),
-        "sample",
-        "run",
-        "text",
+        *("sample", "run", "text", "score", "finish"),
         pl.col("n_tokens").alias("tokens"),
-        pl.when(pl.col("logprobs").is_not_null())
-        .then(pl.col("logprobs").cast(pl.List(pl.Float64)).list.sum())
-        .alias("logprob"),
-        "score",
-        "finish",
+        pl.when(pl.col("logprobs").is_not_null()).then(logprobs).alias("logprob"),
         *(pl.col(column).alias(name) for name, column in _LISTS.items() if tokens),
     )
     if verdicts is None or not verdicts.height:
         return texts.with_columns(pl.lit(None, SAMPLES[name]).alias(name) for name in _VERDICT)
-    joined = texts.join(_verdicts(verdicts), on=_KEY, how="left", maintain_order="left")
+    optional = [
+        pl.col(name) if name in verdicts.columns else pl.lit(None, SAMPLES[name]).alias(name)  # graded elsewhere
+        for name in ("extraction", "unknown")
+    ]
+    renamed = (pl.col("answer").alias("answer_class"), pl.col("tokens").alias("graded_tokens"))
+    told = verdicts.select(*_KEY, "correct", *renamed, *optional)
+    joined = texts.join(told, on=_KEY, how="left", maintain_order="left")
     if (joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any():
         raise InputError(
             f"{place.scores} is of other samples of {policy} than those in {place.folder(stream[0])}",
@@ -198,27 +186,14 @@ def _of_policy(
     return joined.drop("graded_tokens")
 
 
-def _verdicts(graded: pl.DataFrame) -> pl.DataFrame:
-    """Verdicts of scores; those that were graded elsewhere have fewer columns."""
-    optional = [
-        pl.col(name) if name in graded.columns else pl.lit(None, SAMPLES[name]).alias(name)
-        for name in ("extraction", "unknown")
-    ]
-    return graded.select(
-        *_KEY, "correct", pl.col("answer").alias("answer_class"), *optional, pl.col("tokens").alias("graded_tokens")
-    )
-
-
-def _recorded_answers(place: Place, imports: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
+def _recorded_answers(place: Place) -> pl.DataFrame:
     parts = [pl.DataFrame(schema={"policy": pl.String, "id": pl.String, "sample": pl.UInt32, "answer": pl.String})]
-    for policy, key, _ in imports:
+    for policy, key, _ in place.imports:
         path = place.layout.recorded(place.checkpoint, place.benchmark, key)
         if path.exists():
             said = read_frame(path, "import", IMPORT_AGAIN).filter(scorer=place.grader.partition(":")[2])
-            said = said.unique(["question", "sample"], keep="first")
-            parts.append(
-                said.select(pl.lit(policy).alias("policy"), pl.col("question").alias("id"), "sample", "answer")
-            )
+            said = said.unique(["question", "sample"], keep="first").rename({"question": "id"})
+            parts.append(said.select(pl.lit(policy).alias("policy"), "id", "sample", "answer"))
     return pl.concat(parts)
 
 
@@ -251,25 +226,22 @@ def question_ids(place: Place, generation_id: str) -> list[str]:
 
 
 def _chosen(question: int | str | Sequence[int | str], ids: Sequence[str], place: Place) -> list[str]:
+    by_name: dict[int | str, str] = {**dict(enumerate(ids)), **{name: name for name in ids}}
     several = question if isinstance(question, Sequence) and not isinstance(question, str) else [question]
-    return [_id(each, ids, place) for each in several]
+    for each in several:
+        if not isinstance(each, int | str) or each not in by_name:
+            last = len(ids) - 1
+            raise InputError(f"{place.name} has no question {each!r}; it has {len(ids)}: 0 to {last}, or an id")
+    return [by_name[each] for each in several]
 
 
-def _id(question: int | str, ids: Sequence[str], place: Place) -> str:
-    if isinstance(question, int) and 0 <= question < len(ids):
-        return ids[question]
-    if isinstance(question, str) and question in ids:
-        return question
-    raise InputError(f"{place.name} has no question {question!r}; it has {len(ids)}: 0 to {len(ids) - 1}, or an id")
-
-
-def _with_answers(rows: pl.DataFrame, place: Place, imports: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
+def _with_answers(rows: pl.DataFrame, place: Place) -> pl.DataFrame:
     """The answers that the grader finds in the texts; null throughout if there is no such grader here.
 
     Where the verdicts of a log count, they are the answers that its scorer took.
     """
     if is_recorded(place.grader):
-        return rows.join(_recorded_answers(place, imports), on=["policy", "id", "sample"], how="left")
+        return rows.join(_recorded_answers(place), on=["policy", "id", "sample"], how="left")
     signature = place.scores.with_suffix(".json")
     entries: Mapping[str, object] = read_json(signature) if signature.exists() else {}
     judge = judges.of(entries, place.grader).name

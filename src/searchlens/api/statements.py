@@ -54,15 +54,11 @@ def statements(frames: Frames, *, policy: str, unequal: str = "") -> tuple[State
     """A sentence about each reading of the frames of ``Comparison``. ``policy`` of Base is compared with RL one to one;
     ``unequal`` says why readings that need as many samples of every question are not identified.
     """
-    return tuple(_statement(reading, frames, policy, unequal) for reading in ORDER)
-
-
-def _statement(reading: str, frames: Frames, policy: str, unequal: str) -> Statement:
-    if reading == "exponents":
-        return _exponents(frames, policy)
-    if unequal and reading in ("support", "reliability", "entropy", "extrapolation"):
-        return Statement(reading, f"{NOT_IDENTIFIED}: {unequal}.", "what needs as many samples of each.")
-    return stated(reading, _FACTS[reading](frames, policy))
+    why = f"{NOT_IDENTIFIED}: {unequal}."
+    unread = ("support", "reliability", "entropy", "extrapolation") if unequal else ()
+    said = {reading: Statement(reading, why, "what needs as many samples of each.") for reading in unread}
+    said["exponents"] = _exponents(frames, policy)
+    return tuple(said.get(name) or stated(name, _FACTS[name](frames, policy)) for name in ORDER)
 
 
 def stated(reading: str, row: Fact) -> Statement:
@@ -117,7 +113,9 @@ def _equivalents(frames: Frames, policy: str) -> Fact:
 
 def _support(frames: Frames, _: str) -> Fact:
     row = frames["support"].row(0, named=True)
-    return {**row, "missed": _missed(row)}
+    low, high = sorted((row["base_epsilon"], row["rl_epsilon"]))
+    more = f" (the larger pool; {high:.3f} the smaller)" if low != high else ""
+    return {**row, "missed": f"{low:.3f}{more}"}
 
 
 def _reliability(frames: Frames, _: str) -> Fact:
@@ -149,11 +147,6 @@ def _entropy(frames: Frames, _: str) -> Fact:
 def _second_run(frames: Frames, _: str) -> Fact:
     row = _rows(frames, "P(RL beats Base)")[0]
     return {**row, "found": claims.interval(row["value"], row["lo"], row["hi"])}
-
-
-def _missed(row: Mapping[str, Any]) -> str:
-    low, high = sorted((row["base_epsilon"], row["rl_epsilon"]))
-    return f"{low:.3f}" if low == high else f"{low:.3f} (the larger pool; {high:.3f} the smaller)"
 
 
 def _share(row: Mapping[str, Any]) -> str:
@@ -193,14 +186,17 @@ _FACTS: Mapping[str, Callable[[Frames, str], Fact]] = {
 
 def _exponents(frames: Frames, policy: str) -> Statement:
     row = pick(frames["exponents"], policy=policy).row(0, named=True)
-    unknown, law = exponents.of_exponents(row), f"N = α b^β, {exponents.up_to(row)},"
+    unknown, least, most = exponents.of_exponents(row), row["pool_min"], row["pool_max"]
+    up_to = f"{most}" if least == most else f"{least} to {most}, the pool of each policy"
+    law = f"N = α b^β, N up to {up_to},"
     other = "any law other than N = α b^β."
-    if row["pool_max"] < 2 or frames["equivalents"]["budget"].max() == 1:
+    if most < 2 or frames["equivalents"]["budget"].max() == 1:
         return Statement("exponents", SINGLE, other)
     if not row["testable"]:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {unknown}.", other)
     best = f"(p of the best: {'below 0.001' if row['p'] < 0.001 else format(row['p'], '.3f')})"
-    slopes = _local(frames, policy)
+    local = pick(frames["equivalents"], policy=policy).sort("budget")["slope"].drop_nulls()
+    slopes = f" Local exponents: {', '.join(f'{slope:.2f}' for slope in local)}." if len(local) else ""
     if row["empty"]:
         can = f"No power law {law} that these samples can test fits them {best}.{slopes}"
         return Statement("exponents", can, "why not.")
@@ -211,9 +207,3 @@ def _exponents(frames: Frames, policy: str) -> Statement:
     if unknown:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {law} is allowed with {allowed}.", other)
     return Statement("exponents", f"{law} is allowed with {allowed} {best}.", other)
-
-
-def _local(frames: Frames, policy: str) -> str:
-    """The local exponents, for which no law need hold."""
-    slopes = pick(frames["equivalents"], policy=policy).sort("budget")["slope"].drop_nulls()
-    return f" Local exponents: {', '.join(f'{slope:.2f}' for slope in slopes)}." if len(slopes) else ""

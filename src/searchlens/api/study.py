@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -146,15 +146,15 @@ class Study:
         """
         columns = {"questions": pl.UInt32, "policies": pl.UInt32, "samples": pl.UInt32, "health": pl.String}
         schema = {"checkpoint": pl.String, "benchmark": pl.String, "source": pl.String, **columns}
-        return pl.DataFrame([self._cell_row(*cell) for cell in self._inputs.study.cells], schema)
-
-    def _cell_row(self, checkpoint: str, benchmark: str) -> dict[str, object]:
-        row = {"checkpoint": checkpoint, "benchmark": benchmark, "source": self.source(checkpoint, benchmark)}
-        if not self.layout.landscape_frame(checkpoint, benchmark, "classes").exists():
-            return {**row, **dict.fromkeys(("questions", "policies", "samples", "health"))}
-        classes = self.classes(checkpoint, benchmark)
-        counts = {name: classes[column].n_unique() for name, column in _COUNTED.items()}
-        return {**row, **counts, "samples": classes["samples"].max(), "health": self._level(checkpoint, benchmark)}
+        rows = []
+        for cell in self._inputs.study.cells:
+            found: tuple[object, ...] = (None,) * len(columns)
+            if self.layout.landscape_frame(*cell, "classes").exists():
+                classes = self.classes(*cell)
+                counts = classes["question"].n_unique(), classes["policy"].n_unique(), classes["samples"].max()
+                found = (*counts, self._level(*cell))
+            rows.append((*cell, self.source(*cell), *found))
+        return pl.DataFrame(rows, schema, orient="row")
 
     def _level(self, checkpoint: str, benchmark: str) -> str | None:
         known = self.layout.landscape_frame(checkpoint, benchmark, "health").exists()
@@ -166,13 +166,11 @@ class Study:
 
         ``health`` is null while a side has no landscape.
         """
-        rows = [(*side, self._pair_level(*side[1:])) for side in self.sides]
+        rows, order = [], (None, "not interpretable", "attention", "ok")
+        for pair, benchmark, *sides in self.sides:
+            levels = [self._level(side, benchmark) for side in sides]
+            rows.append((pair, benchmark, *sides, min(levels, key=order.index)))
         return pl.DataFrame(rows, dict.fromkeys(("pair", "benchmark", "base", "rl", "health"), pl.String), orient="row")
-
-    def _pair_level(self, benchmark: str, base: str, rl: str) -> str | None:
-        levels = [self._level(side, benchmark) for side in (base, rl)]
-        order = ("not interpretable", "attention", "ok")
-        return None if None in levels else next(level for level in order if level in levels)
 
     def gaps(self, budgets: Sequence[int] = (1, 16)) -> pl.DataFrame:
         """RL minus Base under the default policy, pass@k, at some budgets.
@@ -213,22 +211,16 @@ class Study:
 
     def scores(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
         """Graded samples, without their texts (``samples`` has both). Recorded cells have none."""
-        return self._stacked(self.layout.scores, "score", ("checkpoint", "benchmark"), checkpoint, benchmark)
+        return self._stacked(self.layout.scores, "score", checkpoint, benchmark)
 
     def agreement(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
         """Samples that were judged by two graders."""
-        return self._stacked(self.layout.agreement, "agreement", ("checkpoint", "benchmark"), checkpoint, benchmark)
+        return self._stacked(self.layout.agreement, "agreement", checkpoint, benchmark)
 
     def recovery(self, pair: str | None = None, benchmark: str | None = None, frame: str = "support") -> pl.DataFrame:
         """Is RL inside of Base's landscape? One of the frames of the recovery stage (``catalogue.RECOVERY_FRAMES``)."""
         require_known(frame, catalogue.RECOVERY_FRAMES, "frame")
-        return self._stacked(
-            lambda first, second: self.layout.recovery_frame(first, second, frame),
-            "recovery",
-            ("pair", "benchmark"),
-            pair,
-            benchmark,
-        )
+        return self._stacked(partial(self.layout.recovery_frame, frame=frame), "recovery", pair, benchmark)
 
     def paths(self, pair: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
         """Operating points of Base that match RL's curve, budget by budget (frame ``path`` of ``recovery``)."""
@@ -258,41 +250,33 @@ class Study:
             if not isinstance(name, str) or name not in declared:
                 there = ", ".join(each.stem for each in tables)
                 raise InputError(f"table {name!r} is unknown; in {path.parent} are: {there or '(none)'}")
-            stage = _command(declared[name].options["stage"])
+            added = {table: stage for stage, each in addons.stages().items() for table in each.tables}
+            stage = {"boptr": "transfer", **added}.get(declared[name].options["stage"], "tables")
             raise InputError(f"{path} was not made", f"run snakemake first; its stage `{stage}` makes this file")
         return pl.read_csv(read_bytes(path), infer_schema_length=None)
 
     def _landscape(self, frame: str, checkpoint: str | None, benchmark: str | None) -> pl.DataFrame:
-        return self._stacked(
-            lambda first, second: self.layout.landscape_frame(first, second, frame),
-            "landscape",
-            ("checkpoint", "benchmark"),
-            checkpoint,
-            benchmark,
-        )
+        return self._stacked(partial(self.layout.landscape_frame, frame=frame), "landscape", checkpoint, benchmark)
 
     def _stacked(
-        self,
-        path_of: Callable[[str, str], Path],
-        stage: str,
-        keys: tuple[str, str],
-        first: str | None,
-        second: str | None,
+        self, path_of: Callable[[str, str], Path], stage: str, first: str | None, second: str | None
     ) -> pl.DataFrame:
         """The frames of one cell, or of all that are there, with what each is of in the first two columns."""
-        known = self._inputs.study.cells if keys[0] == "checkpoint" else self._inputs.study.pair_cells
-        for name, key, position in ((first, keys[0], 0), (second, keys[1], 1)):
+        of_pairs = stage == "recovery"
+        known = self._inputs.study.pair_cells if of_pairs else self._inputs.study.cells
+        named = {"pair" if of_pairs else "checkpoint": first, "benchmark": second}
+        for position, (key, name) in enumerate(named.items()):
             if name is not None:
                 require_known(name, {cell[position] for cell in known}, key)
         chosen = [cell for cell in known if first in (None, cell[0]) and second in (None, cell[1])]
         if not chosen:
-            what = " and ".join(f"{key} {name}" for key, name in zip(keys, (first, second), strict=True) if name)
+            what = " and ".join(f"{key} {name}" for key, name in named.items() if name)
             raise InputError(f"this study has no cell of {what or 'any kind'}")
         there = [cell for cell in chosen if path_of(*cell).exists()] or chosen[:1]
-        parts = [
-            read_frame(path_of(*cell), stage).select(*map(_literal, cell, keys), pl.all())
-            for cell in (there if None in (first, second) else chosen)
-        ]
+        parts = []
+        for cell in there if None in (first, second) else chosen:
+            place = [pl.lit(value).alias(key) for key, value in zip(named, cell, strict=True)]
+            parts.append(read_frame(path_of(*cell), stage).select(*place, pl.all()))
         return pl.concat(parts, how="diagonal")
 
     def _cell(self, checkpoint: str, benchmark: str) -> tuple[str, str]:
@@ -337,9 +321,9 @@ class Study:
             There is no such question, or the file of the questions is not here.
         """
         known = self.questions(benchmark)
-        for each in known:
-            if isinstance(which, int | str) and which in (each.index, each.id):
-                return each
+        found = [each for each in known if isinstance(which, int | str) and which in (each.index, each.id)]
+        if found:
+            return found[0]
         raise InputError(f"{benchmark} has no question {which!r}; it has {len(known)}: 0 to {len(known) - 1}, or an id")
 
     def prompts(self, checkpoint: str, benchmark: str, questions: Sequence[int | str]) -> list[Prompt]:
@@ -416,15 +400,14 @@ class Study:
             The cell has no samples here: it was recorded as counts, or its files were not copied. Or its scores are of
             other samples than those in the store.
         """
-        place, imports = self._place(checkpoint, benchmark)
-        return stored.read(place, imports, policy, question, tokens=tokens)
+        return stored.read(self._place(checkpoint, benchmark), policy, question, tokens=tokens)
 
     def streams(self, checkpoint: str, benchmark: str) -> dict[str, tuple[str, int]]:
         """Policy to the id of its samples and how many of each question there are; empty for a recorded cell.
 
         The id is a hash of everything that decides the tokens, so that equal ids have equal samples.
         """
-        found = stored.streams(*self._place(checkpoint, benchmark))
+        found = stored.streams(self._place(checkpoint, benchmark))
         return {policy: candidates[0] for policy, candidates in found.items()}
 
     def shards(self, checkpoint: str, benchmark: str) -> dict[str, list[Shard]]:
@@ -432,7 +415,7 @@ class Study:
 
         Their rows are sorted by question, in the order of the benchmark, then by sample.
         """
-        return stored.files(*self._place(checkpoint, benchmark))
+        return stored.files(self._place(checkpoint, benchmark))
 
     def traces(self, checkpoint: str, benchmark: str, policy: str) -> pl.DataFrame:
         """What the recorded searches of a policy did, run after run.
@@ -470,18 +453,17 @@ class Study:
 
     def asked(self, checkpoint: str, benchmark: str) -> str:
         """Hash of the questions that a cell was asked, without golds; empty if it is not known here."""
-        place, _ = self._place(checkpoint, benchmark)
-        hashes = stored.asked(place)
+        hashes = stored.asked(self._place(checkpoint, benchmark))
         if not hashes and not self._inputs.absent(benchmark):
             with suppress(InputError):
                 hashes = [self._inputs.asked_hash(benchmark)]
         return hashes[0] if len(hashes) == 1 else ""
 
-    def _place(self, checkpoint: str, benchmark: str) -> tuple[stored.Place, list[tuple[str, str, int]]]:
+    def _place(self, checkpoint: str, benchmark: str) -> stored.Place:
         cell = self._cell(checkpoint, benchmark)
         imports = [(item.policy, item.id, item.samples) for item in self._inputs.study.imported(*cell)]
         grader = self._inputs.study.benchmark(benchmark).grader
-        return stored.Place(self.layout, *cell, self.source(*cell), grader), imports
+        return stored.Place(self.layout, *cell, self.source(*cell), grader, imports)
 
     # ---- faces
 
@@ -495,13 +477,6 @@ class Study:
         return faces.study(str(self.results), self.fingerprint, self.cells, self.pairs, self.gaps() if known else None)
 
 
-def _command(stage: str) -> str:
-    """The command that makes tables of a stage."""
-    added = {table: name for name, each in addons.stages().items() for table in each.tables}
-    return {"boptr": "transfer", **added}.get(stage, "tables")
-
-
-_COUNTED = {"questions": "question", "policies": "policy"}
 _ROOT = "put the file there; or say where relative paths start: searchlens.open(results, root=...)"
 
 
@@ -511,10 +486,6 @@ class _MovedInputs(Inputs):
     def question_files(self, name: str) -> list[Path]:
         here = self.layout.imported_questions(name)
         return [here] if name not in self.config.benchmarks and here.exists() else super().question_files(name)
-
-
-def _literal(value: str, name: str) -> pl.Expr:
-    return pl.lit(value).alias(name)
 
 
 def open_study(
@@ -563,9 +534,7 @@ def open_study(
 
 def _start(results: Path, named: Path) -> Path:
     """Where relative paths start, by the name that the configuration has for the results folder."""
-    if named.is_absolute():
-        return Path()
-    if results.parts == named.parts:
+    if named.is_absolute() or results.parts == named.parts:
         return Path()
     here, parts = results.absolute(), named.parts
     return Path(*here.parts[: -len(parts)]) if here.parts[-len(parts) :] == parts else here.parent

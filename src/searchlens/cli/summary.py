@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.analysis.claims import GREEDILY, INSIDE, SUMMED, percent, policies, say, solved
-from searchlens.analysis.health_counts import examples
+from searchlens.analysis.health import examples
 from searchlens.catalogue import titles
 from searchlens.cli.stages.score import read_some
 from searchlens.errors import InputError

@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 
 from searchlens import grading
-from searchlens.analysis.health import judge, of_pair, of_rules
-from searchlens.analysis.health_counts import line, of_graded
+from searchlens.analysis.health import judge, line, of_graded, of_pair, of_rules
 from searchlens.api.comparison import Comparison, compare
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
 from searchlens.compare.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing

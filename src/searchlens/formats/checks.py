@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from searchlens import grading
-from searchlens.analysis.health import percent
-from searchlens.analysis.health_counts import line
+from searchlens.analysis.health import line, percent
 from searchlens.errors import one_line
 from searchlens.formats.pools import Examined, Pool
 from searchlens.formats.reading import Reading

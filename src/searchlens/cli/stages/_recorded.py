@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens import grading
-from searchlens.analysis.health_counts import Find
+from searchlens.analysis.health import Find
 from searchlens.benchmarks import Question
 from searchlens.cli.stages._frames import read_frame, write_frame
 from searchlens.errors import InputError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from searchlens.analysis.classes import answer_classes, recorded_classes
-from searchlens.analysis.expand import expand, plain_votes
-from searchlens.analysis.health_counts import Counts, counted, of_classes, together
+from searchlens.analysis.compact import expand, plain_votes
+from searchlens.analysis.health import Counts, counted, of_classes, together
 from searchlens.analysis.points import Landscape, join, operating_points, require_reached
 from searchlens.analysis.pool import in_parts
 from searchlens.catalogue import LANDSCAPE_FRAMES

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.class_pools import Ints, Pool, read_pools
+from searchlens.analysis.classes import Pool, independent_pools
+from searchlens.analysis.pool import Ints
 from searchlens.analysis.readings import PairPools, read_study
 from searchlens.cli.stages._frames import landscape_costs, read_frame, write_frame
 from searchlens.store import provenance
@@ -59,4 +60,4 @@ def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str
     points = read_frame(layout.landscape_frame(checkpoint, benchmark, "points"), "landscape")
     costs = points.filter(metric="C", readout="expected").sort("budget").unique("policy", keep="first")
     tokens = dict(costs.select("policy", (pl.col("value") / pl.col("budget")).fill_null(float("nan"))).iter_rows())
-    return read_pools(classes.filter(~pl.col("policy").is_in(list(references))), tokens)
+    return independent_pools(classes.filter(~pl.col("policy").is_in(list(references))), tokens)

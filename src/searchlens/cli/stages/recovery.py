@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from searchlens.analysis.gaps import recover
 from searchlens.analysis.points import Landscape
+from searchlens.analysis.recovery import recover
 from searchlens.cli.stages._frames import landscape_costs, read_frame, read_points, write_content, write_frame
 from searchlens.errors import InputError
 from searchlens.search import kinds

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from searchlens import grading
-from searchlens.analysis.health import judge
-from searchlens.analysis.health_counts import Counts, counted, examples, together
+from searchlens.analysis.health import Counts, counted, examples, judge, together
 from searchlens.benchmarks import Question
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import GROUP, join_frames, write_frame
