@@ -10,8 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from searchlens.engines import _prompts  # noqa: E402
-from searchlens.engines._prompts import Prompts  # noqa: E402
-from searchlens.engines._ragged import token_index  # noqa: E402
+from searchlens.engines._prompts import Prompts, token_index  # noqa: E402
 from searchlens.engines._row_group import RowGroup, attend  # noqa: E402
 from searchlens.engines._weights import Shape  # noqa: E402
 
@@ -148,7 +147,7 @@ def test_prompts_without_rows_are_dropped() -> None:
 def test_the_layout_of_keys_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts are added, their rows leave, and what stays is shorter than any layout but the plain one may be."""
     shape = Shape(layers=2, hidden=8, heads=4, kv_heads=2, head_dim=32, vocab=10, max_len=100)
-    if not _prompts._same_bits(shape.head_dim, shape.repeat):
+    if not _prompts._same_bits(shape.head_dim, shape.repeat, torch.get_num_threads()):
         pytest.skip("this CPU multiplies otherwise")
     products: list[list[torch.Tensor]] = []
     for is_same in (False, True):

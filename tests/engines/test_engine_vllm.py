@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from searchlens.engines import _vllm_request as vllm_request
-from searchlens.engines import vllm as engine_module
+from searchlens.engines import _vllm_start as engine_module
 from searchlens.engines.base import EngineMemoryError, Floor, Given, Request, RequestError, Sampling
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.engines.vllm import VllmEngine

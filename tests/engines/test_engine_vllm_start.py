@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from searchlens.engines._checks import require_right_numbers
+from searchlens.engines._vllm_start import require_right_numbers
 from searchlens.engines.base import Completion, RequestError
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import InputError

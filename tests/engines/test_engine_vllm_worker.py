@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.engines import vllm as engine
+from searchlens.engines import _vllm_request
+from searchlens.engines import _vllm_start as engine
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
 
@@ -144,7 +145,7 @@ def test_numbers_on_their_way_are_not_those_of_the_next_request(worker: Any) -> 
     arrived: list[bool] = []  # as on a GPU, whose numbers arrive later
     late = torch.tensor([[-9.0, 0.0, 0.0, 0.0, 1.0]])
     floors = ledger._pending[-1].floors
-    ledger._pending.append(worker.Pending(lambda: bool(arrived), np.array([0]), np.array([3]), late, floors))
+    ledger._pending.append(_vllm_request.Pending(lambda: bool(arrived), np.array([0]), np.array([3]), late, floors))
     assert ledger.rejected()[:2] == ([0], [3])
     arrived.append(True)
     for position in range(3):
@@ -156,8 +157,8 @@ def test_numbers_on_their_way_are_not_those_of_the_next_request(worker: Any) -> 
 
 def test_a_vllm_that_lacks_a_name_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM imports our worker when it starts, and that imports vLLM's sampler by name."""
-    monkeypatch.setattr(engine, "_versions", lambda: "vLLM 9.9 with torch 2.11")
+    monkeypatch.setattr(engine, "versions", lambda: "vLLM 9.9 with torch 2.11")
     lacks = ImportError("cannot import name 'Sampler' from 'vllm.v1.sample.sampler'")
-    error = engine._start_error("folder", lacks)
+    error = engine.start_error("folder", lacks)
     assert isinstance(error, InputError)
     assert error.message.startswith("vLLM 9.9 with torch 2.11 has not all that the engine needs (cannot import name")

@@ -200,13 +200,13 @@ def test_packed_weights_are_unpacked(make: Make, tmp_path: Path, model: Any) -> 
 
 def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
     """On made-up texts of all kinds, and in the traps of Gemma: runs of spaces and of lines, letters in bytes, tags."""
-    from searchlens.engines import _gguf, _gguf_tokenizer
+    from searchlens.engines import convert as gguf
 
-    file = _gguf.read(make())
-    reference, fast = _gguf_tokenizer.sentencepiece(file), _gguf_tokenizer.fast(file)
-    assert _gguf_tokenizer.difference(reference, fast, _gguf_tokenizer.texts(file, 10_000)) == ""
+    file = gguf.read(make())
+    reference, fast = gguf.sentencepiece(file), gguf.fast(file)
+    assert gguf.difference(reference, fast, gguf.texts(file, 10_000)) == ""
     traps = ["", " ", "  ", "     ", "a\n\n\nb", "<table>", "é 日 😀", "The capital of  the", "▁of", "ofofof", "a \n b"]
-    assert _gguf_tokenizer.difference(reference, fast, traps) == ""
+    assert gguf.difference(reference, fast, traps) == ""
     ids = fast.encode("the capital of").ids
     assert [file.pieces[each] for each in ids] == ["<bos>", "the", "▁capital", "▁of"]
     for text in traps[1:]:
@@ -214,12 +214,12 @@ def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_cuts_a_text_otherwise_is_noticed(make: Make) -> None:
-    from searchlens.engines import _gguf, _gguf_tokenizer
+    from searchlens.engines import convert as gguf
 
-    file = _gguf.read(make())
-    fast = _gguf_tokenizer.fast(file)
+    file = gguf.read(make())
+    fast = gguf.fast(file)
     fast.normalizer = None
-    found = _gguf_tokenizer.difference(_gguf_tokenizer.sentencepiece(file), fast, ["of", "the capital"])
+    found = gguf.difference(gguf.sentencepiece(file), fast, ["of", "the capital"])
     assert found.startswith("'the capital' is [")
 
 

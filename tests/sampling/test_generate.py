@@ -20,7 +20,7 @@ from searchlens.plan import Grid, JobPool
 from searchlens.sampling import generate
 from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Candidate, Evaluator, Search, Task
-from searchlens.search.thought_tree import ThoughtTree
+from searchlens.search.thoughts import ThoughtTree
 from searchlens.seeds import sample_seed
 
 MODEL = Path(__file__).parents[2] / "resources" / "zoo" / "micro-1m-base"

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlens import catalogue
 from searchlens.cli.stages.source import closure
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
@@ -128,7 +129,7 @@ POLICIES = {"__init__.py", "components.py", "kinds.py", "policy.py"}
 def test_only_stages_that_search_depend_on_controllers() -> None:
     """After an edit of a controller nothing is judged or analysed again: stages are given what the planner resolved."""
     searches = {stage: {path.name for path in closure(stage) if path.parts[0] == "search"} for stage in STAGES}
-    controllers = {f"{name}.py" for name in components.names("controller")}
+    controllers = {declared.path.name for declared in catalogue.declared("controller").values()}
     assert {stage for stage in STAGES if searches[stage] & controllers} == {"equivalence"}
     assert controllers <= searches["equivalence"]
     for stage in ("landscape", "recovery", "boptr", "readings", "tables"):

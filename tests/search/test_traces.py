@@ -31,8 +31,8 @@ from searchlens.search.policy import Policy, from_spec
 from searchlens.search.power import PowerSampling
 from searchlens.search.recorder import ROW_BYTES, TEXTS, Recorder, samples_of, text_of
 from searchlens.search.task import Search, Task, Trace
-from searchlens.search.thought_tree import ThoughtTree
 from searchlens.search.thoughts import Path as Thought
+from searchlens.search.thoughts import ThoughtTree
 from searchlens.store import shards, snapshots, traces
 from searchlens.store.columns import TRACES
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import fuzzing
-from searchlens.engines import _loading, vllm
+from searchlens.engines import _vllm_start, _weights
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import _BITS, headers, index_names, require_whole
 from searchlens.store.hashing import weight_files
@@ -64,7 +64,7 @@ def test_a_whole_folder_is_whole(folder: Path) -> None:
 def test_the_embedded_engine_refuses_it(folder: Path, what: str) -> None:
     change(folder, what)
     with pytest.raises(InputError) as refused:
-        _loading.load(folder, torch.float32)
+        _weights.load(folder, torch.float32)
     assert in_one_message(folder, refused.value)
 
 
@@ -73,7 +73,7 @@ def test_vllm_refuses_it(folder: Path, what: str) -> None:
     """Before it starts. Architectures are its own affair."""
     change(folder, what)
     with pytest.raises(InputError) as refused:
-        vllm._load_config(folder, weights=True)
+        _vllm_start.load_config(folder, weights=True)
     assert in_one_message(folder, refused.value)
 
 

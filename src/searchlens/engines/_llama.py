@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -120,10 +121,6 @@ class _Layer:
     gate_up: _Linear
     down: _Linear
 
-    @property
-    def products(self) -> tuple[_Linear, ...]:
-        return self.qkv, self.out, self.gate_up, self.down
-
 
 class Llama:
     """Weights on a device and the forward pass; the tensors of the given weights are taken."""
@@ -136,12 +133,21 @@ class Llama:
         self._eps = weights.eps
         self._scale = 1 / math.sqrt(self.shape.head_dim)
         self._embedding = embedding.to(device)
-        self._head = self._load_head(embedding)
+        head, bias = self._tensors.pop("lm_head.weight"), self._tensors.pop("lm_head.bias", None)
+        padding = padded_vocab(self.shape.vocab) - head.shape[0]
+        if not padding and bias is None and head.data_ptr() == embedding.data_ptr():
+            self._head = _Linear(self._embedding, None, shared=True)
+        else:
+            bias = None if bias is None else functional.pad(bias, (0, padding)).to(device)
+            self._head = _Linear(functional.pad(head, (0, 0, 0, padding)).to(device), bias)
         self._layers = [self._load(f"model.layers.{layer}") for layer in range(self.shape.layers)]
-        products = [self._head, *(product for layer in self._layers for product in layer.products)]
-        self._takes_mkl = all(product.takes_mkl for product in products)
+        products = [(layer.qkv, layer.out, layer.gate_up, layer.down) for layer in self._layers]
+        self._takes_mkl = all(product.takes_mkl for product in chain((self._head,), *products))
         self._norm = self._take("model.norm")
-        self._rotations = _rotations(weights, device)
+        positions = torch.arange(self.shape.max_len, dtype=torch.float32)
+        angles = positions[:, None] * weights.inverse_frequencies.float().cpu()
+        # Of each position, as complex numbers, shape (longest text, head_dim / 2).
+        self._rotations = torch.polar(torch.full_like(angles, weights.attention_scaling), angles).to(device)
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Return the final hidden states, shape (rows, hidden), of int64 tokens and positions, shape (rows,)."""
@@ -232,18 +238,3 @@ class Llama:
             weights.append(weight.to(self.device))
             biases.append(bias.to(self.device))
         return _Linear(torch.cat(weights), torch.cat(biases) if has_bias else None)
-
-    def _load_head(self, embedding: Tensor) -> _Linear:
-        weight, bias = self._tensors.pop("lm_head.weight"), self._tensors.pop("lm_head.bias", None)
-        padding = padded_vocab(self.shape.vocab) - weight.shape[0]
-        if not padding and bias is None and weight.data_ptr() == embedding.data_ptr():
-            return _Linear(self._embedding, None, shared=True)
-        bias = None if bias is None else functional.pad(bias, (0, padding)).to(self.device)
-        return _Linear(functional.pad(weight, (0, 0, 0, padding)).to(self.device), bias)
-
-
-def _rotations(weights: Weights, device: torch.device) -> Tensor:
-    """Return the rotation of each position as complex numbers, shape (longest text, head_dim / 2)."""
-    positions = torch.arange(weights.shape.max_len, dtype=torch.float32)
-    angles = positions[:, None] * weights.inverse_frequencies.float().cpu()
-    return torch.polar(torch.full_like(angles, weights.attention_scaling), angles).to(device)

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from searchlens.engines._ragged import Tokens
+from searchlens.engines._prompts import Ints, Tokens
 from searchlens.engines._weights import Shape
 
 Key = tuple[Tokens, Tokens]
@@ -30,7 +29,7 @@ _NO_SLOTS = np.zeros(0, np.int64)
 class _Entry:
     """The slots of a cached sequence, one per token; none after it was evicted."""
 
-    slots: npt.NDArray[np.int64] = field(default_factory=lambda: _NO_SLOTS)
+    slots: Ints = field(default_factory=lambda: _NO_SLOTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class CachedPrefix:
     """How many tokens they have in common."""
 
     @property
-    def slots(self) -> npt.NDArray[np.int64]:
+    def slots(self) -> Ints:
         """Their slots; none if the cached sequence was evicted meanwhile."""
         return self._entry.slots[: self.length]
 
@@ -70,7 +69,7 @@ class PrefixCache:
         self._generated: dict[Tokens, list[Tokens]] = {}  # the texts cached after each prompt, sorted
         self._hidden: dict[Tokens, Tensor] = {}
 
-    def find_prompt(self, prompt: Tokens) -> npt.NDArray[np.int64] | None:
+    def find_prompt(self, prompt: Tokens) -> Ints | None:
         """Return the slots of a prompt, None if it is not cached."""
         entry = self._use((prompt, ()))
         return None if entry is None else entry.slots
@@ -83,21 +82,26 @@ class PrefixCache:
         texts = self._generated.get(prompt, []) if prefix else []
         place = bisect_left(texts, prefix)
         neighbours = texts[max(place - 1, 0) : place + 1]
-        length, text = max(((_common_length(text, prefix), text) for text in neighbours), default=(0, ()))
-        entry = self._use((prompt, text)) if length else None
-        return CachedPrefix() if entry is None else CachedPrefix(entry, length)
+        found: tuple[int, Tokens] = (0, ())
+        for text in neighbours:
+            # Without the last token of each: that of the text has no keys and values, and that of the prefix is fed
+            # to the model to draw the next one.
+            limit = min(len(text), len(prefix)) - 1
+            if text[:limit] != prefix[:limit]:
+                limit = next(i for i, (cached, token) in enumerate(zip(text, prefix, strict=False)) if cached != token)
+            found = max(found, (limit, text))
+        entry = self._use((prompt, found[1])) if found[0] else None
+        return CachedPrefix() if entry is None else CachedPrefix(entry, found[0])
 
     def hidden(self, prompts: Sequence[Tokens]) -> Tensor:
         """Return the final hidden state of the last token of cached prompts, shape (prompts, hidden)."""
         return torch.stack([self._hidden[prompt] for prompt in prompts])
 
-    def read(self, slots: npt.NDArray[np.int64]) -> Tensor:
+    def read(self, slots: Ints) -> Tensor:
         """Return keys and values, shape (tokens, layers, 2, kv_heads, head_dim)."""
         return self._tokens().index_select(0, torch.from_numpy(slots).to(self._device))
 
-    def allocate(
-        self, keys: Sequence[Key], prefixes: Sequence[CachedPrefix]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def allocate(self, keys: Sequence[Key], prefixes: Sequence[CachedPrefix]) -> tuple[Ints, Ints]:
         """Make room for sequences, each a (prompt, generated), and say what is to be written.
 
         Given are the cached tokens that the first keys and values of each sequence were copied from. Returns, both
@@ -110,7 +114,19 @@ class PrefixCache:
         for number, (key, length) in enumerate(zip(keys, skipped.tolist(), strict=True)):
             if self._use(key) is None and 0 < length <= self._size[0]:
                 shared = prefixes[number].slots
-                insertions.append((number, len(shared), self._insert(key, length, shared)))
+                self._references[shared] += 1
+                while self._room < length:
+                    self._evict()
+                self._room -= length
+                end = self._free_count
+                self._free_count -= length - len(shared)
+                own = self._free[self._free_count : end]
+                self._references[own] = 1
+                entry = self._entries[key] = _Entry(np.concatenate((shared, own)))
+                prompt, generated = key
+                if generated:
+                    insort(self._generated.setdefault(prompt, []), generated)
+                insertions.append((number, len(shared), entry))
         slots = [_NO_SLOTS]
         for number, shared_length, entry in insertions:
             if entry.slots.size:  # not evicted by a later one of these sequences
@@ -118,7 +134,7 @@ class PrefixCache:
                 slots.append(entry.slots[shared_length:])
         return skipped, np.concatenate(slots)
 
-    def write(self, slots: npt.NDArray[np.int64], keys_values: Tensor) -> None:
+    def write(self, slots: Ints, keys_values: Tensor) -> None:
         """Store keys and values of tokens in slots of :meth:`allocate`."""
         self._tokens().index_copy_(0, torch.from_numpy(slots).to(self._device), keys_values)
 
@@ -143,22 +159,6 @@ class PrefixCache:
             self._entries.move_to_end(key)
         return self._entries.get(key)
 
-    def _insert(self, key: Key, length: int, shared: npt.NDArray[np.int64]) -> _Entry:
-        """Reserve slots for a sequence after the shared ones, evicting the least recently used sequences."""
-        self._references[shared] += 1
-        while self._room < length:
-            self._evict()
-        self._room -= length
-        end = self._free_count
-        self._free_count -= length - len(shared)
-        new = self._free[self._free_count : end]
-        self._references[new] = 1
-        entry = self._entries[key] = _Entry(np.concatenate((shared, new)))
-        prompt, generated = key
-        if generated:
-            insort(self._generated.setdefault(prompt, []), generated)
-        return entry
-
     def _evict(self) -> None:
         """Remove the least recently used sequence and free the slots that no other sequence uses."""
         (prompt, generated), entry = self._entries.popitem(last=False)
@@ -175,15 +175,3 @@ class PrefixCache:
         del texts[bisect_left(texts, generated)]
         if not texts:
             del self._generated[prompt]
-
-
-def _common_length(generated: Tokens, prefix: Tokens) -> int:
-    """Return how many first tokens of `prefix` can be taken from the cached text `generated`.
-
-    The last token of each is left out: that of the cached text has no keys and values, and that of the prefix is fed to
-    the model to draw the next one.
-    """
-    limit = min(len(generated), len(prefix)) - 1
-    if generated[:limit] == prefix[:limit]:
-        return limit
-    return next(i for i, (cached, token) in enumerate(zip(generated, prefix, strict=False)) if cached != token)

@@ -1,4 +1,6 @@
-"""KV cache of the prompts of a batch: each prompt is computed and stored once, however many rows share it.
+"""Sequences of different lengths, and the KV cache of a batch's prompts, however many rows share one.
+
+Sequences are one flat list of tokens, or padded to the longest. Each prompt is computed and stored once.
 
 A decode step multiplies all queries of a prompt's rows with its keys in one matrix product, so the keys are read once.
 For that, queries are gathered by prompt, and results are brought back into the order of the rows.
@@ -6,23 +8,97 @@ For that, queries are gathered by prompt, and results are brought back into the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from searchlens.engines._llama import Llama
-from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias, occurrence, token_index
 from searchlens.engines._weights import Shape
+
+Tokens = tuple[int, ...]
+Ints = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 
 _FEWEST = 8  # columns: with two or three, some products have other bits
 # Rows of a prompt, and columns, for which bits are compared.
 _COMPARED_ROWS = (*range(1, 9), 16, 33, 64)
 _COMPARED_COLUMNS = (_FEWEST, 17, 36, 64, 129)
+_UNUSED = 4  # drop prompts without rows once they are 1/4 of all: dropping copies the others, waiting wastes memory
+# All prompts of a batch are padded to the same number of rows: at most this multiple of the mean. A prompt with more
+# rows is copied, which takes memory and saves padding of all others.
+_UNEVEN = 3
+
+
+def parts(items: Sequence[Item], sizes: Sequence[int], limit: int) -> Iterator[list[Item]]:
+    """Cut a list into parts whose sizes add up to at most `limit`, with at least one item each."""
+    part: list[Item] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if part and total + size > limit:
+            yield part
+            part, total = [], 0
+        part.append(item)
+        total += size
+    if part:
+        yield part
+
+
+def flatten(sequences: Sequence[Tokens]) -> Ints:
+    """Return the token ids of all sequences, one sequence after the other."""
+    return np.fromiter(chain.from_iterable(sequences), np.int64, sum(map(len, sequences)))
+
+
+def token_index(lengths: Ints) -> tuple[Ints, Ints]:
+    """Return, for each token of a flat list of sequences, the number of its sequence and its position in there."""
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    return sequence, np.arange(len(sequence)) - (lengths.cumsum() - lengths)[sequence]
+
+
+def mask_bias(masked: Tensor, kv_heads: int, dtype: torch.dtype) -> Tensor:
+    """Return what masks attention scores, -inf or 0: (sequences, n) becomes (sequences * kv_heads, 1, n)."""
+    bias = torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -torch.inf)
+    return bias.repeat_interleave(kv_heads, 0)[:, None]
+
+
+class PaddedBatch:
+    """Sequences of a flat list of tokens as one batch, padded on the right; their lengths have shape (sequences,)."""
+
+    def __init__(self, lengths: Ints, device: torch.device) -> None:
+        self.sequence, self.position = token_index(lengths)
+        self.count, self.longest = len(self.sequence), int(lengths.max())
+        self._sequences = len(lengths)
+        self._padded_index = torch.from_numpy(self.sequence * self.longest + self.position).to(device)
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """Return the first `count` entries as a batch: (at least count, ...) becomes (sequences, longest, ...)."""
+        batch = flat.new_zeros(self._sequences * self.longest, *flat.shape[1:])
+        batch.index_copy_(0, self._padded_index, flat[: self.count])
+        return batch.view(self._sequences, self.longest, *flat.shape[1:])
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend within each sequence; causally if there is no mask. Returns shape (rows, heads * head_dim).
+
+        Queries have shape (rows, heads, head_dim), one for each of the ``count`` tokens, then padding; keys and values
+        (sequences, kv_heads, n, head_dim); the mask (sequences, 1, longest, n), true where a token may look.
+        """
+        out = functional.scaled_dot_product_attention(
+            self.pad(queries).transpose(1, 2),
+            keys,
+            values,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=1.0,
+            enable_gqa=queries.shape[1] > keys.shape[1],
+        )
+        flat = out.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, self._padded_index)
+        return functional.pad(flat, (0, 0, 0, queries.shape[0] - self.count))
 
 
 class KeysValues(NamedTuple):
@@ -42,7 +118,7 @@ class KeysValues(NamedTuple):
         size = shape.layers, sequences, shape.kv_heads, columns, shape.head_dim
         values = torch.empty(size, device=device, dtype=dtype)
         may_differ = device.type != "cpu" or dtype != torch.float32 or columns < _FEWEST
-        if not may_differ and _same_bits(shape.head_dim, shape.repeat):
+        if not may_differ and _same_bits(shape.head_dim, shape.repeat, torch.get_num_threads()):
             return cls(torch.empty(*size[:3], shape.head_dim, columns, device=device, dtype=dtype).mT, values)
         return cls(torch.empty_like(values), values)
 
@@ -50,19 +126,10 @@ class KeysValues(NamedTuple):
         """Return a view of some columns of some sequences."""
         return KeysValues(*(tensor[:, sequences, :, columns] for tensor in self))
 
-    def layer(self, number: int) -> KeysValues:
-        """Return a view of one layer."""
-        return KeysValues(*(tensor[number : number + 1] for tensor in self))
-
     def copy_(self, other: KeysValues) -> None:
         """Take over keys and values of the same shape."""
         for target, source in zip(self, other, strict=True):
             target.copy_(source)
-
-    def zero_(self) -> None:
-        """Set everything to zero."""
-        for tensor in self:
-            tensor.zero_()
 
     def select(self, sequences: Tensor) -> KeysValues:
         """Return a copy of some sequences, given by their numbers."""
@@ -77,12 +144,8 @@ class KeysValues(NamedTuple):
             tensor.permute(1, 3, 0, 2, 4)[sequences, columns] = numbers
 
 
-def _same_bits(head_dim: int, repeat: int) -> bool:
-    return _is_same(head_dim, repeat, torch.get_num_threads())
-
-
 @cache
-def _is_same(head_dim: int, repeat: int, threads: int) -> bool:
+def _same_bits(head_dim: int, repeat: int, threads: int) -> bool:
     """Whether products with keys have the same bits in both layouts, by trial on random numbers."""
     del threads  # but a product may be shared out among them
     generator = torch.Generator().manual_seed(0)
@@ -97,12 +160,6 @@ def _is_same(head_dim: int, repeat: int, threads: int) -> bool:
         for count in _COMPARED_ROWS
         for columns in _COMPARED_COLUMNS
     )
-
-
-_UNUSED = 4  # drop prompts without rows once they are 1/4 of all: dropping copies the others, waiting wastes memory
-# All prompts of a batch are padded to the same number of rows: at most this multiple of the mean. A prompt with more
-# rows is copied, which takes memory and saves padding of all others.
-_UNEVEN = 3
 
 
 class Prompts:
@@ -134,7 +191,8 @@ class Prompts:
         longest = max(int(lengths.max()), self.longest)
         values = self._cache.values
         cache = KeysValues.empty(self._shape, before + len(prompts), longest, values.device, values.dtype)
-        cache.zero_()
+        for tensor in cache:
+            tensor.zero_()
         cache.part(slice(before), slice(self.longest)).copy_(self._cache)
         prompt, position = token_index(lengths)
         cache.write(self._tensor(before + prompt), self._tensor(position), keys_values)
@@ -143,49 +201,43 @@ class Prompts:
         self._number.update({tokens: len(self._lengths) + i for i, tokens in enumerate(prompts)})
         self._lengths = np.concatenate((self._lengths, lengths))
 
-    def numbers(self, prompts: Sequence[Tokens]) -> npt.NDArray[np.int64]:
+    def numbers(self, prompts: Sequence[Tokens]) -> Ints:
         """Return the number of each prompt, by which the other methods know it until prompts are dropped."""
         return np.array([self._number[prompt] for prompt in prompts], np.int64)
 
-    def hidden(self, numbers: npt.NDArray[np.int64]) -> Tensor:
+    def hidden(self, numbers: Ints) -> Tensor:
         """Return the final hidden states of the last tokens of prompts, shape (prompts, hidden)."""
         return self._hidden.index_select(0, self._tensor(numbers))
 
-    def keys_values(self, layer: int, numbers: npt.NDArray[np.int64]) -> KeysValues:
+    def keys_values(self, layer: int, numbers: Ints) -> KeysValues:
         """Return keys and values of prompts in one layer."""
-        return self._cache.layer(layer).select(self._tensor(numbers))
+        return KeysValues(*(tensor[layer : layer + 1] for tensor in self._cache)).select(self._tensor(numbers))
 
-    def lengths(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lengths(self, numbers: Ints) -> Ints:
         """Return how many tokens prompts have."""
         return self._lengths[numbers]
 
-    def append_rows(self, numbers: npt.NDArray[np.int64]) -> None:
+    def append_rows(self, numbers: Ints) -> None:
         """Add rows after the present ones, each given by the number of its prompt."""
         self._prompt_of_row = np.concatenate((self._prompt_of_row, numbers))
         self._arrange()
 
-    def keep_rows(self, order: npt.NDArray[np.int64], wanted: Collection[Tokens] = ()) -> None:
+    def keep_rows(self, order: Ints, wanted: Collection[Tokens] = ()) -> None:
         """Keep rows by their numbers, in this order; drop prompts without rows, but ``wanted``, once there are many."""
         self._prompt_of_row = self._prompt_of_row[order]
         used = np.unique(self._prompt_of_row)
         unused = len(self._lengths) - len(used)
         if unused and unused * _UNUSED >= len(self._lengths):
-            self._keep_prompts(np.union1d(used, self.numbers([prompt for prompt in wanted if prompt in self])))
+            kept = np.union1d(used, self.numbers([prompt for prompt in wanted if prompt in self]))
+            longest, index, values = int(self._lengths[kept].max(initial=0)), self._tensor(kept), self._cache.values
+            cache = KeysValues.empty(self._shape, len(kept), longest, values.device, values.dtype)
+            cache.copy_(self._cache.part(slice(None), slice(longest)).select(index))
+            self._cache, self._hidden = cache, self._hidden.index_select(0, index)
+            self._lengths = self._lengths[kept]
+            new = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+            self._number = {prompt: new[old] for prompt, old in self._number.items() if old in new}
+            self._prompt_of_row = np.searchsorted(kept, self._prompt_of_row)
         self._arrange()
-
-    def _keep_prompts(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Drop all prompts but some, given in ascending order."""
-        longest = int(self._lengths[numbers].max(initial=0))
-        index = self._tensor(numbers)
-        values = self._cache.values
-        cache = KeysValues.empty(self._shape, len(numbers), longest, values.device, values.dtype)
-        cache.copy_(self._cache.part(slice(None), slice(longest)).select(index))
-        self._cache = cache
-        self._hidden = self._hidden.index_select(0, index)
-        self._lengths = self._lengths[numbers]
-        new = dict(zip(numbers.tolist(), range(len(numbers)), strict=True))
-        self._number = {prompt: new[old] for prompt, old in self._number.items() if old in new}
-        self._prompt_of_row = np.searchsorted(numbers, self._prompt_of_row)
 
     def scores(self, layer: int, queries: Tensor) -> Tensor:
         """Return the attention scores of each row with its prompt, before the softmax.
@@ -210,7 +262,9 @@ class Prompts:
             return
         rows, prompts, kv_heads = len(self._prompt_of_row), len(self._lengths), self._shape.kv_heads
         limit = -(-_UNEVEN * rows // prompts)
-        copy, place = np.divmod(occurrence(self._prompt_of_row), limit)
+        by_prompt, nth = np.argsort(self._prompt_of_row, kind="stable"), np.empty(rows, np.int64)
+        nth[by_prompt] = token_index(np.bincount(self._prompt_of_row))[1]  # rows of its prompt before each row
+        copy, place = np.divmod(nth, limit)
         numbers, copy_of_row = np.unique(copy * prompts + self._prompt_of_row, return_inverse=True)
         if copy.any():
             prompt_of_copy = numbers % prompts

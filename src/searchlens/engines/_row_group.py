@@ -21,8 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from searchlens.engines._llama import Llama
-from searchlens.engines._prompts import Prompts
-from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias
+from searchlens.engines._prompts import Ints, PaddedBatch, Prompts, Tokens, flatten, mask_bias
 from searchlens.engines._weights import Shape
 
 _GROWTH = 16  # columns added at a time: more would spread the reads of a step over unused memory, fewer copy more often
@@ -36,14 +35,12 @@ class RowGroup:
     token of every row.
     """
 
-    def __init__(self, shape: Shape, cache: Tensor, start: npt.NDArray[np.int64], columns: int) -> None:
+    def __init__(self, shape: Shape, cache: Tensor, start: Ints, columns: int) -> None:
         self._shape, self._cache, self._start, self.columns = shape, cache, start, columns
         self._mask()
 
     @classmethod
-    def allocate(
-        cls, shape: Shape, lengths: npt.NDArray[np.int64], device: torch.device, dtype: torch.dtype
-    ) -> RowGroup:
+    def allocate(cls, shape: Shape, lengths: Ints, device: torch.device, dtype: torch.dtype) -> RowGroup:
         """Return rows with ``lengths`` private tokens each, whose keys and values are still to be written."""
         columns = int(lengths.max())
         cache = torch.empty(_size(shape, len(lengths), columns + _GROWTH), device=device, dtype=dtype)
@@ -95,7 +92,7 @@ class RowGroup:
         weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
         return weights[:, :, :prompt_length], torch.bmm(weights[:, :, prompt_length:], values)
 
-    def keep_rows(self, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def keep_rows(self, alive: npt.NDArray[np.bool_]) -> Ints:
         """Drop the rows that are not alive, and return the numbers of the others; the last of them fill the gaps."""
         count = int(alive.sum())
         order = np.arange(count)
@@ -138,22 +135,16 @@ class RowGroup:
         self._start = self._start + columns - self.columns
         self._cache, self.columns = cache, columns
 
-    def read(self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> Tensor:
+    def read(self, rows: Ints, positions: Ints) -> Tensor:
         """Return keys and values of private tokens, each given by its row and its position among the row's tokens."""
         return self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + positions)]
 
-    def write(self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], keys_values: Tensor) -> None:
+    def write(self, rows: Ints, positions: Ints, keys_values: Tensor) -> None:
         """Store keys and values of private tokens, in the order of :meth:`read`."""
         self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + positions)] = keys_values
 
     def prefill(
-        self,
-        model: Llama,
-        prompts: Prompts,
-        prompt_numbers: npt.NDArray[np.int64],
-        rows: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        tokens: Sequence[Tokens],
+        self, model: Llama, prompts: Prompts, prompt_numbers: Ints, rows: Ints, lengths: Ints, tokens: Sequence[Tokens]
     ) -> Tensor:
         """Run private tokens of some rows through the model and store their keys and values.
 
@@ -166,37 +157,24 @@ class RowGroup:
         row = self._tensor(rows[batch.sequence])
         column = self._tensor(self._start[rows[batch.sequence]] + position)
         selection = self._tensor(rows)
-        mask = self._tensor(self._visible(prompts, prompt_numbers, rows, lengths, batch.longest))[:, None]
+        # What each new token may look at: the prompt, and columns from its row's first private token to itself.
+        start, columns = self._start[rows, None], np.arange(self.columns)
+        new = start + lengths[:, None] + np.arange(batch.longest)
+        own = (columns >= start[:, :, None]) & (columns <= new[:, :, None])
+        shared = np.arange(prompts.longest) < prompts.lengths(prompt_numbers)[:, None, None]
+        visible = np.concatenate((np.broadcast_to(shared, (*new.shape, prompts.longest)), own), 2)
+        mask = self._tensor(visible)[:, None]
 
         def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
             cache = self._cache[layer]
             cache.permute(1, 3, 0, 2, 4)[row, column] = keys_values[: batch.count]
             private = cache.index_select(1, selection)[..., : self.columns, :]
             both = zip(prompts.keys_values(layer, prompt_numbers), private, strict=True)
-            keys, values = (torch.cat((prompt[0], own), 2) for prompt, own in both)
+            keys, values = (torch.cat((prompt[0], after), 2) for prompt, after in both)
             return batch.attend(queries, keys, values, mask)
 
         positions = prompts.lengths(prompt_numbers)[batch.sequence] + position
         return model.forward(self._tensor(flatten(tokens)), self._tensor(positions), attend)
-
-    def _visible(
-        self,
-        prompts: Prompts,
-        prompt_numbers: npt.NDArray[np.int64],
-        rows: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        count: int,
-    ) -> npt.NDArray[np.bool_]:
-        """Return what each of `count` new tokens of a row may look at, shape (rows, count, longest prompt + columns).
-
-        That is the prompt, and the columns from the row's first private token to the new token itself.
-        """
-        start = self._start[rows, None]
-        new = start + lengths[:, None] + np.arange(count)
-        column = np.arange(self.columns)
-        private = (column >= start[:, :, None]) & (column <= new[:, :, None])
-        prompt = np.arange(prompts.longest) < prompts.lengths(prompt_numbers)[:, None, None]
-        return np.concatenate((np.broadcast_to(prompt, (*new.shape, prompts.longest)), private), 2)
 
     def _by_token(self) -> Tensor:
         """Return a view of the cache, shape (rows, columns, layers, 2, kv_heads, head_dim)."""

@@ -1,4 +1,4 @@
-"""The rows of a batch on the host: the request of each row, and everything that was drawn for it.
+"""Requests on the host: those that wait, and the rows of the batch with everything that was drawn for them.
 
 On the device, rows are identified by their position alone. A row stays in the batch for some steps after its sequence
 has finished, because removing it moves others.
@@ -6,8 +6,10 @@ has finished, because removing it moves others.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import torch
 from searchlens.engines import sampler
 from searchlens.engines._checks import require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix
+from searchlens.engines._prompts import Ints, Tokens
 from searchlens.engines.base import Completion, Request
 from searchlens.seeds import uniform
 
@@ -52,21 +55,19 @@ class Rows:
 
     state: npt.NDArray[np.void]
     """Array of ``ROW``. Shape (rows,)."""
-    stop_ids: npt.NDArray[np.int64]
+    stop_ids: Ints
     """Padded with -1. Shape (rows, most stop ids of a row)."""
     tokens: npt.NDArray[np.int32]
     """Private tokens, the prefix first. Shape (rows, largest limit)."""
     logprobs: npt.NDArray[np.float32]
     sampling_logprobs: npt.NDArray[np.float32]
-    """``logprobs``, ``sampling_logprobs``: of drawn tokens. Shape (rows, largest max_tokens), of float32."""
+    """Both of drawn tokens. Shape (rows, largest max_tokens)."""
     measures: npt.NDArray[np.float32]
-    """Entropy and self-certainty of each draw; no columns if no row has measures. Shape (rows, largest max_tokens, 2),
-    of float32."""
+    """Entropy and self-certainty of each draw; none if no row has any. Shape (rows, largest max_tokens, 2)."""
     top_tokens: npt.NDArray[np.int32]
-    """Shape (rows, largest max_tokens, largest top)."""
     top_logprobs: npt.NDArray[np.float32]
-    """Float array of the same shape. The most likely tokens of each draw; no columns if no row has a top. Of
-    float32."""
+    """Both of the most likely tokens of each draw; no columns if no row has a top. Shape (rows, largest max_tokens,
+    largest top)."""
 
     @classmethod
     def of(cls, entries: Sequence[tuple[int, Request]]) -> Rows:
@@ -117,7 +118,7 @@ class Rows:
         return alive
 
     @property
-    def positions(self) -> npt.NDArray[np.int64]:
+    def positions(self) -> Ints:
         """Position in its sequence of the newest token of each row."""
         return np.asarray(self.state["prompt_length"] + self.state["length"] - 1)
 
@@ -126,13 +127,14 @@ class Rows:
         """The random number in [0, 1) by which each row draws its next token."""
         return uniform(self.state["seed"], self.state["length"] - self.state["prefix_length"])
 
-    def select(self, order: npt.NDArray[np.int64]) -> Rows:
+    def select(self, order: Ints) -> Rows:
         """Return some rows, in a new order."""
         return Rows(*(getattr(self, field.name)[order] for field in fields(self)))
 
     def join(self, other: Rows) -> Rows:
         """Return these rows and, after them, the other ones."""
-        return Rows(*(_stack(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
+        names = [field.name for field in fields(self)]
+        return Rows(*(_stack([getattr(self, name), getattr(other, name)]) for name in names))
 
     def record(self, draw: sampler.Draw) -> list[tuple[int, Completion]]:
         """Append one token to each living row; return completions. InputError if the logits are not numbers."""
@@ -160,24 +162,16 @@ class Rows:
         finished = stopped | (length + 1 == state["limit"][rows])
         bounded = np.flatnonzero(np.isfinite(state["bound"][rows]) & ~finished)
         if bounded.size:
-            low = bounded[self._below_floor(rows[bounded], logprobs, sampling_logprobs)]
+            row = rows[bounded]
+            state["weight"][row] += state["alpha"][row] * logprobs[row].astype(np.float64) - sampling_logprobs[row]
+            start = state["start"][row]
+            counted = np.log(np.where(np.isnan(start), 1, start + column[row] + 1))
+            low = bounded[state["weight"][row] - counted <= state["bound"][row]]
             state["rejected"][rows[low]] = finished[low] = True
         state["alive"][rows[finished]] = False
         return self._completions(rows[finished], stopped[finished])
 
-    def _below_floor(
-        self, rows: npt.NDArray[np.int64], logprobs: npt.NDArray[np.float32], sampling_logprobs: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.bool_]:
-        """Add the newest token of some rows to their weights; return which are as low as their bounds."""
-        state = self.state
-        weight = state["alpha"][rows] * logprobs[rows].astype(np.float64) - sampling_logprobs[rows]
-        state["weight"][rows] += weight
-        drawn = state["length"][rows] - state["prefix_length"][rows]
-        start = state["start"][rows]
-        length = np.log(np.where(np.isnan(start), 1, start + drawn))
-        return np.asarray(state["weight"][rows] - length <= state["bound"][rows])
-
-    def _completions(self, rows: npt.NDArray[np.int64], stopped: npt.NDArray[np.bool_]) -> list[tuple[int, Completion]]:
+    def _completions(self, rows: Ints, stopped: npt.NDArray[np.bool_]) -> list[tuple[int, Completion]]:
         names = ["request_id", "prefix_length", "length", "measures", "top", "reused", "rejected"]
         columns = (self.state[name][rows].tolist() for name in names)
         completions = []
@@ -218,13 +212,56 @@ def _to_host(draw: sampler.Draw) -> list[Any]:
     return [None if part is None else next(arrays).reshape(part.shape) for part in parts]
 
 
-def _stack(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _stack(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Put rows below rows, and pad the narrower array: stop ids, which are int64, with -1 and others with zeros."""
-    shape = np.maximum(first.shape[1:], second.shape[1:])
-    fill = -1 if first.dtype == np.int64 else 0
-    return np.concatenate([_pad(array, shape, fill) for array in (first, second)])
+    shape = np.maximum(*(array.shape[1:] for array in arrays))
+    for i, array in enumerate(arrays):
+        padding = [(0, 0), *((0, int(more)) for more in shape - array.shape[1:])]
+        if np.any(padding):
+            arrays[i] = np.pad(array, padding, constant_values=-1 if array.dtype == np.int64 else 0)
+    return np.concatenate(arrays)
 
 
-def _pad(array: npt.NDArray[Any], shape: npt.NDArray[np.int64], fill: int) -> npt.NDArray[Any]:
-    padding = [(0, 0), *((0, int(more)) for more in shape - array.shape[1:])]
-    return np.pad(array, padding, constant_values=fill) if np.any(padding) else array
+class Queue:
+    """Requests in the order in which they are admitted.
+
+    Requests with the same prompt and priority form a group, so that they share the prompt in the batch. Groups are
+    ordered by priority, then by the arrival of their first request. So a request never overtakes one with a lower
+    priority number; among equal ones it overtakes only by joining a group that is there already.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[int, Tokens], deque[tuple[int, Request]]] = {}
+        self._order: list[tuple[int, int, Tokens]] = []  # a heap of (priority, arrival, prompt)
+        self._arrivals = 0
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Add a request to its group."""
+        key = request.priority, request.prompt
+        group = self._groups.get(key)  # hashes the prompt, which is a large part of what adding a request takes
+        if group is None:
+            group = self._groups[key] = deque()
+            heappush(self._order, (request.priority, self._arrivals, request.prompt))
+            self._arrivals += 1
+        group.append((request_id, request))
+        self._length += 1
+
+    def take(self, limit: int) -> list[tuple[int, Request]]:
+        """Remove and return up to `limit` requests: whole groups, or a part of the first one if it is larger."""
+        requests: list[tuple[int, Request]] = []
+        while self._order and len(requests) < limit:
+            priority, _, prompt = self._order[0]
+            group = self._groups[priority, prompt]
+            if len(group) <= limit - len(requests):
+                heappop(self._order)
+                requests += self._groups.pop((priority, prompt))
+            elif requests:
+                break
+            else:
+                requests += [group.popleft() for _ in range(limit)]
+        self._length -= len(requests)
+        return requests

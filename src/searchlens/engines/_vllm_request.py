@@ -1,10 +1,12 @@
-"""Requests as vLLM takes them, completions from what it returns, and what the worker gets to know of a request."""
+"""What passes between the vLLM engine, vLLM and its worker: requests, completions, and the ledger of drawn tokens."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +15,12 @@ from searchlens.engines.base import Completion, FinishReason, Floor, Given, Requ
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
     from vllm import SamplingParams
 
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
 EXTRA_ARG = "searchlens"
 """Key of a vLLM request's extra arguments; its value is a list of plain numbers, the fields of ``WORKER_ROW``."""
 WORKER_ROW = np.dtype(
@@ -120,7 +126,7 @@ def scoring(text: Given) -> tuple[Request, SamplingParams]:
     return request, params
 
 
-def given_logprobs(text: Given, output: Any, last: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def given_logprobs(text: Given, output: Any, last: Floats) -> Floats:
     """Return log p of a text, from vLLM's numbers of the prompt and the ledger's last; RuntimeError if wrong."""
     flat, count = output.prompt_logprobs, len(text.tokens) - 1
     begin = len(flat.token_ids) - count
@@ -161,7 +167,7 @@ def has_floor(request: Request) -> bool:
 def drawn(
     request: Request,
     tokens: npt.NDArray[np.int32],
-    ledger: npt.NDArray[np.float32],
+    ledger: Floats,
     finish: FinishReason | Literal["rejected"],
     reused: int,
 ) -> Completion:
@@ -178,7 +184,7 @@ def drawn(
     )
 
 
-def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -> Completion | RequestError:
+def completion(request: Request, output: Any, ledger: Floats) -> Completion | RequestError:
     """Return the completion of a finished request, from a ``vllm.RequestOutput`` and its ledger."""
     text = output.outputs[0]
     if text.finish_reason not in ("stop", "length"):
@@ -191,10 +197,126 @@ def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -
     return result._replace(top_tokens=top_tokens, top_logprobs=top_logprobs)
 
 
-def _top(flat: Any, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+def _top(flat: Any, count: int) -> tuple[npt.NDArray[np.int32], Floats]:
     """Return the most likely tokens of each position. vLLM lists them after the drawn token."""
     index = np.array(flat.start_indices)[:, None] + np.arange(1, count + 1)
     tokens = np.array(flat.token_ids, np.int32)[index]
     logprobs = np.array(flat.logprobs, np.float32)[index]
     order = np.lexsort((tokens, -logprobs))
     return np.take_along_axis(tokens, order, 1), np.take_along_axis(logprobs, order, 1)
+
+
+class FloorRows(NamedTuple):
+    """The n rows whose requests have a floor, with its parameters; float64 arrays, shape (n,). All on the host."""
+
+    rows: Ints
+    alpha: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
+    start: npt.NDArray[np.float64]
+
+
+class Pending(NamedTuple):
+    """Numbers of one step that are being copied to the host."""
+
+    has_arrived: Callable[[], bool] | None
+    """None: they are there already."""
+    slots: Ints
+    positions: Ints
+    values: Tensor
+    floors: FloorRows | None
+
+
+class Ledger:
+    """Numbers of every drawn token, by the request's slot and the token's position in the completion. On the host.
+
+    The numbers of a step are copied to the host after the step, in the order of the device's work, and entered once
+    they have arrived. Those of a request's last token have arrived when vLLM reports its end, because the token itself
+    is copied after them. One more step may be running by then; it writes one position further, so a slot has one more
+    position than tokens. The slot's next request writes later still. What is on its way for a slot when the slot is
+    given up belongs to nobody.
+
+    Of requests with a floor the ledger also has the tokens, and the log weight, which is summed up as numbers are
+    entered. vLLM may discard a draw, for instance of a prompt that is computed in parts, and the next one has the same
+    position. So a number counts once the position after it is entered, and a request is known to have come down to its
+    floor one or two steps later.
+    """
+
+    def __init__(self, slots: int, positions: int, device: torch.device) -> None:
+        self._nobody = slots
+        self._entries = np.full((slots + 1, positions, LEDGER_COLUMNS), np.nan, np.float32)
+        self._pending: deque[Pending] = deque()
+        self._tokens: npt.NDArray[np.int32] | None = None  # (slots, positions), once a request has a floor
+        self._weights = np.zeros(slots + 1)  # of the tokens that count
+        self._latest = np.zeros(slots + 1)  # weight of the token after them
+        self._places = np.zeros(slots + 1, np.int64)  # its position
+        self._low: set[int] = set()  # slots of the requests that have come down to their floors
+        self._on_cpu = device.type == "cpu"
+        self.steps = 0
+
+    def write(self, slots: Ints, positions: Ints, values: Tensor, floors: FloorRows | None = None) -> None:
+        """Record a step's numbers, (rows, LEDGER_COLUMNS), and tokens if there are ``floors``, without waiting."""
+        self.steps += 1
+        self._enter()
+        has_arrived = None
+        if not self._on_cpu:
+            import torch
+
+            values = values.to("cpu", non_blocking=True)  # into pinned memory
+            event = torch.cuda.Event()
+            event.record()
+            has_arrived = event.query
+        self._pending.append(Pending(has_arrived, slots, positions, values, floors))
+
+    def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> Floats:
+        """Return the numbers of finished requests, one request after the other, and clear their slots.
+
+        Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
+        """
+        self._enter()
+        return self._take(slots, lengths)
+
+    def rejected(self) -> tuple[list[int], list[int], npt.NDArray[np.int32], Floats]:
+        """Return slots, lengths, tokens and numbers of the requests known to be below their floors; clear their slots.
+
+        Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
+        """
+        self._enter()
+        slots = sorted(self._low)
+        if not slots or self._tokens is None:
+            return [], [], np.empty(0, np.int32), np.empty((0, LEDGER_COLUMNS), np.float32)
+        lengths = [int(self._places[slot]) + 1 for slot in slots]
+        tokens = [self._tokens[slot, :length] for slot, length in zip(slots, lengths, strict=True)]
+        return slots, lengths, np.concatenate(tokens), self._take(slots, lengths)
+
+    def _take(self, slots: Sequence[int], lengths: Sequence[int]) -> Floats:
+        values = np.concatenate([self._entries[slot, :length] for slot, length in zip(slots, lengths, strict=True)])
+        if np.isnan(values[:, :2]).any():
+            raise RuntimeError("log-probabilities are missing or not numbers: look for NaN in the model's logits")
+        for slot, length in zip(slots, lengths, strict=True):
+            self._entries[slot, : length + 1] = np.nan
+        for pending in self._pending:
+            pending.slots[np.isin(pending.slots, slots)] = self._nobody
+        self._low -= set(slots)
+        return values
+
+    def _enter(self) -> None:
+        """Enter the numbers of all steps that have arrived, and note the requests that are below their floors."""
+        while self._pending and ((has_arrived := self._pending[0].has_arrived) is None or has_arrived()):
+            _, slots, positions, values, floors = self._pending.popleft()
+            numbers = values.numpy()
+            self._entries[slots, positions] = numbers[:, :LEDGER_COLUMNS]
+            if floors is None:
+                continue
+            slots, positions, numbers = slots[floors.rows], positions[floors.rows], numbers[floors.rows]
+            if self._tokens is None:
+                self._tokens = np.zeros(self._entries.shape[:2], np.int32)
+            self._tokens[slots, positions] = numbers[:, LEDGER_COLUMNS]
+            goes_on = positions == self._places[slots] + 1
+            weights = self._weights[slots] + np.where(goes_on, self._latest[slots], 0.0)
+            self._weights[slots] = weights = np.where(positions == 0, 0.0, weights)
+            self._latest[slots] = floors.alpha * numbers[:, 0].astype(np.float64) - numbers[:, 1]
+            self._places[slots] = positions
+            length = np.where(np.isnan(floors.start), 1.0, floors.start + positions)
+            with np.errstate(divide="ignore"):  # without any token
+                is_low = goes_on & (weights - np.log(length) <= floors.bound)
+            self._low.update(set(slots[is_low].tolist()) - {self._nobody})

@@ -18,12 +18,11 @@ step before every draw. Instead, the processors are added to the running worker.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,7 @@ from vllm.v1.sample.sampler import Sampler
 
 from searchlens.config import extras
 from searchlens.engines import sampler
-from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, NOT_GIVEN, WORKER_ROW
+from searchlens.engines._vllm_request import EXTRA_ARG, NOT_GIVEN, WORKER_ROW, FloorRows, Ints, Ledger
 from searchlens.errors import InputError
 from searchlens.seeds import uniform
 
@@ -104,142 +103,11 @@ def _require_hooks(runner: Any) -> None:
             ) from None
 
 
-class FloorRows(NamedTuple):
-    """The n rows whose requests have a floor, with its parameters; float64 arrays, shape (n,). All on the host."""
-
-    rows: npt.NDArray[np.int64]
-    alpha: npt.NDArray[np.float64]
-    bound: npt.NDArray[np.float64]
-    start: npt.NDArray[np.float64]
-
-
-class Pending(NamedTuple):
-    """Numbers of one step that are being copied to the host."""
-
-    has_arrived: Callable[[], bool]
-    slots: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
-    values: Tensor
-    floors: FloorRows | None
-
-
-class Ledger:
-    """Numbers of every drawn token, by the request's slot and the token's position in the completion. On the host.
-
-    The numbers of a step are copied to the host after the step, in the order of the device's work, and entered once
-    they have arrived. Those of a request's last token have arrived when vLLM reports its end, because the token itself
-    is copied after them. One more step may be running by then; it writes one position further, so a slot has one more
-    position than tokens. The slot's next request writes later still. What is on its way for a slot when the slot is
-    given up belongs to nobody.
-
-    Of requests with a floor the ledger also has the tokens, and the log weight, which is summed up as numbers are
-    entered. vLLM may discard a draw, for instance of a prompt that is computed in parts, and the next one has the same
-    position. So a number counts once the position after it is entered, and a request is known to have come down to its
-    floor one or two steps later.
-    """
-
-    def __init__(self, slots: int, positions: int, device: torch.device) -> None:
-        self._nobody = slots
-        self._entries = np.full((slots + 1, positions, LEDGER_COLUMNS), np.nan, np.float32)
-        self._pending: deque[Pending] = deque()
-        self._tokens: npt.NDArray[np.int32] | None = None  # (slots, positions), once a request has a floor
-        self._weights = np.zeros(slots + 1)  # of the tokens that count
-        self._latest = np.zeros(slots + 1)  # weight of the token after them
-        self._places = np.zeros(slots + 1, np.int64)  # its position
-        self._low: set[int] = set()  # slots of the requests that have come down to their floors
-        self._on_cpu = device.type == "cpu"
-        self.steps = 0
-
-    def write(
-        self,
-        slots: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        values: Tensor,
-        floors: FloorRows | None = None,
-    ) -> None:
-        """Record a step's numbers, (rows, LEDGER_COLUMNS), and tokens if there are ``floors``, without waiting."""
-        self.steps += 1
-        self._enter()
-        if self._on_cpu:
-            has_arrived: Callable[[], bool] = _immediately
-        else:
-            values = values.to("cpu", non_blocking=True)  # into pinned memory
-            event = torch.cuda.Event()
-            event.record()
-            has_arrived = event.query
-        self._pending.append(Pending(has_arrived, slots, positions, values, floors))
-
-    def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Return the numbers of finished requests, one request after the other, and clear their slots.
-
-        Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
-        """
-        self._enter()
-        return self._take(slots, lengths)
-
-    def rejected(self) -> tuple[list[int], list[int], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return slots, lengths, tokens and numbers of the requests known to be below their floors; clear their slots.
-
-        Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
-        """
-        self._enter()
-        slots = sorted(self._low)
-        if not slots or self._tokens is None:
-            return [], [], np.empty(0, np.int32), np.empty((0, LEDGER_COLUMNS), np.float32)
-        lengths = [int(self._places[slot]) + 1 for slot in slots]
-        tokens = [self._tokens[slot, :length] for slot, length in zip(slots, lengths, strict=True)]
-        return slots, lengths, np.concatenate(tokens), self._take(slots, lengths)
-
-    def _take(self, slots: Sequence[int], lengths: Sequence[int]) -> npt.NDArray[np.float32]:
-        values = np.concatenate([self._entries[slot, :length] for slot, length in zip(slots, lengths, strict=True)])
-        if np.isnan(values[:, :2]).any():
-            raise RuntimeError("log-probabilities are missing or not numbers: look for NaN in the model's logits")
-        for slot, length in zip(slots, lengths, strict=True):
-            self._entries[slot, : length + 1] = np.nan
-        for pending in self._pending:
-            pending.slots[np.isin(pending.slots, slots)] = self._nobody
-        self._low -= set(slots)
-        return values
-
-    def _enter(self) -> None:
-        """Enter the numbers of all steps that have arrived."""
-        while self._pending and self._pending[0].has_arrived():
-            _, slots, positions, values, floors = self._pending.popleft()
-            numbers = values.numpy()
-            self._entries[slots, positions] = numbers[:, :LEDGER_COLUMNS]
-            if floors is not None:
-                self._weigh(floors, slots[floors.rows], positions[floors.rows], numbers[floors.rows])
-
-    def _weigh(
-        self,
-        floors: FloorRows,
-        slots: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        numbers: npt.NDArray[np.float32],
-    ) -> None:
-        """Add the tokens of a step to the log weights of requests with a floor, and note those that are low."""
-        if self._tokens is None:
-            self._tokens = np.zeros(self._entries.shape[:2], np.int32)
-        self._tokens[slots, positions] = numbers[:, LEDGER_COLUMNS]
-        begins, goes_on = positions == 0, positions == self._places[slots] + 1
-        self._weights[slots] = np.where(begins, 0.0, self._weights[slots] + np.where(goes_on, self._latest[slots], 0.0))
-        self._latest[slots] = floors.alpha * numbers[:, 0].astype(np.float64) - numbers[:, 1]
-        self._places[slots] = positions
-        length = np.where(np.isnan(floors.start), 1.0, floors.start + positions)
-        with np.errstate(divide="ignore"):  # without any token
-            is_low = goes_on & (self._weights[slots] - np.log(length) <= floors.bound)
-        self._low.update(set(slots[is_low].tolist()) - {self._nobody})
-
-
-def _immediately() -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class BatchParameters:
     """Parameters of the rows of a batch, built again only after the rows have changed."""
 
-    slots: npt.NDArray[np.int64]
+    slots: Ints
     """Of the ledger. Shape (rows,)."""
     seeds: npt.NDArray[np.uint64]
     """Shape (rows,)."""
@@ -260,7 +128,7 @@ class BatchParameters:
 class PenaltyRows:
     """The n rows that use a penalty: on the host, and on the device with their parameters, shape (n, 1)."""
 
-    host_rows: npt.NDArray[np.int64]
+    host_rows: Ints
     rows: Tensor
     slots: Tensor
     generated: Tensor
@@ -300,8 +168,14 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
         for row, params, prompt, _ in batch_update.added:
             extra = (params.extra_args or {}).get(EXTRA_ARG)
             rows[row] = self._empty if extra is None else tuple(extra)
-            if _uses_penalty(rows[row]):
-                self._store_prompt(int(rows[row]["slot"]), prompt)
+            if not _uses_penalty(rows[row]):
+                continue
+            # The completion of a request that returns after preemption is there already.
+            device = self._runner.device
+            if self._tokens is None:
+                shape = int(self._empty["slot"]) + 1, self._runner.max_model_len + 1
+                self._tokens = torch.zeros(shape, dtype=torch.int32, device=device)
+            self._tokens[int(rows[row]["slot"]), : len(prompt)] = _send(np.array(prompt, np.int32), device)
         for source, target, direction in batch_update.moved:
             if direction == MoveDirectionality.SWAP:
                 rows[[source, target]] = rows[[target, source]]
@@ -314,28 +188,25 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
         penalties = self.parameters().penalties
         if penalties is None:
             return logits
+        assert self._tokens is not None, "rows with a penalty have sent their prompts"
         ends = np.asarray(self._runner.input_batch.num_tokens_no_spec[penalties.host_rows], np.int64)
         self._ends = _send(ends, logits.device)
-        longest = int(ends.max())
+        position = torch.arange(int(ends.max()), device=logits.device)
         for begin in range(0, len(ends), _ROWS_AT_ONCE):
             part = slice(begin, begin + _ROWS_AT_ONCE)
             rows = penalties.rows[part]
-            logits.index_copy_(0, rows, self._penalised(logits.index_select(0, rows), penalties, part, longest))
+            selection = logits.index_select(0, rows)
+            tokens = self._tokens[penalties.slots[part], : len(position)].long()
+            exists = position < self._ends[part, None]
+            generated = exists & (position >= penalties.generated[part])
+            occurs, counts = (
+                torch.zeros_like(selection).scatter_add_(1, tokens, mask.float()) for mask in (exists, generated)
+            )
+            columns = penalties.repetition[part], penalties.frequency[part], penalties.presence[part]
+            every = torch.arange(len(selection), device=logits.device)
+            penalised = sampler.Penalties(every, *columns, occurs > 0, counts).apply(selection)
+            logits.index_copy_(0, rows, penalised)
         return logits
-
-    def _penalised(self, logits: Tensor, penalties: PenaltyRows, part: slice, longest: int) -> Tensor:
-        """Return penalised logits of a part of the rows that use a penalty."""
-        assert self._tokens is not None and self._ends is not None
-        tokens = self._tokens[penalties.slots[part], :longest].long()
-        position = torch.arange(longest, device=logits.device)
-        exists = position < self._ends[part, None]
-        generated = exists & (position >= penalties.generated[part])
-        occurs, counts = (
-            torch.zeros_like(logits).scatter_add_(1, tokens, mask.float()) for mask in (exists, generated)
-        )
-        columns = penalties.repetition[part], penalties.frequency[part], penalties.presence[part]
-        rows = torch.arange(len(logits), device=logits.device)
-        return sampler.Penalties(rows, *columns, occurs > 0, counts).apply(logits)
 
     def record(self, tokens: Tensor) -> None:
         """Append the drawn tokens, shape (rows,), to the tokens that penalties count."""
@@ -344,7 +215,7 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
             assert self._tokens is not None and self._ends is not None
             self._tokens[penalties.slots, self._ends] = tokens[penalties.rows].int()
 
-    def positions(self) -> npt.NDArray[np.int64]:
+    def positions(self) -> Ints:
         """Return the position in its completion of the token that each row draws next.
 
         If vLLM will discard the draw, because the prompt is only partly computed, it is the position of the draw that
@@ -360,31 +231,33 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
 
     def parameters(self) -> BatchParameters:
         """Return the parameters of the rows."""
-        if self._parameters is None:
-            rows, device = self._rows[: self._runner.input_batch.num_reqs], self._runner.device
-            typical_p = np.flatnonzero(rows["typical_p"] < 1)
-            penalties = np.flatnonzero(_uses_penalty(rows))
-            self._parameters = BatchParameters(
-                slots=rows["slot"].copy(),
-                seeds=rows["seed"].astype(np.uint64),
-                measures=bool(rows["measures"].any()),
-                log_min_p=_column(_log(rows["min_p"]), device),
-                typical_p=(_send(typical_p, device), _column(rows["typical_p"][typical_p], device))
-                if typical_p.size
-                else None,
-                penalties=_penalty_rows(rows, penalties, device) if penalties.size else None,
-                given=_send(rows["given"].copy(), device) if (rows["given"] != NOT_GIVEN).any() else None,
-                floors=_floor_rows(rows),
-            )
+        if self._parameters is not None:
+            return self._parameters
+        rows, device = self._rows[: self._runner.input_batch.num_reqs], self._runner.device
+        with np.errstate(divide="ignore"):
+            log_min_p = np.log(rows["min_p"]).astype(np.float32)
+        typical, penal = np.flatnonzero(rows["typical_p"] < 1), np.flatnonzero(_uses_penalty(rows))
+        low = np.flatnonzero(rows["bound"] > -np.inf)
+        typical_p = penalties = floors = None
+        if typical.size:
+            typical_p = _send(typical, device), _column(rows["typical_p"][typical], device)
+        if penal.size:
+            names = ("generated", "repetition", "frequency", "presence")
+            columns = (_column(rows[name][penal], device) for name in names)
+            penalties = PenaltyRows(penal, _send(penal, device), _send(rows["slot"][penal], device), *columns)
+        if low.size:
+            floors = FloorRows(low, *(rows[name][low] for name in ("alpha", "bound", "start")))
+        self._parameters = BatchParameters(
+            slots=rows["slot"].copy(),
+            seeds=rows["seed"].astype(np.uint64),
+            measures=bool(rows["measures"].any()),
+            log_min_p=_column(log_min_p, device),
+            typical_p=typical_p,
+            penalties=penalties,
+            given=_send(rows["given"].copy(), device) if (rows["given"] != NOT_GIVEN).any() else None,
+            floors=floors,
+        )
         return self._parameters
-
-    def _store_prompt(self, slot: int, prompt: Sequence[int]) -> None:
-        """Copy a prompt to the device. The completion of a request that returns after preemption is there already."""
-        device = self._runner.device
-        if self._tokens is None:
-            shape = int(self._empty["slot"]) + 1, self._runner.max_model_len + 1
-            self._tokens = torch.zeros(shape, dtype=torch.int32, device=device)
-        self._tokens[slot, : len(prompt)] = _send(np.array(prompt, np.int32), device)
 
 
 class TypicalP(LogitsProcessor):  # type: ignore[misc]
@@ -573,28 +446,6 @@ def _measures(logits: Tensor, drawable: int) -> tuple[Tensor, Tensor]:
 
 def _uses_penalty(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return np.asarray((rows["repetition"] != 1) | (rows["frequency"] != 0) | (rows["presence"] != 0))
-
-
-def _penalty_rows(rows: npt.NDArray[np.void], index: npt.NDArray[np.int64], device: torch.device) -> PenaltyRows:
-    selection = rows[index]
-    names = ("generated", "repetition", "frequency", "presence")
-    return PenaltyRows(
-        index,
-        _send(index, device),
-        _send(selection["slot"].copy(), device),
-        *(_column(selection[name], device) for name in names),
-    )
-
-
-def _floor_rows(rows: npt.NDArray[np.void]) -> FloorRows | None:
-    index = np.flatnonzero(rows["bound"] > -np.inf)
-    selection = rows[index]
-    return FloorRows(index, *(selection[name].copy() for name in ("alpha", "bound", "start"))) if index.size else None
-
-
-def _log(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    with np.errstate(divide="ignore"):
-        return np.log(values).astype(np.float32)
 
 
 def _column(values: npt.NDArray[Any], device: torch.device) -> Tensor:

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from searchlens.config.policies import Sampling as Sampling  # noqa: PLC0414 - a part of the contract  # noqa: PLC0414 - a part of the contract
+from searchlens.config.policies import Sampling as Sampling  # noqa: PLC0414 - a part of the contract
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
 from fcntl import LOCK_EX, flock
 from itertools import count
 from pathlib import Path
@@ -39,24 +38,19 @@ def take() -> str | None:
     gpus = visible()
     if len(gpus) < 2:
         return None
-    os.environ["CUDA_VISIBLE_DEVICES"] = gpu = _least_taken(gpus)
-    return gpu
-
-
-def _least_taken(gpus: Sequence[str]) -> str:
-    """Lock a file for the GPU with the fewest locks, and return the GPU."""
     folder = Path(tempfile.gettempdir()) / f"searchlens-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     with (folder / "choosing.lock").open("w") as choosing:
         flock(choosing, LOCK_EX)  # one process at a time, because testing a lock takes it for a moment
-        taken = {gpu: [path for path in folder.glob(f"{gpu}-*.lock") if _is_locked(path)] for gpu in gpus}
+        taken: dict[str, list[Path]] = {gpu: [] for gpu in gpus}
+        for name in gpus:
+            for path in folder.glob(f"{name}-*.lock"):
+                with files.alone(path) as alone:
+                    if not alone:
+                        taken[name].append(path)
         gpu = min(gpus, key=lambda name: len(taken[name]))
         path = next(path for k in count() if (path := folder / f"{gpu}-{k}.lock") not in taken[gpu])
         _locks.append(path.open("w"))
         flock(_locks[-1], LOCK_EX)
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     return gpu
-
-
-def _is_locked(path: Path) -> bool:
-    with files.alone(path) as alone:
-        return not alone

@@ -51,13 +51,7 @@ class EngineKind:
 
 
 def engine_kind(spec: CheckpointSpec) -> EngineKind:
-    """The engine of a checkpoint, of which this is the section of the configuration.
-
-    Raises
-    ------
-    InputError
-        No such engine is declared, or its declaration has an unknown option.
-    """
+    """The engine of a checkpoint; InputError if none is declared, or its declaration has an unknown option."""
     name = spec.engine
     declaration = catalogue.declaration("engine", name)
     known = [field.name for field in fields(EngineKind) if field.default is not MISSING]

@@ -35,7 +35,6 @@ _PATIENCE = 60.0  # seconds that processes have to free the device
 _UNEVEN = 16  # a process may have 1/16 of its rows more than another before it gets no more requests
 _BEGINNING = 16  # tokens by which a text is recognised: a search that continues one seldom changes the first ones
 _TEXTS_A_ROW = 16  # texts whose process is remembered, for each row: those of searches between two requests, too
-_ATTRIBUTES = ("vocab_size", "max_model_len", "max_rows", "groups", "masked", "device", "version", "bounds")
 
 Reply = list[tuple[int, Completion | RequestError]]
 
@@ -62,6 +61,7 @@ class Replicas:
 
     vocab_size: int
     max_model_len: int
+    max_rows: int
     groups: tuple[int, ...]
     masked: tuple[int, ...]
     device: str
@@ -100,7 +100,13 @@ class Replicas:
     def add(self, request_id: int, request: Request) -> None:
         """Send a request; InputError as ``Engine.add``. What only the engine knows is raised by a later ``step``."""
         self.bounds.check(request_id, request)
-        home = self._home(request)
+        loads = [process.requests for process in self._processes]
+        least = min(loads)
+        home = self._homes.get((request.prompt, request.prefix[:_BEGINNING]))
+        if home is None or loads[home] > least + self._rows // _UNEVEN:
+            home = loads.index(least)
+        if not request.prefix:
+            self._remember(request.prompt, (), home)
         self._requests[request_id] = home, request
         self._processes[home].requests += 1
         self._processes[home].send("add", request_id, request)
@@ -133,8 +139,8 @@ class Replicas:
 
     def close(self) -> None:
         """End the processes, and with them free the device."""
-        for process in self._processes:
-            process.ask_to_end()
+        for process in self._processes:  # a process ends with its connection, also if it waits to be read
+            process.connection.close()
         for process in self._processes:
             process.process.join(_PATIENCE)
         self._kill()
@@ -154,16 +160,6 @@ class Replicas:
         if errors:
             raise errors[0]
         return results
-
-    def _home(self, request: Request) -> int:
-        loads = [process.requests for process in self._processes]
-        least = min(loads)
-        home = self._homes.get((request.prompt, request.prefix[:_BEGINNING]))
-        if home is None or loads[home] > least + self._rows // _UNEVEN:
-            home = loads.index(least)
-        if not request.prefix:
-            self._remember(request.prompt, (), home)
-        return home
 
     def _remember(self, prompt: tuple[int, ...], text: tuple[int, ...], home: int) -> None:
         key = prompt, text[:_BEGINNING]
@@ -205,28 +201,19 @@ class _Process:
             self._raise_ended()
         self.steps = steps
         if kind == "failed":
-            raise self._error(*value)
+            name, text, detail = value
+            if name == "InputError":
+                raise InputError(text, detail)
+            if name == "EngineMemoryError":
+                raise EngineMemoryError(text, self._count * detail)
+            raise RequestError(text) if name == "RequestError" else RuntimeError(f"{name}: {text}")
         if kind != expected:
             raise RuntimeError(f"an engine's process answers {kind!r} instead of {expected!r}")
         return value
 
-    def ask_to_end(self) -> None:
-        """Have the process end, also if it waits for something that it said to be read."""
-        self.connection.close()
-
     def _raise_ended(self) -> None:
         self.process.join(_PATIENCE)
         raise RuntimeError(f"an engine's process ended with exit code {self.process.exitcode}") from None
-
-    def _error(self, kind: str, text: str, detail: Any) -> Exception:
-        """An error of the process as one of this one."""
-        if kind == "InputError":
-            return InputError(text, detail)
-        if kind == "EngineMemoryError":
-            return EngineMemoryError(text, self._count * detail)
-        if kind == "RequestError":
-            return RequestError(text)
-        return RuntimeError(f"{kind}: {text}")
 
 
 def _serve(make: Callable[[], Engine], connection: Connection) -> None:
@@ -234,11 +221,22 @@ def _serve(make: Callable[[], Engine], connection: Connection) -> None:
     # A terminal or a scheduler signals all processes of a job. The first one decides what that means.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
+    inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+
+    def read() -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                inbox.put(connection.recv())
+        inbox.put(("close",))  # the other process ended
+
+    # At once, whatever the engine does: two ends that both wait to be read would wait forever.
+    reader = Thread(target=read, daemon=True)
     engine: Engine | None = None
     try:
         engine = make()
-        connection.send(("started", 0, {name: getattr(engine, name, None) for name in _ATTRIBUTES}))
-        for kind, value in _answers(engine, _inbox(connection)):
+        connection.send(("started", 0, {name: getattr(engine, name, None) for name in Replicas.__annotations__}))
+        reader.start()
+        for kind, value in _answers(engine, inbox):
             connection.send((kind, engine.steps, value))
     except (BrokenPipeError, ConnectionResetError):
         pass  # the other process ended
@@ -248,20 +246,6 @@ def _serve(make: Callable[[], Engine], connection: Connection) -> None:
     finally:
         if engine is not None:
             engine.close()
-
-
-def _inbox(connection: Connection) -> SimpleQueue[tuple[Any, ...]]:
-    """Read a connection at once whatever the engine does: two ends that both wait to be read would wait forever."""
-    messages: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-
-    def read() -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                messages.put(connection.recv())
-        messages.put(("close",))  # the other process ended
-
-    Thread(target=read, daemon=True).start()
-    return messages
 
 
 def _answers(engine: Engine, inbox: SimpleQueue[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:

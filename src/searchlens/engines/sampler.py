@@ -24,6 +24,8 @@ from torch import Tensor
 
 from searchlens.engines.base import Sampling
 
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 _BLOCK = 64  # tokens per block of the inverse CDF; another size rounds other sums, which changes a token now and then
 CUDA_PREFIX = 1024  # most likely tokens that top-p sorts on CUDA; if they are too few, it sorts the whole vocabulary
 _LOG2_E = 1.4426950408889634
@@ -68,22 +70,6 @@ class _Filter:
         selection = weights.index_select(0, self.rows)
         self.apply(selection, self.value)
         weights.index_copy_(0, self.rows, selection)
-
-
-@dataclass(frozen=True, slots=True)
-class _FilterWhere:
-    """A filter of which rows use it is known on the device alone: computed for all rows, kept where it is used."""
-
-    apply: Callable[[Tensor, Tensor], None]
-    used: Tensor
-    """Shape (rows, 1)."""
-    value: Tensor
-    """Valid in all rows. Shape (rows, 1), of float64."""
-
-    def __call__(self, weights: Tensor) -> None:
-        filtered = weights.clone()
-        self.apply(filtered, self.value)
-        weights.copy_(torch.where(self.used, filtered, weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +123,20 @@ class SamplingBatch:
     """Length of the longest of these lists."""
 
 
-def parameters(sampling: Sequence[Sampling]) -> npt.NDArray[np.float64]:
+def parameters(sampling: Sequence[Sampling]) -> Floats:
     """Return a table of parameters, shape (rows, 8): one `Sampling` per row, its fields in the order of the class."""
     return np.array([_VALUES(policy) for policy in sampling], np.float64).reshape(-1, len(fields(Sampling)))
 
 
 def prepare(
-    table: npt.NDArray[np.float64],
+    table: Floats,
     prompts: Sequence[tuple[int, ...]] | npt.NDArray[np.object_],
     generated: npt.NDArray[np.int32],
-    counts: npt.NDArray[np.int64],
+    counts: Ints,
     width: int,
     device: torch.device,
     measures: npt.NDArray[np.bool_] | None = None,
-    top: npt.NDArray[np.int64] | None = None,
+    top: Ints | None = None,
 ) -> SamplingBatch:
     """Prepare the sampling parameters of a batch.
 
@@ -168,61 +154,26 @@ def prepare(
         _bind(filter_top_p, top_p < 1, greedy, top_p, device),
     )
     inverse = 1 / np.where(greedy, 1.0, temperature)
+    rows, penalties = np.flatnonzero((table[:, 5:] != (1.0, 0.0, 0.0)).any(1)), None
+    if rows.size:  # tokens are counted on the device: a dense table of counts would be slow to transfer
+        repetition, frequency, presence = (_column(column, device) for column in table[rows, 5:].T)
+        penalties = Penalties(
+            torch.from_numpy(rows).to(device),
+            repetition,
+            frequency,
+            presence,
+            prompt=count([np.asarray(prompts[int(row)]) for row in rows], width, device) > 0,
+            counts=count([generated[row, : counts[row]] for row in rows], width, device),
+        )
     return SamplingBatch(
         inverse_temperature=None if (inverse == 1).all() else _column(inverse, device),
         greedy=torch.from_numpy(greedy).to(device) if greedy.any() else None,
         all_greedy=bool(greedy.all()),
         filters=tuple(bound for bound in filters if bound is not None),
-        penalties=_penalties(table[:, 5:], prompts, generated, counts, width, device),
+        penalties=penalties,
         measure_rows=_nonzero(measures, device),
         top_rows=_nonzero(top, device),
         largest_top=0 if top is None else int(top.max(initial=0)),
-    )
-
-
-FILTERS = ("min_p", "typical_p", "top_k", "top_p")
-"""In the order of the contract."""
-
-
-def used_filters(table: npt.NDArray[np.float64]) -> tuple[bool, bool, bool, bool]:
-    """Return which of ``FILTERS`` a row of a table of :func:`parameters` uses."""
-    top_p, top_k, min_p, typical_p = table[:, 1:5].T
-    return bool((min_p > 0).any()), bool((typical_p < 1).any()), bool((top_k > 0).any()), bool((top_p < 1).any())
-
-
-def prepare_all(
-    parameters: Tensor,
-    width: int,
-    filters: Sequence[bool],
-    penalties: Penalties | None,
-    *,
-    measure_rows: Tensor | None,
-    top_rows: Tensor | None,
-    largest_top: int,
-) -> SamplingBatch:
-    """Prepare a batch whose parameters are on the device, float64, shape (8, rows, 1), without asking it anything.
-
-    ``filters`` are those of ``FILTERS`` that a row may use; the others are left out. The last three are as in
-    :class:`SamplingBatch`.
-    """
-    temperature, top_p, top_k, min_p, typical_p = parameters[:5]
-    greedy = temperature == 0
-    uses_top_k = (top_k > 0) & (top_k < width)
-    possible = (
-        _FilterWhere(filter_min_p, min_p > 0, min_p),
-        _FilterWhere(filter_typical_p, typical_p < 1, typical_p),
-        _FilterWhere(partial(filter_top_k, largest=width), uses_top_k, top_k.masked_fill(~uses_top_k, width)),
-        _FilterWhere(filter_top_p, top_p < 1, top_p),
-    )
-    return SamplingBatch(
-        inverse_temperature=temperature.masked_fill(greedy, 1.0).reciprocal_().float(),
-        greedy=greedy.squeeze(1),
-        all_greedy=False,
-        filters=tuple(bound for bound, used in zip(possible, filters, strict=True) if used),
-        penalties=penalties,
-        measure_rows=measure_rows,
-        top_rows=top_rows,
-        largest_top=largest_top,
     )
 
 
@@ -338,7 +289,7 @@ def _clamp_below(target: Tensor, total: Tensor) -> Tensor:
     return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
-def _column(values: npt.NDArray[np.float64], device: torch.device) -> Tensor:
+def _column(values: Floats, device: torch.device) -> Tensor:
     return torch.from_numpy(values.astype(np.float32)[:, None]).to(device)
 
 
@@ -346,7 +297,7 @@ def _bind(
     apply: Callable[[Tensor, Tensor], None],
     used: npt.NDArray[np.bool_],
     greedy: npt.NDArray[np.bool_],
-    values: npt.NDArray[np.float64],
+    values: Floats,
     device: torch.device,
 ) -> _Filter | None:
     """Bind a filter to the rows that use it and are not greedy; None if there is no such row."""
@@ -355,29 +306,6 @@ def _bind(
         return None
     value = torch.from_numpy(values[rows, None]).to(device)
     return _Filter(apply, None if rows.size == used.size else torch.from_numpy(rows).to(device), value)
-
-
-def _penalties(
-    table: npt.NDArray[np.float64],
-    prompts: Sequence[tuple[int, ...]] | npt.NDArray[np.object_],
-    generated: npt.NDArray[np.int32],
-    counts: npt.NDArray[np.int64],
-    width: int,
-    device: torch.device,
-) -> Penalties | None:
-    """Count the tokens of rows with a penalty, on the device: a dense table of counts would be slow to transfer."""
-    rows = np.flatnonzero((table != (1.0, 0.0, 0.0)).any(1))
-    if not rows.size:
-        return None
-    repetition, frequency, presence = (_column(column, device) for column in table[rows].T)
-    return Penalties(
-        torch.from_numpy(rows).to(device),
-        repetition,
-        frequency,
-        presence,
-        prompt=count([np.asarray(prompts[int(row)]) for row in rows], width, device) > 0,
-        counts=count([generated[row, : counts[row]] for row in rows], width, device),
-    )
 
 
 def count(tokens: Sequence[npt.NDArray[np.integer]], width: int, device: torch.device) -> Tensor:
@@ -411,7 +339,8 @@ def filter_typical_p(weights: Tensor, typical_p: Tensor) -> None:
 
 def _typical_limit(weights: Tensor, distance: Tensor, target: Tensor) -> Tensor:
     """Return the largest distance kept, shape (rows, 1)."""
-    order = _argsort(distance)
+    on_cpu = weights.device.type == "cpu"
+    order = torch.from_numpy(np.argsort(distance.numpy(), -1)) if on_cpu else distance.argsort(-1)
     mass = weights.gather(1, order).cumsum(-1, dtype=torch.float64)
     last = (mass < target).sum(-1, keepdim=True).clamp_(max=weights.shape[1] - 1)
     return distance.gather(1, order.gather(1, last))
@@ -478,9 +407,3 @@ def _drop_beyond_limit(
 def _sort(values: Tensor) -> Tensor:
     """Sort each row, ascending. On a CPU, NumPy's vectorised sort is some 30 times as fast as torch's stable one."""
     return torch.from_numpy(np.sort(values.numpy(), -1))
-
-
-def _argsort(values: Tensor) -> Tensor:
-    if values.device.type == "cpu":
-        return torch.from_numpy(np.argsort(values.numpy(), -1))
-    return values.argsort(-1)

@@ -11,10 +11,9 @@ the engine.
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from heapq import heappop, heappush
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,19 +23,15 @@ import torch
 from torch import Tensor
 
 from searchlens import catalogue
-from searchlens.engines import _llama, _loading, sampler
+from searchlens.engines import _llama, _weights, sampler
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
-from searchlens.engines._prompts import Prefills, Prompts
-from searchlens.engines._ragged import Tokens, parts, token_index
+from searchlens.engines._prompts import Ints, Prefills, Prompts, Tokens, parts, token_index
 from searchlens.engines._row_group import RowGroup, attend, plan_merges
-from searchlens.engines._rows import Rows
+from searchlens.engines._rows import Queue, Rows
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
 from searchlens.errors import InputError
 from searchlens.store.adapters import Adapter
-
-log = logging.getLogger(__name__)
-DType = Literal["float32", "bfloat16"]
 
 # Rows that are decoded together. More rows make a step cheaper per token and take more memory.
 _CPU_ROWS = 512
@@ -65,7 +60,6 @@ _SCORED_LOGITS = 512  # 300 MB with a vocabulary of 150,000, in float32
 _CPU_MASKED = 1000
 _CUDA_MASKED = 200_000
 
-
 _MEMORY_SIGNS = ("out of memory", "ALLOC_FAILED")  # of CUDA and its libraries, which have no error of their own for it
 
 
@@ -91,18 +85,10 @@ class TransformersEngine:
     threads : int, optional
         CPU threads of the whole process; by default torch decides.
     masked : sequence of int, optional
-        Token ids that are never drawn; by default those that the folder's own files name (``store.specials``).
+        Token ids that are never drawn, and left out of every distribution, including raw log-probabilities; by default
+        those that the folder's own files name (``store.specials``).
     adapter : Adapter, optional
         Merged into the weights when they are loaded.
-
-    Attributes
-    ----------
-    repeatable : bool
-        True on a CPU.
-    groups : tuple of int
-        (1,): this engine gathers requests itself, by their number.
-    masked : tuple of int
-        Never drawn, and left out of every distribution, including raw log-probabilities.
 
     Raises
     ------
@@ -115,7 +101,7 @@ class TransformersEngine:
         path: str | Path,
         *,
         device: str = "cpu",
-        dtype: DType = "float32",
+        dtype: Literal["float32", "bfloat16"] = "float32",
         max_rows: int | None = None,
         max_model_len: int | None = None,
         threads: int | None = None,
@@ -124,25 +110,23 @@ class TransformersEngine:
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
-        target = _device(device)
+        target, number = _required(device, dtype)
         with torch.inference_mode():
-            self._model = _llama.Llama(_loading.load(Path(path), _dtype(dtype), adapter), target)
+            self._model = _llama.Llama(_weights.load(Path(path), number, adapter), target)
         shape = self._model.shape
         self.device = str(target)
-        self.repeatable = target.type == "cpu"
-        self.groups: tuple[int, ...] = (1,)
+        self.repeatable = on_cpu = target.type == "cpu"
+        self.groups: tuple[int, ...] = (1,)  # it gathers requests itself, by their number
         self.steps = 0
         self.vocab_size = shape.vocab
         self.max_model_len = at_most("max_model_len", max_model_len, shape.max_len)
-        self.max_rows = _max_rows(max_rows, self._model, self.max_model_len)
+        self.max_rows, cached = _room(self._model, max_rows, self.max_model_len)
         self.masked = never_drawn(Path(path)) if masked is None else tuple(masked)
         self._masked = torch.tensor(self.masked, dtype=torch.int64, device=target)
         self.bounds = Bounds(self.vocab_size, self.vocab_size - len(self.masked), self.max_model_len)
-        on_cpu = target.type == "cpu"
         self._max_masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
-        capacity = min(self.max_rows * self.max_model_len, _cache_tokens(self._model))
-        self._cache = PrefixCache(shape, capacity, target, self._model.dtype)
+        self._cache = PrefixCache(shape, min(self.max_rows * self.max_model_len, cached), target, self._model.dtype)
         kept = _CPU_PREFILLS // bytes_per_token(self._model) if on_cpu else 0
         self._prefill = Prefills(self._model, kept)
         self._reset()
@@ -165,18 +149,17 @@ class TransformersEngine:
         Raises EngineMemoryError, and InputError if the model's logits are not numbers.
         """
         finished: list[tuple[int, Completion]] = []
-        try:
+        with self._memory():
             while not finished and not self._is_idle:
                 finished += self._turn()
-        except RuntimeError as error:
-            if not _says_memory(error):
-                raise
-            raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
         return finished
 
     def _turn(self) -> list[tuple[int, Completion]]:
-        """Admit requests and decode once; return what finished."""
-        requests = self._schedule()
+        """Admit requests, if it is time to, and decode once; return what finished."""
+        running = int(self._rows.alive.sum())
+        free = self.max_rows - running
+        due = free * _REFILL >= self.max_rows and len(self._queue) * _WAVE >= running
+        requests = self._queue.take(free) if due else []
         self._compact(requests)
         finished = self._admit(requests) if requests else []
         return finished + self._decode() if self._rows.alive.any() else finished
@@ -190,12 +173,9 @@ class TransformersEngine:
         order = sorted(range(len(texts)), key=lengths.__getitem__)
         scores: dict[int, npt.NDArray[np.float32]] = {}
         try:
-            for part in parts(order, [lengths[number] for number in order], self._prefill_tokens):
-                scores.update(zip(part, self._score([texts[number] for number in part]), strict=True))
-        except RuntimeError as error:
-            if not _says_memory(error):
-                raise
-            raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
+            with self._memory():
+                for part in parts(order, [lengths[number] for number in order], self._prefill_tokens):
+                    scores.update(zip(part, self._score([texts[number] for number in part]), strict=True))
         finally:
             self._drop_rows()
         return [scores[number] for number in range(len(texts))]
@@ -223,14 +203,15 @@ class TransformersEngine:
         self._last_tokens = torch.zeros(0, dtype=torch.int64, device=model.device)
         self._sampling: sampler.SamplingBatch | None = None  # None after the rows have changed
 
-    # ---- schedule
-
-    def _schedule(self) -> list[tuple[int, Request]]:
-        """Take requests for the free rows from the queue, if it is time to admit some."""
-        running = int(self._rows.alive.sum())
-        free = self.max_rows - running
-        due = free * _REFILL >= self.max_rows and len(self._queue) * _WAVE >= running
-        return self._queue.take(free) if due else []
+    @contextmanager
+    def _memory(self) -> Iterator[None]:
+        """Raise EngineMemoryError for lack of memory, which something else that runs on the device may have taken."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not isinstance(error, torch.OutOfMemoryError) and not any(sign in str(error) for sign in _MEMORY_SIGNS):
+                raise
+            raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
 
     # ---- compact
 
@@ -243,16 +224,17 @@ class TransformersEngine:
         for group in self._groups:
             end = begin + group.rows
             alive = self._rows.alive[begin:end]
-            if self._caches_rows:  # what was rejected is never continued
-                whole = ~alive & ~self._rows.state["rejected"][begin:end]
-                self._cache_rows(group, np.flatnonzero(whole), begin)
+            if self._caches_rows:
+                self._cache_rows(group, begin, ~alive)
             orders.append(begin + group.keep_rows(alive))
             begin = end
         self._groups = [group for group in self._groups if group.rows]
         self._reorder(np.concatenate(orders), {request.prompt for _, request in requests})
 
-    def _cache_rows(self, group: RowGroup, rows: npt.NDArray[np.int64], begin: int) -> None:
+    def _cache_rows(self, group: RowGroup, begin: int, finished: npt.NDArray[np.bool_]) -> None:
         """Copy finished rows of a group, whose first row is row `begin` of the batch, to the prefix cache."""
+        rejected = self._rows.state["rejected"][begin : begin + group.rows]
+        rows = np.flatnonzero(finished & ~rejected)  # what was rejected is never continued
         state, tokens = self._rows.state[begin + rows], self._rows.tokens[begin + rows]
         texts = [tuple(row[:length].tolist()) for row, length in zip(tokens, state["length"], strict=True)]
         keys = list(zip(state["prompt"], texts, strict=True))
@@ -261,7 +243,7 @@ class TransformersEngine:
             row, position = token_index(state["length"] - 1 - skipped)
             self._cache.write(slots, group.read(rows[row], skipped[row] + position))
 
-    def _reorder(self, order: npt.NDArray[np.int64], wanted: Collection[Tokens] = ()) -> None:
+    def _reorder(self, order: Ints, wanted: Collection[Tokens] = ()) -> None:
         """Bring the batch into the order that the row groups have already; keep wanted prompts without rows."""
         self._rows = self._rows.select(order)
         self._last_tokens = self._last_tokens.index_select(0, torch.from_numpy(order).to(self._last_tokens.device))
@@ -292,12 +274,18 @@ class TransformersEngine:
         continued = int((rows.state["prefix_length"] > 0).sum())
         last_tokens = torch.tensor([request.prefix[-1] for request in requests[:continued]], dtype=torch.int64)
         self._append(rows.select(np.arange(continued)), last_tokens.to(self._last_tokens.device))
-        finished = self._draw_first(rows.select(np.arange(continued, len(rows))), numbers[continued:])
+        finished: list[tuple[int, Completion]] = []
+        if continued < len(rows):
+            first = rows.select(np.arange(continued, len(rows)))
+            uniforms = torch.from_numpy(first.uniforms).to(self._model.device)
+            hidden = self._prompts.hidden(numbers[continued:])
+            finished, last_tokens = self._draw(first, self._prepare(first), hidden, uniforms)
+            self._append(first, last_tokens)
         self._prompts.append_rows(numbers)
         self._merge_groups()
         return finished
 
-    def _prefill_prompts(self, prompts: list[Tokens]) -> npt.NDArray[np.int64]:
+    def _prefill_prompts(self, prompts: list[Tokens]) -> Ints:
         """Add the prompts of new rows to the batch; return how many prompt tokens each row reused.
 
         The first row of a prompt that is neither in the batch nor in the cache pays for it.
@@ -318,9 +306,7 @@ class TransformersEngine:
         reused[np.array([first_row[prompt] for prompt in new], np.int64)] = 0
         return reused
 
-    def _prefill_prefixes(
-        self, group: RowGroup, requests: list[Request], numbers: npt.NDArray[np.int64]
-    ) -> list[CachedPrefix]:
+    def _prefill_prefixes(self, group: RowGroup, requests: list[Request], numbers: Ints) -> list[CachedPrefix]:
         """Fill a new group with the prefixes of its requests, but for their last tokens; return what was cached."""
         cached = [self._cache.find_prefix(request.prompt, request.prefix) for request in requests]
         lengths = np.array([prefix.length for prefix in cached])
@@ -334,15 +320,6 @@ class TransformersEngine:
             tokens = [missing[row] for row in part]
             group.prefill(self._model, self._prompts, numbers[rows], rows, lengths[rows], tokens)
         return cached
-
-    def _draw_first(self, rows: Rows, numbers: npt.NDArray[np.int64]) -> list[tuple[int, Completion]]:
-        """Draw the first token of rows without a prefix, and add them to the batch."""
-        if not len(rows):
-            return []
-        uniforms = torch.from_numpy(rows.uniforms).to(self._model.device)
-        finished, tokens = self._draw(rows, self._prepare(rows), self._prompts.hidden(numbers), uniforms)
-        self._append(rows, tokens)
-        return finished
 
     def _append(self, rows: Rows, last_tokens: Tensor) -> None:
         """Add rows to the batch, each with the token that the next step feeds to the model."""
@@ -377,7 +354,7 @@ class TransformersEngine:
         uniforms, positions = inputs[0], inputs[1].long()
         for group in self._groups:
             group.begin_step()
-        hidden = self._model.forward(self._last_tokens, positions, self._attend)
+        hidden = self._model.forward(self._last_tokens, positions, partial(attend, self._prompts, self._groups))
         for group in self._groups:
             group.end_step()
         if self._sampling is None:
@@ -385,21 +362,12 @@ class TransformersEngine:
         finished, self._last_tokens = self._draw(rows, self._sampling, hidden, uniforms)
         return finished
 
-    def _attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        return attend(self._prompts, self._groups, layer, queries, keys_values)
-
     def _prepare(self, rows: Rows) -> sampler.SamplingBatch:
-        state, width = rows.state, sampler.padded_vocab(self.vocab_size)
-        return sampler.prepare(
-            state["sampling"],
-            state["prompt"],
-            rows.tokens,
-            state["length"],
-            width,
-            self._model.device,
-            state["measures"],
-            state["top"],
+        sampling, prompts, length, *wanted = (
+            rows.state[name] for name in ("sampling", "prompt", "length", "measures", "top")
         )
+        width = sampler.padded_vocab(self.vocab_size)
+        return sampler.prepare(sampling, prompts, rows.tokens, length, width, self._model.device, *wanted)
 
     def _draw(
         self, rows: Rows, sampling: sampler.SamplingBatch, hidden: Tensor, uniforms: Tensor
@@ -458,7 +426,7 @@ def start(folder: Path, **given: Any) -> TransformersEngine:
     return TransformersEngine(folder, **given)
 
 
-def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int, int]]:
+def _runs(lengths: Ints, max_masked: int) -> Iterator[tuple[int, int]]:
     """Cut rows of falling length into runs; padding a run to its longest row adds at most `max_masked` cells."""
     begin, masked = 0, 0
     for row, length in enumerate(lengths):
@@ -469,92 +437,35 @@ def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int
     yield begin, len(lengths)
 
 
-def _says_memory(error: RuntimeError) -> bool:
-    """Whether an error means that the device is out of memory; what else runs on it may have taken the memory."""
-    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _MEMORY_SIGNS)
-
-
-def _device(name: str) -> torch.device:
-    kind = name.partition(":")[0]
+def _required(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
+    """The device and the type of these names; InputError if there is none."""
+    kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
-        raise InputError(f"Device {name!r} is not known; allowed are 'cpu', 'cuda' and 'cuda:<index>'")
+        raise InputError(f"Device {device!r} is not known; allowed are 'cpu', 'cuda' and 'cuda:<index>'")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"Device {name!r}: torch finds no CUDA device here", "Use device: cpu.")
-    return torch.device(name)
-
-
-def _dtype(name: str) -> torch.dtype:
+        raise InputError(f"Device {device!r}: torch finds no CUDA device here", "Use device: cpu.")
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if name not in dtypes:
-        raise InputError(f"dtype {name!r} is not known; allowed are {', '.join(dtypes)}")
-    return dtypes[name]
+    if dtype not in dtypes:
+        raise InputError(f"dtype {dtype!r} is not known; allowed are {', '.join(dtypes)}")
+    return torch.device(device), dtypes[dtype]
 
 
-def _max_rows(value: int | None, model: _llama.Llama, max_model_len: int) -> int:
-    """Rows to decode together: by default by device and model, not by free memory, which changes from run to run."""
-    if value is not None:
-        if value < 1:
-            raise InputError(f"max_rows is {value}, it must be at least 1")
-        return value
+def _room(model: _llama.Llama, max_rows: int | None, max_model_len: int) -> tuple[int, int]:
+    """Rows to decode together, and tokens of the prefix cache.
+
+    By default they follow from device and model, not from free memory, which changes from run to run.
+    """
+    if max_rows is not None and max_rows < 1:
+        raise InputError(f"max_rows is {max_rows}, it must be at least 1")
+    token = bytes_per_token(model)
     if model.device.type == "cpu":
-        return _CPU_ROWS
-    memory = torch.cuda.get_device_properties(model.device).total_memory * CUDA_MEMORY
-    return max(1, min(_CUDA_ROWS, int(memory / (bytes_per_token(model) * max_model_len))))
-
-
-def _cache_tokens(model: _llama.Llama) -> int:
-    """Return how many tokens fit into the memory of the prefix cache."""
-    if model.device.type == "cpu":
-        return int(_CPU_CACHE / bytes_per_token(model))
-    return int(torch.cuda.get_device_properties(model.device).total_memory * _CUDA_CACHE / bytes_per_token(model))
+        return max_rows or _CPU_ROWS, int(_CPU_CACHE / token)
+    memory = torch.cuda.get_device_properties(model.device).total_memory
+    rows = max(1, min(_CUDA_ROWS, int(memory * CUDA_MEMORY / (token * max_model_len))))
+    return max_rows or rows, int(memory * _CUDA_CACHE / token)
 
 
 def bytes_per_token(model: _llama.Llama) -> int:
     """Return the size of the keys and values of one token."""
     shape = model.shape
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * model.dtype.itemsize
-
-
-class Queue:
-    """Requests in the order in which they are admitted.
-
-    Requests with the same prompt and priority form a group, so that they share the prompt in the batch. Groups are
-    ordered by priority, then by the arrival of their first request. So a request never overtakes one with a lower
-    priority number; among equal ones it overtakes only by joining a group that is there already.
-    """
-
-    def __init__(self) -> None:
-        self._groups: dict[tuple[int, Tokens], deque[tuple[int, Request]]] = {}
-        self._order: list[tuple[int, int, Tokens]] = []  # a heap of (priority, arrival, prompt)
-        self._arrivals = 0
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def add(self, request_id: int, request: Request) -> None:
-        """Add a request to its group."""
-        key = request.priority, request.prompt
-        group = self._groups.get(key)  # hashes the prompt, which is a large part of what adding a request takes
-        if group is None:
-            group = self._groups[key] = deque()
-            heappush(self._order, (request.priority, self._arrivals, request.prompt))
-            self._arrivals += 1
-        group.append((request_id, request))
-        self._length += 1
-
-    def take(self, limit: int) -> list[tuple[int, Request]]:
-        """Remove and return up to `limit` requests: whole groups, or a part of the first one if it is larger."""
-        requests: list[tuple[int, Request]] = []
-        while self._order and len(requests) < limit:
-            priority, _, prompt = self._order[0]
-            group = self._groups[priority, prompt]
-            if len(group) <= limit - len(requests):
-                heappop(self._order)
-                requests += self._groups.pop((priority, prompt))
-            elif requests:
-                break
-            else:
-                requests += [group.popleft() for _ in range(limit)]
-        self._length -= len(requests)
-        return requests

@@ -13,20 +13,18 @@ docs/engine.md follows a request through the engine.
 
 from __future__ import annotations
 
-import gc
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from searchlens import catalogue
-from searchlens.config import extras
-from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_right_numbers
+from searchlens.engines import _vllm_start
+from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
     LEDGER_COLUMNS,
@@ -44,30 +42,16 @@ from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
 from searchlens.store.adapters import Adapter
-from searchlens.store.checkpoints import require_whole
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
 
-DType = Literal["float32", "bfloat16", "float16"]
-
 _EXTENSION = "searchlens.engines._vllm_worker.Extension"
 _CPU_ROWS = 256
 _CUDA_ROWS = 1024
-_GRAPH_ROWS = 512  # most rows of a CUDA graph, by vLLM's default
-_CPU_BLOCK = 32  # tokens of a cache block: only whole blocks are reused, and the CPU build takes multiples of 32
-_CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE is set
 _AHEAD = 1.25  # requests that vLLM gets per row: fewer would leave rows free at times, more would wait unsorted in vLLM
-_GROUPS = (1, 16, 64)  # see ``groups``
-# Environment variables that vLLM reads when it is imported; those that are set already stay as they are.
-_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
-_SETTINGS = {
-    _RUNNER: "0",  # the sampler of the V1 runner is replaced here
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler runs in this process: nothing is serialised in a step
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-}
+_GROUPS = (1, 16, 64)  # a step that mixes prefill with decode is slower than one that only decodes
 _MEMORY_MESSAGES = (
     "out of memory",
     "cache blocks",
@@ -76,7 +60,6 @@ _MEMORY_MESSAGES = (
     "available memory",
     "free memory on device",
 )
-_WEIGHT_MESSAGES = ("model weights", "not initialized from checkpoint", "safetensors")
 
 
 class VllmEngine:
@@ -124,18 +107,6 @@ class VllmEngine:
     adapter : Adapter, optional
         Applied to every request beside the weights, which stay as they are.
 
-    Attributes
-    ----------
-    version : str
-        Version of vLLM.
-    repeatable : bool
-        False: which requests share a batch depends on time, and with it the last digits of the logits.
-    groups : tuple of int
-        Numbers of new requests worth gathering: a step that mixes prefill with decode is slower than one that only
-        decodes.
-    steps : int
-        Decode steps since the engine started, up to the last one that finished a request.
-
     Raises
     ------
     InputError
@@ -150,7 +121,7 @@ class VllmEngine:
         path: str | Path,
         *,
         device: str = "cuda",
-        dtype: DType = "bfloat16",
+        dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
         max_rows: int | None = None,
         max_model_len: int | None = None,
         tensor_parallel: int = 1,
@@ -168,14 +139,18 @@ class VllmEngine:
         masked: Sequence[int] | None = None,
         adapter: Adapter | None = None,
     ) -> None:
-        on_cpu = _prepare(device, threads)
+        on_cpu = _vllm_start.prepare(device, threads)
+        import vllm
+
+        if max_rows is not None and max_rows < 1:
+            raise InputError(f"max_rows is {max_rows}, it must be at least 1")
         self.device = "cpu" if on_cpu else "cuda"
-        self.version = _version()
-        self.repeatable = False
-        self.max_rows = _rows(max_rows, on_cpu)
+        self.version = str(vllm.__version__)
+        self.repeatable = False  # which requests share a batch depends on time
+        self.max_rows = max_rows or (_CPU_ROWS if on_cpu else _CUDA_ROWS)
         self.groups = tuple(size for size in _GROUPS if size <= self.max_rows)
-        self.steps = 0
-        config = _load_config(Path(path), load_format != "dummy")
+        self.steps = 0  # up to the last one that finished a request
+        config = _vllm_start.load_config(Path(path), load_format != "dummy")
         self.vocab_size = int(config.vocab_size)
         if masked is None:
             masked = () if load_format == "dummy" else never_drawn(Path(path))
@@ -184,6 +159,7 @@ class VllmEngine:
         if adapter:
             adapter.require_fits(Path(path))
         slots = int(self.max_rows * _AHEAD)
+        lora_arguments, self._adapter = _vllm_start.lora(adapter)
         self._engine = self._start(
             model=str(path),
             dtype=dtype,
@@ -196,14 +172,13 @@ class VllmEngine:
             enforce_eager=enforce_eager or on_cpu,
             kv_cache_dtype=kv_cache_dtype,
             max_num_batched_tokens=max_num_batched_tokens,
-            **_compilation(max_cudagraph_capture_size or _graph_rows(self.max_rows), fuse_allreduce_rms),
+            **_vllm_start.compilation(self.max_rows, max_cudagraph_capture_size, fuse_allreduce_rms),
             # Where vLLM cannot schedule ahead it must say so: the GPU would wait for this process in every step.
             async_scheduling=None if on_cpu else True,
-            **(cpu_arguments() if on_cpu else {})
+            **(_vllm_start.cpu_arguments() if on_cpu else {})
             | ({"kv_cache_memory_bytes": kv_cache_memory_bytes} if kv_cache_memory_bytes else {}),
-            **(_lora_arguments(adapter) if adapter else {}),
+            **lora_arguments,
         )
-        self._adapter = _lora_request(adapter) if adapter else None
         self._generators = generators
         self.bounds = Bounds(self.vocab_size, self.vocab_size - len(self.masked), self.max_model_len)
         self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, self.masked, generators))
@@ -228,7 +203,7 @@ class VllmEngine:
     def step(self) -> list[tuple[int, Completion | RequestError]]:
         """Let vLLM take one step; return the requests that finished, often none. Raises EngineMemoryError."""
         finished: list[tuple[int, Completion | RequestError]] = [*self._admit()]
-        ended = self._ended(self._advance() if self._running else [])
+        ended = self._advance()
         finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
         return finished + self._rejected()
 
@@ -243,7 +218,7 @@ class VllmEngine:
         failures: list[RequestError] = []
         while self._queue or self._running:
             failures += [error for _, error in self._admit()]
-            for number, request, output, part in self._ended(self._advance() if self._running else []):
+            for number, request, output, part in self._advance():
                 done = completion(request, output, part)
                 if isinstance(done, RequestError):
                     failures.append(done)
@@ -255,15 +230,15 @@ class VllmEngine:
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
-        shut_down(self._engine)
+        _vllm_start.shut_down(self._engine)
         del self._engine
-        release_memory()
+        _vllm_start.release_memory()
 
     def _try_out(self) -> None:
         """Draw a few tokens, of which no trace is left: neither in the prefix cache nor among ``steps``."""
         first = next(token for token in range(self.vocab_size) if token not in self.masked)
         try:
-            require_right_numbers(self, _versions(), (first,))
+            _vllm_start.require_right_numbers(self, _vllm_start.versions(), (first,))
         except BaseException:
             self.close()
             raise
@@ -279,48 +254,41 @@ class VllmEngine:
         from vllm.engine.arg_utils import EngineArgs
         from vllm.usage.usage_lib import UsageContext
 
-        try:
-            return LLMEngine.from_engine_args(
-                EngineArgs(
-                    **arguments,
-                    skip_tokenizer_init=True,
-                    generation_config="vllm",
-                    trust_remote_code=False,
-                    enable_prefix_caching=True,
-                    max_logprobs=self.vocab_size,
-                    worker_extension_cls=_EXTENSION,
-                    disable_log_stats=True,
-                    seed=0,
-                ),
-                UsageContext.LLM_CLASS,  # with the defaults for throughput
+        def start() -> Any:
+            settings = EngineArgs(
+                **arguments,
+                skip_tokenizer_init=True,
+                generation_config="vllm",
+                trust_remote_code=False,
+                enable_prefix_caching=True,
+                max_logprobs=self.vocab_size,
+                worker_extension_cls=_EXTENSION,
+                disable_log_stats=True,
+                seed=0,
             )
-        except Exception as error:
-            memory_error = self._memory_error(error)
-            if memory_error is None:
-                raise _start_error(arguments["model"], error) from error
-        # Raised outside of the handler, because the traceback of vLLM's error keeps the device's memory in use.
-        release_memory()
-        raise memory_error
+            return LLMEngine.from_engine_args(settings, UsageContext.LLM_CLASS)  # with the defaults for throughput
 
-    def _advance(self) -> list[Any]:
         try:
-            outputs: list[Any] = self._engine.step()
+            return self._within_memory(start)
+        except EngineMemoryError:
+            _vllm_start.release_memory()
+            raise
         except Exception as error:
-            memory_error = self._memory_error(error)
-            if memory_error is None:
-                raise
-        else:
-            return outputs
-        raise memory_error  # outside of the handler, as in ``_start``
+            raise _vllm_start.start_error(arguments["model"], error) from error
 
-    def _memory_error(self, error: Exception) -> EngineMemoryError | None:
-        """Return an error of vLLM as one of ours if it is about memory, else None."""
+    def _within_memory(self, call: Callable[[], Any]) -> Any:
+        """Return what a call of vLLM returns. Raises EngineMemoryError if its error is about memory."""
         import torch
 
-        text = " ".join(str(error).split())
-        if isinstance(error, torch.OutOfMemoryError | MemoryError) or _has_any(text, _MEMORY_MESSAGES):
-            return EngineMemoryError(text, self.max_rows)
-        return None
+        try:
+            return call()
+        except Exception as error:
+            text = " ".join(str(error).split())
+            about_memory = isinstance(error, torch.OutOfMemoryError | MemoryError)
+            if not about_memory and not _vllm_start.has_any(text, _MEMORY_MESSAGES):
+                raise
+        # Outside of the handler, because the traceback of vLLM's error keeps the device's memory in use.
+        raise EngineMemoryError(text, self.max_rows)
 
     def _admit(self) -> list[tuple[int, RequestError]]:
         """Give requests to vLLM while there are free slots; return the ones that it refuses."""
@@ -341,8 +309,9 @@ class VllmEngine:
                     self._bounded[slot] = str(arrival)
         return refused
 
-    def _ended(self, outputs: Sequence[Any]) -> list[tuple[int, Request, Any, npt.NDArray[np.float32]]]:
-        """Return id, request, output and ledger of the finished requests."""
+    def _advance(self) -> list[tuple[int, Request, Any, npt.NDArray[np.float32]]]:
+        """Let vLLM take a step; return id, request, output and ledger of the requests that finished."""
+        outputs = self._within_memory(self._engine.step) if self._running else []
         finished = [(*self._running.pop(output.request_id), output) for output in outputs if output.finished]
         if not finished:
             return []
@@ -368,7 +337,10 @@ class VllmEngine:
         if not slots:
             return []
         ids = [self._bounded[slot] for slot in slots]
-        reused = [_cached_tokens(self._engine, vllm_id) for vllm_id in ids]
+        processor, reused = self._engine.output_processor, []
+        for vllm_id in ids:  # only the output of a request would say what of its prompt came from the cache
+            (internal,) = processor.external_req_ids[vllm_id]
+            reused.append(int(processor.request_states[internal].num_cached_tokens or 0))
         self._engine.abort_request(ids)
         self._release(slots)
         ends = np.cumsum(lengths)[:-1]
@@ -400,172 +372,3 @@ def start(folder: Path, *, processes: int, **given: Any) -> Engine:
     if processes == 1:
         return VllmEngine(folder, **given)
     return Replicas(partial(VllmEngine, folder, **share(given, processes)), processes)
-
-
-def _prepare(device: str, threads: int | None) -> bool:
-    """Set the environment that vLLM is imported in, and import it; return whether it runs on a CPU."""
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    if os.environ[_RUNNER] != _SETTINGS[_RUNNER]:
-        raise InputError(
-            f"{_RUNNER} is {os.environ[_RUNNER]!r} in the environment; only {_SETTINGS[_RUNNER]!r} is allowed",
-            "Unset it: log-probabilities are recorded by the V1 model runner of vLLM.",
-        )
-    if threads is not None:
-        import torch
-
-        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-        torch.set_num_threads(threads)
-    try:
-        from vllm.platforms import current_platform
-    except ImportError as error:
-        raise InputError(f"The vllm engine cannot be used: {error}", extras.installing("vllm")) from error
-    kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise InputError(f"Device {device!r} is not known; allowed are 'cpu' and 'cuda'")
-    platform = "cpu" if current_platform.is_cpu() else "cuda" if current_platform.is_cuda_alike() else "no device"
-    if platform != kind:
-        raise InputError(
-            f"Device {device!r}: the vLLM installed here runs on {platform}",
-            "vLLM for GPUs is the package vllm, for CPUs vllm-cpu.",
-        )
-    return platform == "cpu"
-
-
-def _version() -> str:
-    from vllm import __version__
-
-    return str(__version__)
-
-
-def _versions() -> str:
-    import torch
-
-    return f"vLLM {_version()} with torch {torch.__version__}"
-
-
-def shut_down(engine: Any) -> None:
-    """Stop the processes of a ``vllm.LLMEngine``, whose memory is free after it is dropped and ``release_memory``."""
-    queues = _message_queues()  # a reference here, so that vLLM's own shutdown does not collect them
-    engine.engine_core.shutdown()
-    _close_sockets(queues)
-
-
-def release_memory() -> None:
-    """Free the device's memory, so that another engine can start in this process."""
-    from vllm.distributed import cleanup_dist_env_and_memory
-
-    _close_sockets(_message_queues())  # of an engine that did not start
-    cleanup_dist_env_and_memory()
-
-
-def cpu_arguments() -> dict[str, Any]:
-    """Return the arguments that vLLM needs on a CPU: size and blocks of its KV cache, and no chunked prefill."""
-    is_set = os.environ.get("VLLM_CPU_KVCACHE_SPACE")
-    return {
-        "block_size": _CPU_BLOCK,
-        "kv_cache_memory_bytes": None if is_set else _CPU_CACHE,
-        # After a chunk of a prompt vLLM rewinds the request's generator, which fails with CPU generators.
-        "enable_chunked_prefill": False,
-    }
-
-
-def _graph_rows(rows: int) -> int | None:
-    """Return how many rows a CUDA graph is to have if vLLM's own limit is too low; it makes one for each 16 rows."""
-    return rows - rows % 16 if rows > _GRAPH_ROWS else None
-
-
-def _compilation(graph_rows: int | None, fuse: bool | None) -> dict[str, Any]:
-    """Return vLLM's argument for what is compiled; nothing for what vLLM decides."""
-    given: dict[str, Any] = {}
-    if graph_rows is not None:
-        given["max_cudagraph_capture_size"] = graph_rows
-    if fuse is not None:
-        given["pass_config"] = {"fuse_allreduce_rms": fuse}
-    return {"compilation_config": given} if given else {}
-
-
-def _lora_arguments(adapter: Adapter) -> dict[str, Any]:
-    """Return vLLM's arguments for one adapter; it has buffers for some ranks only, in which a smaller one fits."""
-    from vllm.config.lora import MaxLoRARanks
-
-    ranks = sorted(get_args(MaxLoRARanks))
-    if adapter.rank > ranks[-1]:
-        raise InputError(
-            f"{adapter.folder}: r is {adapter.rank}, vLLM takes at most {ranks[-1]}",
-            "merge the adapter and name that folder",
-        )
-    rank = next(rank for rank in ranks if rank >= adapter.rank)
-    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}
-
-
-def _lora_request(adapter: Adapter) -> Any:
-    from vllm.lora.request import LoRARequest
-
-    return LoRARequest("adapter", 1, str(adapter.folder.absolute()))
-
-
-def _cached_tokens(engine: Any, vllm_id: str) -> int:
-    """Return how many tokens of a running request's prompt came from the cache; only its output would say it."""
-    processor = engine.output_processor
-    (internal,) = processor.external_req_ids[vllm_id]
-    return int(processor.request_states[internal].num_cached_tokens or 0)
-
-
-def _message_queues() -> list[Any]:
-    """Return the queues between the processes of vLLM's engines; none if they run in this process."""
-    from vllm.distributed.device_communicators.shm_broadcast import MessageQueue
-
-    gc.unfreeze()  # the garbage collector does not list objects that vLLM froze at its start
-    return [thing for thing in gc.get_objects() if type(thing) is MessageQueue]
-
-
-def _close_sockets(queues: Sequence[Any]) -> None:
-    """Close the sockets of queues. Left to the garbage collector, they would wait for each other forever."""
-    for queue in queues:
-        for socket in filter(None, (getattr(queue, name, None) for name in ("local_socket", "remote_socket"))):
-            socket.context.destroy(linger=0)
-
-
-def _rows(value: int | None, on_cpu: bool) -> int:
-    if value is None:
-        return _CPU_ROWS if on_cpu else _CUDA_ROWS
-    if value < 1:
-        raise InputError(f"max_rows is {value}, it must be at least 1")
-    return value
-
-
-def _load_config(path: Path, weights: bool) -> Any:
-    """Return the model's configuration; refuse a folder without some of its weight files, if they are to be read."""
-    from transformers import AutoConfig
-
-    if weights:
-        require_whole(path, embedded=False)
-    try:  # without this option transformers would ask whether to run the checkpoint's own code
-        config = AutoConfig.from_pretrained(path, trust_remote_code=False).get_text_config()
-    except Exception as error:
-        raise InputError(
-            f"{path}: cannot load a model from here ({error})", "give a folder with config.json and *.safetensors"
-        ) from error
-    return config
-
-
-def _start_error(path: str, error: Exception) -> Exception:
-    """Return an error of vLLM's start as an InputError if the input or the version is wrong, else unchanged."""
-    text = " ".join(str(error).split())
-    if isinstance(error, ImportError):
-        return InputError(
-            f"{_versions()} has not all that the engine needs ({text})",
-            f"install a version of vLLM that this searchlens knows: {extras.installing('vllm')}",
-        )
-    if _has_any(text, _WEIGHT_MESSAGES):
-        return InputError(
-            f"{path}: cannot load the weights ({text})", "Give a folder with config.json and complete *.safetensors."
-        )
-    if isinstance(error, (OSError, *refusals())):
-        return InputError(f"{path}: vLLM cannot start with this model and these settings ({text})")
-    return error
-
-
-def _has_any(text: str, parts: Sequence[str]) -> bool:
-    return any(part in text.lower() for part in parts)

@@ -27,7 +27,6 @@ class Autoregressive(Controller):
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float:
         """T."""
-        del policy
         return texts.mean
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:

@@ -25,7 +25,7 @@ from searchlens.search.components import Controller, number, whole
 from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
-    from searchlens.search.task import Candidate, Evaluator, Search, Task
+    from searchlens.search.task import Evaluator, Search, Task
     from searchlens.search.text_policies import Texts
 
 _RAW = Sampling(temperature=1.0)
@@ -47,12 +47,10 @@ class TokenBeam(Controller):
 
     def candidates(self, policy: Policy) -> int:
         """The width."""
-        del policy
         return self.width
 
     def is_deterministic(self, policy: Policy) -> bool:
         """Always."""
-        del policy
         return True
 
     def check(self, policy: Policy) -> None:
@@ -64,17 +62,14 @@ class TokenBeam(Controller):
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float:
         """The beam goes on until the longer of two texts ends: its paths are alike, and the first end is not enough."""
-        del policy
         return self.width * texts.longest(min(self.width, 2))
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
         """Each path needs its share of the K continuations."""
-        del policy
         return {"width": drawable // continuations(1, stop_ids)}
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """``width`` candidates. Raises InputError if it needs more continuations than the vocabulary has tokens."""
-        del policy, evaluator
         k = continuations(self.width, task.stop_ids)
         live, hypotheses = [_Beam()], list[_Beam]()
         ask = Request(prompt=task.prompt, sampling=_RAW, seed=task.seed, max_tokens=1, top=k)
@@ -106,7 +101,14 @@ class TokenBeam(Controller):
                     )
             if len(hypotheses) == self.width and (not live or score(live[0]) <= score(hypotheses[-1])):
                 break
-        return [_candidate(task, beam, score(beam)) for beam in hypotheses]
+        import numpy as np  # not above: the planner imports this file
+
+        candidates = []
+        for beam in hypotheses:
+            logprobs, nothing = np.array(beam.logprobs, np.float32), np.zeros(len(beam.tokens), np.float32)
+            text = Completion(np.array(beam.tokens, np.int32), logprobs, nothing, "length")
+            candidates.append(task.extend(task.empty, text).candidate(score(beam)))
+        return candidates
 
 
 def continuations(width: int, stop_ids: Sequence[int]) -> int:
@@ -147,15 +149,3 @@ def _continued(live: list[_Beam], replies: list[Completion], k: int) -> list[_Be
         scored += [(beam.total + logprob, beam, token, logprob) for token, logprob in possible]
     scored.sort(key=lambda item: item[0], reverse=True)
     return [beam.extend(token, logprob, place) for place, (_, beam, token, logprob) in enumerate(scored[:k])]
-
-
-def _candidate(task: Task, beam: _Beam, score: float) -> Candidate:
-    import numpy as np  # not above: the planner imports this file
-
-    drawn = Completion(
-        tokens=np.array(beam.tokens, np.int32),
-        logprobs=np.array(beam.logprobs, np.float32),
-        sampling_logprobs=np.zeros(len(beam.tokens), np.float32),
-        finish="length",
-    )
-    return task.extend(task.empty, drawn).candidate(score)

@@ -49,14 +49,14 @@ def number(default: float, at_least: float, at_most: float) -> Any:
     return _field(
         default,
         f"a number, >= {at_least}, <= {at_most}",
-        lambda value: _is_number(value) and at_least <= value <= at_most,
+        lambda value: type(value) in (int, float) and at_least <= value <= at_most,
     )
 
 
 def whole(default: int, at_least: int = 1, at_most: int = 1_000_000) -> Any:
     """A field for a whole number; both ends are allowed."""
     allowed = f"an integer, >= {at_least:_}, <= {at_most:_}"
-    return _field(default, allowed, lambda value: _is_whole(value) and at_least <= value <= at_most)
+    return _field(default, allowed, lambda value: type(value) is int and at_least <= value <= at_most)
 
 
 def choice(*words: str, silent: bool = False) -> Any:
@@ -75,14 +75,6 @@ def text(default: str, allowed: str = "a text", fits: Callable[[str], bool] = bo
 
 def _field(default: Value, allowed: str, fits: Callable[[Any], bool], silent: bool = False) -> Any:
     return field(default=default, metadata={"range": Range(allowed, fits), "silent": silent})
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return _is_number(value) and isinstance(value, int)
 
 
 def _fields(component: type[Component] | Component) -> tuple[Field[Any], ...]:
@@ -118,28 +110,14 @@ class Component:
     def check(self, policy: Policy) -> None:
         """Refuse a policy that each component allows, but not their combination.
 
-        Raises
-        ------
-        InputError
-            The message begins with the component; ``search.policy.from_spec`` adds the name of the policy.
+        The InputError's message begins with the component; ``search.policy.from_spec`` adds the name of the policy.
         """
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
-        """Largest values of parameters that ask for different tokens at one position.
+        """Largest values of parameters that ask for different tokens at one position; empty if there is no limit.
 
-        Parameters
-        ----------
-        drawable : int
-            Tokens that the model can draw.
-        stop_ids : sequence of int
-            Tokens that end a text.
-
-        Returns
-        -------
-        mapping of str to int
-            Empty if the vocabulary sets no limit.
+        ``drawable`` is how many tokens the model can draw, ``stop_ids`` are those that end a text.
         """
-        del policy, drawable, stop_ids
         return {}
 
 
@@ -180,23 +158,14 @@ class Controller(Component, ABC):
 
     def candidates(self, policy: Policy) -> int:
         """Candidates that one run returns. More than one are no independent draws."""
-        del policy
         return 1
 
     def is_deterministic(self, policy: Policy) -> bool:
         """Whether every run gives the same candidates, so that one run is enough."""
-        del policy
         return False
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float | None:
-        """Tokens that one run draws on average, without rollouts of evaluators; None: unknown, for want of a formula.
-
-        Parameters
-        ----------
-        texts : Texts
-            What the texts of the cell are like.
-        """
-        del policy, texts
+        """Tokens that one run draws on average, without rollouts of evaluators; None if there is no formula."""
         return None
 
     @abstractmethod
@@ -243,13 +212,11 @@ class SelfEvaluation(Component):
 
     def check(self, policy: Policy) -> None:
         """Refuse equal answers."""
-        del policy
         if self.right == self.wrong:
             raise InputError(f"evaluator {self.name}: right and wrong are both {self.right!r}")
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
         """At most all tokens are looked through."""
-        del policy, stop_ids
         return {"top": drawable}
 
 
@@ -261,7 +228,6 @@ class Verifier(Component):
 
     def check(self, policy: Policy) -> None:
         """Refuse a missing address."""
-        del policy
         if not self.url:
             raise InputError(f"evaluator {self.name} has no url")
 
@@ -378,7 +344,14 @@ def component(role: str, spec: str | Mapping[str, Any]) -> Component:
     if name is None:
         raise InputError(f"{role} has no name; allowed: {', '.join(names(role))}")
     kind = _kind(role, require_known(name, names(role), role))
-    return kind(name, **_checked(f"{role} {name!r}", kind, values))
+    known = {item.name: item for item in _fields(kind)}
+    for key, value in values.items():
+        require_known(key, known, f"{role} {name!r}: parameter")
+        allowed: Range = known[key].metadata["range"]
+        if not allowed.fits(value):
+            raise InputError(f"{role} {name!r}: {key} is {value!r}; allowed: {allowed.text}")
+    # 1 and 1.0 are the same number, and must give the same generation id
+    return kind(name, **{k: float(v) if isinstance(known[k].default, float) else v for k, v in values.items()})
 
 
 @cache
@@ -427,15 +400,3 @@ def _controller(name: str) -> type[Controller]:
                 "declare it with number, whole, choice or text of searchlens.search",
             )
     return kind
-
-
-def _checked(where: str, kind: type[Component], values: Mapping[str, Any]) -> dict[str, Value]:
-    """The values, if each belongs to a parameter and is in its range."""
-    parameters = {item.name: item for item in _fields(kind)}
-    for key, value in values.items():
-        require_known(key, parameters, f"{where}: parameter")
-        allowed: Range = parameters[key].metadata["range"]
-        if not allowed.fits(value):
-            raise InputError(f"{where}: {key} is {value!r}; allowed: {allowed.text}")
-    # 1 and 1.0 are the same number, and must give the same generation id
-    return {key: float(value) if isinstance(parameters[key].default, float) else value for key, value in values.items()}

@@ -15,6 +15,7 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request, RequestError
@@ -25,8 +26,13 @@ from searchlens.search.policy import Policy
 from searchlens.search.stops import ended
 from searchlens.search.task import Ask, Call, Candidate, Search, Task
 
+log = logging.getLogger(__name__)
+
 _THREADS = 16  # calls that run at the same time; they wait for a network, not for a processor
 _LIVE = 4096  # searches alive at once: enough to fill an engine, few enough to fit in memory
+_TRIAL_STEPS = 48  # long enough that a group of each size comes several times, short against a run
+HELD_SHARE = 16
+"""At most 1/16 of the running requests are held back, so that stragglers do not wait."""
 
 
 def start(task: Task, policy: Policy) -> Search:
@@ -51,17 +57,12 @@ class Usage(NamedTuple):
     generated: int = 0
     """Tokens that the engine drew for it, returned or not."""
     prefilled: int = 0
+    """Tokens of prompts and prefixes that were computed for it."""
     reused: int = 0
-    """``prefilled``, ``reused``: tokens of prompts and prefixes that were computed for it, and those that did not have
-    to be computed again."""
+    """Those that did not have to be computed again."""
 
     def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
-        return Usage(
-            self.requests + other.requests,
-            self.generated + other.generated,
-            self.prefilled + other.prefilled,
-            self.reused + other.reused,
-        )
+        return Usage(*map(add, self, other))
 
 
 class Result(NamedTuple):
@@ -82,6 +83,7 @@ class Failure(NamedTuple):
 
 
 Outcome = Result | Failure
+_NOTHING = Usage()
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -101,21 +103,7 @@ class _Live:
     """Asks so far, for ``Limits``."""
     failed: bool = False
     """Whether one of the replies is an exception."""
-    requests: int = 0
-    generated: int = 0
-    prefilled: int = 0
-    reused: int = 0
-    """``requests``, ``generated``, ``prefilled``, ``reused``: as in ``Usage``."""
-
-    def pay(self, request: Request, reply: Completion) -> None:
-        self.requests += 1
-        self.generated += len(reply.tokens)
-        self.prefilled += len(request.prompt) + len(request.prefix) - reply.reused
-        self.reused += reply.reused
-
-    @property
-    def usage(self) -> Usage:
-        return Usage(self.requests, self.generated, self.prefilled, self.reused)
+    usage: Usage = _NOTHING
 
 
 def run(
@@ -174,7 +162,8 @@ class _Driver:
             for request_id, reply in self._admission.step():
                 owner, place, request = self._requests.pop(request_id)
                 if isinstance(reply, Completion):
-                    owner.pay(request, reply)
+                    computed = len(request.prompt) + len(request.prefix) - reply.reused
+                    owner.usage += Usage(1, len(reply.tokens), computed, reply.reused)
                 if ended := self._deliver(owner, place, reply):
                     yield ended
         elif self._calls:
@@ -196,7 +185,12 @@ class _Driver:
     def _resume(self, owner: _Live) -> tuple[Hashable, Outcome] | None:
         """Let a search go on until it asks for something, returns or fails; return it if it ended."""
         try:
-            asks = self._within_limits(owner, self._send(owner))
+            if owner.failed:
+                owner.failed, replies = False, owner.replies or ()
+                asked = owner.search.throw(next(reply for reply in replies if isinstance(reply, BaseException)))
+            else:
+                asked = next(owner.search) if owner.replies is None else owner.search.send(owner.replies)
+            asks = self._within_limits(owner, asked)
             while not asks:
                 asks = self._within_limits(owner, owner.search.send([]))
         except StopIteration as end:
@@ -208,28 +202,6 @@ class _Driver:
             self.alive -= 1
             owner.search.close()
             return owner.key, Failure(f"{type(error).__name__}: {error}", owner.usage)
-        self._submit(owner, asks)
-        return None
-
-    @staticmethod
-    def _send(owner: _Live) -> list[Ask]:
-        """The next asks of a search; an exception among the replies is raised in it."""
-        if owner.replies is None:
-            return next(owner.search)
-        if not owner.failed:
-            return owner.search.send(owner.replies)
-        owner.failed = False
-        return owner.search.throw(next(reply for reply in owner.replies if isinstance(reply, BaseException)))
-
-    def _within_limits(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
-        owner.asks += max(1, len(asks))
-        if owner.asks > self._limits.requests:
-            raise RuntimeError(f"it has asked for {owner.asks} requests; the limit is {self._limits.requests}")
-        if owner.generated > self._limits.generated:
-            raise RuntimeError(f"{owner.generated} tokens were generated for it; the limit is {self._limits.generated}")
-        return asks
-
-    def _submit(self, owner: _Live, asks: list[Ask]) -> None:
         owner.waiting, owner.replies = len(asks), [None] * len(asks)
         for place, ask in enumerate(asks):
             if isinstance(ask, Call):
@@ -238,13 +210,15 @@ class _Driver:
             self._requests[self._next_id] = owner, place, ask
             self._admission.hold(self._next_id, ask._replace(priority=owner.order))
             self._next_id += 1
+        return None
 
-
-log = logging.getLogger(__name__)
-
-_TRIAL_STEPS = 48  # long enough that a group of each size comes several times, short against a run
-HELD_SHARE = 16
-"""At most 1/16 of the running requests are held back, so that stragglers do not wait."""
+    def _within_limits(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
+        owner.asks += max(1, len(asks))
+        if owner.asks > self._limits.requests:
+            raise RuntimeError(f"it has asked for {owner.asks} requests; the limit is {self._limits.requests}")
+        if (drawn := owner.usage.generated) > self._limits.generated:
+            raise RuntimeError(f"{drawn} tokens were generated for it; the limit is {self._limits.generated}")
+        return asks
 
 
 class Trials:

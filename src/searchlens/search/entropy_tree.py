@@ -87,7 +87,6 @@ class EntropyTree(Controller):
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
         """Distinct children differ from one another and from the token already there."""
-        del stop_ids
         return {"children_per_position": drawable - 1} if policy.component(Branch).children == "distinct" else {}
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float:
@@ -103,14 +102,12 @@ class EntropyTree(Controller):
         """
         rounds = policy.component(Rounds).rounds
         roots = [_Node((root,), 0, task.empty) for root in range(self.roots)]
-        nodes = yield from self._draw(task, policy, roots, measures=True)
-        _note(task, nodes, 0)
+        nodes = yield from self._draw(task, policy, roots, 0, measures=True)
         for done in range(1, rounds + 1):
             trees = [[node for node in nodes if node.path[0] == root.path[0]] for root in roots]
             branches = [branch for tree in trees for branch in self._branches(task, policy, tree)]
-            leaves = yield from self._draw(task, policy, branches, measures=done < rounds or evaluator.measures)
-            _note(task, leaves, done)
-            nodes += leaves
+            measures = done < rounds or evaluator.measures
+            nodes += yield from self._draw(task, policy, branches, done, measures=measures)
         traces = [node.trace for node in nodes]
         scores = yield from evaluator(task, traces, policy.local, ("leaves",))
         task.note("scored", nodes=[node.path for node in nodes], scores=scores, step=rounds)
@@ -120,7 +117,7 @@ class EntropyTree(Controller):
         return [best._replace(details={"found": len(candidates)}), *others]
 
     def _draw(
-        self, task: Task, policy: Policy, nodes: Sequence[_Node], *, measures: bool
+        self, task: Task, policy: Policy, nodes: Sequence[_Node], step: int, *, measures: bool
     ) -> Generator[list[Ask], list[Any], list[_Node]]:
         """Continue the nodes that have not ended; with measures and alternatives if they may be branched from."""
         is_distinct = policy.component(Branch).children == "distinct"
@@ -136,18 +133,31 @@ class EntropyTree(Controller):
             if node.trace.finish is None
         ]
         replies = iter((yield asks) if asks else [])
-        return [node if node.trace.finish else node.drawn(task, next(replies)) for node in nodes]
+        drawn = []
+        for node in nodes:
+            if not node.trace.finish:
+                reply = next(replies)
+                node = replace(node, trace=task.extend(node.trace, reply), reply=reply)  # noqa: PLW2901 - the same one
+            drawn.append(node)
+            about = {"parent": node.parent, "start": node.start, "entropy": node.entropy, "rank": node.rank}
+            task.note("node", node=node.path, path=node.trace, step=step, **about)
+        return drawn
 
     def _branches(self, task: Task, policy: Policy, tree: Sequence[_Node]) -> Iterator[_Node]:
         """The branches of one round and tree, not yet drawn."""
         transition, children = policy.component(Branch), self.children_per_position
         for node, t in self._positions(task, transition, tree):
+            reply, place = node.measured(t)
+            assert reply.entropies is not None, "positions have measures"
             ranks: list[int | None] = [None] * children
             if transition.children == "distinct":
                 ranks = [*_alternatives(node, t, children)]
             for child, rank in enumerate(ranks):
-                trace = node.trace.cut(t) if rank is None else _forced(task, node, t, rank)
-                yield _Node((*node.path, t, child), t, trace, entropy=node.entropy_at(t), rank=rank, parent=node.path)
+                trace = node.trace.cut(t)
+                if rank is not None:  # the token of that rank, which was not drawn, so its log q is 0
+                    trace = task.force(trace, reply, place, rank)
+                entropy = float(reply.entropies[place])
+                yield _Node((*node.path, t, child), t, trace, entropy=entropy, rank=rank, parent=node.path)
 
     def _positions(self, task: Task, transition: Branch, tree: Sequence[_Node]) -> list[tuple[_Node, int]]:
         """Where a tree branches next: the highest entropy first, equal ones in order of creation, then of position."""
@@ -172,7 +182,9 @@ class EntropyTree(Controller):
                 break
             node, t = drawn[owners[i]], int(places[i])
             context = node.trace.tokens[:t]
-            if not any(_is_close(context, other, transition.gap) for other in contexts):
+            close = [other for other in contexts if abs(len(other) - t) < transition.gap]
+            # Contexts lie on one path if one begins the other.
+            if not any((context[: len(other)] == other[:t]).all() for other in close):
                 chosen.append((node, t))
                 contexts.append(context)
         return chosen
@@ -197,10 +209,6 @@ class _Node:
     rank: int | None = None
     """Of its first own token among the most likely ones there, the first is 0; None if it was drawn."""
 
-    def drawn(self, task: Task, reply: Completion) -> _Node:
-        """The node with its text drawn to the end."""
-        return replace(self, trace=task.extend(self.trace, reply), reply=reply)
-
     def measured(self, position: int) -> tuple[Completion, int]:
         """The completion that holds a position after the first own token, and its place there."""
         assert self.reply is not None
@@ -212,27 +220,6 @@ class _Node:
         reply, first = self.measured(self.start + 1)
         assert reply.entropies is not None
         return reply.entropies[first:]
-
-    def entropy_at(self, position: int) -> float:
-        """Of one position after its first own token, in nats."""
-        reply, place = self.measured(position)
-        assert reply.entropies is not None
-        return float(reply.entropies[place])
-
-
-def _note(task: Task, nodes: Sequence[_Node], step: int) -> None:
-    """Note drawn nodes, which were branched in round ``step``."""
-    for node in nodes:
-        task.note(
-            "node",
-            node=node.path,
-            parent=node.parent,
-            start=node.start,
-            path=node.trace,
-            step=step,
-            entropy=node.entropy,
-            rank=node.rank,
-        )
 
 
 def _stated(task: Task, node: _Node, mask: str) -> int:
@@ -254,12 +241,6 @@ def _stated(task: Task, node: _Node, mask: str) -> int:
     return bisect_left(range(len(text)), True, node.start + 1, key=is_stated)
 
 
-def _is_close(one: npt.NDArray[np.int32], other: npt.NDArray[np.int32], gap: int) -> bool:
-    """Whether two contexts lie on one path, less than ``gap`` tokens apart."""
-    shared = min(len(one), len(other))
-    return abs(len(one) - len(other)) < gap and bool((one[:shared] == other[:shared]).all())
-
-
 def _alternatives(node: _Node, t: int, children: int) -> list[int]:
     """Ranks of the most likely tokens at ``t`` that are possible and not the one already there.
 
@@ -276,9 +257,3 @@ def _alternatives(node: _Node, t: int, children: int) -> list[int]:
             "lower children_per_position, or give the transition children: free",
         )
     return ranks[:children]
-
-
-def _forced(task: Task, node: _Node, t: int, rank: int) -> Trace:
-    """The text of ``node`` before ``t``, then the token of that rank; it was not drawn, so its log q is 0."""
-    reply, i = node.measured(t)
-    return task.force(node.trace.cut(t), reply, i, rank)

@@ -16,11 +16,12 @@ from fractions import Fraction
 from functools import cache, partial
 from http.client import HTTPException
 from numbers import Real
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.engines.base import Request, Sampling
 from searchlens.errors import InputError
 from searchlens.search.components import Component
 from searchlens.search.task import Ask, Call, Evaluator, Scoring, Task, Trace
@@ -31,14 +32,9 @@ _SHOWN = 200  # characters of a wrong reply that a message quotes
 _RAW = Sampling(temperature=1.0)
 
 
-def sequence_logprob(trace: Trace) -> float:
-    """Natural log-probability of a path under the raw model; 0 for the empty path."""
-    return float(np.add.reduce(trace.logprobs, dtype=np.float64))
-
-
 def mean_logprob(trace: Trace) -> float:
     """Mean natural log-probability of the tokens of a path under the raw model; 0 for the empty path."""
-    return sequence_logprob(trace) / max(1, len(trace.tokens))
+    return trace.log_p / max(1, len(trace.tokens))
 
 
 def self_certainty(trace: Trace) -> float:
@@ -54,24 +50,21 @@ def self_certainty(trace: Trace) -> float:
     return float(trace.certainties.mean(dtype=np.float64))
 
 
-@dataclass(slots=True)
-class Likelihood:
+@dataclass(frozen=True)
+class Likelihood(Evaluator):
     """Scores each path by the probabilities of its tokens."""
 
     of: Callable[[Trace], float]
-    """Path to score."""
     measures: bool = False
-    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths without a request."""
-        del task, sampling, key
         yield from ()
         return [self.of(trace) for trace in traces]
 
 
-@dataclass(slots=True)
-class RolloutUtility:
+@dataclass(frozen=True)
+class RolloutUtility(Evaluator):
     """Scores a path by where it leads: the mean utility of its rollouts, in [0, 1].
 
     An unfinished path is drawn to its end ``rollouts`` times by the local policy; a finished one stands for itself. The
@@ -83,9 +76,6 @@ class RolloutUtility:
     """
 
     rollouts: int
-    """>= 1."""
-    measures: bool = False
-    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
@@ -100,8 +90,8 @@ class RolloutUtility:
         return scores
 
 
-@dataclass(slots=True)
-class AnswerAgreement:
+@dataclass(frozen=True)
+class AnswerAgreement(Evaluator):
     """Scores a path by how far the completions of all paths agree with its own, in [0, 1].
 
     Every path is completed as in ``RolloutUtility``. With s_i(a) the share of path i's completions that state answer a,
@@ -112,28 +102,28 @@ class AnswerAgreement:
     """
 
     rollouts: int
-    """>= 1."""
-    measures: bool = False
-    compares: bool = True
+    compares = True
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
         completions = yield from _completed(task, traces, sampling, key, self.rollouts)
-        shares = [_shares(task, of_path) for of_path in completions]
+        # Exact, so that equal scores are equal to the last digit.
+        shares: list[dict[Hashable, Fraction]] = []
+        for of_path in completions:
+            answers = Counter(task.answer(text.prefix) for text in of_path)
+            shares.append({a: Fraction(n, len(of_path)) for a, n in answers.items() if a is not None})
         mean_share: dict[Hashable, Fraction] = defaultdict(Fraction)
-        for of_path in shares:
-            for answer, share in of_path.items():
+        for stated in shares:
+            for answer, share in stated.items():
                 mean_share[answer] += share / len(shares)
-        scores = [float(sum(share * mean_share[answer] for answer, share in of_path.items())) for of_path in shares]
-        for trace, score, of_path in zip(traces, scores, shares, strict=True):
-            task.note(
-                "judged", path=trace, score=score, shares={str(answer): float(p) for answer, p in of_path.items()}
-            )
+        scores = [float(sum(share * mean_share[answer] for answer, share in stated.items())) for stated in shares]
+        for trace, score, stated in zip(traces, scores, shares, strict=True):
+            task.note("judged", path=trace, score=score, shares={str(a): float(share) for a, share in stated.items()})
         return scores
 
 
-@dataclass(slots=True)
-class SelfEvaluation:
+@dataclass(frozen=True)
+class SelfEvaluation(Evaluator):
     """Asks the model: ``p(right) / (p(right) + p(wrong))`` of the token after path and question, in [0, 1].
 
     One request of one token for each path, finished or not; a stop token or stop text at its end is left out, because
@@ -150,15 +140,10 @@ class SelfEvaluation:
     """Comes after prompt and path."""
     right: str
     wrong: str
-    """``right``, ``wrong``: the two answers, each spelled by one token."""
     top: int
-    """>= 1 and at most the vocabulary."""
-    measures: bool = False
-    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by one request for each; raises InputError as ``spelled``."""
-        del sampling
         question, right, wrong = self.spelled(task.encode)
         replies = yield [
             Request(
@@ -171,7 +156,11 @@ class SelfEvaluation:
             )
             for i, trace in enumerate(traces)
         ]
-        logs = [_log_answers(reply, right, wrong) for reply in replies]
+        logs = []
+        for reply in replies:
+            logprobs = reply.top_logprobs[0].tolist()
+            listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
+            logs.append((listed.get(right, logprobs[-1]), listed.get(wrong, logprobs[-1])))
         scores = [float(np.exp(yes - np.logaddexp(yes, no))) for yes, no in logs]
         for trace, score, (log_right, log_wrong) in zip(traces, scores, logs, strict=True):
             task.note("judged", path=trace, score=score, log_right=log_right, log_wrong=log_wrong)
@@ -193,38 +182,32 @@ class SelfEvaluation:
         return encode(self.question), right[0], wrong[0]
 
 
-@dataclass(slots=True)
-class Verifier:
+@dataclass(frozen=True)
+class Verifier(Evaluator):
     """Asks an external scorer, which sees unfinished paths as they are, and finished ones up to their stop text."""
 
     scorer: Scorer
     """Gets the text of the prompt and the texts of the paths. It runs in a thread, so it may be slow."""
     name: str
     """For messages."""
-    measures: bool = False
-    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by one call. Raises ValueError if it does not return one finite number for each path."""
-        del sampling, key
         texts = [task.text(trace.prefix) for trace in traces]
         (reply,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
-        scores = self._checked(reply, len(texts))
+        try:
+            given = list(reply)
+        except TypeError:
+            raise ValueError(f"verifier {self.name} returned {reply!r:.{_SHOWN}}, not a list of scores") from None
+        if len(given) != len(texts):
+            raise ValueError(f"verifier {self.name} returned {len(given)} scores for {len(texts)} texts")
+        for score in given:
+            if not isinstance(score, Real) or not np.isfinite(float(score)):
+                raise ValueError(f"verifier {self.name} returned a score of {score!r:.{_SHOWN}}, not a finite number")
+        scores = [float(score) for score in given]
         for trace, score in zip(traces, scores, strict=True):
             task.note("judged", path=trace, score=score, verifier=self.name)
         return scores
-
-    def _checked(self, reply: Any, texts: int) -> list[float]:
-        try:
-            scores = list(reply)
-        except TypeError:
-            raise ValueError(f"verifier {self.name} returned {reply!r:.{_SHOWN}}, not a list of scores") from None
-        if len(scores) != texts:
-            raise ValueError(f"verifier {self.name} returned {len(scores)} scores for {texts} texts")
-        for score in scores:
-            if not isinstance(score, Real) or not np.isfinite(float(score)):
-                raise ValueError(f"verifier {self.name} returned a score of {score!r:.{_SHOWN}}, not a finite number")
-        return [float(score) for score in scores]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,23 +263,9 @@ def _without_stop(task: Task, trace: Trace) -> tuple[int, ...]:
     return tokens[: bisect_right(range(len(tokens)), said, key=lambda n: len(task.decode(tokens[:n]))) - 1]
 
 
-def _log_answers(reply: Completion, right: int, wrong: int) -> tuple[float, float]:
-    """Natural log p of both answers at the first position."""
-    assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
-    logprobs = reply.top_logprobs[0].tolist()
-    listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
-    return listed.get(right, logprobs[-1]), listed.get(wrong, logprobs[-1])
-
-
-def _shares(task: Task, texts: Sequence[Trace]) -> dict[Hashable, Fraction]:
-    """Share of the texts that state each answer; exact, so that equal scores are equal to the last digit."""
-    answers = Counter(task.answer(text.prefix) for text in texts)
-    return {answer: Fraction(count, len(texts)) for answer, count in answers.items() if answer is not None}
-
-
 _EVALUATORS: Mapping[str, Callable[..., Evaluator]] = {
     "mean_logprob": partial(Likelihood, mean_logprob),
-    "sequence_logprob": partial(Likelihood, sequence_logprob),
+    "sequence_logprob": partial(Likelihood, attrgetter("log_p")),
     "self_certainty": partial(Likelihood, self_certainty, measures=True),
     "rollout_utility": RolloutUtility,
     "answer_agreement": AnswerAgreement,

@@ -25,15 +25,12 @@ NO_POLICIES: PolicyByName = MappingProxyType({})
 
 def from_specs(specs: Mapping[str, PolicySpec | Mapping[str, Any] | None]) -> dict[str, Stated]:
     """The policies of some entries of the section ``policies`` that were checked before, without their code."""
-    return {name: _stated(name, spec) for name, spec in specs.items()}
-
-
-def _stated(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Stated:
-    if isinstance(spec, PolicySpec):
-        spec = asdict(spec)
-    if spec is None:  # the name says it all
-        return Stated(spelled(name))
-    return Stated(Sampling(**spec.get("local", {})), **{role: given(spec[role]) for role in ROLES if spec.get(role)})
+    stated = {}
+    for name, spec in specs.items():
+        parts: Mapping[str, Any] = asdict(spec) if isinstance(spec, PolicySpec) else spec or {}
+        local = spelled(name) if spec is None else Sampling(**parts.get("local", {}))
+        stated[name] = Stated(local, **{role: given(parts[role]) for role in ROLES if parts.get(role)})
+    return stated
 
 
 def policy_of(name: str, configured: PolicyByName = NO_POLICIES) -> Stated | None:
@@ -74,13 +71,13 @@ def channel(name: str, configured: PolicyByName = NO_POLICIES) -> str:
 
 def ordered(names: Iterable[str], configured: PolicyByName = NO_POLICIES) -> list[str]:
     """Distinct names by family, then from the most open filter to the narrowest, then by temperature."""
-    return sorted(set(names), key=lambda name: _place(name, configured))
 
+    def place(name: str) -> tuple[float | int | str, ...]:
+        policy, rank = policy_of(name, configured), FAMILIES.index(family(name, configured))
+        if policy is None or policy.family == "search":
+            return (rank, name)
+        local = policy.local
+        filters = (-local.top_p, -local.top_k, local.min_p, -local.typical_p)  # from open to narrow
+        return (rank, *filters, local.temperature, name)
 
-def _place(name: str, configured: PolicyByName) -> tuple[float | int | str, ...]:
-    policy, rank = policy_of(name, configured), FAMILIES.index(family(name, configured))
-    if policy is None or policy.family == "search":
-        return (rank, name)
-    local = policy.local
-    filters = (-local.top_p, -local.top_k, local.min_p, -local.typical_p)  # from open to narrow
-    return (rank, *filters, local.temperature, name)
+    return sorted(set(names), key=place)

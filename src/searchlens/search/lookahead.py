@@ -16,8 +16,10 @@ equally good. A text of T tokens draws up to ``T (1 + top * rollouts * horizon)`
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import controller
@@ -49,12 +51,10 @@ class Lookahead(Controller):
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
         """At most all tokens are looked at."""
-        del policy, stop_ids
         return {"top": drawable}
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float:
         """One token and its rollouts at each position, if every candidate goes on as long as the text."""
-        del policy
 
         def drawn(length: float) -> float:
             whole_rest = min(length, self.horizon)
@@ -133,9 +133,5 @@ def _shares(levels: Sequence[Sequence[float]]) -> tuple[list[float], int]:
 def _drawn(share: Sequence[float], uniform: float) -> int:
     """The candidate at a place of the distribution function; never one without a share."""
     possible = [i for i, s in enumerate(share) if s > 0]
-    level = 0.0
-    for i in possible:
-        level += share[i]
-        if uniform < level:
-            return i
-    return possible[-1]
+    levels = list(accumulate(share[i] for i in possible))
+    return possible[min(bisect_right(levels, uniform), len(possible) - 1)]

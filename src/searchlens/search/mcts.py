@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from searchlens.catalogue import controller
 from searchlens.search.components import Controller, Iterations, Thought, choice, number, require_draws, whole
 from searchlens.search.policy import Policy
-from searchlens.search.thoughts import Growth, Path, Thoughts
+from searchlens.search.thoughts import Path, Thoughts
 
 if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
@@ -74,10 +74,11 @@ class MonteCarloTreeSearch(Controller):
         are a branching process, which the iterations follow until none is left.
         """
         thought, unended = texts.thoughts(policy.component(Thought).max_tokens)
-        others = _binomial(self.children - 1, texts.distinct)
-        more = (self.children - 1) * texts.distinct
+        trials, new = self.children - 1, texts.distinct
+        more = trials * new
         gains: dict[int, float] = {}  # leaves gained by an expansion, with their probabilities
-        for extra, chance in enumerate(others):
+        for extra in range(trials + 1):
+            chance = math.comb(trials, extra) * new**extra * (1 - new) ** (trials - extra)
             for best, share in ((1, unended), (0, 1 - unended)):
                 gains[extra + best] = gains.get(extra + best, 0.0) + chance * share
         is_unended, expanded, leaves = 1.0, 0.0, {1: 1.0}
@@ -111,7 +112,7 @@ class MonteCarloTreeSearch(Controller):
             waves += 1
             wave = select(root, rule, min(self.parallel, iterations - len(rollouts)))
             yield from expand(wave, rule, thoughts, self.children, waves)
-            new = yield from simulate(wave, thoughts, waves)
+            new = yield from thoughts.complete([nodes[-1].path for nodes in wave], waves)
             ends += new
             rollouts += [path.trace for path in new]
             descents += wave
@@ -119,12 +120,15 @@ class MonteCarloTreeSearch(Controller):
             before, values = values, scaled(scores)
             back_propagate(descents, values, len(before) if values[: len(before)] == before else 0)
             if task.is_recorded:
-                for nodes, path in zip(wave, new, strict=True):
-                    task.note("iteration", node=path.name, nodes=[node.path.name for node in nodes], step=waves)
+                for descent, path in zip(wave, new, strict=True):
+                    task.note("iteration", node=path.name, nodes=[node.path.name for node in descent], step=waves)
                 first = 0 if evaluator.compares else len(ends) - len(new)
                 task.note("scored", nodes=[path.name for path in ends[first:]], scores=scores[first:], step=waves)
-        if task.is_recorded:
-            note_visits(root, task)
+        nodes = [root] if task.is_recorded else []
+        while nodes:
+            node = nodes.pop()
+            task.note("node", node=node.path.name, visits=node.visits, value=node.value, is_open=node.is_open)
+            nodes += node.children
         candidates = [rollout.candidate(score) for rollout, score in zip(rollouts, scores, strict=True)]
         candidates.sort(key=lambda candidate: -candidate.score)
         best, *others = islice(cycle(candidates), iterations)
@@ -231,11 +235,6 @@ def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
     return shares
 
 
-def simulate(descents: Sequence[Descent], thoughts: Thoughts, step: int = 0) -> Growth:
-    """The rollouts: the path at the end of each descent, drawn to its end."""
-    return (yield from thoughts.complete([nodes[-1].path for nodes in descents], step))
-
-
 def evaluate(
     rollouts: Sequence[Trace], scores: list[float], thoughts: Thoughts
 ) -> Generator[list[Ask], list[Any], list[float]]:
@@ -261,20 +260,6 @@ def back_propagate(descents: Sequence[Descent], values: Sequence[float], known: 
         for node in reversed(nodes):
             node.values.append(value)
             node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
-
-
-def note_visits(root: Node, task: Task) -> None:
-    """Note the statistics of every node of a tree."""
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        task.note("node", node=node.path.name, visits=node.visits, value=node.value, is_open=node.is_open)
-        nodes += node.children
-
-
-def _binomial(trials: int, chance: float) -> list[float]:
-    """Probabilities of 0 to ``trials`` successes."""
-    return [math.comb(trials, n) * chance**n * (1 - chance) ** (trials - n) for n in range(trials + 1)]
 
 
 def scaled(scores: Sequence[float]) -> list[float]:

@@ -37,8 +37,7 @@ Kind = TypeVar("Kind", bound=Component)
 _FAMILY_OF_FILTER = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
 _PART = re.compile(r"(?P<key>[a-z]+)(?P<value>-?\d+(?:\.\d+)?)")
 _NEUTRAL = Sampling()
-_SIGN_OF = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-_SIGNS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
+_SIGNS = {"ge": (">=", operator.ge), "gt": (">", operator.gt), "le": ("<=", operator.le), "lt": ("<", operator.lt)}
 SMALLEST_TEMPERATURE = 0.01
 """Above 0. vLLM raises a lower temperature to this one without failing, so that a policy would mean two things."""
 _EXAMPLES = "greedy, temp_0.7, topp0.9_t0.7, topk20_t0.9, minp0.05_t0.7, typical0.9_t1.0, temp_0.7_rep1.1"
@@ -136,27 +135,21 @@ class Policy(Stated):
         if self.local.temperature == 0:
             return "_".join(["greedy", *penalties])
         filters = _spell(self.local, FILTERS)
-        temperature = _number(float(self.local.temperature))
+        temperature = repr(float(self.local.temperature))
         return "_".join([*filters, f"t{temperature}", *penalties] if filters else ["temp", temperature, *penalties])
 
 
-def _number(value: float) -> str:
-    return repr(value)
-
-
 def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
-    values = {
-        short: getattr(local, key) for short, key in keys.items() if getattr(local, key) != getattr(_NEUTRAL, key)
-    }
-    return [f"{short}{value if isinstance(value, int) else _number(value)}" for short, value in values.items()]
+    values = {short: getattr(local, key) for short, key in keys.items()}
+    return [f"{short}{value!r}" for short, value in values.items() if value != getattr(_NEUTRAL, keys[short])]
 
 
 def _check_sampling(local: Sampling, where: str) -> Sampling:
     """``local``, if every parameter is within the limits of ``Sampling``; an InputError says what is allowed."""
     for key, limits in _local_limits().items():
         value = getattr(local, key)
-        if not all(_SIGNS[sign](value, bound) for sign, bound in limits):
-            allowed = ", ".join(f"{sign} {bound}" for sign, bound in limits)
+        if not all(_SIGNS[name][1](value, bound) for name, bound in limits):
+            allowed = ", ".join(f"{_SIGNS[name][0]} {bound}" for name, bound in limits)
             raise InputError(f"policy {where!r}: {key} is {value}; allowed: {allowed}")
     if 0 < local.temperature < SMALLEST_TEMPERATURE:
         raise InputError(
@@ -167,13 +160,13 @@ def _check_sampling(local: Sampling, where: str) -> Sampling:
 
 @cache
 def _local_limits() -> dict[str, list[tuple[str, float]]]:
-    """Parameter of a local policy to its limits, each a sign and a number."""
+    """Parameter of a local policy to its limits, each a key of ``_SIGNS`` and a number."""
     hints = get_type_hints(Sampling, include_extras=True)
     return {
         item.name: [
-            (sign, bound)
+            (name, bound)
             for limit in hints[item.name].__metadata__
-            for name, sign in _SIGN_OF.items()
+            for name in _SIGNS
             if (bound := getattr(limit, name)) is not None
         ]
         for item in fields(Sampling)
@@ -234,7 +227,15 @@ def from_spec(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Policy:
     _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})
     sampling = _check_sampling(Sampling(**local), name)
     try:
-        policy = Policy(sampling, **_composed(spec))
+        controller = component("controller", spec.get("controller") or "autoregressive")
+        components: dict[str, Any] = {"controller": controller}
+        for role, allowed in composition(controller.name).items():
+            components[role] = item = component(role, spec.get(role) or allowed[0])
+            if item.name not in allowed:
+                raise InputError(
+                    f"{role} {item.name} does not go with controller {controller.name}; allowed: {', '.join(allowed)}"
+                )
+        policy = Policy(sampling, **components)
         for item in policy.components[1:]:
             item.check(policy)
     except InputError as error:
@@ -248,19 +249,6 @@ def from_spec(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Policy:
             f"policy {name!r} is defined as something else than its name says", "rename it, or drop the definition"
         )
     return policy
-
-
-def _composed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Controller, evaluator, transition and scheduler by role; what is not set is the controller's default."""
-    controller = component("controller", spec.get("controller") or "autoregressive")
-    components = {"controller": controller}
-    for role, allowed in composition(controller.name).items():
-        components[role] = item = component(role, spec.get(role) or allowed[0])
-        if item.name not in allowed:
-            raise InputError(
-                f"{role} {item.name} does not go with controller {controller.name}; allowed: {', '.join(allowed)}"
-            )
-    return components
 
 
 def _refuse_unknown(where: str, spec: Mapping[str, Any], allowed: set[str]) -> None:

@@ -39,6 +39,7 @@ draws at most ``T + N (T (K + 1) / 4 + K / 2)`` tokens on average, the paper's `
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
@@ -187,7 +188,14 @@ class PowerSampling(Controller):
 
     def _state(self, trace: Trace) -> _State:
         """A text with what its steps look at."""
-        return _State(trace, log_weights(trace, self.alpha), None if self.cut == "uniform" else _rises(trace))
+        weights = log_weights(trace, self.alpha)
+        if self.cut == "uniform":
+            return _State(trace, weights, None)
+        assert trace.entropies is not None, "requests had measures"
+        entropy = trace.entropies.astype("float64")
+        rises = entropy.copy()
+        rises[1:] -= entropy[:-1]
+        return _State(trace, weights, rises.clip(0.0) + _LEAST)
 
     def _cut(self, text: _State, place: float) -> int:
         """The position at a place, from 0 to 1, of the distribution function of cuts."""
@@ -233,9 +241,9 @@ class _State(NamedTuple):
 
     trace: Trace
     weights: npt.NDArray[np.float64]
-    """As ``log_weights`` returns them. Shape (n,), of float64."""
+    """As ``log_weights`` returns them. Shape (n,)."""
     rises: npt.NDArray[np.float64] | None
-    """Chances of the cuts, not normalised; None if they are equal. Shape (n,), of float64."""
+    """Chances of the cuts, not normalised: rise of the entropy, and a constant; None if they are equal. Shape (n,)."""
 
     @property
     def log_odds(self) -> float:
@@ -248,63 +256,43 @@ class _Moves:
     """How a chain moves; the details of its candidate."""
 
     alpha: float
-    before: Trace | None = None
-    half: Trace | None = None
+    texts: dict[str, Trace] = field(default_factory=dict)
+    """Of the present block, before the first step and after half of the steps."""
     halfway: int = 0
     levels: list[float] = field(default_factory=list)
-    proposed: int = 0
-    accepted: int = 0
-    changed: int = 0
-    early: int = 0
-    tokens: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
 
     def begin(self, text: Trace, steps: int) -> None:
         """The steps of a block begin with ``text``."""
-        self.before, self.halfway, self.levels = text, self.proposed + steps // 2, []
+        self.texts, self.halfway, self.levels = {"before": text}, self.counts["proposed"] + steps // 2, []
 
     def add(self, text: Trace, rival: Trace, is_accepted: bool, is_whole: bool) -> None:
         """A step from ``text``, which may have changed to ``rival``; one that is not whole was rejected early."""
-        if self.proposed == self.halfway:
-            self.half = text
-        self.proposed += 1
-        if self.proposed > self.halfway:
-            self.levels.append(_log_p(rival if is_accepted else text))
-        self.tokens += len(rival.tokens)
-        self.accepted += is_accepted
-        self.early += not is_whole
-        self.changed += is_accepted and text.tokens.tobytes() != rival.tokens.tobytes()
+        counts = self.counts
+        if counts["proposed"] == self.halfway:
+            self.texts["half"] = text
+        counts["proposed"] += 1
+        if counts["proposed"] > self.halfway:
+            self.levels.append((rival if is_accepted else text).log_p)
+        counts["tokens"] += len(rival.tokens)
+        counts["accepted"] += is_accepted
+        counts["rejected_early"] += not is_whole
+        counts["changed"] += is_accepted and text.tokens.tobytes() != rival.tokens.tobytes()
 
     def details(self, text: Trace) -> dict[str, float]:
         """The chain ended with ``text``."""
-        details: dict[str, float] = {"proposed": self.proposed, "accepted": self.accepted}
-        if not self.proposed:
-            return details
-        assert self.before is not None and self.half is not None
-        texts = {"before": self.before, "half": self.half, "after": text}
+        counts, texts = self.counts, {**self.texts, "after": text}
+        if not counts["proposed"]:
+            return {"proposed": 0, "accepted": 0}
         return {
-            **details,
-            "changed": self.changed,
-            "rejected_early": self.early,
-            "proposal_tokens": self.tokens / self.proposed,
+            **{name: counts[name] for name in ("proposed", "accepted", "changed", "rejected_early")},
+            "proposal_tokens": counts["tokens"] / counts["proposed"],
             **{f"log_weight_{when}": float(log_weights(one, self.alpha).sum()) for when, one in texts.items()},
-            **{f"logp_{when}": _log_p(one) for when, one in texts.items()},
+            **{f"logp_{when}": one.log_p for when, one in texts.items()},
             "chain_mean": fmean(self.levels),
             **({"chain_variance": variance(self.levels)} if len(self.levels) > 1 else {}),
             "chain_states": len(self.levels),
         }
-
-
-def _log_p(text: Trace) -> float:
-    return float(text.logprobs.sum(dtype="float64"))
-
-
-def _rises(text: Trace) -> npt.NDArray[np.float64]:
-    """Chances of the cuts of a text, not normalised, shape (n,): rise of the entropy, and a constant."""
-    assert text.entropies is not None, "requests had measures"
-    entropy = text.entropies.astype("float64")
-    rises = entropy.copy()
-    rises[1:] -= entropy[:-1]
-    return rises.clip(0.0) + _LEAST
 
 
 def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:

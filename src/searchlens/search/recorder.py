@@ -26,8 +26,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ import polars as pl
 
 from searchlens.engines.base import Completion
 from searchlens.search.driver import Usage
+from searchlens.search.stops import through
 from searchlens.search.task import Ask, Candidate, Search, Trace
 from searchlens.store.columns import TRACES
 
@@ -71,23 +71,15 @@ class Recorder:
 
     def watch(self, search: Search) -> Search:
         """The same search; what the engine draws for it is counted."""
-        resume: Callable[[], list[Ask]] = partial(next, search)
-        while True:
-            try:
-                asks = resume()
-            except StopIteration as done:
-                candidates: list[Candidate] = done.value
-                return candidates
-            try:
-                replies = yield asks
-            except Exception as error:
-                resume = partial(search.throw, error)
-                continue
-            for reply in replies:
-                if isinstance(reply, Completion):
-                    self._requests += 1
-                    self._generated += len(reply.tokens)
-            resume = partial(search.send, replies)
+
+        def counted(asks: list[Ask]) -> Generator[list[Ask], list[Any], list[Any]]:
+            replies = yield asks
+            drawn = [len(reply.tokens) for reply in replies if isinstance(reply, Completion)]
+            self._requests += len(drawn)
+            self._generated += sum(drawn)
+            return replies
+
+        return through(search, counted)
 
     def note(self, kind: str, **values: Any) -> None:
         """Take one note. A wrong one is no reason for the search to fail: the record says so, and ends with it."""
@@ -183,20 +175,17 @@ class Recorder:
             value = others.pop(key)
             row[key] = value.copy() if isinstance(value, np.ndarray) else value  # a view would keep all of its array
         if others:
-            before = row.get("detail", "{}")
-            row["detail"] = json.dumps(json.loads(before) | {key: _plain(value) for key, value in others.items()})
-            self._bytes += len(row["detail"]) - len(before)
+            known = row.get("detail", "{}")
+            row["detail"] = json.dumps(json.loads(known) | {key: _plain(value) for key, value in others.items()})
+            self._bytes += len(row["detail"]) - len(known)
         if "tokens" in row and "text" not in row:
-            row["text"] = self._own_text(row)
+            own = [int(token) for token in row["tokens"]]
+            before = text_of(self._nodes, row.get("parent"), row["start"], _WINDOW)
+            both, head = self._decode([*before, *own]), self._decode(before) if before else ""
+            # As it stands in the whole text.
+            row["text"] = both[len(head) :] if both.startswith(head) else self._decode(own)
             self._bytes += TOKEN_BYTES * len(row["tokens"]) + len(row["text"])
         self._bytes += sum(8 * len(values[key]) for key in ("nodes", "scores") if key in values)
-
-    def _own_text(self, row: Row) -> str:
-        """The text of a row's own tokens, as it stands in the whole text."""
-        own = [int(token) for token in row["tokens"]]
-        before = text_of(self._nodes, row.get("parent"), row["start"], _WINDOW)
-        both, head = self._decode([*before, *own]), self._decode(before) if before else ""
-        return both[len(head) :] if both.startswith(head) else self._decode(own)
 
     # ---- samples
 

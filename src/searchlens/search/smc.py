@@ -28,7 +28,7 @@ from searchlens.search.components import Controller, number, require_draws, whol
 from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
-    from searchlens.search.task import Evaluator, Search, Task, Trace
+    from searchlens.search.task import Evaluator, Search, Task
     from searchlens.search.text_policies import Texts
 
 
@@ -53,7 +53,6 @@ class SequentialMonteCarlo(Controller):
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float:
         """As many texts as particles."""
-        del policy
         return self.particles * sum(texts.lengths) / len(texts.lengths)
 
     def exponent(self, tokens: int) -> float:
@@ -82,17 +81,19 @@ class SequentialMonteCarlo(Controller):
                 )
                 for i in growing
             ]
-            weights = [w + (exponent - before) * _log_p(text) for w, text in zip(weights, texts, strict=True)]
+            weights = [w + (exponent - before) * text.log_p for w, text in zip(weights, texts, strict=True)]
             for i, reply in zip(growing, replies, strict=True):
                 old, texts[i] = texts[i], task.extend(texts[i], reply)
-                weights[i] += _gained(old, texts[i], exponent)
+                own = slice(len(old.tokens), None)
+                log_q = float(texts[i].sampling_logprobs[own].sum(dtype="float64"))
+                weights[i] += exponent * float(texts[i].logprobs[own].sum(dtype="float64")) - log_q
                 task.note(
                     "node", node=(begin, i), parent=nodes[i], start=begin, path=texts[i], step=begin // self.every
                 )
                 nodes[i] = begin, i
             is_over = all(text.finish for text in texts)
             if is_over:
-                weights = [w + (self.alpha - exponent) * _log_p(text) for w, text in zip(weights, texts, strict=True)]
+                weights = [w + (self.alpha - exponent) * text.log_p for w, text in zip(weights, texts, strict=True)]
             share, mean = _normalised(weights)
             task.note("scored", nodes=list(nodes), scores=weights, exponent=self.alpha if is_over else exponent)
             if is_over:
@@ -113,17 +114,6 @@ class SequentialMonteCarlo(Controller):
             "distinct": len({text.prefix for text in texts}),
         }
         return [texts[chosen].candidate(score, details)]
-
-
-def _log_p(text: Trace) -> float:
-    return float(text.logprobs.sum(dtype="float64"))
-
-
-def _gained(old: Trace, new: Trace, exponent: float) -> float:
-    """Log weight of the tokens by which a text grew, ``exponent log p - log q``."""
-    start = len(old.tokens)
-    log_q = float(new.sampling_logprobs[start:].sum(dtype="float64"))
-    return exponent * float(new.logprobs[start:].sum(dtype="float64")) - log_q
 
 
 def _normalised(weights: Sequence[float]) -> tuple[list[float], float]:

@@ -57,12 +57,11 @@ def ended(task: Task, search: Search) -> Search:
     receives the tokens up to there as one completion with ``finish`` "stop". The pieces of all requests that a search
     makes at a time are drawn together.
     """
-    if not task.stop_texts:
-        return search
-    return _ended(task, search)
+    return through(search, partial(_replies, task)) if task.stop_texts else search
 
 
-def _ended(task: Task, search: Search) -> Search:
+def through(search: Search, exchange: Callable[[list[Ask]], Generator[list[Ask], list[Any], list[Any]]]) -> Search:
+    """The same search, which gets what ``exchange`` returns as replies to its asks, or the exception that it raises."""
     resume: Callable[[], list[Ask]] = partial(next, search)
     while True:
         try:
@@ -71,7 +70,7 @@ def _ended(task: Task, search: Search) -> Search:
             candidates: list[Any] = done.value
             return candidates
         try:
-            replies = yield from _replies(task, asks)
+            replies = yield from exchange(asks)
         except Exception as error:  # a request or call that failed: the search may know what to do
             resume = partial(search.throw, error)
         else:
@@ -81,7 +80,11 @@ def _ended(task: Task, search: Search) -> Search:
 def _replies(task: Task, asks: Sequence[Ask]) -> Generator[list[Ask], list[Any], list[Any]]:
     """The results of some asks, in their order."""
     replies: dict[int, Any] = {}
-    waiting: dict[int, Ask] = {i: _first_piece(task, ask) for i, ask in enumerate(asks)}
+    waiting = dict(enumerate(asks))
+    if most := task.check_every:
+        for i, ask in enumerate(asks):
+            if isinstance(ask, Request) and _continues_an_answer(task, ask):
+                waiting[i] = ask._replace(max_tokens=min(ask.max_tokens, most))
     while True:
         received = yield list(waiting.values())
         for i, reply in zip(list(waiting), received, strict=True):
@@ -97,27 +100,19 @@ def _replies(task: Task, asks: Sequence[Ask]) -> Generator[list[Ask], list[Any],
                 replies[i] = drawn._replace(finish="rejected")
                 del waiting[i]
             else:
-                waiting[i] = _next_piece(task, ask, drawn)
+                prefix, left = ask.prefix + tuple(drawn.tokens.tolist()), ask.max_tokens - len(drawn.tokens)
+                waiting[i] = ask._replace(
+                    prefix=prefix,
+                    seed=seeds.child(ask.seed, "from", len(prefix)),
+                    max_tokens=min(left, task.check_every or left),
+                    floor=ask.floor and ask.floor.after(drawn),
+                )
         if not waiting:
             return [replies[i] for i in range(len(asks))]
 
 
 def _continues_an_answer(task: Task, request: Request) -> bool:
     return request.prompt == task.prompt and set(task.stop_ids) <= set(request.stop_ids)
-
-
-def _first_piece(task: Task, ask: Ask) -> Ask:
-    if not task.check_every or not isinstance(ask, Request) or not _continues_an_answer(task, ask):
-        return ask
-    return ask._replace(max_tokens=min(ask.max_tokens, task.check_every))
-
-
-def _next_piece(task: Task, request: Request, drawn: Completion) -> Request:
-    prefix = request.prefix + tuple(drawn.tokens.tolist())
-    left = request.max_tokens - len(drawn.tokens)
-    seed = seeds.child(request.seed, "from", len(prefix))
-    floor = request.floor and request.floor.after(drawn)
-    return request._replace(prefix=prefix, seed=seed, max_tokens=min(left, task.check_every or left), floor=floor)
 
 
 def _cut(task: Task, request: Request, drawn: Completion) -> Completion:

@@ -21,6 +21,8 @@ from searchlens import seeds
 from searchlens.engines.base import Completion, FinishReason, Floor, Request, Sampling
 from searchlens.search import stops
 
+Measures = npt.NDArray[np.float32] | None
+
 
 def unrecorded(kind: str, **values: Any) -> None:
     """Forget a note: the searches of most runs are not recorded."""
@@ -68,18 +70,16 @@ class Task(NamedTuple):
 
     def length(self, tokens: Sequence[int]) -> int | None:
         """Number of tokens up to the one that completes the first stop text; None if there is no stop text."""
-        end = self._end(tokens)
+        if not self.stop_texts:
+            return None  # without decoding, which takes as long as the text is
+        end = stops.end(tokens, self.decode(tokens), self.stop_texts, self.decode)
         return end.length if end else None
 
     def text(self, tokens: Sequence[int]) -> str:
         """What an answer says: the text of its tokens, up to a stop text."""
-        end = self._end(tokens)
-        return end.text if end else self.decode(tokens)
-
-    def _end(self, tokens: Sequence[int]) -> stops.End | None:
-        if not self.stop_texts:
-            return None  # without decoding, which takes as long as the text is
-        return stops.end(tokens, self.decode(tokens), self.stop_texts, self.decode)
+        text = self.decode(tokens)
+        end = stops.end(tokens, text, self.stop_texts, self.decode)
+        return end.text if end else text
 
     def finish(self, tokens: Sequence[int]) -> FinishReason | None:
         """How a text has ended, at a stop token, a stop text or the limit; None if it can go on."""
@@ -132,16 +132,9 @@ class Task(NamedTuple):
         top: int = 0,
         floor: Floor | None = None,
     ) -> Request:
-        """A continuation of an unfinished path.
+        """A continuation of an unfinished path, of at most ``tokens``, and never more than a candidate may still have.
 
-        Parameters
-        ----------
-        tokens : int, optional
-            Most tokens to draw; never more than a candidate may still have.
-        step_ids : tuple of int
-            Tokens that end the continuation besides ``stop_ids``.
-        measures, top, floor
-            As in ``Request``.
+        ``step_ids`` end it besides ``stop_ids``; ``measures``, ``top`` and ``floor`` are as in ``Request``.
         """
         room = self.max_tokens - len(path.tokens)
         return Request(
@@ -158,41 +151,34 @@ class Task(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A path of a search so far: the generated tokens after the prompt.
-
-    Attributes
-    ----------
-    tokens : int32 array, shape (n,)
-    logprobs, sampling_logprobs : float32 array, shape (n,)
-        As in ``Completion``; 0 in ``sampling_logprobs`` for a token that was forced, not drawn.
-    certainties, entropies : float32 array, shape (n,), or None
-        As in ``Completion``; None unless every part was requested with measures.
-    finish : {"stop", "length"} or None
-        None while the path can go on.
-    """
+    """A path of a search so far: the generated tokens after the prompt, with arrays as in ``Completion``."""
 
     tokens: npt.NDArray[np.int32]
     logprobs: npt.NDArray[np.float32]
     sampling_logprobs: npt.NDArray[np.float32]
+    """0 for a token that was forced, not drawn."""
     certainties: npt.NDArray[np.float32] | None = None
     finish: FinishReason | None = None
+    """None while the path can go on."""
     entropies: npt.NDArray[np.float32] | None = None
+    """``certainties``, ``entropies``: None unless every part was requested with measures."""
 
     @property
     def prefix(self) -> tuple[int, ...]:
         """The tokens in the form that a request needs."""
         return tuple(self.tokens.tolist())
 
+    @property
+    def log_p(self) -> float:
+        """Natural log p of the path under the raw model; 0 for the empty path."""
+        return float(self.logprobs.sum(dtype=np.float64))
+
     def cut(self, length: int) -> Trace:
         """The first ``length`` tokens, as a path that can go on."""
-        return Trace(
-            self.tokens[:length],
-            self.logprobs[:length],
-            self.sampling_logprobs[:length],
-            None if self.certainties is None else self.certainties[:length],
-            None,
-            None if self.entropies is None else self.entropies[:length],
-        )
+        arrays: dict[str, Any] = {
+            name: value[:length] for name, value in self._asdict().items() if isinstance(value, np.ndarray)
+        }
+        return Trace(**arrays)
 
     def after(self, start: int) -> dict[str, Any]:
         """The path without its first ``start`` tokens, as ``Task.note`` takes it."""
@@ -220,13 +206,7 @@ class Trace(NamedTuple):
         )
 
     def candidate(self, score: float, details: Mapping[str, float] | None = None) -> Candidate:
-        """The finished path as an answer.
-
-        Raises
-        ------
-        ValueError
-            The path is not finished, or the score is not a finite number.
-        """
+        """The finished path as an answer; ValueError if it is not finished, or the score is not a finite number."""
         if self.finish is None:
             raise ValueError("the path is not finished")
         if not math.isfinite(score):
@@ -234,9 +214,7 @@ class Trace(NamedTuple):
         return Candidate(self.tokens, self.logprobs, self.sampling_logprobs, self.finish, float(score), details or {})
 
 
-def _joined(
-    before: npt.NDArray[np.float32] | None, after: npt.NDArray[np.float32] | None
-) -> npt.NDArray[np.float32] | None:
+def _joined(before: Measures, after: Measures) -> Measures:
     """Measures of a path and of what follows it; None unless both have them."""
     return None if before is None or after is None else np.concatenate((before, after))
 
@@ -277,9 +255,9 @@ Scoring = Generator[list[Ask], list[Any], list[float]]
 class Evaluator(Protocol):
     """Scores paths of one task, finished or not."""
 
-    measures: bool
+    measures: bool = False
     """Whether the paths must come from requests with ``measures``."""
-    compares: bool
+    compares: bool = False
     """Whether a score depends on the other paths of the call."""
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:

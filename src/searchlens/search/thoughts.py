@@ -1,21 +1,26 @@
-"""The transition "thought": paths that grow by a thought at a time, which is text up to the step delimiter.
+"""The transition "thought": paths that grow by a thought at a time, and the searches that take a level of them at once.
 
-What the searches over thoughts share. A thought that reaches its own limit of tokens goes on in the next one. A path
+A thought is text up to the step delimiter; one that reaches its own limit of tokens goes on in the next one. A path
 ends with a token that ends a text, a stop text, or the last token that a candidate may have.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from searchlens.search.components import Thought
+from searchlens.catalogue import controller
+from searchlens.errors import InputError
+from searchlens.search.components import BreadthFirst, Controller, Thought, choice, require_draws, whole
 from searchlens.search.policy import Policy
 
 if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+    from searchlens.search.text_policies import Texts
 
 
 class Path(NamedTuple):
@@ -117,7 +122,10 @@ class Thoughts:
         if not parents:
             return []
         task, local, measures = self.task, self.policy.local, self.evaluator.measures
-        places = _new_places(parents)
+        children, places = Counter[tuple[int, ...]](), []
+        for parent in parents:
+            places.append((*parent.place, children[parent.place]))
+            children[parent.place] += 1
         replies = yield [
             task.request(parent.trace, local, task.seed_of(stage, *place), limit, step_ids=step_ids, measures=measures)
             for parent, place in zip(parents, places, strict=True)
@@ -134,12 +142,161 @@ class Thoughts:
         return grown
 
 
-def _new_places(parents: Sequence[Path]) -> list[tuple[int, ...]]:
-    """Places of one new child of each parent."""
-    children: dict[tuple[int, ...], int] = {}
-    places = []
-    for parent in parents:
-        child = children.get(parent.place, 0)
-        places.append((*parent.place, child))
-        children[parent.place] = child + 1
-    return places
+@controller("step_beam", transitions=("thought",), schedulers=("breadth_first",), index=1, colour="#DDCC77")
+@dataclass(frozen=True, slots=True)
+class StepBeam(Controller):
+    """Beam search over thoughts, and its diverse variant (DVTS): ``width / expand`` subtrees if ``diverse``.
+
+    Beeching, Tunstall and Rush (2024), Scaling test-time compute with open models, and its code, search-and-learn; the
+    beam is that of Snell et al. (2024), Scaling LLM test-time compute optimally. With N = ``width`` and M = ``expand``:
+
+    - beam: N thoughts at each level, dealt out in turn over the N/M best paths of the level before (to begin with, over
+      the empty path alone). Paths that have ended leave the beam for the list of answers; equal thoughts of a level
+      count once. After the last level the N/M best are continued to their ends, N times in all. The N best answers are
+      returned.
+    - diverse: N/M subtrees that never compete. Each draws M thoughts at each level and goes on with the best; if that
+      has ended, so has the subtree. Its answers are its last M children, those that have not ended run to their ends.
+
+    The published diverse variant leaves such last children unfinished and also ends a path at a boxed answer; here only
+    tokens that end a text do.
+
+    The evaluator scores the new paths of a level in one call, each subtree on its own; then all answers in one. If
+    there are too few answers, they are repeated.
+    """
+
+    prefixes: ClassVar[bool] = False
+
+    width: int = whole(4)
+    expand: int = whole(4)
+    diverse: str = choice("no", "yes")
+
+    def candidates(self, policy: Policy) -> int:
+        """The width."""
+        return self.width
+
+    def check(self, policy: Policy) -> None:
+        """The width is dealt out in whole expansions, of thoughts that differ."""
+        require_draws(policy)
+        if self.width % self.expand:
+            raise InputError(f"width {self.width} is no multiple of expand {self.expand}")
+
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """``width`` thoughts a level until the longest of the paths that are kept has ended; a subtree keeps one."""
+        return self.width * texts.longest(1 if self.diverse == "yes" else self.width // self.expand)
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """``width`` candidates."""
+        tree, depth = Thoughts(task, policy, evaluator), policy.component(BreadthFirst).depth
+        if self.diverse == "no":
+            paths = yield from self._beam(tree, depth)
+        else:
+            roots = [tree.root(i) for i in range(self.width // self.expand)]
+            children = yield from _together([self._subtree(tree, root, depth) for root in roots])
+            paths = [path for of_root in children for path in of_root]
+        return (yield from tree.answers(paths, depth + 1))
+
+    def _beam(self, tree: Thoughts, depth: int) -> Growth:
+        """All paths of a beam that have ended."""
+        beam, ended = [tree.root()], list[Path]()
+        for level in range(depth):
+            new = yield from tree.think(list(islice(cycle(beam), self.width)), level + 1)
+            ranked = yield from tree.ranked(tree.distinct(new), ("level", level), level + 1)
+            new_ended = [path for path in ranked if path.is_finished]
+            ended += new_ended
+            beam = [path for path in ranked if not path.is_finished][: self.width // self.expand]
+            tree.note_chosen(ranked, new_ended + beam, level + 1)
+            if not beam:
+                return ended
+        return ended + (yield from tree.complete(list(islice(cycle(beam), self.width)), depth + 1))
+
+    def _subtree(self, tree: Thoughts, root: Path, depth: int) -> Growth:
+        """The last children of a subtree, all at their ends."""
+        best = root
+        for level in range(depth):
+            children = yield from tree.think([best] * self.expand, level + 1)
+            ranked = yield from tree.ranked(children, ("level", *root.place, level), level + 1)
+            best = ranked[0]
+            tree.note_chosen(ranked, [best], level + 1)
+            if best.is_finished:
+                return (yield from tree.complete(children, depth + 1))
+        return (yield from tree.complete([best] * self.expand, depth + 1))
+
+
+def _together(growths: Sequence[Growth]) -> Generator[list[Ask], list[Any], list[list[Path]]]:
+    """Run generators at the same time: what all of them ask for at a time becomes one list."""
+    returned: dict[int, list[Path]] = {}
+    replies: dict[int, Any] = dict.fromkeys(range(len(growths)))
+    while True:
+        asks: dict[int, list[Ask]] = {}
+        for i, reply in replies.items():
+            try:
+                asks[i] = growths[i].send(reply)
+            except StopIteration as end:
+                returned[i] = end.value
+        if not asks:
+            return [returned[i] for i in range(len(growths))]
+        received = iter((yield [ask for of_growth in asks.values() for ask in of_growth]))
+        replies = {i: list(islice(received, len(of_growth))) for i, of_growth in asks.items()}
+
+
+@controller("thought_tree", transitions=("thought",), schedulers=("breadth_first",), index=3, colour="#56B4E9")
+@dataclass(frozen=True, slots=True)
+class ThoughtTree(Controller):
+    """Tree of Thoughts, breadth first: several thoughts after each path of a level, and the best paths go on.
+
+    Yao et al. (2023), Tree of Thoughts: deliberate problem solving with large language models, algorithm 2 (ToT-BFS)
+    with independently sampled thoughts and values of paths. What the paper leaves open for free text:
+
+    - Thoughts end at the step delimiter. A path that ends while others go on competes with them and keeps its place as
+      long as it is among the best; after the last level, the paths that have not ended are run to their ends.
+    - The paper's algorithm returns one answer; here all that are left at the end are returned, best first.
+    - Of equal thoughts at a level the first counts. The authors' code gives the others the value 0, the worst of its
+      values; among log-probabilities it would be the best.
+
+    One tree: ``width`` paths go on at each of ``depth`` levels (b and T of the paper).
+
+    ``children`` thoughts (k) are drawn after each path that has not ended. The evaluator scores all paths of a level in
+    one call. A smaller tree repeats its candidates.
+    """
+
+    width: int = whole(4)
+    children: int = whole(2)
+
+    def candidates(self, policy: Policy) -> int:
+        """The width."""
+        return self.width
+
+    def check(self, policy: Policy) -> None:
+        """At temperature 0 all children of a path are alike."""
+        require_draws(policy)
+
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """A level draws ``children`` thoughts after each path that goes on; after the last, paths run to their ends.
+
+        Of the thoughts that are new, a share ends its text; ended and unended paths keep the ``width`` places in
+        proportion to their numbers.
+        """
+        thought, unended = texts.thoughts(policy.component(Thought).max_tokens)
+        new = 1 + (self.children - 1) * texts.distinct
+        ended, going, drawn = 0.0, 1.0, 0.0
+        for _ in range(policy.component(BreadthFirst).depth):
+            drawn += self.children * going * thought
+            ended, going = ended + going * new * (1 - unended), going * new * unended
+            kept = min(1.0, self.width / (ended + going))
+            ended, going = kept * ended, kept * going
+        return drawn + going * texts.mean
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """``width`` candidates."""
+        tree = Thoughts(task, policy, evaluator)
+        paths, depth = [tree.root()], policy.component(BreadthFirst).depth
+        for level in range(depth):
+            finished = [path for path in paths if path.is_finished]
+            parents = [path for path in paths if not path.is_finished for _ in range(self.children)]
+            if not parents:
+                break
+            new = yield from tree.think(parents, level + 1)
+            ranked = yield from tree.ranked(tree.distinct([*finished, *new]), ("level", level), level + 1)
+            paths = ranked[: self.width]
+            tree.note_chosen(ranked, paths, level + 1)
+        return (yield from tree.answers((yield from tree.complete(paths, depth + 1)), depth + 1))

@@ -20,8 +20,7 @@ from searchlens.search.mcts import MonteCarloTreeSearch
 from searchlens.search.policy import Policy
 from searchlens.search.power import PowerSampling
 from searchlens.search.smc import SequentialMonteCarlo
-from searchlens.search.step_beam import StepBeam
-from searchlens.search.thought_tree import ThoughtTree
+from searchlens.search.thoughts import StepBeam, ThoughtTree
 
 if TYPE_CHECKING:
     import numpy as np

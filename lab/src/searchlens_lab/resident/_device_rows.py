@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ from torch.nn import functional
 
 from searchlens.engines import sampler
 from searchlens.engines._llama import Llama
-from searchlens.engines._ragged import Tokens, token_index
+from searchlens.engines._prompts import Tokens, token_index
 
 log = logging.getLogger(__name__)
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -37,10 +39,38 @@ MEASURES, COLUMNS = 3, 5
 rows need, because that changes while a row runs."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilterWhere:
+    """A filter of which rows use it is known on the device alone: computed for all rows, kept where it is used."""
+
+    apply: Callable[[Tensor, Tensor], None]
+    used: Tensor
+    """Shape (rows, 1)."""
+    value: Tensor
+    """Valid in all rows. Shape (rows, 1), of float64."""
+
+    def __call__(self, weights: Tensor) -> None:
+        filtered = weights.clone()
+        self.apply(filtered, self.value)
+        weights.copy_(torch.where(self.used, filtered, weights))
+
+
+def filters_of(parameters: Tensor, width: int) -> tuple[FilterWhere, ...]:
+    """All filters in the order of the contract, of parameters of shape (8, rows, 1), without asking the device."""
+    top_p, top_k, min_p, typical_p = parameters[1:5]
+    uses_top_k = (top_k > 0) & (top_k < width)
+    return (
+        FilterWhere(sampler.filter_min_p, min_p > 0, min_p),
+        FilterWhere(sampler.filter_typical_p, typical_p < 1, typical_p),
+        FilterWhere(partial(sampler.filter_top_k, largest=width), uses_top_k, top_k.masked_fill(~uses_top_k, width)),
+        FilterWhere(sampler.filter_top_p, top_p < 1, top_p),
+    )
+
+
 class Features(NamedTuple):
     """What at least one row needs. A step computes it for all rows, so fewer are faster."""
 
-    filters: tuple[bool, bool, bool, bool] = (False,) * 4  # in the order of `sampler.FILTERS`
+    filters: tuple[bool, bool, bool, bool] = (False,) * 4  # min-p, typical-p, top-k, top-p
     penalties: bool = False
     measures: bool = False
     top: int = 0  # likely tokens of each draw
@@ -292,11 +322,14 @@ class DeviceRows:
             repetition, frequency, presence = parameters[5:].float()
             seen, counts = self._seen[:rows], self._counts[:rows]
             penalties = sampler.Penalties(index, repetition, frequency, presence, seen, counts)
-        return sampler.prepare_all(
-            parameters,
-            self._stops.shape[1],
-            features.filters,
-            penalties,
+        greedy, width = parameters[0] == 0, self._stops.shape[1]
+        possible = filters_of(parameters, width)
+        return sampler.SamplingBatch(
+            inverse_temperature=parameters[0].masked_fill(greedy, 1.0).reciprocal_().float(),
+            greedy=greedy.squeeze(1),
+            all_greedy=False,
+            filters=tuple(bound for bound, used in zip(possible, features.filters, strict=True) if used),
+            penalties=penalties,
             measure_rows=index if features.measures else None,
             top_rows=index if features.top else None,
             largest_top=features.top,

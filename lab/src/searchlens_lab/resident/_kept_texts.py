@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from searchlens.engines._ragged import Tokens
+from searchlens.engines._prompts import Tokens
 
 
 class KeptTexts:

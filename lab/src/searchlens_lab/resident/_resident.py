@@ -21,8 +21,7 @@ from searchlens.engines import sampler
 from searchlens.engines._checks import require_numbers
 from searchlens.engines._llama import Llama
 from searchlens.engines._prefix_cache import PrefixCache
-from searchlens.engines._prompts import prefill
-from searchlens.engines._ragged import Tokens, parts
+from searchlens.engines._prompts import Tokens, parts, prefill
 from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.seeds import uniform
 from searchlens_lab.resident._device_rows import COLUMNS, MEASURES, RUNNING, STOP, DeviceRows, Features
@@ -276,8 +275,14 @@ class Resident:
         stop_ids = [request.stop_ids for request in requests]
         self._device.begin(rows, numbers, np.ascontiguousarray(table[kind].T), stop_ids)
         penalised = (table[:, 5:] != _PLAIN).any(1)
+        top_p, top_k, min_p, typical_p = table[:, 1:5].T
         needs = Features(
-            filters=sampler.used_filters(table),
+            filters=(
+                bool((min_p > 0).any()),
+                bool((typical_p < 1).any()),
+                bool((top_k > 0).any()),
+                bool((top_p < 1).any()),
+            ),
             penalties=bool(penalised.any()),
             measures=any(request.measures for request in requests),
             top=self._room_for_top(rows),
