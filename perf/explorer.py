@@ -35,8 +35,7 @@ from searchlens.cli.stages.recovery import recovery
 from searchlens.config import check
 from searchlens.plan import Generation, Grid, needs
 from searchlens.reporting.explorer_files import Files
-from searchlens.reporting.explorer_html import PLACE
-from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_html import PLACE, explorer_page
 from searchlens.store import shards, snapshots
 from searchlens.store.columns import GRADED
 from searchlens.store.frames import GROUP, write_frame

@@ -24,9 +24,9 @@ from playwright.sync_api import Page, Response, sync_playwright
 
 import searchlens
 from searchlens.api.study import Study
-from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_files import telling
+from searchlens.reporting.explorer_html import explorer_page
 from searchlens.reporting.explorer_server import Server
-from searchlens.reporting.explorer_texts import telling
 
 ALL_QUESTIONS = "All questions"
 

@@ -22,7 +22,7 @@ from searchlens.analysis.points import operating_points
 from searchlens.analysis.recovery import recover
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
-from searchlens.reporting.figures import build as figures_of
+from searchlens.reporting.figures import style as figures_of
 from searchlens.search.policy import Policy, from_spec, parse
 from searchlens.store.columns import SCORES
 

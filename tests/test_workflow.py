@@ -519,7 +519,7 @@ FRAGILE = """
 from pathlib import Path
 
 from searchlens.catalogue import table
-from searchlens.reporting.tables.health import health
+from searchlens.reporting.tables.samples import health
 
 
 @table("fragile", stage="study")

@@ -34,7 +34,7 @@ from searchlens.reporting.figures import (
     support_change,
     support_region,
 )
-from searchlens.reporting.tables.study import GREEDY
+from searchlens.reporting.tables.recovery import GREEDY
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(max_examples=150, deadline=None)

@@ -14,7 +14,7 @@ import pytest
 
 from searchlens.analysis.mixing import CHAINS, DETAILS, MIXING, mixing, rhat
 from searchlens.engines.base import Sampling
-from searchlens.reporting.tables.mixing import mixing as mixing_table
+from searchlens.reporting.tables.samples import mixing as mixing_table
 from searchlens.search.driver import Result, run, start
 from searchlens.search.policy import from_spec
 from searchlens.search.task import Task

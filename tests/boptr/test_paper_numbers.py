@@ -29,7 +29,7 @@ from searchlens.boptr.transfer import Column, How, Scope, cell_weights, grid, me
 from searchlens.config.boptr import DEFAULTS, REGIMES, BoptrOptions
 from searchlens.config.landscape import LandscapeSection
 from searchlens.config.recovery import RecoverySection
-from searchlens.reporting.tables.study import udf_cost
+from searchlens.reporting.tables.samples import udf_cost
 
 FOLDER = Path(__file__).parents[1] / "data" / "paper"
 BUDGETS = (1, 2, 4, 8, 16)

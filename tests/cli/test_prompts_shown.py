@@ -22,7 +22,7 @@ from searchlens.config.check import validate
 from searchlens.errors import InputError
 from searchlens.plan import Grid, Inputs, StudyCells
 from searchlens.reporting.explorer_files import Files
-from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_html import explorer_page
 from searchlens.sampling import generate
 from searchlens.store import chat, snapshots
 from small_results import finish

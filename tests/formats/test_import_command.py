@@ -24,7 +24,7 @@ from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
 from searchlens.plan import Grid, StudyCells, needs
-from searchlens.reporting.tables.recorded import recorded_agreement, recorded_disagreements
+from searchlens.reporting.tables.graders import recorded_agreement, recorded_disagreements
 
 PAGE = Path(__file__).parents[2] / "docs" / "import.md"
 

@@ -24,7 +24,7 @@ from searchlens.formats.reading import Choices, read
 from searchlens.grading.recorded import score_recorded, scorer_of
 from searchlens.grading.score import SAMPLES
 from searchlens.plan import Grid, StudyCells, needs
-from searchlens.reporting import explorer_texts
+from searchlens.reporting import explorer_files
 from searchlens.store import snapshots
 
 RIGHT = {"base": (4, 1, 0, 2, 0), "rl": (4, 3, 2, 2, 0)}
@@ -146,16 +146,16 @@ def test_damaged_verdicts_of_a_log_are_named_and_come_back_with_the_log(
 def test_a_damaged_comparison_with_a_log_is_named_and_made_again_with_the_scores(imported: Grid, kind: str) -> None:
     path, scores = imported.layout.compared(*CELL), imported.scores(*CELL)
     study = searchlens.open(imported.layout.results, root=imported.root)
-    sound = explorer_texts.recorded_verdicts(study, *CELL)
+    sound = explorer_files.recorded_verdicts(study, *CELL)
     assert sound.height == 20
     harm(path, kind)
     with pytest.raises(InputError, match=rf"{path} is not readable Parquet \(") as error:
-        explorer_texts.recorded_verdicts(study, *CELL)
+        explorer_files.recorded_verdicts(study, *CELL)
     assert error.value.hint == f"delete {scores}, with which it is made, and run snakemake again"
     scores.unlink()
     score_cell(imported, *CELL, [], scores)
     assert (
-        explorer_texts.recorded_verdicts(study, *CELL)
+        explorer_files.recorded_verdicts(study, *CELL)
         .sort("question", "sample")
         .equals(sound.sort("question", "sample"))
     )

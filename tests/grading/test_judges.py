@@ -22,7 +22,7 @@ from searchlens.errors import InputError
 from searchlens.grading import grader
 from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.tables.graders import mixed_versions
+from searchlens.reporting.tables.graders import of_judges
 from searchlens.store import judges, layout
 from searchlens.store.judges import Judge
 
@@ -113,8 +113,8 @@ def test_a_pair_that_was_judged_by_two_versions_is_refused(sampled: Grid, tmp_pa
 
 def test_versions_of_different_graders_are_no_mixture() -> None:
     cells = {(name, "b"): Judge("math", "math-4") for name in "abcde"}
-    assert mixed_versions({**cells, ("a", "c"): Judge("choice", "choice-2")}) == []
-    (note,) = mixed_versions({**cells, ("a", "c"): Judge("math", "math-3")})
+    assert of_judges({**cells, ("a", "c"): Judge("choice", "choice-2")}) == []
+    (note,) = of_judges({**cells, ("a", "c"): Judge("math", "math-3")})
     assert "math-4 in a/b, b/b, c/b and 2 more; math-3 in a/c" in note
 
 

@@ -22,10 +22,10 @@ import searchlens
 from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
-from searchlens.reporting import explorer_html, explorer_sentences, explorer_texts
+from searchlens.reporting import explorer_files, explorer_html, explorer_sentences
 from searchlens.reporting.explorer_files import Files
+from searchlens.reporting.explorer_html import Inlined, explorer_page
 from searchlens.reporting.explorer_index import headline_html
-from searchlens.reporting.explorer_inlined import Inlined, explorer_page
 from small_results import DEFAULT, RIGHT, finish
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
@@ -229,7 +229,7 @@ def test_an_unfinished_study_has_what_there_is(results: Path, template: Path) ->
 
 def test_the_excerpt_is_of_the_samples_and_begins_with_what_rl_alone_solves(results: Path, template: Path) -> None:
     study = searchlens.open(results)
-    assert explorer_texts.telling(study, "sums", *SIDES.values(), 6)[:2] == [3, 4]
+    assert explorer_files.telling(study, "sums", *SIDES.values(), 6)[:2] == [3, 4]
     files = contents(explorer_page(study, template=template))
     (cell,) = index_of(files)["cells"]
     for role, checkpoint in SIDES.items():
@@ -245,9 +245,9 @@ def test_the_excerpt_is_of_the_samples_and_begins_with_what_rl_alone_solves(resu
 
 
 def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(results: Path) -> None:
-    study, extent = searchlens.open(results), explorer_texts.Extent(6, 2, every_policy=False, tokens=False)
-    drawn = explorer_texts.drawn(study, "toy-rl", "sums", range(6), extent)
-    chosen = explorer_texts.excerpt(drawn, extent, explorer_texts.recorded_verdicts(study, "toy-rl", "sums"))
+    study, extent = searchlens.open(results), explorer_files.Extent(6, 2, every_policy=False, tokens=False)
+    drawn = explorer_files.drawn(study, "toy-rl", "sums", range(6), extent)
+    chosen = explorer_files.excerpt(drawn, extent, explorer_files.recorded_verdicts(study, "toy-rl", "sums"))
     assert chosen["policy"].unique().to_list() == [DEFAULT]
     assert chosen.group_by("question").len()["len"].unique().to_list() == [2]
     assert chosen["tokens"].null_count() == chosen.height
@@ -259,11 +259,11 @@ def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(r
 def test_answers_are_counted_by_class_as_they_were_written_most_often(results: Path) -> None:
     study = searchlens.open(results)
     samples = study.samples("toy-rl", "sums", DEFAULT, [1, 3])
-    found = explorer_texts.answers(samples)
+    found = explorer_files.answers(samples)
     assert found.filter(question=1).rows() == [(1, 0, True, "3", 4)]
     assert sorted(found.filter(question=3).rows()) == [(3, 0, True, "7", 2), (3, 1, False, "99", 2)]
     respelled = samples.with_columns(answer=pl.when(pl.col("sample") == 0).then(pl.lit("3.0")).otherwise("answer"))
-    assert explorer_texts.answers(respelled).filter(question=1)["text"].to_list() == ["3"]
+    assert explorer_files.answers(respelled).filter(question=1)["text"].to_list() == ["3"]
 
 
 def test_hostile_texts_stay_inside_of_their_element(results: Path, template: Path, tmp_path: Path) -> None:

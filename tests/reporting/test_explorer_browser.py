@@ -25,8 +25,7 @@ from conftest import toy_study, write_checkpoint
 from searchlens.analysis.points import Landscape
 from searchlens.analysis.recovery import near_match
 from searchlens.config.recovery import RecoveryOptions
-from searchlens.reporting.explorer_html import element
-from searchlens.reporting.explorer_inlined import explorer_page
+from searchlens.reporting.explorer_html import element, explorer_page
 from searchlens.reporting.explorer_server import Server
 from searchlens.reporting.report import report_page
 from searchlens.store.columns import TRACES

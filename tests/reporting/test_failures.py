@@ -120,7 +120,7 @@ def fail(_context):
 
 @table("fragile", stage="study")
 def fragile(context):
-    from searchlens.reporting.tables.health import health
+    from searchlens.reporting.tables.samples import health
 
     fail(context)
     return health(context)

@@ -29,10 +29,11 @@ from searchlens.analysis.mixing import CHAINS
 from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr import identification, regimes
 from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.agreement import grader_agreement
 from searchlens.reporting.tables.format import minus
-from searchlens.reporting.tables.objects import recovery_objects
-from searchlens.reporting.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
+from searchlens.reporting.tables.graders import grader_agreement
+from searchlens.reporting.tables.recovery import recovery_objects, recovery_summary, same_policy_counts
+from searchlens.reporting.tables.samples import udf_cost
+from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, write
 from searchlens.store.columns import AGREEMENT
 from searchlens.store.judges import Judge
@@ -130,10 +131,10 @@ def costs() -> pl.DataFrame:
 
 def test_tables_load_neither_figures_nor_boptr() -> None:
     """Otherwise every edit of a legend or of a fit would make the tables of the study anew."""
-    modules = ("study", "provenance")
+    modules = ("recovery", "samples")
     code = f"import sys, {', '.join(f'searchlens.reporting.tables.{name}' for name in modules)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    packages = ("matplotlib", "searchlens.boptr", "searchlens.reporting.figures", "searchlens.reporting")
+    packages = ("matplotlib", "searchlens.boptr", "searchlens.reporting.figures", "searchlens.reporting.boptr")
     assert not [name for name in loaded if name.startswith(packages)]
 
 

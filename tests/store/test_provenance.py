@@ -18,7 +18,7 @@ from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import __version__
 from searchlens.config.health import HealthOptions
 from searchlens.plan import Grid
-from searchlens.reporting.tables.provenance import provenance as provenance_table
+from searchlens.reporting.tables.samples import provenance as provenance_table
 from searchlens.reporting.tables.study import StudyContext
 from searchlens.reporting.tables.table import write
 from searchlens.store import provenance

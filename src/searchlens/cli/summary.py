@@ -14,7 +14,7 @@ from searchlens.catalogue import titles
 from searchlens.cli.stages.score import read_some
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
-from searchlens.reporting.tables.study import GREEDY
+from searchlens.reporting.tables.recovery import GREEDY
 from searchlens.store.files import read_bytes
 from searchlens.store.frames import readable
 

@@ -11,8 +11,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from searchlens.config import addons, extras, project
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _MARKS = re.compile(r"\*\*(.+?)\*\*|\*(.+?)\*|``(.+?)``", re.DOTALL)
 
@@ -56,21 +60,22 @@ def readable(name: str) -> str:
 
 def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
     """A caption as HTML, for one pair on one benchmark if it names them; InputError without the extra ``plot``."""
-    extras.require("docutils")
-    import jinja2
-
-    template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)
-    return rendered(template.render(snakemake=SimpleNamespace(wildcards=SimpleNamespace(**(wildcards or {})))))
+    names = SimpleNamespace(wildcards=SimpleNamespace(**(wildcards or {})))
+    return rendered(_template(text).render(snakemake=names))
 
 
 def blocks(text: str) -> dict[str, str]:
     """Each block of the first page as HTML, by its name."""
+    template = _template(text)
+    context = template.new_context({"files": []})
+    return {name: rendered("".join(block(context))) for name, block in template.blocks.items()}
+
+
+def _template(text: str) -> Template:
     extras.require("docutils")
     import jinja2
 
-    template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)
-    context = template.new_context({"files": []})
-    return {name: rendered("".join(block(context))) for name, block in template.blocks.items()}
+    return jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)
 
 
 def rendered(text: str) -> str:

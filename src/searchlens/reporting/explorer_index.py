@@ -14,14 +14,12 @@ from typing import Any
 import polars as pl
 
 from searchlens import __version__, catalogue
-from searchlens.analysis.health import Health
 from searchlens.api import pages
 from searchlens.api.study import Study
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.engines.base import Sampling
-from searchlens.errors import InputError
 from searchlens.reporting import captions, explorer_sentences
-from searchlens.reporting.explorer_sentences import SIDES
+from searchlens.reporting.explorer_sentences import SIDES, if_here
 from searchlens.reporting.figures import palette
 from searchlens.search import kinds
 from searchlens.search.kinds import PolicyByName
@@ -31,54 +29,33 @@ from searchlens.store.columns import READOUTS
 from searchlens.store.frames import readable
 from searchlens.store.ranges import Shard
 
-_WORDS = {
-    "min_p": "min-p",
-    "typical_p": "typical",
-    "top_k": "top-k",
-    "top_p": "top-p",
-    "temperature": "temperature",
-    "repetition_penalty": "repetition penalty",
-    "frequency_penalty": "frequency penalty",
-    "presence_penalty": "presence penalty",
-}
+_WORDS = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
 _NEUTRAL = asdict(Sampling())
 
 
 def described(names: Iterable[str], configured: PolicyByName) -> list[dict[str, Any]]:
     """One entry for each policy, in the order of display."""
+    entries = []
     ordered = kinds.ordered(names, configured)
     looks = palette.search_looks([name for name in ordered if kinds.is_search(name, configured)], configured)
     shades = palette.shades([name for name in ordered if name not in looks], configured)
-    return [_entry(name, configured, looks, shades) for name in ordered]
-
-
-def _entry(
-    name: str, configured: PolicyByName, looks: Mapping[str, Mapping[str, Any]], shades: Mapping[str, str]
-) -> dict[str, Any]:
-    policy, family = kinds.policy_of(name, configured), kinds.family(name, configured)
-    controller = kinds.controller(name, configured)
-    look = looks.get(name) or {"color": shades[name], "marker": palette.FAMILY_MARKERS[family]}
-    return {
-        "name": name,
-        "title": _title(name, policy),
-        "family": family,
-        "family_title": family,
-        "controller": None if controller == "autoregressive" else controller,
-        "parameters": _parameters(policy) if policy else {},
-        "colour": look["color"],
-        "marker": look["marker"],
-        "search": name in looks,
-    }
-
-
-def families(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The families of some policies with their colours and markers, in the order of display."""
-    titles = {entry["family"]: entry["family_title"] for entry in entries}
-    return [
-        {"name": name, "title": titles[name], "colour": colour, "marker": palette.FAMILY_MARKERS[name]}
-        for name, colour in palette.FAMILY_COLOURS.items()
-        if name in titles
-    ]
+    for name in ordered:
+        policy, family = kinds.policy_of(name, configured), kinds.family(name, configured)
+        controller = kinds.controller(name, configured)
+        look = looks.get(name) or {"color": shades[name], "marker": palette.FAMILY_MARKERS[family]}
+        entry = {
+            "name": name,
+            "title": _title(name, policy),
+            "family": family,
+            "family_title": family,
+            "controller": None if controller == "autoregressive" else controller,
+            "parameters": _parameters(policy) if policy else {},
+            "colour": look["color"],
+            "marker": look["marker"],
+            "search": name in looks,
+        }
+        entries.append(entry)
+    return entries
 
 
 def _title(name: str, policy: Stated | None) -> str:
@@ -87,7 +64,7 @@ def _title(name: str, policy: Stated | None) -> str:
         return name
     local = asdict(policy.local)
     used = [key for key in (*FILTERS.values(), *PENALTIES.values()) if local[key] != _NEUTRAL[key]]
-    words = [f"{_WORDS[key]} {local[key]:g}" for key in used]
+    words = [f"{_WORDS.get(key, key.replace('_', ' '))} {local[key]:g}" for key in used]
     return ", ".join([*words, f"temperature {local['temperature']:g}" if local["temperature"] else "greedy"])
 
 
@@ -113,39 +90,23 @@ SOLVED = {"rl_only": (False, True), "base_only": (True, False), "both": (True, T
 Record = dict[str, Any]
 
 
+QUESTIONS_FILE = "questions/{}.parquet"
+"""Name of the questions of a benchmark."""
+ANSWERS_FILE, PROMPTS_FILE = "answers/{}/{}{}.parquet", "prompts/{}/{}{}.json"
+"""Names of the answers and of the prompts of a checkpoint on a benchmark, and of which part of them; without a part, of
+the questions of the excerpt."""
+ONE_QUESTION = "/{policy}/{question}"
+"""Part of the answers to one question under one policy: the page fills it in, as in the next one."""
+ONE_PROMPT = "/{question}"
+EXCERPT_FILE = "samples/{}/{}.parquet"
+"""Name of some samples of a checkpoint on a benchmark."""
+PIECES_FILE = "pieces/{}.json"
+"""Name of the texts of tokens of a checkpoint."""
+
+
 def name_of(study: Study, path: Path) -> str:
     """The name under which the page asks for a file of the results folder."""
     return f"{RESULTS}/{path.relative_to(study.results).as_posix()}"
-
-
-def questions_name(benchmark: str) -> str:
-    """Name of the questions of a benchmark."""
-    return f"questions/{benchmark}.parquet"
-
-
-ONE_QUESTION = "/{policy}/{question}"
-"""Of the name of answers to one question under one policy: the page fills it in, as in the next one."""
-ONE_PROMPT = "/{question}"
-
-
-def answers_name(checkpoint: str, benchmark: str, part: str = "") -> str:
-    """Name of the answers of a cell, to the questions of the excerpt, or of a part of them."""
-    return f"answers/{checkpoint}/{benchmark}{part}.parquet"
-
-
-def prompts_name(checkpoint: str, benchmark: str, part: str = "") -> str:
-    """Name of the prompts of a cell, of the questions of the excerpt, or of a part of them."""
-    return f"prompts/{checkpoint}/{benchmark}{part}.json"
-
-
-def excerpt_name(checkpoint: str, benchmark: str) -> str:
-    """Name of some samples of a cell."""
-    return f"samples/{checkpoint}/{benchmark}.parquet"
-
-
-def pieces_name(checkpoint: str) -> str:
-    """Name of the texts of tokens of a checkpoint."""
-    return f"pieces/{checkpoint}.json"
 
 
 @dataclass(frozen=True)
@@ -165,7 +126,11 @@ class Index:
         study = self.study
         cells = self.cells()
         configured = kinds.from_specs(study.config.policies)
-        entries = described(dict.fromkeys(name for cell in cells for name in _names(cell)), configured)
+        sides = [cell[role] for cell in cells for role in SIDES]
+        entries = described(dict.fromkeys(name for side in sides for name in side["policies"]), configured)
+        shown = {entry["family"] for entry in entries}
+        pairs = {pair: (base, rl) for pair, _, base, rl in study.sides}
+        tables = self._tables()
         return {
             "version": VERSION,
             "source": "range" if self.by_ranges else "inlined",
@@ -186,35 +151,35 @@ class Index:
             "metrics": [_metric(name) for name in catalogue.declared("metric")],
             "base_colour": palette.BASE_COLOUR,
             "rl_colour": palette.RL_COLOUR,
-            "families": families(entries),
+            "families": [
+                {"name": name, "title": name, "colour": colour, "marker": palette.FAMILY_MARKERS[name]}
+                for name, colour in palette.FAMILY_COLOURS.items()
+                if name in shown
+            ],
             "policies": entries,
-            "checkpoints": self._checkpoints(),
-            "pairs": self._pairs(),
+            "checkpoints": self._checkpoints(pairs),
+            "pairs": [{"name": name, "title": name, "base": base, "rl": rl} for name, (base, rl) in pairs.items()],
             "benchmarks": [self._benchmark(name, spec) for name, spec in study.benchmarks.items()],
             "cells": cells,
-            "pieces": self._pieces(cells),
+            "pieces": {
+                side["checkpoint"]: name for side in sides if self.has(name := PIECES_FILE.format(side["checkpoint"]))
+            },
             "studies": self._studies(),
-            "tables": self._tables(),
-            "origins": self._origins(),
+            "tables": tables,
+            "origins": self._origins(tables),
         }
 
     # ---- names
 
-    def _checkpoints(self) -> Record:
-        pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
+    def _checkpoints(self, pairs: Mapping[str, tuple[str, str]]) -> Record:
         found: Record = {}
         for pair, names in pairs.items():
             spec = self.study.config.pairs.get(pair)
             for role, name in zip(SIDES, names, strict=True):
                 title = f"{SIDES[role]} {pair}" if len(pairs) > 1 else SIDES[role]
-                found.setdefault(
-                    name, {"title": title, "parameters": spec.parameters if spec else None, "side": role, "pair": pair}
-                )
+                parameters = spec.parameters if spec else None
+                found.setdefault(name, {"title": title, "parameters": parameters, "side": role, "pair": pair})
         return found
-
-    def _pairs(self) -> list[Record]:
-        pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
-        return [{"name": name, "title": name, "base": base, "rl": rl} for name, (base, rl) in pairs.items()]
 
     def _benchmark(self, name: str, spec: BenchmarkSpec) -> Record:
         grader = catalogue.declared("grader").get(spec.grader)
@@ -227,7 +192,7 @@ class Index:
             "regime": spec.regime,
             "grader": spec.grader,
             "votes": grader is None or bool(grader.options.get("votes", True)),
-            "file": self._kept(questions_name(name)),
+            "file": self._kept(QUESTIONS_FILE.format(name)),
         }
 
     def _questions(self, name: str) -> int | None:
@@ -247,7 +212,8 @@ class Index:
 
     def _cell(self, pair: str, benchmark: str, base: str, rl: str) -> Record:
         study, checkpoints = self.study, {"base": base, "rl": rl}
-        health = self._health(benchmark, checkpoints)
+        sides = checkpoints.items()
+        health = if_here(lambda: {role: study.health(name, benchmark) for role, name in sides}) or {}
         found = explorer_sentences.headline(study, pair, benchmark)
         frames = {frame: study.layout.recovery_frame(pair, benchmark, frame) for frame in catalogue.RECOVERY_FRAMES}
         title = study.benchmarks[benchmark].title or benchmark
@@ -258,34 +224,32 @@ class Index:
             "sentences": explorer_sentences.cell_sentences(study, found, health, title),
             "health": {
                 "state": next((state for state in ("bad", "warn") if state in levels), "ok" if levels else "warn"),
-                "sentences": explorer_sentences.health_sentences(health),
+                "sentences": [f"{SIDES[role]}: {each.reason or each.shares}." for role, each in health.items()],
             },
             "headline": {} if "bad" in levels else found.to_dict(),
             "solved": self._solved(benchmark, base, rl),
-            **{role: self._side(checkpoint, benchmark) for role, checkpoint in checkpoints.items()},
+            **{role: self._side(checkpoint, benchmark) for role, checkpoint in sides},
             "files": self._existing(frames),
             "figures": [path.stem for path in study.layout.every(study.layout.figure(pair, benchmark, "*", "svg"))],
         }
 
-    def _health(self, benchmark: str, checkpoints: Mapping[str, str]) -> dict[str, Health]:
-        try:
-            return {role: self.study.health(checkpoint, benchmark) for role, checkpoint in checkpoints.items()}
-        except InputError:
-            return {}
-
     def _solved(self, benchmark: str, base: str, rl: str) -> Record:
         """How many questions each side solves: with any sample under any of its policies."""
-        try:
-            sides = [solvers(self.study, each, benchmark).select("question", "solved") for each in (base, rl)]
-        except InputError:
+        sides = if_here(lambda: [solvers(self.study, each, benchmark) for each in (base, rl)])
+        if sides is None:
             return {}
-        both = sides[0].join(sides[1], on="question", how="full", suffix="_rl", coalesce=True).fill_null(value=False)
+        both = sides[0].join(sides[1], on="question", how="full", suffix="_rl", coalesce=True)
+        both = both.with_columns(pl.col("solved", "solved_rl").fill_null(value=False))
         return {name: both.filter(solved=first, solved_rl=second).height for name, (first, second) in SOLVED.items()}
 
     def _side(self, checkpoint: str, benchmark: str) -> Record:
         study = self.study
         frames = {frame: study.layout.landscape_frame(checkpoint, benchmark, frame) for frame in SHOWN}
-        samples = self._samples(checkpoint, benchmark)
+        classes = if_here(study.classes, checkpoint, benchmark)
+        samples: dict[str, int] = {}
+        if classes is not None:
+            most = classes.group_by("policy", maintain_order=True).agg(pl.col("samples").max())
+            samples = dict(most.iter_rows())
         side: Record = {
             "checkpoint": checkpoint,
             "source": study.source(checkpoint, benchmark),
@@ -294,31 +258,23 @@ class Index:
             "without_texts": self._without_texts(checkpoint, benchmark),
             "files": self._existing({**frames, "scores": study.layout.scores(checkpoint, benchmark)}),
         }
-        answers = answers_name(checkpoint, benchmark, ONE_QUESTION if self.by_ranges else "")
-        if self.has(answers):
+        cell = (checkpoint, benchmark)
+        if answers := self._kept(ANSWERS_FILE.format(*cell, ONE_QUESTION if self.by_ranges else "")):
             side["files"]["answers"] = answers
-        if sent := self._kept(prompts_name(checkpoint, benchmark, ONE_PROMPT if self.by_ranges else "")):
+        if sent := self._kept(PROMPTS_FILE.format(*cell, ONE_PROMPT if self.by_ranges else "")):
             side["files"]["prompts"] = sent
-        if excerpt := self._kept(excerpt_name(checkpoint, benchmark)):
+        if excerpt := self._kept(EXCERPT_FILE.format(*cell)):
             side["excerpt"] = excerpt
         if not side["without_texts"]:
-            shards = shards_of(study, checkpoint, benchmark)
+            shards = if_here(study.shards, *cell) or {}
             side["traces"] = {
                 policy: names
                 for policy, paths in traces_of(study, shards).items()
                 if (names := [name for path in paths if self.has(name := name_of(study, path))])
             }
             if self.by_ranges:
-                side |= self._shards(checkpoint, benchmark, shards)
+                side |= self._shards(*cell, shards)
         return side
-
-    def _samples(self, checkpoint: str, benchmark: str) -> dict[str, int]:
-        """Policy to samples of a question, in the order of the scores."""
-        try:
-            classes = self.study.classes(checkpoint, benchmark)
-        except InputError:
-            return {}
-        return dict(classes.group_by("policy", maintain_order=True).agg(pl.col("samples").max()).iter_rows())
 
     def _without_texts(self, checkpoint: str, benchmark: str) -> str:
         """Why no text of a cell can be read; empty if there are some."""
@@ -331,8 +287,12 @@ class Index:
     def _shards(self, checkpoint: str, benchmark: str, shards: Mapping[str, Sequence[Shard]]) -> Record:
         """The shards of every policy, and what scorers of other tools said of imported samples."""
         study = self.study
-        described = {
-            policy: [_shard(name_of(study, each.path), each.start, each.stop, each.sidecar["rows"]) for each in parts]
+        shown = {
+            policy: [
+                {"path": name_of(study, each.path), "samples": [each.start, each.stop]}
+                | {"questions": each.sidecar["rows"] // (each.stop - each.start), "rows": each.sidecar["rows"]}
+                for each in parts
+            ]
             for policy, parts in shards.items()
         }
         recorded = {
@@ -340,14 +300,9 @@ class Index:
             for policy, parts in shards.items()
             if parts
         }
-        return {"shards": described, "recorded": self._existing(recorded)}
+        return {"shards": shown, "recorded": self._existing(recorded)}
 
     # ---- the study
-
-    def _pieces(self, cells: Iterable[Record]) -> Record:
-        """Checkpoint to the texts of its tokens."""
-        names = dict.fromkeys(cell[role]["checkpoint"] for cell in cells for role in SIDES)
-        return {name: pieces_name(name) for name in names if self.has(pieces_name(name))}
 
     def _studies(self) -> Record:
         layout = self.study.layout
@@ -365,17 +320,13 @@ class Index:
                 "csv": name,
                 "notes": _notes(layout.table(path.stem, "md")),
             }
-            for path, name in {path: self._kept(name_of(self.study, path)) for path in layout.tables()}.items()
-            if name
+            for path in layout.tables()
+            if (name := self._kept(name_of(self.study, path)))
         ]
 
-    def _origins(self) -> Record:
-        try:
-            rows = self.study.table("provenance").to_dicts()
-        except InputError:
-            rows = []
-        costs = next((table["csv"] for table in self._tables() if table["name"] == "udf_cost"), None)
-        return {**({"costs": costs} if costs else {}), "rows": rows}
+    def _origins(self, tables: Iterable[Record]) -> Record:
+        costs = [("costs", table["csv"]) for table in tables if table["name"] == "udf_cost"]
+        return {**dict(costs), "rows": if_here(lambda: self.study.table("provenance").to_dicts()) or []}
 
     # ---- files
 
@@ -386,14 +337,6 @@ class Index:
         """Key to the name of its file, where there is one."""
         named = {key: name_of(self.study, path) for key, path in paths.items() if path.exists()}
         return {key: name for key, name in named.items() if self.has(name)}
-
-
-def shards_of(study: Study, checkpoint: str, benchmark: str) -> dict[str, list[Shard]]:
-    """Policy to the shards of a cell; empty if they are not here."""
-    try:
-        return study.shards(checkpoint, benchmark)
-    except InputError:
-        return {}
 
 
 def traces_of(study: Study, shards: Mapping[str, Sequence[Shard]]) -> dict[str, list[Path]]:
@@ -412,23 +355,13 @@ def solvers(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
     return counts.select("question", (pl.col("right") > 0).alias("solved"), "right", "samples").sort("question")
 
 
-def _names(cell: Record) -> Iterable[str]:
-    return (name for role in SIDES for name in cell[role]["policies"])
-
-
 def _metric(name: str) -> Record:
     options = catalogue.declared("metric")[name].options
     return {
         "name": name,
         "title": options.get("title", name),
-        "drawn": bool(options.get("drawn")),
-        "hits": bool(options.get("hits")),
-        "compared": bool(options.get("compared")),
+        **{name: bool(options.get(name)) for name in ("drawn", "hits", "compared")},
     }
-
-
-def _shard(name: str, start: int, stop: int, rows: int) -> Record:
-    return {"path": name, "samples": [start, stop], "questions": rows // (stop - start), "rows": rows}
 
 
 def _notes(path: Path) -> list[str]:

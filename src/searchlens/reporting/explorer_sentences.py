@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -23,6 +23,15 @@ MUCH = 0.05
 """Luck is stated if as large a share of the questions of either side is solved by it."""
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def if_here(read: Callable[..., T], *args: object) -> T | None:
+    """What a function reads; None if what it needs is not here."""
+    try:
+        return read(*args)
+    except InputError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,11 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
     shared = _rows(study.recovery, pair, benchmark, "same_policy", **where, policy=study.default_policy)
     known = [row for row in shared if row["budget"] in ends and row["rl_minus_base"] is not None]
     gaps = sorted(known, key=lambda row: row["budget"]) if len(known) == len(ends) else []
-    most = [row for row in _most(study, pair, benchmark) if gaps and row["budget"] > gaps[-1]["budget"]]
+    most = [
+        {**row, "budget": row["k"], "rl_minus_base": row["value"]}
+        for row in _widest(study, PASS, pair, benchmark)
+        if row["side"] == DIFFERENCE and row["value"] is not None and gaps and row["k"] > gaps[-1]["budget"]
+    ]
     sides = [side for first, name, *both in study.sides if (first, name) == (pair, benchmark) for side in both]
     points = [_rows(study.points, each, benchmark, **where) for each in sides]
     greedy = {side: text for side, rows in zip(SIDES.values(), points, strict=False) if (text := _greedy(rows))}
@@ -80,23 +93,15 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
     return Headline(gaps, support, worth, most, luck, greedy if "Base" in greedy else {}, len(sampled))
 
 
-def _rows(read: Callable[..., pl.DataFrame], *names: str, **where: object) -> list[Row]:
+def _rows(read: Callable[..., pl.DataFrame], *names: str, **where: object) -> Sequence[Row]:
     """Some rows of a frame; none if its stage did not run."""
-    try:
-        return list(read(*names).filter(**where).to_dicts())
-    except InputError:
-        return []
+    return if_here(lambda: read(*names).filter(**where).to_dicts()) or []
 
 
 def _greedy(points: Sequence[Row]) -> str:
     """What one greedy answer solves, with its interval; nothing if none was drawn."""
     rows = [row for row in points if row["policy"] == GREEDY]
     return "".join(claims.solved(row["value"], row["lo"], row["hi"]) for row in rows[:1])
-
-
-def _most(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
-    found = (row for row in _widest(study, PASS, pair, benchmark) if row["side"] == DIFFERENCE)
-    return [{**row, "budget": row["k"], "rl_minus_base": row["value"]} for row in found if row["value"] is not None]
 
 
 def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
@@ -108,11 +113,6 @@ def _widest(study: Study, measure: str, pair: str, benchmark: str) -> Sequence[R
     """A measure at the largest number of samples for which it was read; no rows if it was not."""
     rows = _rows(study.readings, "measures", measure=measure, pair=pair, benchmark=benchmark)
     return [row for row in rows if row["k"] == max(each["k"] for each in rows)]
-
-
-def health_sentences(sides: Mapping[str, Health]) -> list[str]:
-    """What was found on either side, or how its samples ended if nothing was."""
-    return [f"{SIDES[role]}: {health.reason or health.shares}." for role, health in sides.items()]
 
 
 def cell_sentences(study: Study, found: Headline, sides: Mapping[str, Health], title: str) -> list[str]:
@@ -134,13 +134,10 @@ def _soundness(sides: Mapping[str, Health], title: str) -> str:
 
 def _leader(study: Study, found: Headline) -> str:
     text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
-    row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "luck": _guessed(found.luck)}
+    shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in found.luck)
+    luck = claims.say(claims.LUCKY, {"sides": shares, "samples": claims.samples([row["k"] for row in found.luck[:1]])})
+    row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "luck": luck}
     return claims.say(claims.LEADING, {**row, "greedy": claims.say(claims.GREEDILY, found.greedy)})
-
-
-def _guessed(rows: Sequence[Row]) -> str:
-    shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in rows)
-    return claims.say(claims.LUCKY, {"sides": shares, "samples": claims.samples([row["k"] for row in rows[:1]])})
 
 
 def _lead(row: Row) -> str:
@@ -160,16 +157,12 @@ def _recovery(found: Headline) -> str:
         places.setdefault(claims.say(claims.PLACE, {**row, "pool": pool}), []).append(row["budget"])
     order = sorted(places, key=[claim.text.format(pool=pool) for claim in claims.PLACE].index)
     text = ", and ".join(f"{place} with {claims.samples(places[place])}" for place in order)
-    undecided = [row["budget"] for row in known if _is_undecided(row)]
+    ends = ((row["budget"], row["rl_minus_best_lo"], row["rl_minus_best_hi"]) for row in known)
+    # the interval of RL minus the best of Base contains positive numbers as well as others
+    undecided = [n for n, lo, hi in ends if lo is None or hi is None or lo <= 0 < hi - claims.ROUNDING]
     all_open = len(undecided) == len(known) > 1
     with_which = "at any of these budgets" if all_open else undecided and f"with {claims.samples(undecided)}"
     return claims.say(claims.REACHED, {"places": text, "open": with_which, "worth": _worth(found.equivalent)})
-
-
-def _is_undecided(row: Row) -> bool:
-    """Whether the interval of RL minus the best of Base contains positive numbers as well as others."""
-    lo, hi = row["rl_minus_best_lo"], row["rl_minus_best_hi"]
-    return lo is None or hi is None or lo <= 0 < hi - claims.ROUNDING
 
 
 def _worth(row: Row | None) -> str:

@@ -14,7 +14,7 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -87,9 +87,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, study: Study, port: int = PORT, template: Path = explorer_html.PAGE) -> None:
         self.files = Files(study)
-        self.page = in_memory(
-            explorer_html.for_server(explorer_html.read_page(template)).encode(), "text/html; charset=utf-8"
-        )
+        page = explorer_html.read_page(template).replace(explorer_html.PLACE, explorer_html.BY_RANGES)
+        self.page = in_memory(page.encode(), "text/html; charset=utf-8")
         self.index = in_memory(self.files.index, "application/json")
         self.token = secrets.token_urlsafe(24)
         try:
@@ -148,18 +147,29 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = default_request_version = "HTTP/1.1"
     server_version, sys_version = "searchlens", ""
     timeout = 60
-    disable_nagle_algorithm = (
-        True  # otherwise the end of a reply waits up to 40 ms until the browser confirms its beginning
-    )
+    disable_nagle_algorithm = True
+    """Otherwise the end of a reply waits up to 40 ms until the browser confirms its beginning."""
     wbufsize = 1 << 16
 
     def do_GET(self) -> None:
         """A file, or a range of it."""
-        self._answer(with_body=True)
+        try:
+            content = self.server.content(self.address.path)
+            words = "There is no such file, or it is not to be shown."
+        except InputError as error:
+            content, words = None, str(error)
+        except OSError as error:
+            content, words = None, f"It cannot be read: {error.strerror}."
+        if content is None:
+            self._refuse(HTTPStatus.NOT_FOUND, words)
+        elif self.headers.get("If-None-Match") in (content.tag, "*"):
+            self._head(HTTPStatus.NOT_MODIFIED, content, {})
+        else:
+            self._send(content)
 
     def do_HEAD(self) -> None:
         """What GET would say of a file, without it."""
-        self._answer(with_body=False)
+        self.do_GET()
 
     def parse_request(self) -> bool:
         """Refuse other methods in words, and any request that names another host or does not have the token."""
@@ -196,24 +206,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name of the standard library
         """Requests are not logged."""
 
-    def _answer(self, *, with_body: bool) -> None:
-        try:
-            content = self.server.content(self.address.path)
-        except InputError as error:
-            self._refuse(HTTPStatus.NOT_FOUND, str(error))
-            return
-        except OSError as error:
-            self._refuse(HTTPStatus.NOT_FOUND, f"It cannot be read: {error.strerror}.")
-            return
-        if content is None:
-            self._refuse(HTTPStatus.NOT_FOUND, "There is no such file, or it is not to be shown.")
-            return
-        if self.headers.get("If-None-Match") in (content.tag, "*"):
-            self._head(HTTPStatus.NOT_MODIFIED, content, {})
-            return
-        self._send(content, with_body=with_body)
-
-    def _send(self, content: Content, *, with_body: bool) -> None:
+    def _send(self, content: Content) -> None:
         is_same = self.headers.get("If-Range", content.tag) == content.tag
         asked = byte_range(self.headers.get("Range") if is_same else None, content.size)
         start, stop = asked or (0, content.size)
@@ -225,29 +218,33 @@ class Handler(BaseHTTPRequestHandler):
         if asked:
             lengths["Content-Range"] = f"bytes {start}-{stop - 1}/{content.size}"
         self._head(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK, content, lengths)
-        if with_body:
-            with content.open() as stream:
-                stream.seek(start)
-                _copy(stream, self.wfile, stop - start)
+        if self.command == "HEAD":
+            return
+        left = stop - start
+        with content.open() as stream:
+            stream.seek(start)
+            while piece := stream.read(min(left, 1 << 18)):
+                self.wfile.write(piece)
+                left -= len(piece)
 
     def _head(self, status: HTTPStatus, content: Content, lengths: dict[str, str]) -> None:
         policy = {"Content-Security-Policy": _PAGE_POLICY if content is self.server.page else "default-src 'none'"}
         if content is self.server.page:
             policy["Set-Cookie"] = f"{self.server.cookie}={self.server.token}; Path=/; HttpOnly; SameSite=Strict"
         kind = {"Content-Type": content.kind} if lengths else {}
+        self._reply(status, {**kind, **lengths, "ETag": content.tag, **policy})
+
+    def _reply(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        for name, value in {**kind, **lengths, "ETag": content.tag, **policy, **_HEADERS}.items():
+        for name, value in {**headers, **_HEADERS}.items():
             self.send_header(name, value)
         self.end_headers()
 
     def _refuse(self, status: HTTPStatus, words: str, **extra: str) -> None:
         body = f"{words}\n".encode("utf-8", "backslashreplace")
         self.close_connection = True
-        self.send_response(status)
         headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), "Connection": "close"}
-        for name, value in {**headers, **_HEADERS, **extra}.items():
-            self.send_header(name, value)
-        self.end_headers()
+        self._reply(status, {**headers, **extra})
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -272,13 +269,3 @@ def byte_range(asked: str | None, size: int) -> tuple[int, int] | None:
         return None
     start = min(int(first), size)
     return start, min(size, int(last) + 1) if last else size
-
-
-def _copy(stream: BinaryIO, target: Any, count: int) -> None:
-    """Copy so many bytes, a piece at a time."""
-    while count > 0:
-        piece = stream.read(min(count, 1 << 18))
-        if not piece:
-            return
-        target.write(piece)
-        count -= len(piece)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,12 +27,15 @@ class Item:
     name: str
     """Of its declaration."""
     title: str
-    path: Path
-    """Its SVG, or its HTML."""
     anchor: str
     """What a link to it names."""
     caption: str
     """HTML."""
+    content: str
+    """The picture as an address, so that identifiers and styles of figures do not meet; of a table what is in its page:
+    its parts, its notes, and its CSV as a link."""
+    is_long: bool = False
+    """A table with so many rows that it is folded."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Section:
     link: str = ""
     """Where the explorer shows the same; empty: nowhere."""
     items: Sequence[Item] = ()
-    sections: Sequence[Section] = field(default_factory=list)
+    sections: Sequence[Section] = ()
     """Parts of the part."""
 
 
@@ -65,15 +69,11 @@ def _pair(study: Study, pair: str) -> Section:
     parts = []
     for other, benchmark, *_ in study.sides:
         if other == pair:
-            path = _placed(study, pair, benchmark)
-            items = list(_figures("pair", path, f"{pair}-{benchmark}-", {"pair": pair, "benchmark": benchmark}))
+            path, named = partial(study.layout.figure, pair, benchmark), {"pair": pair, "benchmark": benchmark}
+            items = list(_figures("pair", path, f"{pair}-{benchmark}-", named))
             title = study.benchmarks[benchmark].title or benchmark
             parts.append(Section(f"{pair} on {title}", f"{pair}-{benchmark}", f"#/c/{pair}/{benchmark}", items))
     return Section(f"2 {pair}", f"pair-{pair}", sections=[part for part in parts if part.items])
-
-
-def _placed(study: Study, pair: str, benchmark: str) -> Callable[[str, str], Path]:
-    return lambda stem, suffix: study.layout.figure(pair, benchmark, stem, suffix)
 
 
 def _figures(
@@ -87,7 +87,8 @@ def _figures(
         if file.exists() and file.stat().st_size:
             title = captions.readable(name) + (f": {catalogue.titles('metric')[metric]}" if metric else "")
             caption = captions.html(captions.source("figure", name), named)
-            yield Item("figure", name, title, file, f"{prefix}{stem}", caption)
+            drawn = quote(file.read_text(encoding="utf-8").replace("\n", " "), safe=_PLAIN).replace("&", "&amp;")
+            yield Item("figure", name, title, f"{prefix}{stem}", caption, f"data:image/svg+xml,{drawn}")
 
 
 def _tables(study: Study, stage: str) -> Iterator[Item]:
@@ -95,7 +96,9 @@ def _tables(study: Study, stage: str) -> Iterator[Item]:
         file = study.layout.table(name, "html")
         if file.exists() and file.stat().st_size:
             caption = captions.html(captions.source("table", name))
-            yield Item("table", name, captions.readable(name), file, f"table-{name}", caption)
+            page = file.read_text(encoding="utf-8")
+            body = found[1].replace("<h3>", "<h4>").replace("</h3>", "</h4>") if (found := _BODY.search(page)) else ""
+            yield Item("table", name, captions.readable(name), f"table-{name}", caption, body, page.count("<tr") > LONG)
 
 
 FIRST = ("health", "pass_curves")
@@ -130,25 +133,5 @@ def report_page(study: Study) -> str:
         failed=study.not_made,
         sections=sections,
         few=sum(len(section.sections) for section in sections) <= FEW,
-        picture=picture,
-        table=table,
-        is_long=is_long,
         made=f"searchlens {__version__}, {provenance.now()}, configuration {study.fingerprint}",
     )
-
-
-def picture(item: Item) -> str:
-    """A figure as the address of a picture, so that identifiers and styles of figures do not meet."""
-    content = item.path.read_text(encoding="utf-8").replace("\n", " ")
-    return f"data:image/svg+xml,{quote(content, safe=_PLAIN)}".replace("&", "&amp;")
-
-
-def table(item: Item) -> str:
-    """What is in the page of a table: its parts, its notes, and its CSV as a link."""
-    found = _BODY.search(item.path.read_text(encoding="utf-8"))
-    return found[1].replace("<h3>", "<h4>").replace("</h3>", "</h4>") if found else ""
-
-
-def is_long(item: Item) -> bool:
-    """Whether a table has so many rows that it is folded."""
-    return item.path.read_text(encoding="utf-8").count("<tr") > LONG

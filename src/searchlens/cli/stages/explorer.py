@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.api.study import Study
+from searchlens.reporting.explorer_html import SIZE, explorer_page
 from searchlens.reporting.explorer_index import headline_html
-from searchlens.reporting.explorer_inlined import SIZE, explorer_page
 from searchlens.store import files
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from searchlens.catalogue import loaded
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._labels import curves
-from searchlens.reporting.figures import build
+from searchlens.reporting.figures import style
 from searchlens.reporting.figures.context import PairContext
 from searchlens.store.layout import Layout
 
@@ -26,5 +26,5 @@ def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
     tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)
     context = PairContext.read(drawn, tokens, layout.recovery(cell.pair, cell.benchmark))
     record = layout.failures("figures", cell.pair, cell.benchmark, "figures.json")
-    paths = build.write(loaded("figure", stage="pair"), context, output, record)
+    paths = style.write(loaded("figure", stage="pair"), context, output, record)
     log.info("%s/%s: %d files of figures in %s", cell.pair, cell.benchmark, len(paths), output)

@@ -10,7 +10,7 @@ import polars as pl
 from searchlens.catalogue import READING_FRAMES, loaded
 from searchlens.cli.stages._frames import read_frame
 from searchlens.cli.stages._labels import curves
-from searchlens.reporting.figures import build
+from searchlens.reporting.figures import style
 from searchlens.reporting.figures.context import StudyContext
 from searchlens.store.layout import Layout
 
@@ -27,4 +27,4 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
         for name in READING_FRAMES
     }
     record = layout.failures("overview", "figures.json")
-    build.write(loaded("figure", stage="study"), StudyContext(drawn, readings), output, record)
+    style.write(loaded("figure", stage="study"), StudyContext(drawn, readings), output, record)

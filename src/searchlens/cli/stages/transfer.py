@@ -12,7 +12,7 @@ from searchlens.config.boptr import BoptrOptions
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import InputError
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.figures import build as figures_of
+from searchlens.reporting.figures import style as figures_of
 from searchlens.reporting.tables.graders import of_judges
 from searchlens.reporting.tables.table import save
 from searchlens.store import judges

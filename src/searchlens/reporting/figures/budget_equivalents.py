@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens import catalogue
@@ -43,10 +44,9 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark."""
     labels = context.labels
     pairs, names = style.places(numbers)
-    policy = labels.options.default_policy
-    second = f"Samples of Base that equal b of RL, policy {policy}; {SECOND_LINE}{context.said_source}"
-    said = f"{_finding(numbers, context)}\n{second}"
-    figure = style.new_panels(pairs, names, said, "sampled")
+    second = f"Samples of Base that equal b of RL, policy {labels.options.default_policy}; {SECOND_LINE}"
+    title = f"{_finding(numbers, context)}\n{second}{context.said_source}"
+    figure = style.new_panels(pairs, names, title, "sampled")
     top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))
     for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
@@ -58,25 +58,30 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         elif cell.height:
             _panel(axes, cell)
     style.name_axes(figure, names, "samples of RL, b", "samples of Base, N*(b)")
-    _legend(figure, f"N*(b), joint {labels.band}")
+    keys = [
+        style.key(f"N*(b), joint {labels.band}", color=palette.BASE_COLOUR, marker="o", markersize=2.5),
+        style.key("α b^β of least error", color=palette.RL_COLOUR, linestyle=LAW),
+        style.key("equal samples", color=palette.CURVE_COLOUR, linewidth=0.6),
+        style.key("beyond Base's pool", color=palette.MUTED, marker="^", markersize=3, linestyle=""),
+        style.key("below 1", color=palette.MUTED, marker="v", markersize=3, linestyle=""),
+    ]
+    style.legend(figure, keys, ncols=2)
     return figure
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
-    """How many samples of Base one sample of RL is worth, as far as bands exclude that it is one."""
+    """How many samples of Base one sample of RL is worth, as far as bands exclude that it is one.
+
+    The cell in which it is worth most stands with its band, if any cell has a number.
+    """
     first = style.sound(pick(numbers, budget=1), context)
     more = first.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
-    return say(
-        WORTH_MORE, {"more": more.height, "cells": first.height, "most": _most(more, numbers["pair"].n_unique())}
-    )
-
-
-def _most(more: pl.DataFrame, pairs: int) -> str:
-    """The cell in which one sample of RL is worth most, with its band; nothing if no cell has a number."""
+    most = ""
     for row in more.drop_nulls("n").sort("n").tail(1).to_dicts():
         band = bracket(row["band_lo"], row["band_hi"], 1, hi_open=row["band_hi"] >= row["pool"])
-        return f", {row['n']:.1f} {band} on {row['benchmark']}" + (f" ({row['pair']})" if pairs > 1 else "")
-    return ""
+        most = f", {row['n']:.1f} {band} on {row['benchmark']}"
+        most += f" ({row['pair']})" if numbers["pair"].n_unique() > 1 else ""
+    return say(WORTH_MORE, {"more": more.height, "cells": first.height, "most": most})
 
 
 def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:
@@ -94,36 +99,17 @@ def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     known = pick(cell, state="within").sort("budget")
     budgets = known["budget"].to_list()
-    axes.fill_between(
-        budgets,
-        known["band_lo"].to_list(),
-        known["band_hi"].to_list(),
-        color=palette.BASE_COLOUR,
-        alpha=0.2,
-        linewidth=0,
-    )
+    ends = (known["band_lo"].to_list(), known["band_hi"].to_list())
+    axes.fill_between(budgets, *ends, color=palette.BASE_COLOUR, alpha=0.2, linewidth=0)
     axes.plot(budgets, known["n"].to_list(), color=palette.BASE_COLOUR, marker="o", markersize=2.5, zorder=3, gid="N*")
     law = cell.drop_nulls("law").sort("budget")
-    axes.plot(
-        law["budget"].to_list(), law["law"].to_list(), color=palette.RL_COLOUR, linestyle=LAW, zorder=2.5, gid="law"
-    )
+    red: dict[str, Any] = {"color": palette.RL_COLOUR, "linestyle": LAW, "zorder": 2.5, "gid": "law"}
+    axes.plot(law["budget"].to_list(), law["law"].to_list(), **red)
     for state, marker, height in (("above", "^", cell["pool"][0]), ("level", "^", cell["pool"][0]), ("below", "v", 1)):
         outside = pick(cell, state=state)["budget"].to_list()
-        axes.plot(
-            outside, [height] * len(outside), linestyle="", marker=marker, markersize=3, color=palette.MUTED, gid=state
-        )
+        mark: dict[str, Any] = {"linestyle": "", "marker": marker, "markersize": 3, "color": palette.MUTED}
+        axes.plot(outside, [height] * len(outside), gid=state, **mark)
     slopes = cell.sort("budget")["slope"].drop_nulls().to_list()
     if slopes:
         shown = f"{slopes[0]:.2f} → {slopes[-1]:.2f}" if len(slopes) > 1 else f"{slopes[0]:.2f}"
         axes.text(0.04, 0.86, shown, transform=axes.transAxes, ha="left", fontsize=7, color=palette.MUTED)
-
-
-def _legend(figure: Figure, curve: str) -> None:
-    handles = [
-        Line2D([], [], color=palette.BASE_COLOUR, marker="o", markersize=2.5, label=curve),
-        Line2D([], [], color=palette.RL_COLOUR, linestyle=LAW, label="α b^β of least error"),
-        Line2D([], [], color=palette.CURVE_COLOUR, linewidth=0.6, label="equal samples"),
-        Line2D([], [], color=palette.MUTED, marker="^", markersize=3, linestyle="", label="beyond Base's pool"),
-        Line2D([], [], color=palette.MUTED, marker="v", markersize=3, linestyle="", label="below 1"),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)

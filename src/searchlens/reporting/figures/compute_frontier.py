@@ -24,11 +24,8 @@ from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Labels, PairContext
 from searchlens.search import kinds
 
-AXES = {
-    "samples": "samples",
-    "tokens": "generated tokens",
-    "flops": "FLOPs",
-}
+AXES = {"samples": "samples", "tokens": "generated tokens", "flops": "FLOPs"}
+TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
 AGAIN = 0.5
 """Tokens computed again for each that is generated, from which on FLOPs are drawn."""
 RL_EDGE: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 0.9, "linestyle": (0, (2, 1))}
@@ -87,9 +84,6 @@ def _on_axis(points: pl.DataFrame, axis: str, labels: Labels) -> pl.DataFrame:
     return points.with_columns(axis=pl.lit(axis), **taken).drop_nulls("x").select([*COLUMNS, "family"])
 
 
-TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
-
-
 def _edge(points: pl.DataFrame) -> pl.DataFrame:
     """What the best policy reaches with x or less, at the x of every point; greedy is not among the policies.
 
@@ -103,12 +97,9 @@ def _edge(points: pl.DataFrame) -> pl.DataFrame:
     parts = [_along(policy, at) for policy in rows.partition_by("policy", maintain_order=True)]
     best = pl.concat(parts).sort("x", "value", descending=[False, True], maintain_order=True).unique("x", keep="first")
     best = best.sort("x")
-    rising = pl.when(
-        pl.col("value") >= pl.col("value").cum_max()
-    )  # where less work gives more, that point stays the best
-    columns = [
-        rising.then(pl.col(name)).forward_fill().alias(name) for name in ("policy", "family", "lo", "hi", "value")
-    ]
+    # where less work gives more, that point stays the best
+    rising = pl.when(pl.col("value") >= pl.col("value").cum_max())
+    columns = [rising.then(name).forward_fill().alias(name) for name in ("policy", "family", "lo", "hi", "value")]
     return best.with_columns(columns, layer=pl.lit("AR edge")).select(rows.columns).cast(rows.schema)
 
 
@@ -132,10 +123,10 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     unit, since both models of a pair have the same number of parameters.
     """
     labels = context.labels
-    axes_shown = _axes_shown(numbers, context)
-    title = replace(labels, readout="expected").titled(
-        _finding(numbers, "tokens" if "tokens" in axes_shown else "samples")
-    )
+    again = context.prefill["again"].max() or 0
+    axes_shown = [axis for axis in AXES if axis in numbers["axis"] and (axis != "flops" or again >= AGAIN)]  # type: ignore[operator]
+    finding = _finding(numbers, "tokens" if "tokens" in axes_shown else "samples")
+    title = replace(labels, readout="expected").titled(finding)
     figure = style.new_figure(style.PAGE, 3.1, title, labels.source)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
     searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
@@ -153,12 +144,6 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     return figure
 
 
-def _axes_shown(numbers: pl.DataFrame, context: PairContext) -> list[str]:
-    present = [axis for axis in AXES if axis in numbers["axis"]]
-    again = context.prefill["again"].max() or 0
-    return [axis for axis in present if axis != "flops" or again >= AGAIN]  # type: ignore[operator]
-
-
 def _finding(numbers: pl.DataFrame, axis: str) -> str:
     """What the two curves solve at the largest cost that both have; no interval of their difference is known there."""
     rl = pick(numbers, axis=axis, model="RL", layer="AR").sort("x")
@@ -173,16 +158,15 @@ def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str,
     base, rl = pick(rows, model="Base"), pick(rows, model="RL")
     grey: dict[str, Any] = {"color": palette.CURVE_COLOUR, "linewidth": 0.5, "zorder": 1}
     style.lines(axes, pick(base, layer="AR"), "x", "value", units="policy", sort=False, **grey)
-    edge = pick(base, layer="AR edge")
-    _band(axes, edge, palette.MUTED)
-    axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
-    axes.plot(*_line(pick(rl, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
-    default = pick(rl, layer="AR")
-    _band(axes, default, palette.RL_COLOUR)
-    axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
+    edge, default = pick(base, layer="AR edge"), pick(rl, layer="AR")
+    style.band(axes, edge, "x", color=palette.MUTED, alpha=0.13, zorder=0.8)
+    style.curve(axes, edge, "x", **BASE_EDGE, zorder=3, gid="Base edge")
+    style.curve(axes, pick(rl, layer="AR edge"), "x", **RL_EDGE, zorder=3, gid="RL edge")
+    style.band(axes, default, "x", color=palette.RL_COLOUR, alpha=0.13, zorder=0.8)
+    style.curve(axes, default, "x", **RL_LINE, zorder=4, gid="RL default")
     for (name,), points in pick(base, layer="search").group_by("policy", maintain_order=True):
-        look = looks[str(name)]
-        axes.plot(*_line(points), **look, linewidth=0.8, markersize=3.6, markeredgewidth=0, zorder=5, gid=str(name))
+        look = {**looks[str(name)], "linewidth": 0.8, "markersize": 3.6, "markeredgewidth": 0}
+        style.curve(axes, points, "x", **look, zorder=5, gid=str(name))
         if axis != "samples":  # where all searches would have theirs at the same x
             for x, low, high in points.tail(1).select("x", "lo", "hi").drop_nulls().iter_rows():
                 whisker: dict[str, Any] = {"color": look["color"], "linewidth": 0.6, "alpha": 0.6, "zorder": 2}
@@ -201,25 +185,11 @@ def _names(axes: Axes, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> 
     style.label_ends(axes, ends)
 
 
-def _line(points: pl.DataFrame) -> tuple[list[float], list[float]]:
-    return points["x"].to_list(), style.percent(points["value"])
-
-
-def _band(axes: Axes, rows: pl.DataFrame, colour: str) -> None:
-    ends = (style.percent(rows["lo"]), style.percent(rows["hi"]))
-    axes.fill_between(rows["x"].to_list(), *ends, color=colour, alpha=0.13, linewidth=0, zorder=0.8)
-
-
 def _scale(axes: Axes, axis: str, rows: pl.DataFrame) -> None:
     axes.set_title(f"at equal {AXES[axis]}")
     if axis == "samples":
         style.budget_axis(axes, rows["budget"].drop_nulls(), "samples per question")
-    else:
-        _log_axis(axes)
-        axes.set_xlabel(f"{AXES[axis]} per question" + ("" if axis == "tokens" else _counted(rows)))
-
-
-def _log_axis(axes: Axes) -> None:
+        return
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     decades = math.log10(high / low)
@@ -227,7 +197,5 @@ def _log_axis(axes: Axes) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=labelled))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _counted(rows: pl.DataFrame) -> str:
-    return ",\ngeneration and prefill" if rows["prefilled"].all() else ",\nof generation alone"
+    counted = ",\ngeneration and prefill" if rows["prefilled"].all() else ",\nof generation alone"
+    axes.set_xlabel(f"{AXES[axis]} per question{counted if axis == 'flops' else ''}")

@@ -67,14 +67,19 @@ class Labels:
         return {"metric": self.metric, "readout": self.readout}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairContext:
-    """What the figures of one pair on one benchmark are made from (``docs/data.md`` describes the frames)."""
+@dataclass(frozen=True)
+class Curves:
+    """One pair on one benchmark: its labels, and ``points`` of its two landscapes."""
 
     labels: Labels
     base: pl.DataFrame
     rl: pl.DataFrame
-    """``base``, ``rl``: ``points`` of the two checkpoints' landscapes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairContext(Curves):
+    """What the figures of one pair on one benchmark are made from (``docs/data.md`` describes the frames)."""
+
     prefill: pl.DataFrame
     """Tokens that were computed but not generated, one row per model and policy: model (``Base`` or ``RL``), policy,
     prompt (tokens per question), again (tokens of prompts and prefixes computed again, per generated token). A policy
@@ -91,22 +96,13 @@ class PairContext:
         """With the frames of a recovery folder."""
         names = ("same_policy", "counts", "support", "near_match", "path")
         frames = {name: read_frame(recovery / f"{name}.parquet", "recovery") for name in names}
-        return cls(labels=drawn.labels, base=drawn.base, rl=drawn.rl, prefill=prefill, **frames)
+        return cls(drawn.labels, drawn.base, drawn.rl, prefill=prefill, **frames)
 
     def with_metric(self, metric: str) -> PairContext:
         """The same for a figure of another metric; of one of an extension there may be no means over all choices."""
         has_means = pick(self.support, metric=metric, readout="expected").height > 0
         readout = self.labels.readout if has_means else "prefix"
         return replace(self, labels=replace(self.labels, metric=metric, readout=readout))
-
-
-@dataclass(frozen=True)
-class Curves:
-    """One pair on one benchmark in a figure of the study: its labels, and ``points`` of its two landscapes."""
-
-    labels: Labels
-    base: pl.DataFrame
-    rl: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -126,16 +122,13 @@ class StudyContext:
     @property
     def said_source(self) -> str:
         """Where samples come from that were not drawn in this study, as the end of a title; empty if all were."""
-        source_of = {(cell.labels.pair, cell.labels.benchmark): cell.labels.source for cell in self.cells}
-        if len(set(source_of.values())) == 1:
-            source = self.labels.source
-            return "" if source == "sampled" else f", from {source} samples"
-        others = dict.fromkeys(source for source in source_of.values() if source != "sampled")
-        names = {
-            source: dict.fromkeys(name for (_, name), found in source_of.items() if found == source)
-            for source in others
-        }
-        return "".join(f"; {', '.join(names[source])} from {source} samples" for source in others)
+        named: dict[str, dict[str, None]] = {}
+        for cell in self.cells:
+            named.setdefault(cell.labels.source, {})[cell.labels.benchmark] = None
+        said = {source: names for source, names in named.items() if source != "sampled"}
+        if len(named) == 1:
+            return "".join(f", from {source} samples" for source in said)
+        return "".join(f"; {', '.join(names)} from {source} samples" for source, names in said.items())
 
     @property
     def broken(self) -> set[tuple[str, str]]:

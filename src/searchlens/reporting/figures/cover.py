@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
 from searchlens import catalogue
@@ -29,9 +27,9 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
     pairs, names = style.places(numbers)
     labels = context.labels
-    what = f"questions solved in at least a share τ of the samples, policy {labels.options.default_policy}"
-    second = f"Cover@τ: {what}{context.said_source}"
-    figure = style.new_panels(pairs, names, f"{_finding(numbers, context)}\n{second}", "sampled")
+    second = f"questions solved in at least a share τ of the samples, policy {labels.options.default_policy}"
+    title = f"{_finding(numbers, context)}\nCover@τ: {second}{context.said_source}"
+    figure = style.new_panels(pairs, names, title, "sampled")
     for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
         if pair == pairs[0]:
@@ -39,23 +37,18 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         if (pair, name) in context.broken:
             style.not_interpretable(axes)
         elif cell.height:
-            _panel(axes, cell.filter(pl.col("side") != DIFFERENCE))
+            style.sides(axes, cell.filter(pl.col("side") != DIFFERENCE), "tau", "side", linewidth=1.2)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_locator(FixedLocator([0, 0.5, 1]))
         axes.set_ylim(0, 100)
         axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
     style.name_axes(figure, names, "share τ of the samples", "questions (%)")
-    handles = [
-        Line2D([], [], color=colour, marker=style.SIDE_MARKERS[side], markersize=3, label=f"{side}, {labels.band}")
+    keys = [
+        style.key(f"{side}, {labels.band}", color=colour, marker=style.SIDE_MARKERS[side], markersize=3)
         for side, colour in style.SIDE_COLOURS.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    style.legend(figure, keys, ncols=2)
     return figure
-
-
-def _panel(axes: Axes, rows: pl.DataFrame) -> None:
-    style.bands(axes, rows, "tau", "side")
-    style.sides(axes, rows, "tau", "side", linewidth=1.2)
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:

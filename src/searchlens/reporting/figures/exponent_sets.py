@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue
@@ -45,7 +44,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a panel per benchmark, in it a line per pair."""
-    pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
+    pairs, names = style.places(numbers)
     across = 2 if len(names) == 4 else min(ACROSS, len(names))
     down = -(-len(names) // across)
     second = f"Exponents β of N = α b^β, N up to the pool of each policy of Base, any α{context.said_source}"
@@ -60,36 +59,32 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         for value in REFERENCE:
             axes.axvline(value, color=palette.REGION_COLOUR, linewidth=0.8, zorder=0)
         for place, pair in enumerate(pairs):
-            _ridge(
-                axes, len(pairs) - 1 - place, pick(numbers, pair=pair, benchmark=name), (pair, name) in context.broken
-            )
+            cell = pick(numbers, pair=pair, benchmark=name)
+            _ridge(axes, len(pairs) - 1 - place, cell, broken=(pair, name) in context.broken)
         axes.set_ylim(-0.35, len(pairs) - 0.05)
         axes.set_yticks(range(len(pairs)), pairs[::-1])
         axes.set_xlim(*numbers.select(low=pl.col("beta").min(), high=pl.col("beta").max()).row(0))
         axes.set_xlabel("exponent β")
         axes.tick_params(axis="y", length=0)
-    handles = [
+    keys = [
         Patch(color=palette.BASE_COLOUR, label=f"{context.labels.options.confidence:.0%} set"),
-        Line2D([], [], color=palette.ENVELOPE_COLOUR, linewidth=0.7, label="p-value, 0 to 1 in each row"),
-        Line2D([], [], color=palette.REGION_COLOUR, linewidth=0.8, label="β = 0.8 and 1"),
+        style.key("p-value, 0 to 1 in each row", color=palette.ENVELOPE_COLOUR, linewidth=0.7),
+        style.key("β = 0.8 and 1", color=palette.REGION_COLOUR, linewidth=0.8),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    style.legend(figure, keys, ncols=3)
     return figure
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """In how many cells no power law fits, and in how many 1 is among the exponents that do."""
-    sets: dict[str, list[bool]] = {"empty": [], "one": []}
-    for (pair, name), rows in numbers.group_by("pair", "benchmark", maintain_order=True):
-        if (pair, name) in context.broken or not rows["testable"][0]:
-            continue
-        sets["empty"].append(rows["empty"][0])
-        sets["one"].append(rows.filter((pl.col("beta") - 1).abs() < STEP / 2)["inside"].any())
-    counts = {name: sum(found) for name, found in sets.items()}
-    return claims.say(claims.FITTED, {"cells": len(sets["empty"]), **counts})
+    found = [rows for key, rows in numbers.group_by("pair", "benchmark") if key not in context.broken]
+    tested = [rows for rows in found if rows["testable"][0]]
+    one = [rows.filter((pl.col("beta") - 1).abs() < STEP / 2)["inside"].any() for rows in tested]
+    counts = {"cells": len(tested), "empty": sum(rows["empty"][0] for rows in tested), "one": sum(one)}
+    return claims.say(claims.FITTED, counts)
 
 
-def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
+def _ridge(axes: Axes, row: int, cell: pl.DataFrame, *, broken: bool) -> None:
     """The p-values as a curve above its row; the set as a bar on the row, or in words why there is none."""
     if cell.is_empty():
         return
@@ -98,19 +93,11 @@ def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
     if not broken and cell["testable"][0]:
         heights = [float("nan") if p is None else row + HEIGHT * p for p in cell["p"]]
         axes.plot(betas, heights, color=palette.ENVELOPE_COLOUR, linewidth=0.7, zorder=3, gid="p")
-        axes.fill_between(
-            betas, row, heights, where=cell["inside"].to_list(), color=palette.BASE_COLOUR, alpha=0.3, linewidth=0
-        )
+        bar: dict[str, Any] = {"where": cell["inside"].to_list(), "color": palette.BASE_COLOUR, "alpha": 0.3}
+        axes.fill_between(betas, row, heights, linewidth=0, **bar)
         inside = cell["beta"].filter(cell["inside"]).to_list()
-        axes.plot(
-            inside,
-            [row - 0.1] * len(inside),
-            linestyle="",
-            marker="s",
-            markersize=2,
-            color=palette.BASE_COLOUR,
-            gid="set",
-        )
+        mark: dict[str, Any] = {"linestyle": "", "marker": "s", "markersize": 2, "color": palette.BASE_COLOUR}
+        axes.plot(inside, [row - 0.1] * len(inside), gid="set", **mark)
     if words:
         beside = axes.get_yaxis_transform()
         axes.text(1.02, row, words, transform=beside, ha="left", va="bottom", fontsize=7, color=palette.MUTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -19,7 +18,6 @@ from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Labels, PairContext
 from searchlens.reporting.figures.same_policy_lines import COUNTS, PAPER, tallies
 from searchlens.search import kinds
-from searchlens.search.kinds import PolicyByName
 
 FAMILY_GAP, STRIP = 1, 2.3  # in rows
 STRIP_ROWS = (0.6 - STRIP, 1.6 - STRIP)
@@ -34,19 +32,14 @@ def numbers(context: PairContext) -> pl.DataFrame:
     labels = context.labels
     gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", **PAPER)
     counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
-    rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
+    rows, y, before = dict[str, int](), -1, None
+    for name in kinds.ordered(gaps["policy"], labels.policies):
+        family = kinds.family(name, labels.policies)
+        y += 1 + FAMILY_GAP * (before not in (None, family))
+        rows[name], before = y, family
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Int64)
     marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
     return by_policy(gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left"), labels.policies)
-
-
-def _rows(names: Sequence[str], configured: PolicyByName) -> dict[str, int]:
-    heights, y = {}, 0
-    for i, name in enumerate(names):
-        y += FAMILY_GAP if i and kinds.family(name, configured) != kinds.family(names[i - 1], configured) else 0
-        heights[name] = y
-        y += 1
-    return heights
 
 
 @style.styled()
@@ -58,7 +51,10 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     figure = style.new_figure(style.COLUMN, height, labels.titled(_finding(numbers)), labels.source)
     axes = figure.subplots()
     _map(axes, numbers)
-    _strip(axes, numbers)
+    for x, (_, *ahead) in enumerate(tallies(numbers)):
+        for y, text in zip(STRIP_ROWS, ahead, strict=True):
+            axes.text(x + 0.5, y, text, ha="center", va="center_baseline", fontsize=7)
+    axes.axhline(-0.15, color=palette.MUTED, linewidth=0.6)
     _row_names(axes, rows, labels)
     axes.set_xlabel("budget N (samples per question)")
     lead = "Base \N{MINUS SIGN} RL (percentage points); red: RL leads, blue: Base leads"
@@ -97,47 +93,19 @@ def _map(axes: Axes, numbers: pl.DataFrame) -> None:
     axes.tick_params(length=0, labelrotation=0)
 
 
-def _strip(axes: Axes, rows: pl.DataFrame) -> None:
-    for x, (_, *ahead) in enumerate(tallies(rows)):
-        for y, text in zip(STRIP_ROWS, ahead, strict=True):
-            axes.text(x + 0.5, y, text, ha="center", va="center_baseline", fontsize=7)
-    axes.axhline(-0.15, color=palette.MUTED, linewidth=0.6)
-
-
 def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
     axes.set_yticks([*STRIP_ROWS, *(row + 0.5 for row in rows["row"])], texts)
     for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
         tick.set_color(palette.RL_COLOUR if text == labels.options.default_policy else "black")
-    names = style.family_names(palette.families(rows))
-    for (kind,), members in rows.group_by("family", maintain_order=True):
-        _family_bar(axes, str(kind), names[str(kind)], members["row"][0] + 0.5, members["row"][-1] + 0.5)
-
-
-def _family_bar(axes: Axes, kind: str, name: str, top: float, bottom: float) -> None:
-    colour = palette.FAMILY_COLOURS[kind]
-    axes.annotate(
-        name,
-        (0, (top + bottom) / 2),
-        (BAR_AT - 4, 0),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        annotation_clip=False,
-        rotation=0 if bottom - top < 2 else 90,  # upright where the family is too short for it
-        ha="right",
-        va="center",
-        fontsize=7,
-        color=colour,
-    )
-    figure = axes.get_figure(root=True)
+    figure, names = axes.get_figure(root=True), style.family_names(palette.families(rows))
     assert figure is not None
     place = axes.get_yaxis_transform() + ScaledTranslation(BAR_AT / 72, 0, figure.dpi_scale_trans)
-    axes.plot(
-        [0, 0],
-        [top - 0.4, bottom + 0.4],
-        color=colour,
-        linewidth=2,
-        transform=place,
-        clip_on=False,
-        solid_capstyle="butt",
-    )
+    bar: dict[str, Any] = {"linewidth": 2, "transform": place, "clip_on": False, "solid_capstyle": "butt"}
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": 7}
+    for (kind,), members in rows.group_by("family", maintain_order=True):
+        colour, top, bottom = palette.FAMILY_COLOURS[str(kind)], members["row"][0] + 0.5, members["row"][-1] + 0.5
+        beside["rotation"] = 0 if bottom - top < 2 else 90  # upright where the family is too short for it
+        beside |= {"color": colour, "ha": "right", "va": "center", "annotation_clip": False}
+        axes.annotate(names[str(kind)], (0, (top + bottom) / 2), (BAR_AT - 4, 0), **beside)
+        axes.plot([0, 0], [top - 0.4, bottom + 0.4], color=colour, **bar)

@@ -9,14 +9,13 @@ import polars as pl
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from searchlens import catalogue
 from searchlens.analysis.claims import MATCHES, say
 from searchlens.analysis.frames import by_policy, pick
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.figures.context import Labels, PairContext
+from searchlens.reporting.figures.context import PairContext
 
 SPREAD = 0.32  # of one doubling of the budget, between the outermost families
 UNMATCHED = "#C8C8C8"
@@ -53,9 +52,20 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     figure = style.new_figure(style.COLUMN, 3.6, labels.titled(_finding(points, targets)), labels.source)
     axes = figure.subplots()
     _points(axes, points)
-    _targets(axes, targets, labels)
+    ends = []
+    for budget, value, matches in targets.select("budget", "value", "matches").iter_rows():
+        band = (100 * max(0.0, value - labels.options.epsilon), 100 * min(1.0, value + labels.options.epsilon))
+        axes.axhspan(*band, color=palette.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
+        axes.axhline(100 * value, color=palette.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
+        ends.append((100 * value, f"RL at {budget}: {matches}", palette.RL_COLOUR))
+    style.label_ends(axes, ends)
     axes.set_ylabel("questions solved (%)")
-    _legend(figure, points, labels)
+    dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0, "markeredgewidth": 0}
+    names = style.family_names(palette.families(points))
+    keys = [style.key(name, **palette.family_look(kind), **dot) for kind, name in names.items()]
+    unmatched = style.key("no match", **dot, color=UNMATCHED, marker="o")
+    near = f"RL \N{PLUS-MINUS SIGN}{100 * labels.options.epsilon:g} pp"
+    style.legend(figure, [*keys, unmatched, Patch(color=palette.RL_COLOUR, alpha=0.2, label=near)], ncols=3)
     return figure
 
 
@@ -72,43 +82,9 @@ def _points(axes: Axes, points: pl.DataFrame) -> None:
     shown = points.with_columns(x=pl.col("budget") * 2 ** (2 * SPREAD * lane))
     for (matched,), some in shown.group_by(pl.col("matches") > 0, maintain_order=True):
         colours = palette.FAMILY_COLOURS if matched else dict.fromkeys(kinds, UNMATCHED)
-        look: dict[str, Any] = {
-            "palette": colours,
-            "markers": palette.FAMILY_MARKERS,
-            "linewidth": 0,
-            "s": 16 if matched else 9,
-        }
-        place: dict[str, Any] = {
-            "x": "x",
-            "y": "value",
-            "hue": "family",
-            "style": "family",
-            "zorder": 3 if matched else 2,
-        }
-        sns.scatterplot(style.to_pandas(some, percent=["value"]), **place, **look, legend=False, ax=axes)
+        looks: dict[str, Any] = {"palette": colours, "markers": palette.FAMILY_MARKERS, "s": 16 if matched else 9}
+        looks |= {"x": "x", "y": "value", "hue": "family", "style": "family", "zorder": 3 if matched else 2}
+        sns.scatterplot(style.to_pandas(some, percent=["value"]), **looks, linewidth=0, legend=False, ax=axes)
     style.budget_axis(axes, points["budget"], "Base budget N (samples per question)")
     low, high = axes.get_xlim()
     axes.set_xlim(low / 2**SPREAD, high * 2**SPREAD)
-
-
-def _targets(axes: Axes, targets: pl.DataFrame, labels: Labels) -> None:
-    ends = []
-    for budget, value, matches in targets.select("budget", "value", "matches").iter_rows():
-        band = (100 * max(0.0, value - labels.options.epsilon), 100 * min(1.0, value + labels.options.epsilon))
-        axes.axhspan(*band, color=palette.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
-        axes.axhline(100 * value, color=palette.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
-        ends.append((100 * value, f"RL at {budget}: {matches}", palette.RL_COLOUR))
-    style.label_ends(axes, ends)
-
-
-def _legend(figure: Figure, points: pl.DataFrame, labels: Labels) -> None:
-    dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0, "markeredgewidth": 0}
-    names = style.family_names(palette.families(points))
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], label=name, **{**palette.family_look(kind), **dot}) for kind, name in names.items()
-    ]
-    handles.append(Line2D([], [], label="no match", **{**dot, "color": UNMATCHED, "marker": "o"}))
-    handles.append(
-        Patch(color=palette.RL_COLOUR, alpha=0.2, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.options.epsilon:g} pp")
-    )
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)

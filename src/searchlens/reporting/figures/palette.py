@@ -46,10 +46,9 @@ def controller_colours() -> dict[str, str]:
 def search_looks(names: Sequence[str], configured: PolicyByName) -> dict[str, dict[str, Any]]:
     """Colour of the controller, and a marker of its own, for each search policy."""
     known = controller_colours()
-    colours = [known.get(kinds.controller(name, configured), MUTED) for name in names]
     return {
-        name: {"color": colour, "marker": marker}
-        for name, colour, marker in zip(names, colours, cycle(SEARCH_MARKERS), strict=False)
+        name: {"color": known.get(kinds.controller(name, configured), MUTED), "marker": marker}
+        for name, marker in zip(names, cycle(SEARCH_MARKERS), strict=False)
     }
 
 
@@ -67,11 +66,7 @@ def shades(names: Sequence[str], configured: PolicyByName = NO_POLICIES) -> dict
     for name in names:
         levels = sorted({heat[other] for other in names if family_of[other] == family_of[name]})
         white = 0.0 if len(levels) == 1 else LIGHTEST * (1 - levels.index(heat[name]) / (len(levels) - 1))
-        colours[name] = lightened(FAMILY_COLOURS[family_of[name]], white)
+        colour = FAMILY_COLOURS[family_of[name]]
+        channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        colours[name] = "#" + "".join(f"{round(255 * (each + (1 - each) * white)):02x}" for each in channels)
     return colours
-
-
-def lightened(colour: str, white: float) -> str:
-    """A colour ``#rrggbb`` with a share of white mixed in."""
-    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return "#" + "".join(f"{round(255 * (channel + (1 - channel) * white)):02x}" for channel in channels)

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
 from searchlens import catalogue
@@ -16,7 +15,7 @@ from searchlens.analysis import claims
 from searchlens.analysis.frames import pick
 from searchlens.analysis.measures import LUCK, PASS
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.figures.context import Curves, Source, StudyContext
+from searchlens.reporting.figures.context import Curves, Labels, Source, StudyContext
 
 DOTS = (0, (5, 1.5, 1, 1.5))
 MEETING: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
@@ -45,9 +44,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
     much as RL, and ``state``, as in the frame ``crossings``.
     """
     measures = context.readings.get("measures")
-    rows = pl.concat(
-        part for cell in context.cells for part in (_rows(cell), *_beyond(cell, measures), *_luck(cell, measures))
-    )
+    rows = pl.concat(part for cell in context.cells for part in _rows(cell, measures))
     found = context.readings.get("crossings")
     if found is None:
         return rows
@@ -56,48 +53,32 @@ def numbers(context: StudyContext) -> pl.DataFrame:
     return rows.join(met.select(*keys, *MET), on=keys, how="left", maintain_order="left")
 
 
-def _constants(cell: Curves) -> list[pl.Expr]:
-    names = ("pair", "benchmark", "questions", "source", "metric")
-    return [pl.lit(getattr(cell.labels, name)).alias(name) for name in names]
-
-
-def _beyond(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
-    """Rows of both sides at more samples than the largest budget that policies are compared at."""
-    if measures is None or cell.labels.metric != "P":
-        return
-    found = pick(measures, measure=PASS, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
-    for side, points in (("Base", cell.base), ("RL", cell.rl)):
-        rows = pick(found, side=side).filter(pl.col("k") > points["budget"].max()).sort("k")
-        known = [pl.lit(side).alias("model"), pl.lit(cell.labels.options.default_policy).alias("policy")]
-        yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
-
-
-def _luck(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
-    """Rows of what both sides solve of questions with golds of others; none where that is little or unknown."""
+def _rows(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
+    """Both sides at the budgets of the study, then beyond them, then luck where it solves much."""
+    labels = cell.labels
+    policy = labels.options.default_policy
+    sides = {"Base": cell.base, "RL": cell.rl}
+    for model, points in sides.items():
+        rows = pick(points, metric=labels.metric, readout="expected", policy=policy)
+        yield _named(rows.sort("budget"), model, policy, labels)
+    greedy = pick(cell.base, metric=labels.metric, readout="expected", policy="greedy")
+    yield _named(greedy.sort("budget").head(1), "Base greedy", "greedy", labels)
     if measures is None:
         return
-    found = pick(measures, measure=LUCK, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
+    found = pick(measures, pair=labels.pair, benchmark=labels.benchmark).sort("k").with_columns(budget="k")
+    for model, points in sides.items() if labels.metric == "P" else ():
+        rows = pick(found, measure=PASS, side=model).filter(pl.col("budget") > points["budget"].max())
+        yield _named(rows, model, policy, labels)
     for model, side in LUCK_OF.items():
-        rows = pick(found, side=side).sort("k")
+        rows = pick(found, measure=LUCK, side=side)
         if rows.height and rows["value"].max() >= LUCKY:  # type: ignore[operator]
-            known = [pl.lit(model).alias("model"), pl.lit(cell.labels.options.default_policy).alias("policy")]
-            yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
+            yield _named(rows, model, policy, labels)
 
 
-def _rows(cell: Curves) -> pl.DataFrame:
-    labels = cell.labels
-    constants = _constants(cell)
-    curves = (
-        ("Base", cell.base, labels.options.default_policy),
-        ("RL", cell.rl, labels.options.default_policy),
-        ("Base greedy", cell.base, "greedy"),
-    )
-    parts = []
-    for model, points, policy in curves:
-        rows = pick(points, metric=labels.metric, readout="expected", policy=policy).sort("budget")
-        rows = rows.head(1) if policy == "greedy" else rows
-        parts.append(rows.select(*constants, pl.lit(model).alias("model"), "policy", "budget", "value", "lo", "hi"))
-    return pl.concat(parts)
+def _named(rows: pl.DataFrame, model: str, policy: str, labels: Labels) -> pl.DataFrame:
+    names = {name: getattr(labels, name) for name in ("pair", "benchmark", "questions", "source", "metric")}
+    constants = {**names, "model": model, "policy": policy}
+    return rows.select(*(pl.lit(value).alias(name) for name, value in constants.items()), "budget", "value", "lo", "hi")
 
 
 @style.styled()
@@ -105,7 +86,11 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
     pairs, names = style.places(numbers)
     tight = len(names) > ROOMY
-    figure = _figure(pairs, names, numbers, context)
+    labels = context.labels
+    who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
+    second = f"{who}, policy {labels.options.default_policy}, {labels.measure}, {labels.band}s"
+    source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
+    figure = style.new_panels(pairs, names, f"{_finding(numbers, context)}\n{second}", source)
     named, untitled = False, set(names)
     for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
@@ -113,7 +98,8 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
             axes.set_axis_off()
             continue
         _panel(axes, cell)
-        _budgets(axes, pick(numbers, benchmark=name)["budget"])
+        style.budget_axis(axes, ticks := sorted(set(pick(numbers, benchmark=name)["budget"])), "")
+        axes.xaxis.set_major_locator(FixedLocator(ticks[:: 1 + (len(ticks) > MANY)]))  # every second of many
         broken = (pair, name) in context.broken
         if broken:
             style.not_interpretable(axes)
@@ -126,16 +112,6 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     style.name_axes(figure, names, "samples" if tight else "samples per question", "questions solved (%)")
     _legend(figure, numbers, tight)
     return figure
-
-
-def _figure(pairs: list[str], names: list[str], numbers: pl.DataFrame, context: StudyContext) -> Figure:
-    labels = context.labels
-    who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
-    title = (
-        f"{_finding(numbers, context)}\n{who}, policy {labels.options.default_policy}, {labels.measure}, {labels.band}s"
-    )
-    source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
-    return style.new_panels(pairs, names, title, source)
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
@@ -159,7 +135,6 @@ def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) 
 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     curves = cell.filter(pl.col("model").is_in(list(style.SIDE_COLOURS)))
-    style.bands(axes, curves, "budget", "model")
     style.sides(axes, curves, "budget", "model", linewidth=1.3)
     for value in style.percent(pick(cell, model="Base greedy")["value"]):
         axes.axhline(value, color=palette.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
@@ -169,13 +144,6 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
     axes.set_ylim(0, 100)
     axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
-
-
-def _budgets(axes: Axes, budgets: pl.Series) -> None:
-    """The axis of all panels below one another; every second of many budgets is labelled."""
-    style.budget_axis(axes, budgets, "")
-    ticks = sorted(set(budgets))
-    axes.xaxis.set_major_locator(FixedLocator(ticks[:: 1 + (len(ticks) > MANY)]))
 
 
 def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
@@ -189,63 +157,47 @@ def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
     axes.plot([row["crossing"]], [y], **MEETING, gid="crossing")
     if numbered:
         right = ends[0] < 2  # no room at its left
-        beside: dict[str, Any] = {
-            "textcoords": "offset points",
-            "va": "center_baseline",
-            "ha": "left" if right else "right",
-            "fontsize": 7,
-        }
-        axes.annotate(f"{row['crossing']:.1f}", (ends[right], y), (2 if right else -2, 0), **beside)
-
-
-def _both(cell: pl.DataFrame) -> pl.DataFrame:
-    """Budgets at which both curves are known, with ``value`` of Base, ``value_rl``, and luck as it is drawn there."""
-    base, rl, *lucks = (
-        pick(cell, model=model).select("budget", pl.col("value").alias(model)) for model in ("Base", "RL", *LUCK_OF)
-    )
-    both = base.join(rl, on="budget").drop_nulls().sort("budget")
-    for luck in lucks:
-        both = both.join(luck, on="budget", how="left", maintain_order="left")
-    return both.with_columns(pl.col(*LUCK_OF).interpolate()).rename({"Base": "value", "RL": "value_rl"})
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
+        beside |= {"xy": (ends[right], y), "xytext": (2 if right else -2, 0), "ha": "left" if right else "right"}
+        axes.annotate(f"{row['crossing']:.1f}", **beside)
 
 
 def _name(axes: Axes, cell: pl.DataFrame) -> bool:
     """Name the two curves beside one another where they are furthest apart; whether there was room."""
-    both = _both(cell)
+    base, rl, *lucks = (
+        pick(cell, model=model).select("budget", pl.col("value").alias(model)) for model in ("Base", "RL", *LUCK_OF)
+    )
+    both = base.join(rl, on="budget").drop_nulls().sort("budget")
     if both.is_empty():
         return False
-    lower, upper = pl.min_horizontal("value", "value_rl"), pl.max_horizontal("value", "value_rl")
+    for luck in lucks:
+        both = both.join(luck, on="budget", how="left", maintain_order="left")
+    both = both.with_columns(pl.col(*LUCK_OF).interpolate())  # as it is drawn
+    lower, upper = pl.min_horizontal("Base", "RL"), pl.max_horizontal("Base", "RL")
     within = (lower > ROOM) & (upper < 1 - ROOM)  # a name fits between the curves and the panel's ends
     lines = [pl.col(model) for model in LUCK_OF]
     crossed = [line.is_between(lower - ROOM, lower) | line.is_between(upper, upper + ROOM) for line in lines]
     free = within & ~pl.any_horizontal(crossed).fill_null(value=False)
     wide = both.sort(free, within, upper - lower, descending=True).row(0, named=True)
-    for model, value, other in (("Base", wide["value"], wide["value_rl"]), ("RL", wide["value_rl"], wide["value"])):
-        above = value >= other
-        place: dict[str, Any] = {"ha": "left" if wide["budget"] == 1 else "center", "va": "bottom" if above else "top"}
-        axes.annotate(
-            model,
-            (wide["budget"], 100 * value),
-            (2, 5 if above else -5),
-            textcoords="offset points",
-            fontsize=7,
-            color=style.SIDE_COLOURS[model],
-            **place,
-        )
+    looks: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7}
+    looks["ha"] = "left" if wide["budget"] == 1 else "center"
+    for model, other in (("Base", "RL"), ("RL", "Base")):
+        offset, looks["va"] = ((2, 5), "bottom") if wide[model] >= wide[other] else ((2, -5), "top")
+        axes.annotate(model, (wide["budget"], 100 * wide[model]), offset, color=style.SIDE_COLOURS[model], **looks)
     return True
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
-    handles = [
-        Line2D([], [], color=colour, marker=style.SIDE_MARKERS[name], markersize=3, linewidth=1.3, label=name)
+    looks = {"markersize": 3, "linewidth": 1.3}
+    keys = [
+        style.key(name, color=colour, marker=style.SIDE_MARKERS[name], **looks)
         for name, colour in style.SIDE_COLOURS.items()
         if tight
     ]
     if "Base greedy" in numbers["model"]:
-        handles.append(Line2D([], [], color=palette.BASE_COLOUR, linestyle=DOTS, label="one greedy answer of Base"))
-    if not numbers.filter(pl.col("model").is_in(list(LUCK_OF))).is_empty():
-        said = "luck: gold of another question"
-        handles.append(Line2D([], [], color=palette.ENVELOPE_COLOUR, linestyle=":", label=said))
+        keys.append(style.key("one greedy answer of Base", color=palette.BASE_COLOUR, linestyle=DOTS))
+    if numbers["model"].is_in(list(LUCK_OF)).any():
+        keys.append(style.key("luck: gold of another question", color=palette.ENVELOPE_COLOUR, linestyle=":"))
     if "state" in numbers.columns:
-        handles.append(Line2D([], [], **MEETING, label="where Base passes RL, with its interval"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=2 if figure.get_figwidth() < NARROW else 4)
+        keys.append(style.key("where Base passes RL, with its interval", **MEETING))
+    style.legend(figure, keys, ncols=2 if figure.get_figwidth() < NARROW else 4)

@@ -11,7 +11,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from searchlens import catalogue
 from searchlens.analysis.claims import PATH, say
@@ -36,7 +35,11 @@ def numbers(context: PairContext) -> pl.DataFrame:
     near = pick(context.near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
     paths = pick(context.path, metric=labels.metric).select(pl.col("kind").alias("layer"), *columns)
     near = by_policy(near, labels.policies).sort("target_budget", maintain_order=True)
-    sampler = style.power_curves(context.base, target["budget"], labels)
+    points = pick(context.base, **labels.curve).filter(
+        pl.col("policy").is_in(style.power_policies(context.base["policy"], labels.policies)),
+        pl.col("budget").is_in(target["budget"].to_list()),
+    )
+    sampler = by_policy(points.select("policy", "budget", "value"), labels.policies)
     sampler = sampler.select(pl.lit("power").alias("layer"), "policy", "budget", "value", target_budget="budget")
     return pl.concat([curve, near, paths.sort("layer", "target_budget"), sampler], how="diagonal")
 
@@ -51,7 +54,10 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     _path(axes, numbers)
     _differences(below, numbers, labels)
-    _legend(figure, numbers, labels)
+    keys = [style.key(f"RL default, {labels.band}", color=palette.RL_COLOUR, linewidth=2.6)]
+    keys += [style.key(f"{kind} path", **_mark(kind, marker)) for kind, marker in PATHS.items()]
+    keys += style.power_keys(numbers, labels)
+    style.legend(figure, keys, ncols=len(keys))
     return figure
 
 
@@ -79,26 +85,17 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
         for name in ("error", "matches")
     )
     words = matches.map(lambda count: "" if isnan(count) else f"{count:.0f}")
+    tolerance = 100 * labels.options.epsilon
     bar: dict[str, Any] = {"label": "least |error| (pp)", "aspect": 25, "pad": 0.02}
-    look: dict[str, Any] = {
-        "cmap": ERROR_COLOURS,
-        "vmin": 0,
-        "vmax": 100 * labels.options.epsilon,
-        "linewidths": 0.8,
-        "linecolor": FRAME_COLOUR,
-    }
-    sns.heatmap(error.astype(float), annot=words, fmt="", annot_kws={"fontsize": 7}, cbar_kws=bar, ax=axes, **look)
+    looks: dict[str, Any] = {"annot": words, "fmt": "", "annot_kws": {"fontsize": 7}, "cbar_kws": bar}
+    looks |= {"cmap": ERROR_COLOURS, "vmin": 0, "vmax": tolerance, "linewidths": 0.8, "linecolor": FRAME_COLOUR}
+    sns.heatmap(error.astype(float), ax=axes, **looks)
     for kind, marker in PATHS.items():
         chosen = pick(numbers, layer=kind).select("target_budget", "budget")
         points = [(budgets.index(b) + CORNERS[kind], rows.index(n) + 0.25) for b, n in chosen.iter_rows() if n in rows]
-        axes.plot(
-            *zip(*points, strict=True) if points else ([], []),
-            **{**_mark(kind, marker), "linestyle": "none"},
-            gid=f"A-{kind}",
-        )
-    axes.set_title(
-        f"A  matches within \N{PLUS-MINUS SIGN}{100 * labels.options.epsilon:g} pp: policies, and the least error"
-    )
+        mark = {**_mark(kind, marker), "linestyle": "none"}
+        axes.plot([x for x, _ in points], [y for _, y in points], **mark, gid=f"A-{kind}")
+    axes.set_title(f"A  matches within \N{PLUS-MINUS SIGN}{tolerance:g} pp: policies, and the least error")
     axes.tick_params(length=0, labelrotation=0)
     axes.set(xlabel="RL budget (samples per question)", ylabel="Base budget N (samples per question)")
     if near.is_empty():
@@ -108,24 +105,13 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
 
 def _path(axes: Axes, numbers: pl.DataFrame) -> None:
     curve = pick(numbers, layer="rl")
-    budgets = curve["target_budget"].to_list()
-    band = (style.percent(curve["lo"]), style.percent(curve["hi"]))
     axes.set_title("B  path through Base that follows RL")
-    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.15, linewidth=0, zorder=1)
-    axes.plot(budgets, style.percent(curve["target"]), color=palette.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
-    for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
-        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=2, gid=str(name))
-    for rank, (kind, marker) in enumerate(
-        PATHS.items()
-    ):  # the smaller mark on top, so that both are visible where they agree
-        rows = pick(numbers, layer=kind)
-        axes.plot(
-            rows["target_budget"].to_list(),
-            style.percent(rows["value"]),
-            **_mark(kind, marker),
-            zorder=5 - rank,
-            gid=kind,
-        )
+    style.band(axes, curve, "target_budget", color=palette.RL_COLOUR, alpha=0.15, zorder=1)
+    style.curve(axes, curve, "target_budget", "target", color=palette.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
+    style.power_lines(axes, numbers, zorder=2)
+    # the smaller mark on top, so that both are visible where they agree
+    for zorder, (kind, marker) in zip((5, 4), PATHS.items(), strict=True):
+        style.curve(axes, pick(numbers, layer=kind), "target_budget", **_mark(kind, marker), zorder=zorder, gid=kind)
     axes.set_ylabel("questions solved (%)")
 
 
@@ -145,37 +131,17 @@ def _differences(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     budgets = _budgets(numbers)
     style.zero_line(axes)
     names = {budget: str(budget) for budget in budgets}
+    thick: dict[str, Any] = {"color": palette.CURVE_COLOUR, "linewidth": 3.5, "solid_capstyle": "butt", "zorder": 1}
     for shift, (kind, marker) in zip((2**-0.14, 2**0.14), PATHS.items(), strict=True):
-        for target, policy, budget, difference in _chosen(numbers, kind):
-            at = target * shift
-            axes.plot(
-                [at, at],
-                [0, 100 * difference],
-                color=palette.CURVE_COLOUR,
-                linewidth=3.5,
-                solid_capstyle="butt",
-                zorder=1,
-            )
-            axes.plot(at, 100 * difference, **_mark(kind, marker))
+        chosen = pick(numbers, layer=kind).select("target_budget", "policy", "budget", "rl_minus_base")
+        for target, policy, budget, difference in chosen.iter_rows():
+            axes.plot([target * shift] * 2, [0, 100 * difference], **thick)
+            axes.plot(target * shift, 100 * difference, **_mark(kind, marker))
             if kind == "closest":
                 names[target] = f"{target}\n{policy.replace('_', chr(10))}\nN = {budget}"
     style.budget_axis(axes, budgets, "RL budget, and the closest Base point")
     axes.set_xticks(budgets, list(names.values()))
     axes.set_ylabel("RL \N{MINUS SIGN} Base (pp)")
-    largest = max(
-        [labels.options.epsilon, *numbers["rl_minus_base"].drop_nulls().abs()]
-    )  # the tolerance sets the scale
+    # the tolerance sets the scale
+    largest = max([labels.options.epsilon, *numbers["rl_minus_base"].drop_nulls().abs()])
     axes.set_ylim(-125 * largest, 125 * largest)
-
-
-def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float]]:
-    return list(pick(numbers, layer=kind).select("target_budget", "policy", "budget", "rl_minus_base").iter_rows())
-
-
-def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
-    handles = [Line2D([], [], color=palette.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}")]
-    handles += [Line2D([], [], label=f"{kind} path", **_mark(kind, marker)) for kind, marker in PATHS.items()]
-    if "power" in numbers["layer"]:
-        samplers = pick(numbers, layer="power")["policy"]
-        handles.append(Line2D([], [], label=style.power_label(samplers, labels.policies), **style.POWER_LINE))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

@@ -35,32 +35,24 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
+    default = pick(numbers, policy=labels.options.default_policy)
+    others = numbers.filter(pl.col("policy") != labels.options.default_policy)
     counts = list(tallies(numbers))
     (first_budget, first, _), (last_budget, last, _) = counts[0], counts[-1]
-    facts = {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget}
-    finding = say(LEVEL, facts)
+    finding = say(LEVEL, {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget})
     figure = style.new_figure(style.COLUMN, 2.9, labels.titled(finding), labels.source)
     axes = figure.subplots()
-    _lines(axes, numbers, labels)
+    grey = {"color": palette.CURVE_COLOUR, "linewidth": 0.7, "zorder": 2}
+    style.lines(axes, others, "budget", "base_minus_rl", units="policy", **grey)
+    style.band(axes, default, "budget", color=palette.RL_COLOUR, alpha=0.13, zorder=1)
+    style.lines(axes, default, "budget", "base_minus_rl", color=palette.RL_COLOUR, linewidth=1.6, zorder=4)
     style.zero_line(axes)
-    style.budget_axis(
-        axes, numbers["budget"], "budget N (samples per question)\npolicies with Base \N{GREATER-THAN OR EQUAL TO} RL"
-    )
+    below = "budget N (samples per question)\npolicies with Base \N{GREATER-THAN OR EQUAL TO} RL"
+    style.budget_axis(axes, numbers["budget"], below)
     axes.set_xticks([budget for budget, *_ in counts], [f"{budget}\n{ahead}" for budget, ahead, _ in counts])
     axes.set_ylabel("Base \N{MINUS SIGN} RL (percentage points)")
     _names(axes, numbers, labels)
     return figure
-
-
-def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
-    default = pick(numbers, policy=labels.options.default_policy)
-    others = numbers.filter(pl.col("policy") != labels.options.default_policy)
-    style.lines(
-        axes, others, "budget", "base_minus_rl", units="policy", color=palette.CURVE_COLOUR, linewidth=0.7, zorder=2
-    )
-    budgets, band = default["budget"].to_list(), (style.percent(default["lo"]), style.percent(default["hi"]))
-    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.13, linewidth=0, zorder=1)
-    style.lines(axes, default, "budget", "base_minus_rl", color=palette.RL_COLOUR, linewidth=1.6, zorder=4)
 
 
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -1,4 +1,4 @@
-"""What all figures share: axes in budgets, and writing a figure with its numbers.
+"""What all figures share: axes in budgets, lines and bands, and making the figures that are declared for a stage.
 
 Figures are printed at the size at which they are drawn: ``COLUMN`` is one column of a two-column paper, ``PAGE`` the
 width of the page, in inches. Proportions are drawn as percentages; no other arithmetic is done on the numbers of a
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,18 +20,22 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from searchlens.analysis.frames import by_policy, pick
-from searchlens.catalogue import FIGURE_FORMATS
+from searchlens.analysis.frames import pick
+from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, load
+from searchlens.errors import InputError
 from searchlens.reporting.figures.context import Labels, Source, StudyContext
 from searchlens.reporting.figures.palette import BASE_COLOUR, FAMILY_COLOURS, MUTED, RL_COLOUR
 from searchlens.search import kinds
 from searchlens.search.kinds import PolicyByName
+from searchlens.store.failures import Failures
 from searchlens.store.files import replace, replace_text
 from searchlens.store.frames import write_csv
 
@@ -151,10 +155,30 @@ def lines(axes: Axes, frame: pl.DataFrame, x: str, y: str, **looks: Any) -> None
     axes.set(xlabel="", ylabel="")
 
 
-def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], **looks: Any) -> None:
+def curve(axes: Axes, rows: pl.DataFrame, x: str, y: str = "value", **looks: Any) -> None:
+    """One line, or marks, through proportions that are drawn as percentages."""
+    axes.plot(rows[x].to_list(), percent(rows[y]), **looks)
+
+
+def band(axes: Axes, rows: pl.DataFrame, x: str, lo: str = "lo", hi: str = "hi", **looks: Any) -> None:
+    """The area between two proportions that are drawn as percentages."""
+    axes.fill_between(rows[x].to_list(), percent(rows[lo]), percent(rows[hi]), linewidth=0, **looks)
+
+
+def key(label: str, **looks: Any) -> Line2D:
+    """What stands for a line, or for marks, in a legend."""
+    return Line2D([], [], label=label, **looks)
+
+
+def legend(figure: Figure, handles: Sequence[Artist], ncols: int) -> None:
+    """The legend below all panels."""
+    figure.legend(handles=handles, loc="outside lower center", ncols=ncols)
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Names beside the ends of lines at the right, moved apart where they would overlap.
 
-    ``axes`` has its final limits; ``ends`` are height, name and colour; ``looks`` are those of ``Axes.annotate``.
+    ``axes`` has its final limits; ``ends`` are height, name and colour.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -164,14 +188,9 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], **looks: Any)
     ranked = sorted(ends, key=lambda end: end[0])
     shifts = step * np.arange(len(ranked))
     places = isotonic_regression(np.array([end[0] for end in ranked]) - shifts).x + shifts if ranked else shifts
-    beside: dict[str, Any] = {
-        "xycoords": ("axes fraction", "data"),
-        "textcoords": "offset points",
-        "va": "center",
-        "fontsize": 7,
-    }
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     for place, (_, name, colour) in zip(places.tolist(), ranked, strict=True):
-        axes.annotate(name, (1, place), (4, 0), annotation_clip=False, color=colour, **{**beside, **looks})
+        axes.annotate(name, (1, place), (4, 0), annotation_clip=False, color=colour, fontsize=7, **beside)
 
 
 def zero_line(axes: Axes) -> None:
@@ -207,7 +226,12 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
         if suffix == "csv":
             write_csv(numbers, file)
         elif suffix == "svg":
-            replace_text(file, _svg(figure, metadata["svg"]))
+            buffer = io.StringIO()
+            figure.savefig(buffer, format=suffix, metadata=metadata[suffix])
+            # fonts of like width for readers without ours, and places to a hundredth of a point
+            text = buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+            text = _PLACES.sub(lambda place: _LONG.sub(lambda found: f"{float(found[0]):.2f}", place[0]), text)
+            replace_text(file, text)
         else:
             replace(file, partial(figure.savefig, format=suffix, metadata=metadata[suffix]))
     return files
@@ -215,14 +239,6 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
 
 _PLACES = re.compile(r' (?:d|x|y|width|height|transform)="[^"]*"')
 _LONG = re.compile(r"-?\d+\.\d{3,}")
-
-
-def _svg(figure: Figure, metadata: dict[str, Any]) -> str:
-    """The figure as SVG: places to a hundredth of a point, and fonts of like width for readers without ours."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=metadata)
-    text = buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    return _PLACES.sub(lambda place: _LONG.sub(lambda found: f"{float(found.group()):.2f}", place.group()), text)
 
 
 POWER_LINE: dict[str, Any] = {"color": FAMILY_COLOURS["search"], "linewidth": 1.2, "linestyle": (0, (3, 1))}
@@ -233,21 +249,21 @@ def power_policies(names: Iterable[str], configured: PolicyByName) -> list[str]:
     return [name for name in kinds.ordered(names, configured) if kinds.controller(name, configured) == "power"]
 
 
-def power_label(names: Iterable[str], configured: PolicyByName) -> str:
-    """Words of the legend, with the modes of the policies; only the mode ``reference`` is the published procedure."""
-    controllers = [policy.controller for name in names if (policy := kinds.policy_of(name, configured))]
+def power_lines(axes: Axes, numbers: pl.DataFrame, zorder: float) -> None:
+    """A line for each policy of the layer ``power``."""
+    for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
+        curve(axes, rows, "budget", **POWER_LINE, zorder=zorder, gid=str(name))
+
+
+def power_keys(numbers: pl.DataFrame, labels: Labels) -> list[Line2D]:
+    """The entry of a legend for the layer ``power``, with the modes of its policies; none without such a layer.
+
+    Only the mode ``reference`` is the published procedure.
+    """
+    names = pick(numbers, layer="power")["policy"]
+    controllers = [policy.controller for name in names if (policy := kinds.policy_of(name, labels.policies))]
     modes = sorted({str(controller.parameters["mode"]) for controller in controllers})
-    return f"power ({', '.join(modes)})"
-
-
-def power_curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl.DataFrame:
-    """Policy, budget and value of every policy that samples from a power, at some budgets."""
-    rows = pick(points, **labels.curve)
-    chosen = rows.filter(
-        pl.col("policy").is_in(power_policies(rows["policy"], labels.policies)),
-        pl.col("budget").is_in(budgets.to_list()),
-    )
-    return by_policy(chosen.select("policy", "budget", "value"), labels.policies)
+    return [key(f"power ({', '.join(modes)})", **POWER_LINE)] if len(names) else []
 
 
 def places(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
@@ -278,16 +294,10 @@ def name_axes(figure: Figure, names: Sequence[str], across: str, upward: str) ->
     figure.supylabel(upward, fontsize=7.5)
 
 
-def bands(axes: Axes, rows: pl.DataFrame, x: str, side: str) -> None:
-    """The intervals ``lo`` to ``hi`` of Base and of RL, which the column ``side`` names."""
-    for name, colour in SIDE_COLOURS.items():
-        some = pick(rows, **{side: name}).drop_nulls("lo").sort(x)
-        ends = (percent(some["lo"]), percent(some["hi"]))
-        axes.fill_between(some[x].to_list(), *ends, color=colour, alpha=0.15, linewidth=0)
-
-
 def sides(axes: Axes, rows: pl.DataFrame, x: str, side: str, linewidth: float) -> None:
-    """The lines of Base and of RL, which the column ``side`` names, with their colours and markers."""
+    """The intervals and the lines of Base and of RL, which the column ``side`` names, with colours and markers."""
+    for name, colour in SIDE_COLOURS.items():
+        band(axes, pick(rows, **{side: name}).drop_nulls("lo").sort(x), x, color=colour, alpha=0.15)
     marks = {"markersize": 3, "markeredgewidth": 0, "dashes": False, "linewidth": linewidth}
     lines(axes, rows, x, "value", hue=side, style=side, palette=SIDE_COLOURS, markers=SIDE_MARKERS, **marks)
 
@@ -301,3 +311,51 @@ def sound(rows: pl.DataFrame, context: StudyContext) -> pl.DataFrame:
 def not_interpretable(axes: Axes) -> None:
     """Say so in a panel."""
     axes.text(0.5, 0.5, "not\ninterpretable", transform=axes.transAxes, ha="center", va="center", fontsize=7)
+
+
+# ---- the figures of a stage
+
+
+def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame]:
+    """One figure, and the numbers that it shows; None in place of an ``optional`` one that has nothing to show.
+
+    The figures of a pair that is not interpretable say so in place of their panels, since every panel is a comparison.
+
+    An InputError: its file has no function ``draw``, or that returned nothing although the figure is not optional.
+    """
+    numbers, module = definition(figure)(context), load(figure)
+    if not hasattr(module, "draw"):
+        raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
+    stage = figure.options["stage"]
+    if stage == "pair" and context.labels.warning:
+        return in_words(context.labels, f"not interpretable. {context.labels.warning}"), numbers
+    if stage != "boptr" and numbers.is_empty():
+        return in_words(context.labels, "these samples have no such readouts of both models"), numbers
+    drawn = module.draw(numbers, context)
+    if drawn is None and not figure.options.get("optional"):
+        hint = "return a figure, or declare it with optional=True"
+        raise InputError(f"figure {figure.name!r}: draw in {figure.path} returned nothing", hint)
+    return drawn, numbers
+
+
+def write(figures: Mapping[str, Declaration], context: Any, folder: Path, record: Path) -> list[Path]:
+    """Draw some declared figures of one stage, those of extensions included; returns the files.
+
+    For one figure per metric, ``context.with_metric(metric)`` is drawn. ``folder`` receives
+    ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration. For an ``optional`` figure
+    they lie in a folder of its name, which is empty if there is nothing to draw. The file ``record`` gets those that
+    could not be drawn.
+    """
+    files, found = list[Path](), Failures()
+    for stem, (name, metric) in figure_files(figures).items():
+        optional = figures[name].options.get("optional")
+        place = folder / stem if optional else folder
+        place.mkdir(parents=True, exist_ok=True)
+        paths = [place / f"{stem}.{suffix}" for suffix in FIGURE_FORMATS]
+        for path in paths:  # of an earlier run that had something to draw
+            path.unlink(missing_ok=True)
+        with found.caught(f"figure {stem}", [] if optional else paths):
+            figure, numbers = draw(figures[name], context.with_metric(metric) if metric else context)
+            files += save(figure, place / stem, numbers) if figure else []
+    found.save(record)
+    return files

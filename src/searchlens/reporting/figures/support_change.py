@@ -8,7 +8,6 @@ import polars as pl
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
@@ -26,21 +25,12 @@ ACROSS = 4
 def numbers(context: StudyContext) -> pl.DataFrame:
     """One row per cell and change: ``questions`` that RL loses or adds, and ``chance``, as many as two equal models."""
     rows = context.readings["support"]
-    parts = [
-        rows.select(
-            *("pair", "benchmark", "kept", "out", "base_samples", "rl_samples"),
-            change=pl.lit(change),
-            value=name,
-            lo=f"{name}_lo",
-            hi=f"{name}_hi",
-            chance=f"{name}_null",
-            significant=f"{name}_significant",
-            net="nscr",
-            net_lo="nscr_lo",
-            net_hi="nscr_hi",
-        )
-        for change, (name, *_) in CHANGES.items()
-    ]
+    parts = []
+    for change, (name, *_) in CHANGES.items():
+        names = {"value": name, "lo": f"{name}_lo", "hi": f"{name}_hi", "chance": f"{name}_null"}
+        names |= {"significant": f"{name}_significant", "net": "nscr", "net_lo": "nscr_lo", "net_hi": "nscr_hi"}
+        keys = ("pair", "benchmark", "kept", "out", "base_samples", "rl_samples")
+        parts.append(rows.select(*keys, pl.lit(change).alias("change"), **names))
     return pl.concat(parts)
 
 
@@ -50,9 +40,8 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     pairs, names = style.places(numbers)
     across = min(ACROSS, len(names))
     down = -(-len(names) // across)
-    second = (
-        f"Questions that only one side solves at all under {context.labels.options.default_policy}{context.said_source}"
-    )
+    policy = context.labels.options.default_policy
+    second = f"Questions that only one side solves at all under {policy}{context.said_source}"
     width = max(style.COLUMN, min(style.PAGE, 1.2 + 1.5 * across))
     height = 1.0 + down * (0.55 + 0.22 * len(pairs))
     figure = style.new_figure(width, height, f"{_finding(numbers, context)}\n{second}", "sampled")
@@ -65,7 +54,12 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         axes.set_yticks(range(len(pairs)), pairs)
         axes.set_ylim(len(pairs) - 0.5, -0.5)
         axes.set_xlabel("questions")
-    figure.legend(handles=_handles(context), loc="outside lower center", ncols=3)
+    dot: dict[str, Any] = {"markersize": 4.5, "markeredgewidth": 0, "linewidth": 1.0}
+    words = {"lost": f"lost by RL, {context.labels.options.confidence:.0%} interval", "added": "added by RL"}
+    looks = CHANGES.items()
+    keys = [style.key(words[name], color=colour, marker=marker, **dot) for name, (_, colour, marker, _) in looks]
+    keys.append(style.key("by chance, were both equal", color=palette.MUTED, marker="|", linestyle="none"))
+    style.legend(figure, keys, ncols=3)
     return figure
 
 
@@ -81,42 +75,21 @@ def _panel(axes: Axes, cells: pl.DataFrame, pairs: list[str], context: StudyCont
     broken = [pair for pair, name in context.broken if name == cells["benchmark"][0]]
     shown = cells.with_columns(y=place + shift).filter(~pl.col("pair").is_in(broken))
     for y in {int(row) for row in range(len(pairs)) if pairs[row] in broken}:
-        axes.text(
-            0.5, y, "not interpretable", transform=axes.get_yaxis_transform(), ha="center", va="center", fontsize=7
-        )
+        centre: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
+        axes.text(0.5, y, "not interpretable", fontsize=7, **centre)
     for change, (_, colour, _, _) in CHANGES.items():
         rows = pick(shown, change=change)
         axes.hlines(rows["y"].to_list(), rows["lo"].to_list(), rows["hi"].to_list(), color=colour, linewidth=1.0)
         by_chance: dict[str, Any] = {"color": palette.MUTED, "marker": "|", "linestyle": "none", "markersize": 5}
         axes.plot(rows["chance"].to_list(), rows["y"].to_list(), **by_chance, zorder=2, gid=f"chance-{change}")
     colours, markers = ({name: spec[i] for name, spec in CHANGES.items()} for i in (1, 2))
-    look: dict[str, Any] = {
-        "palette": colours,
-        "markers": markers,
-        "s": 20,
-        "linewidth": 0,
-        "legend": False,
-        "zorder": 3,
-    }
+    looks: dict[str, Any] = {"palette": colours, "markers": markers, "s": 20, "linewidth": 0, "zorder": 3}
     if shown.height:
-        sns.scatterplot(style.to_pandas(shown), x="value", y="y", hue="change", style="change", ax=axes, **look)
+        looks |= {"x": "value", "y": "y", "hue": "change", "style": "change"}
+        sns.scatterplot(style.to_pandas(shown), **looks, legend=False, ax=axes)
     axes.set_ylabel("")
     axes.set_xlim(left=min(0, axes.get_xlim()[0]))
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.grid(axis="x", color=palette.REGION_COLOUR, linewidth=0.5)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
-
-
-def _handles(context: StudyContext) -> list[Line2D]:
-    words: dict[str, Any] = {"lost": "lost by RL", "added": "added by RL"}
-    dot: dict[str, Any] = {"markersize": 4.5, "markeredgewidth": 0, "linewidth": 1.0}
-    handles = [
-        Line2D([], [], color=colour, marker=marker, label=words[change], **dot)
-        for change, (_, colour, marker, _) in CHANGES.items()
-    ]
-    handles[0].set_label(f"{words['lost']}, {context.labels.options.confidence:.0%} interval")
-    handles.append(
-        Line2D([], [], color=palette.MUTED, marker="|", linestyle="none", label="by chance, were both equal")
-    )
-    return handles

@@ -19,19 +19,11 @@ from searchlens.reporting.figures.context import Labels, PairContext
 from searchlens.search import kinds
 
 SUPPORT = (
-    "rl",
-    "rl_lo",
-    "rl_hi",
-    "envelope",
-    "envelope_policy",
-    "envelope_budget",
-    "low",
-    "rl_minus_best",
-    "rl_minus_best_lo",
-    "rl_minus_best_hi",
-    "inside",
+    *("rl", "rl_lo", "rl_hi", "envelope", "envelope_policy", "envelope_budget", "low"),
+    *("rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi", "inside"),
 )
 GREEDY_LINE: dict[str, Any] = {"color": palette.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
+RL_LINE: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
 FEW = 100
 """Questions up to which an axis counts them."""
 EDGE: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linewidth": 0.9}
@@ -72,7 +64,9 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     figure = style.new_figure(style.COLUMN, 3.9, labels.titled(_finding(region)), labels.source)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _region(axes, region)
-    _curves(axes, numbers)
+    style.power_lines(axes, numbers, zorder=3)
+    for value in style.percent(pick(numbers, layer="greedy")["value"].head(1)):  # of one sample: alike at every budget
+        axes.axhline(value, **GREEDY_LINE, zorder=2, gid="greedy")
     axes.set_ylabel("questions solved (%)")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     if labels.questions <= FEW:
@@ -95,26 +89,13 @@ def _finding(region: pl.DataFrame) -> str:
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:
-    budgets = region["budget"].to_list()
-    low, top = style.percent(region["low"]), style.percent(region["envelope"])
-    axes.fill_between(budgets, low, top, color=palette.REGION_COLOUR, linewidth=0, zorder=0)
-    band = (style.percent(region["rl_lo"]), style.percent(region["rl_hi"]))
-    axes.fill_between(budgets, *band, color=palette.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
-    rl = style.percent(region["rl"])
-    axes.plot(budgets, rl, color=palette.RL_COLOUR, linewidth=2.2, marker="o", markersize=4, zorder=4, gid="rl")
-    axes.plot(
-        budgets, top, **EDGE, zorder=5, gid="envelope"
-    )  # over RL, and thinner, so that both show where they agree
+    style.band(axes, region, "budget", "low", "envelope", color=palette.REGION_COLOUR, zorder=0)
+    style.band(axes, region, "budget", "rl_lo", "rl_hi", color=palette.RL_COLOUR, alpha=0.15, zorder=3.5)
+    style.curve(axes, region, "budget", "rl", **RL_LINE, zorder=4, gid="rl")
+    # over RL, and thinner, so that both show where they agree
+    style.curve(axes, region, "budget", "envelope", **EDGE, zorder=5, gid="envelope")
     best = pick(region, envelope_channel="search")
-    axes.plot(best["budget"].to_list(), style.percent(best["envelope"]), **BEST_SEARCH, zorder=6, gid="best-search")
-
-
-def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
-    for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
-        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=3, gid=str(name))
-    greedy = pick(numbers, layer="greedy").head(1)  # it has one sample, so its value is the same at every budget
-    for value in style.percent(greedy["value"]):
-        axes.axhline(value, **GREEDY_LINE, zorder=2, gid="greedy")
+    style.curve(axes, best, "budget", "envelope", **BEST_SEARCH, zorder=6, gid="best-search")
 
 
 def _gaps(axes: Axes, region: pl.DataFrame) -> None:
@@ -139,32 +120,15 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
-    layers = set(numbers["layer"])
-    look: dict[str, Any] = {"color": palette.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
     policies = numbers["policies"].drop_nulls()[0]
     region = f"{policies} Base {'policy' if policies == 1 else 'policies'}, from {labels.options.support_q:.0%} on"
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], **look, label=f"RL default, {labels.band}"),
-        Line2D([], [], **EDGE, label="edge: Base's best up to N"),
+    keys: list[Line2D | Patch] = [
+        style.key(f"RL default, {labels.band}", **RL_LINE),
+        style.key("edge: Base's best up to N", **EDGE),
         Patch(color=palette.REGION_COLOUR, label=region),
     ]
-    if "search" in numbers["envelope_channel"]:
-        handles.append(Line2D([], [], **BEST_SEARCH, label="edge: a search"))
-    if "power" in layers:
-        samplers = pick(numbers, layer="power")["policy"]
-        handles.append(Line2D([], [], **style.POWER_LINE, label=style.power_label(samplers, labels.policies)))
-    if "greedy" in layers:
-        handles.append(Line2D([], [], **GREEDY_LINE, label="Base greedy"))
-    handles.append(
-        Line2D(
-            [],
-            [],
-            color=palette.RL_COLOUR,
-            marker="o",
-            markersize=4,
-            linestyle="none",
-            markerfacecolor="white",
-            label="below, hollow: outside",
-        )
-    )
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    keys += [style.key("edge: a search", **BEST_SEARCH)] if "search" in numbers["envelope_channel"] else []
+    keys += style.power_keys(numbers, labels)
+    keys += [style.key("Base greedy", **GREEDY_LINE)] if "greedy" in numbers["layer"] else []
+    outside = {**RL_LINE, "linewidth": None, "linestyle": "none", "markerfacecolor": "white"}
+    style.legend(figure, [*keys, style.key("below, hollow: outside", **outside)], ncols=2)

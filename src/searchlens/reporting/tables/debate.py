@@ -5,6 +5,8 @@ Nothing is estimated here: every number is one of the frames of readings.
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from searchlens.analysis import claims, exponents
@@ -15,8 +17,8 @@ from searchlens.catalogue import table
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
 from searchlens.reporting.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
-from searchlens.reporting.tables.study import StudyContext, broken_cells
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables.study import StudyContext
+from searchlens.reporting.tables.table import Table
 
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)
@@ -28,13 +30,10 @@ EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
 @table("debate", stage="study")
 def debate(context: StudyContext) -> Table:
     """The readings of the debate side by side, under the default policy, with what these data cannot say."""
-    names, broken = ["pair", "benchmark"], broken_cells(context)
-    cells = (
-        context.readings["measures"].select(names).unique(maintain_order=True).sort("benchmark", maintain_order=True)
-    )
-    rows = [_row(context, pair, benchmark) for pair, benchmark in cells.iter_rows()]
+    cells = context.readings["measures"].select("pair", "benchmark").unique(maintain_order=True)
+    rows = [_row(context, *cell) for cell in cells.sort("benchmark", maintain_order=True).iter_rows()]
     data = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
-    lines = [_line(row, (row["pair"], row["benchmark"]) in broken) for row in rows]
+    lines = [_line(row, (row["pair"], row["benchmark"]) in context.broken) for row in rows]
     notes = [
         "pass@k: Base → RL in %; N*: samples of Base that solve as much as 1 and 16 of RL; support: questions kept,"
         " shrunk and expanded (table `support`); Cover and corrected: RL − Base in percentage points, of questions"
@@ -46,8 +45,7 @@ def debate(context: StudyContext) -> Table:
         " of these questions and these two models. None says what another training run would give.",
         f"Cannot say: what these samples leave open in a row. {BRACKETS} {READOUT_NOTE}",
     ]
-    rules = fmt.changes([line["benchmark"] for line in lines])
-    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=rules)], noted(notes, context))
+    return Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 
 
 def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
@@ -56,35 +54,32 @@ def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
     measures = pick(frames["measures"], **cell)
     row: dict[str, object] = dict(cell)
     for k in BUDGETS:
-        row |= {f"pass{k}_{side.lower()}": _value(measures, "pass@k", side, k=k)["value"] for side in (BASE, RL)}
-        at = pick(frames["equivalents"], **cell, policy=context.default_policy, budget=k)
-        found = at.row(0, named=True) if at.height else {}
-        row |= {f"n{k}": found.get("n"), **{f"n{k}_{name}": found.get(name) for name in EQUIVALENT}}
-    support = pick(frames["support"], **cell)
-    row |= support.drop("pair", "benchmark").row(0, named=True) if support.height else {}
+        for name, side in ((f"pass{k}_base", BASE), (f"pass{k}_rl", RL)):
+            row[name] = _value(name, measures, "pass@k", side, k=k)[name]
+        at = _first(pick(frames["equivalents"], **cell, policy=context.default_policy, budget=k))
+        row |= {f"n{k}": at.get("n"), **{f"n{k}_{name}": at.get(name) for name in EQUIVALENT}}
+    row |= _first(pick(frames["support"], **cell))
     for tau in TAUS:
-        row |= _named(f"cover{tau}", _value(measures, "Cover@tau", DIFFERENCE, tau=tau))
+        row |= _value(f"cover{tau}", measures, "Cover@tau", DIFFERENCE, tau=tau)
     for k in CORRECTED:
-        row |= _named(f"corrected{k}", _value(measures, "guess-corrected pass@k", DIFFERENCE, k=k))
-    row["guess_null16"] = _value(measures, "guess null", BASE, k=16)["value"]
-    row |= _named("rerun", _value(measures, "P(RL beats Base)", DIFFERENCE))
-    law = pick(frames["exponents"], **cell, policy=context.default_policy)
-    found = law.row(0, named=True) if law.height else {}
-    return row | {
-        name: found.get(name) for name in ("testable", "empty", "hardly", "beta_lo", "beta_hi", "p", "misfit")
-    }
+        row |= _value(f"corrected{k}", measures, "guess-corrected pass@k", DIFFERENCE, k=k)
+    row["guess_null16"] = _value("null", measures, "guess null", BASE, k=16)["null"]
+    row |= _value("rerun", measures, "P(RL beats Base)", DIFFERENCE)
+    law = _first(pick(frames["exponents"], **cell, policy=context.default_policy))
+    names = ("testable", "empty", "hardly", "beta_lo", "beta_hi", "p", "misfit")
+    return row | {name: law.get(name) for name in names}
 
 
-def _named(name: str, found: dict[str, float | None]) -> dict[str, float | None]:
-    return {name: found["value"], f"{name}_lo": found["lo"], f"{name}_hi": found["hi"]}
+def _first(frame: pl.DataFrame) -> dict[str, Any]:
+    """The first row; nothing if there is none."""
+    return frame.row(0, named=True) if frame.height else {}
 
 
-def _value(measures: pl.DataFrame, measure: str, side: str, **keys: float) -> dict[str, float | None]:
-    """Value and interval of one measure; None if the study does not have it."""
-    rows = pick(measures, measure=measure, side=side)
-    for key, value in keys.items():
-        rows = rows.filter((pl.col(key) - value).abs() < 1e-9)
-    return rows.select("value", "lo", "hi").row(0, named=True) if rows.height else dict.fromkeys(("value", "lo", "hi"))
+def _value(name: str, measures: pl.DataFrame, measure: str, side: str, **keys: float) -> dict[str, float | None]:
+    """Value and interval of one measure, named after it; None if the study does not have it."""
+    close = ((pl.col(key) - value).abs() < 1e-9 for key, value in keys.items())
+    found = _first(pick(measures, measure=measure, side=side).filter(*close))
+    return {f"{name}{end}": found.get(column) for end, column in (("", "value"), ("_lo", "lo"), ("_hi", "hi"))}
 
 
 def _line(row: Row, broken: bool) -> Line:
@@ -109,8 +104,7 @@ def _difference(row: Row, name: str) -> str:
 def _limits(row: Row) -> list[str]:
     """What these data cannot say of a row, in words."""
     found = []
-    null = row["guess_null16"]
-    if null is not None and null >= claims.GUESSED:
+    if (null := row["guess_null16"]) is not None and null >= claims.GUESSED:
         found.append(f"pass@16: guessing alone solves {percent(null)}%")
     if row["n16_state"] in ("above", "level"):
         found.append(f"N*(16): not within the {row['n16_pool']} samples of Base")

@@ -60,6 +60,12 @@ def part(lines: Sequence[Mapping[str, str]], title: str = "", rule_before: Seque
     return Part(text_frame(lines), title, rule_before)
 
 
+def block(lines: Sequence[Mapping[str, str]], *groups: str, title: str = "") -> Part:
+    """Lines with a rule where one of these headings changes; a heading that a line does not have is left empty."""
+    keys = [tuple(line[group] for group in groups) for line in lines]
+    return Part(text_frame(lines, missing=""), title, changes(keys))
+
+
 def changes(values: Sequence[object]) -> list[int]:
     """Places at which a sequence changes: the rows of a table that start a new group.
 
@@ -69,7 +75,11 @@ def changes(values: Sequence[object]) -> list[int]:
     return [i for i in range(1, len(values)) if values[i] != values[i - 1]]
 
 
+def named(frame: pl.DataFrame, **names: str) -> pl.DataFrame:
+    """A frame behind columns that have the same words in every row."""
+    return frame.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all())
+
+
 def stacked(**blocks: pl.DataFrame) -> pl.DataFrame:
     """Frames with different columns as one; the column ``block`` says which frame a row comes from."""
-    named = [frame.select(pl.lit(name).alias("block"), pl.all()) for name, frame in blocks.items()]
-    return pl.concat(named, how="diagonal_relaxed")
+    return pl.concat((named(frame, block=name) for name, frame in blocks.items()), how="diagonal_relaxed")

@@ -11,7 +11,7 @@ from searchlens.analysis.claims import interval
 from searchlens.catalogue import table
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables.table import Table
 
 OWN = {"base": "Base", "rl": "RL", "both": "both"}
 """Whose texts they are, as printed."""
@@ -50,16 +50,12 @@ class Likelihoods:
 @table("cross_likelihood", stage="likelihood")
 def cross_likelihood(context: Likelihoods) -> Table:
     """How likely the texts of each side are under the other, and how log p of RL follows from log p of Base."""
-    frames = {cell: frame for cell, frame in context.summaries.items() if isinstance(frame, pl.DataFrame)}
     data = pl.concat(
-        frame.select(pl.lit(pair).alias("pair"), pl.lit(benchmark).alias("benchmark"), pl.all())
-        for (pair, benchmark), frame in frames.items()
+        fmt.named(frame, pair=pair, benchmark=benchmark)
+        for (pair, benchmark), frame in context.summaries.items()
+        if isinstance(frame, pl.DataFrame)
     )
-    left_out = [
-        f"Not scored: {'/'.join(cell)} ({reason})."
-        for cell, reason in context.summaries.items()
-        if isinstance(reason, str)
-    ]
+    reasons = {cell: reason for cell, reason in context.summaries.items() if isinstance(reason, str)}
     notes = [
         "Texts at temperature 1 without filters, with their stop token, each after the scoring checkpoint's own prompt."
         " KL of Base's texts: KL(Base‖RL); of RL's: KL(RL‖Base). Samples: 1/p of such a text under the other side, the"
@@ -68,10 +64,10 @@ def cross_likelihood(context: Likelihoods) -> Table:
         "Exploratory, within questions: log p_RL(y) = c_x + α log p_Base(y) + γ right(y). γ = 0 and α > 1: RL is a"
         " power of Base; α = 1: a tilt by the reward, 1/γ its temperature. Only Base's texts are not chosen by the left"
         " side.",
-        *left_out,
+        *(f"Not scored: {'/'.join(cell)} ({reason})." for cell, reason in reasons.items()),
     ]
     parts = [
-        Part(fmt.text_frame(_lines(data, columns), missing=""), title)
+        fmt.block(_lines(data, columns), title=title)
         for title, columns in (("Texts of each side", _SHOWN), ("Regression within questions", _FITS))
     ]
     return Table(data, parts, notes)

@@ -14,7 +14,8 @@ from searchlens.analysis.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_L
 from searchlens.catalogue import table
 from searchlens.config.readings import BEST
 from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.study import LEVEL, StudyContext, broken_cells
+from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables.study import LEVEL, StudyContext, by_budget
 from searchlens.reporting.tables.table import Part, Table
 
 BROKEN = "not interpretable"
@@ -30,13 +31,7 @@ def budget_equivalents(context: StudyContext) -> Table:
     """How many samples of Base equal b samples of RL, under RL's default policy and under the best of Base."""
     data = context.readings["equivalents"]
     shown = data.filter(pl.col("policy").is_in([context.default_policy, BEST]))
-    broken = broken_cells(context)
-    lines = []
-    for names, rows in shown.group_by("pair", "benchmark", "policy", maintain_order=True):
-        line = dict(zip(["pair", "benchmark", "policy"], map(str, names), strict=True))
-        cells = {str(row["budget"]): located(EQUIVALENT, row) for row in rows.sort("budget").rows(named=True)}
-        lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
-    keys = [(line["pair"], line["benchmark"]) for line in lines]
+    lines = by_budget(shown, ["pair", "benchmark", "policy"], lambda row: located(EQUIVALENT, row), context.broken)
     crossings = context.readings["crossings"]
     met = [
         {
@@ -44,7 +39,7 @@ def budget_equivalents(context: StudyContext) -> Table:
             "benchmark": row["benchmark"],
             "equal": row["cost"],
             "samples of Base for one of RL": f"{row['exchange']:.2f}",
-            "Base is level from b": BROKEN if (row["pair"], row["benchmark"]) in broken else located(MEETING, row),
+            "Base is level from b": BROKEN if _is_broken(row, context) else located(MEETING, row),
         }
         for row in crossings.rows(named=True)
     ]
@@ -63,34 +58,36 @@ def budget_equivalents(context: StudyContext) -> Table:
         " Brackets as above, with half a question to spare; the ratio of tokens is taken as known. An interval to n or"
         " more has no upper end that the pools can show, as where both sides solve nearly everything.",
     ]
-    parts = [Part(fmt.text_frame(lines, missing=""), "Budget equivalents", fmt.changes(keys))]
-    if met:
-        pairs = [line["pair"] for line in met]
-        parts.append(Part(fmt.text_frame(met, missing=""), "Where Base overtakes RL", fmt.changes(pairs)))
+    parts = [fmt.block(lines, "pair", "benchmark", title="Budget equivalents")]
+    parts += [fmt.block(met, "pair", title="Where Base overtakes RL")] if met else []
     return Table(fmt.stacked(equivalents=data, crossings=crossings), parts, noted(notes, context))
+
+
+def _is_broken(row: Row, context: StudyContext) -> bool:
+    return (row["pair"], row["benchmark"]) in context.broken
 
 
 @table("exponents", stage="study")
 def exponents(context: StudyContext) -> Table:
     """Which exponents of N = alpha b^beta the samples allow, of each pair and of all pairs together."""
-    data, broken = context.readings["exponents"], broken_cells(context)
-    pairs = [
-        {"benchmark": row["benchmark"], "pair": row["pair"], "policy": row["policy"], "set of β": BROKEN}
-        if (row["pair"], row["benchmark"]) in broken
-        else {
-            "benchmark": row["benchmark"],
-            "pair": row["pair"],
-            "policy": row["policy"],
-            "set of β": exponents_allowed(row),
-            "N up to": "–".join(str(pool) for pool in sorted({row["pool_min"], row["pool_max"]})),
-            "not tested": f"{100 * row['untested']:.0f}%",
-            "p": DASH if row["p"] is None else f"{row['p']:.3f}",
-            "misfit": f"{100 * row['misfit']:.2f}",
-            "at": _best(row),
-            "β, least error": f"{row['beta_l1']:.2f} [{row['beta_l1_lo']:.2f}, {row['beta_l1_hi']:.2f}]",
-        }
-        for row in data.sort("benchmark", "policy", maintain_order=True).rows(named=True)
-    ]
+    data, lines = context.readings["exponents"], list[Line]()
+    for row in data.sort("benchmark", "policy", maintain_order=True).rows(named=True):
+        line = {name: row[name] for name in ("benchmark", "pair", "policy")}
+        if _is_broken(row, context):
+            lines.append(line | {"set of β": BROKEN})
+            continue
+        line["set of β"] = exponents_allowed(row)
+        line["N up to"] = "–".join(str(pool) for pool in sorted({row["pool_min"], row["pool_max"]}))
+        line["not tested"] = f"{100 * row['untested']:.0f}%"
+        line["p"] = DASH if row["p"] is None else f"{row['p']:.3f}"
+        line["misfit"] = f"{100 * row['misfit']:.2f}"
+        line["at"] = (
+            DASH
+            if row["best_policy"] is None
+            else f"{row['best_policy']}, α = {2 ** row['log2_alpha']:.2f}, β = {row['beta']:.2f}"
+        )
+        line["β, least error"] = f"{row['beta_l1']:.2f} [{row['beta_l1_lo']:.2f}, {row['beta_l1_hi']:.2f}]"
+        lines.append(line)
     notes = [
         "Set: every β for which some α, and under `any` some policy of Base, is not rejected by the Anderson-Rubin test"
         f" at the configured level; N is continuous, without rounding. {READOUT_NOTE}",
@@ -106,52 +103,26 @@ def exponents(context: StudyContext) -> Table:
         "p: largest p-value of any law, found at the policy, α and β beside it. Least error: of the mean over b, with"
         " percentiles over draws of questions that choose policy, α and β again.",
     ]
-    rules = fmt.changes([line["benchmark"] for line in pairs])
-    return Table(data, [Part(fmt.text_frame(pairs, missing=""), rule_before=rules)], noted(notes, context))
-
-
-def _best(row: Row) -> str:
-    if row["best_policy"] is None:
-        return DASH
-    return f"{row['best_policy']}, α = {2 ** row['log2_alpha']:.2f}, β = {row['beta']:.2f}"
+    return Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 
 
 @table("joint_exponents", stage="study")
 def joint_exponents(context: StudyContext) -> Table:
     """Which exponents the joined pairs of a benchmark may have in common, and all but one."""
-    data = context.readings["joint_exponents"]
-    broken = broken_cells(context)
-    lines = [
-        {
-            "benchmark": row["benchmark"],
-            "policy": row["policy"],
-            "pairs": str(row["pairs"]),
-            "left out": row["left_out"] or "",
-            "common β": _common(row, {pair for pair, benchmark in broken if benchmark == row["benchmark"]}),
-        }
-        for row in data.rows(named=True)
-    ]
+    data, lines = context.readings["joint_exponents"], []
+    for row in data.rows(named=True):
+        line = {"benchmark": row["benchmark"], "policy": row["policy"], "pairs": str(row["pairs"])}
+        is_broken = any((pair, row["benchmark"]) in context.broken for pair in row["joined"])
+        common = BROKEN if is_broken else exponents_allowed({**row, "hardly": False})
+        lines.append(line | {"left out": row["left_out"] or "", "common β": common})
+    joined = data.filter(pl.col("left_out").is_null())["joined"].explode().unique(maintain_order=True)
     notes = [
         "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
         " questions and some share a Base. Empty: there is no such exponent. N up to the pool of each policy, as in"
         " table `exponents` of single pairs.",
-        f"Joined (option `readings.joint_pairs`): {_joined(data)}.",
+        f"Joined (option `readings.joint_pairs`): {', '.join(joined) or 'none'}.",
     ]
-    keys = [(line["benchmark"], line["policy"]) for line in lines]
-    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], noted(notes, context))
-
-
-def _joined(data: pl.DataFrame) -> str:
-    names = data.filter(pl.col("left_out").is_null())["joined"].explode().unique(maintain_order=True)
-    return ", ".join(names.to_list()) or "none"
-
-
-def _common(row: Row, broken: set[str]) -> str:
-    if broken & set(row["joined"]):
-        return BROKEN
-    if not row["testable"]:
-        return "not testable"
-    return "empty" if row["empty"] else f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}"
+    return Table(data, [fmt.block(lines, "benchmark", "policy")], noted(notes, context))
 
 
 def exponents_allowed(row: Row) -> str:
@@ -165,30 +136,31 @@ def exponents_allowed(row: Row) -> str:
 
 def noted(notes: Sequence[str], context: StudyContext) -> list[str]:
     """Notes, with the one about dashes where there are any."""
-    return [*notes, *([BROKEN_NOTE] if broken_cells(context) else [])]
+    return [*notes, *([BROKEN_NOTE] if context.broken else [])]
 
 
 # ---- what the field asks for
 
 
+_SUPPORT = {"kept": 0, "shrunk": 0, "expanded": 0, "out": 0, "SRR": 3, "NDR": 3, "SDS": 3, "NSCR": 3}
+"""Heading, in small letters its column, to decimal places."""
+
+
 @table("support", stage="study")
 def support(context: StudyContext) -> Table:
     """Which questions RL keeps, loses and adds of those that Base solves at all, under the default policy."""
-    data, broken = context.readings["support"], broken_cells(context)
-    lines = []
+    data, lines = context.readings["support"], list[Line]()
     for row in data.rows(named=True):
-        line = {name: row[name] for name in ("pair", "benchmark")}
+        line = {"pair": row["pair"], "benchmark": row["benchmark"]}
         line["samples"] = f"{row['base_samples']}, {row['rl_samples']}"
-        if (row["pair"], row["benchmark"]) in broken:
+        if _is_broken(row, context):
             lines.append(line | {"kept": BROKEN})
             continue
-        line |= {name: _ends(row, name, 0) for name in ("kept", "shrunk", "expanded", "out")}
-        line |= {name.upper(): _ends(row, name, 3) for name in ("srr", "ndr", "sds", "nscr")}
+        for name, digits in _SUPPORT.items():
+            line[name] = interval(row[name.lower()], row[f"{name.lower()}_lo"], row[f"{name.lower()}_hi"], digits)
         line["by chance"] = f"{row['shrunk_null']:.1f}, {row['expanded_null']:.1f}"
-        line["significant"] = (
-            f"{row['shrunk_significant']}, {row['expanded_significant']} ({row['significant_null']:.1f})"
-        )
-        lines.append(line)
+        significant = f"{row['shrunk_significant']}, {row['expanded_significant']}"
+        lines.append(line | {"significant": f"{significant} ({row['significant_null']:.1f})"})
     notes = [
         "Questions in the support of both sides (kept), of Base alone (shrunk), of RL alone (expanded), of neither"
         " (out): those with a right sample, of so many samples of Base and of RL; option `readings.support_right`. A"
@@ -199,21 +171,15 @@ def support(context: StudyContext) -> Table:
         "SRR: kept of Base's; NDR: expanded of RL's; SDS: their harmonic mean; NSCR: expanded less shrunk, of all"
         f" three. A dash: a ratio of nothing. {BRACKETS}",
     ]
-    keys = [line["benchmark"] for line in lines]
-    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], noted(notes, context))
-
-
-def _ends(row: Row, name: str, digits: int) -> str:
-    return interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], digits)
+    return Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 
 
 @table("coverage", stage="study")
 def coverage(context: StudyContext) -> Table:
     """How reliably questions are solved: Cover@τ, G-Pass@k, pass^k and the entropy of answers, of both sides."""
-    names = ("Cover@tau", "G-Pass@k", "mG-Pass@k", "entropy, Miller-Madow", "entropy")
-    data = context.readings["measures"].filter(pl.col("measure").is_in(names))
-    shares = data.filter(~pl.col("measure").str.starts_with("entropy"))
-    entropies = data.filter(pl.col("measure").str.starts_with("entropy"))
+    reliable, spread = ("Cover@tau", "G-Pass@k", "mG-Pass@k"), ("entropy, Miller-Madow", "entropy")
+    data = context.readings["measures"].filter(pl.col("measure").is_in(reliable + spread))
+    is_spread = pl.col("measure").is_in(spread)
     notes = [
         "Cover@τ: questions of which at least a share τ of the samples is right. G-Pass@k at τ: at least τ k of k"
         " samples are right; at τ = 1 this is pass^k, all of them. mG-Pass@k: the mean of G-Pass@k over τ above 1/2. In"
@@ -223,8 +189,8 @@ def coverage(context: StudyContext) -> Table:
         BRACKETS,
     ]
     parts = [
-        _by_measure(shares, context, percent, "Questions solved reliably"),
-        _by_measure(entropies, context, interval, "Entropy of the answers"),
+        _by_measure(data.filter(~is_spread), context, percent, "Questions solved reliably"),
+        _by_measure(data.filter(is_spread), context, interval, "Entropy of the answers"),
     ]
     return Table(data, parts, noted(notes, context))
 
@@ -242,7 +208,7 @@ def guessing(context: StudyContext) -> Table:
     unknown = cells.join(known, on=["pair", "benchmark"], how="anti", maintain_order="left")
     parts = [_by_measure(data, context, percent)]
     if unknown.height:
-        parts.append(Part(fmt.text_frame(unknown.with_columns(luck=pl.lit("not recorded")).to_dicts()), "Luck unknown"))
+        parts.append(fmt.part(unknown.with_columns(luck=pl.lit("not recorded")).to_dicts(), "Luck unknown"))
     notes = [
         "Guess null, where questions list options: pass@k of even guessing, 1 −"
         " (1 − g)^k with g = 1 / options. Corrected: 1 − (share of k samples all wrong)"
@@ -260,40 +226,34 @@ def guessing(context: StudyContext) -> Table:
 
 def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., str], title: str = "") -> Part:
     """A line per pair, benchmark, measure, k and τ, with a column for each side."""
-    broken, keys = broken_cells(context), ["pair", "benchmark", "measure", "k", "tau"]
-    lines = []
+    keys, lines = ["pair", "benchmark", "measure", "k", "tau"], []
     for names, rows in data.group_by(*keys, maintain_order=True):
-        line = dict(zip(keys, ("" if name is None else str(name) for name in names), strict=True))
-        signs = {row["side"]: "+" if row["side"] == DIFFERENCE else "" for row in rows.rows(named=True)}
-        cells = {
-            row["side"].replace("-", "−"): shown(row["value"], row["lo"], row["hi"], sign=signs[row["side"]])
-            for row in rows.rows(named=True)
-        }
-        lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
-    frame = fmt.text_frame(lines, missing="").rename({"tau": "τ"}, strict=False)
-    return Part(frame, title, fmt.changes([(line["pair"], line["benchmark"]) for line in lines]))
+        line = dict(zip([*keys[:-1], "τ"], ("" if name is None else str(name) for name in names), strict=True))
+        for row in rows.rows(named=True):
+            sign = "+" if row["side"] == DIFFERENCE else ""
+            cell = DASH if names[:2] in context.broken else shown(row["value"], row["lo"], row["hi"], sign=sign)
+            line[row["side"].replace("-", "−")] = cell
+        lines.append(line)
+    return fmt.block(lines, "pair", "benchmark", title=title)
 
 
 @table("variance", stage="study")
 def variance(context: StudyContext) -> Table:
     """What the uncertainty of pass@1 is made of: questions, decoding, seeds; and who would win a second run."""
-    data, broken = context.readings["variance"], broken_cells(context)
+    data, lines = context.readings["variance"], list[Line]()
     again = context.readings["measures"].filter(measure="P(RL beats Base)")
     wins = {(row["pair"], row["benchmark"]): row for row in again.rows(named=True)}
-    lines = []
     for row in data.rows(named=True):
-        key = (row["pair"], row["benchmark"])
-        line = {"pair": key[0], "benchmark": key[1], "side": row["side"]}
-        if key in broken:
+        line = {name: row[name] for name in ("pair", "benchmark", "side")}
+        if _is_broken(row, context):
             lines.append(line | {"questions": BROKEN})
             continue
         line |= {"questions": f"{row['questions']}", "samples": f"{row['samples']}"}
         line |= {"sd, questions": _deviation(row, "questions_part"), "sd, decoding": _deviation(row, "decoding")}
         line["sd, seeds"] = "no data" if row["seeds"] is None else number(100 * row["seeds"] ** 0.5)
         line["sd, training runs"] = "no data"
-        win = wins.get(key)
-        line["P(RL beats Base)"] = interval(win["value"], win["lo"], win["hi"], 3) if win else DASH
-        lines.append(line)
+        win = wins.get((row["pair"], row["benchmark"]), {"value": None, "lo": None, "hi": None})
+        lines.append(line | {"P(RL beats Base)": interval(win["value"], win["lo"], win["hi"], 3)})
     notes = [
         "Standard deviation of pass@1 in percentage points, as if one source alone were at work. Questions: other"
         " questions of the same kind; decoding: other samples, as many per question; seeds: what runs with other seeds"
@@ -302,24 +262,21 @@ def variance(context: StudyContext) -> Table:
         "P(RL beats Base): probability that RL solves more questions if both answer the same ones once more.",
         BRACKETS,
     ]
-    keys = [(line["pair"], line["benchmark"]) for line in lines]
-    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], noted(notes, context))
+    return Table(data, [fmt.block(lines, "pair", "benchmark")], noted(notes, context))
 
 
 def _deviation(row: Row, name: str) -> str:
     """A variance of proportions as a standard deviation in percentage points."""
-    value, lo, hi = (
-        None if row[f"{name}{end}"] is None else 100 * row[f"{name}{end}"] ** 0.5 for end in ("", "_lo", "_hi")
-    )
+    ends = (row[f"{name}{end}"] for end in ("", "_lo", "_hi"))
+    value, lo, hi = (None if end is None else 100 * end**0.5 for end in ends)
     return interval(value, lo, hi)
 
 
 @table("extrapolation", stage="study")
 def extrapolation(context: StudyContext) -> Table:
     """pass@k beyond the samples: how often such a prediction is right, and the prediction where it may be printed."""
-    data, broken = context.readings["extrapolated"], broken_cells(context)
-    rows = [row for row in data.rows(named=True) if (row["pair"], row["benchmark"]) not in broken]
-    keys = ["benchmark", "model"]
+    data = context.readings["extrapolated"]
+    rows = [row for row in data.rows(named=True) if not _is_broken(row, context)]
     tried = pl.DataFrame(rows, data.schema).filter(pl.col("value").is_not_null())
     measured = [
         {
@@ -330,19 +287,12 @@ def extrapolation(context: StudyContext) -> Table:
             "coverage": number(part["coverage"][0]),
             "": _printed(part),
         }
-        for names, part in tried.group_by(*keys, maintain_order=True)
+        for names, part in tried.group_by("benchmark", "model", maintain_order=True)
     ]
     shown = [
-        {
-            "pair": row["pair"],
-            "benchmark": row["benchmark"],
-            "side": row["side"],
-            "model": row["model"],
-            "from": str(row["samples"]),
-            "k": str(row["k"]),
-            "pass@k": percent(row["value"], row["lo"], row["hi"]),
-            "measured coverage": number(row["coverage"]),
-        }
+        {name: row[name] for name in ("pair", "benchmark", "side", "model")}
+        | {"from": str(row["samples"]), "k": str(row["k"])}
+        | {"pass@k": percent(row["value"], row["lo"], row["hi"]), "measured coverage": number(row["coverage"])}
         for row in rows
         if row["trusted"]
     ]
@@ -355,13 +305,10 @@ def extrapolation(context: StudyContext) -> Table:
         f" level, and from at least {SMALLEST} samples: from fewer, trials pass that predict nothing.",
         "That pass@n is predicted well from n/4 does not show that pass@4n is predicted well from n.",
     ]
+    changes = fmt.changes([line["benchmark"] for line in measured])
     parts = [
-        Part(
-            fmt.text_frame(measured),
-            "Measured on the samples at hand",
-            fmt.changes([line["benchmark"] for line in measured]),
-        ),
-        Part(fmt.text_frame(shown), "pass@k at four times the samples"),
+        fmt.part(measured, "Measured on the samples at hand", changes),
+        fmt.part(shown, "pass@k at four times the samples"),
     ]
     return Table(data, parts, noted(notes, context))
 

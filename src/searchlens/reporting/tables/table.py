@@ -56,6 +56,8 @@ _ESCAPES = {
     **{character: f"${command}$" for character, command in _MATHS.items()},
 }
 _HATTED = re.compile("(.)\N{COMBINING CIRCUMFLEX ACCENT}")
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+"""Line breaks and other characters that control something; a text is one line."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,12 @@ class Table:
 def write(table: Table, stem: Path) -> list[Path]:
     """Write ``stem.csv``, ``.tex`` (needs the LaTeX package booktabs), ``.md`` and ``.html``; returns the paths."""
     csv, tex, md, page = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md", "html"))
-    write_csv(_flat(table.data), csv)
+    lists = [name for name, kind in table.data.schema.items() if isinstance(kind, pl.List)]
+    write_csv(table.data.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")), csv)
     files.replace_text(tex, latex(table))
     files.replace_text(md, markdown(table))
     files.replace_text(page, html(table, csv))
     return [csv, tex, md, page]
-
-
-def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with lists as text, which is all that CSV can hold."""
-    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
-    return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists)
 
 
 # ---- LaTeX
@@ -127,7 +124,7 @@ def _tabular(part: Part) -> str:
 
 def escape(text: str) -> str:
     """Text for LaTeX: its special characters, and the Greek letters and signs of these tables as mathematics."""
-    pieces = _HATTED.split(_one_line(text))
+    pieces = _HATTED.split(_BREAKS.sub(" ", text))
     plain = ["".join(map(_escaped, f" {piece}", piece)) for piece in pieces[::2]]
     hats = [rf"$\widehat{{{_MATHS.get(letter, letter)}}}$" for letter in pieces[1::2]]
     return "".join(piece for pair in zip(plain, [*hats, ""], strict=True) for piece in pair)
@@ -136,14 +133,6 @@ def escape(text: str) -> str:
 def _escaped(before: str, character: str) -> str:
     """A character behind another one; two hyphens, quotes or commas stay two."""
     return ("{}" if before == character and character in "-'," else "") + _ESCAPES.get(character, character)
-
-
-_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-
-
-def _one_line(text: str) -> str:
-    """A text without line breaks and other characters that control something."""
-    return _BREAKS.sub(" ", text)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -162,9 +151,8 @@ def _numeric(column: pl.Series) -> bool:
 def markdown(table: Table) -> str:
     """Pipe tables with padded columns, one for each part, and the notes as a list."""
     blocks = [(f"**{_marked(part.title)}**\n\n" if part.title else "") + _pipes(part) for part in table.parts]
-    if table.notes:
-        blocks.append("".join(f"- {_marked(note)}\n" for note in table.notes))
-    return "\n".join(blocks)
+    notes = "".join(f"- {_marked(note)}\n" for note in table.notes)
+    return "\n".join([*blocks, notes] if notes else blocks)
 
 
 _MARKUP = re.compile(
@@ -177,7 +165,7 @@ _MARKUP = re.compile(
 
 def _marked(text: str) -> str:
     """Text for Markdown: in one line, in which nothing is markup."""
-    return _MARKUP.sub(lambda found: f"{found.group()[:-1]}\\{found.group()[-1]}", _one_line(text))
+    return _MARKUP.sub(lambda found: f"{found.group()[:-1]}\\{found.group()[-1]}", _BREAKS.sub(" ", text))
 
 
 def _pipes(part: Part) -> str:
@@ -213,20 +201,11 @@ def html(table: Table, csv: Path) -> str:
     The CSV is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
     """
     content = csv.read_bytes() if csv.stat().st_size <= LINKED else b""
-    parts = [
-        {
-            "title": part.title,
-            "heads": part.text.columns,
-            "rows": part.text.iter_rows(),
-            "numeric": [i for i, column in enumerate(part.text) if _numeric(column)],
-            "ruled": part.rule_before,
-        }
-        for part in table.parts
-    ]
     return pages.rendered(
         "reporting/tables/table.html.j2",
         title=csv.stem,
-        parts=parts,
+        parts=table.parts,
+        numeric=lambda part: [i for i, column in enumerate(part.text) if _numeric(column)],
         notes=table.notes,
         name=csv.name,
         csv=base64.b64encode(content).decode(),
