@@ -196,7 +196,7 @@ def loaded(kind: str, **options: Any) -> dict[str, Declaration]:
 
 def definition(declaration: Declaration) -> Any:
     """The function or class that was declared; its module is imported for it."""
-    load(declaration)
+    import_named(declaration.module)
     return _things[declaration.kind, declaration.name]
 
 
@@ -213,11 +213,6 @@ def figure_files(figures: Mapping[str, Declaration]) -> dict[str, tuple[str, str
         else:
             files[name] = (name, None)
     return files
-
-
-def load(declaration: Declaration) -> ModuleType:
-    """The module of a declaration, imported once."""
-    return import_named(declaration.module)
 
 
 def import_named(module: str) -> ModuleType:

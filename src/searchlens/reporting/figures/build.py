@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, load
+from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, import_named
 from searchlens.errors import InputError
 from searchlens.reporting.figures import style
-from searchlens.store.failures import Failures
+from searchlens.store.provenance import Failures
 
 
 def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame]:
@@ -22,7 +22,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
 
     An InputError: its file has no function ``draw``, or that returned nothing although the figure is not optional.
     """
-    numbers, module = definition(figure)(context), load(figure)
+    numbers, module = definition(figure)(context), import_named(figure.module)
     if not hasattr(module, "draw"):
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
     stage = figure.options["stage"]
