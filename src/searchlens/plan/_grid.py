@@ -107,15 +107,16 @@ class Grid:
         shards is damaged and none is newer that it does not name; otherwise the path of the next round, which does not
         exist yet, so that a run makes it. Nothing is written.
         """
-        latest = max((fill for name, fill in self._manifest_names(pool) if name == pool.name), default=-1)
+        latest = max(self._rounds(pool), default=-1)
         with suppress(FileNotFoundError):  # another job has just set the manifest, or a shard, aside
             if latest >= 0 and self._is_current(manifest := self.layout.manifest(*pool.key, latest), pool):
                 return manifest
         return self.layout.manifest(*pool.key, latest + 1)
 
-    def _manifest_names(self, pool: JobPool) -> Iterator[tuple[str, int]]:
-        """Pool and fill round of every manifest of a cell."""
-        return filter(None, map(parse_manifest, entries(self.layout.manifest(*pool.key).parent)))
+    def _rounds(self, pool: JobPool) -> list[int]:
+        """Fill rounds of every manifest of a pool."""
+        found = map(parse_manifest, entries(self.layout.manifest(*pool.key).parent))
+        return [fill for name, fill in filter(None, found) if name == pool.name]
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
         content = listed(manifest)
@@ -143,8 +144,7 @@ class Grid:
 
     def damaged_manifests(self, pool: JobPool) -> list[Path]:
         """Manifests of a pool, of any fill round, that do not list its samples."""
-        rounds = (fill for name, fill in self._manifest_names(pool) if name == pool.name)
-        paths = [self.layout.manifest(*pool.key, fill) for fill in rounds]
+        paths = (self.layout.manifest(*pool.key, fill) for fill in self._rounds(pool))
         return [path for path in paths if not self.lists(path, pool)]
 
     def is_scored(self, checkpoint: str, benchmark: str) -> bool:

@@ -275,7 +275,9 @@ def read(
     content = files.read_bytes(shard.path)
     try:
         metadata = pl.read_parquet_metadata(content)
-        samples = _rows(content, columns, questions)
+        rows = pl.scan_parquet(content)
+        rows = rows if questions is None else rows.filter(pl.col("question").is_in(list(questions)))
+        samples = (rows.select(list(columns)) if columns else rows).collect()
     except DAMAGED as error:
         raise _damaged(shard, f"it is not readable Parquet ({str(error).splitlines()[0]})", _REPAIR) from None
     generation, schema, stated = (metadata.get(f"searchlens.{key}") for key in ("generation", "schema", "range"))
@@ -338,12 +340,6 @@ def _is_whole(samples: pl.DataFrame, start: int, stop: int) -> bool:
         and int(numbers.max()) < stop  # type: ignore[arg-type]
         and not samples.select("question", "sample").is_duplicated().any()
     )
-
-
-def _rows(content: bytes, columns: Iterable[str] | None, questions: Collection[str] | None) -> pl.DataFrame:
-    rows = pl.scan_parquet(content)
-    rows = rows if questions is None else rows.filter(pl.col("question").is_in(list(questions)))
-    return (rows.select(list(columns)) if columns else rows).collect()
 
 
 def read_generation(
