@@ -51,7 +51,7 @@ def store(path: Path, questions: int) -> None:
     choices = Choices(role="base", policy="temp_1.0")
     with read_pools([path], known, "math", choices, folder=lambda: temporary) as reading:
         (pool,) = reading.pools
-        shards.publish_frames(
+        shards.publish(
             path.parent / "shard",
             0,
             pool.samples,

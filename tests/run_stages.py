@@ -53,8 +53,7 @@ def costs(grid: Grid) -> pl.DataFrame:
 
 
 def prefill(grid: Grid, pair: str, benchmark: str) -> pl.DataFrame:
-    study = needs.figures(grid, pair, benchmark)
-    return costs_stage.prefill({"Base": study.base, "RL": study.rl}, grid.layout)
+    return costs_stage.prefill(needs.figures(grid, pair, benchmark).samples, grid.layout)
 
 
 def built(tables: Mapping[str, Declaration], context: Context) -> dict[str, Table]:

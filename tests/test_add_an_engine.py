@@ -158,7 +158,7 @@ def test_an_engine_of_the_package_is_one_file_and_its_section(study: Path) -> No
     shutil.copytree(ROOT / "src", study / "src", ignore=shutil.ignore_patterns("__pycache__"))
     declaration = (study / "short.py").read_text().replace("2000", "7000")
     (study / "src/searchlens/engines/short.py").write_text(declaration)
-    spec = "@dataclass(frozen=True, kw_only=True)\nclass {}:\n    __pydantic_config__ = STRICT\n    {}\n"
+    spec = "@dataclass(frozen=True, kw_only=True)\nclass {}(Strict):\n    {}\n"
     of_engine = spec.format("ShortSpec", "tensor_parallel: Small = 1")
     edit(
         study,

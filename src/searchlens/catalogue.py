@@ -144,25 +144,21 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
 def _declared(kind: str, extra: tuple[tuple[str, Path], ...]) -> Mapping[str, Declaration]:
     """All declarations of a kind by name; a planner asks for them thousands of times."""
     by_name: dict[str, Declaration] = {}
+    stages = [*STAGES.get(kind, ())]
+    if kind == "table":
+        stages += [table for added in addons.stages().values() for table in added.tables]
     for module, path in [*itertools.chain(*map(_modules, HOMES[kind])), *_added(), *extra]:
         for declaration in _declarations(module, path):
             name = declaration.name
             if declaration.kind != kind:
                 continue
-            _require_stage(declaration)
+            if stages and (stage := declaration.options.get("stage")) not in stages:
+                what = f"{kind} {name!r} in {path}: stage={stage!r}"
+                raise InputError(f"{what}; allowed: {', '.join(stages)}")
             if name in by_name:
                 raise InputError(f"{kind} {name!r} is declared twice: in {by_name[name].path} and in {path}")
             by_name[name] = declaration
     return by_name
-
-
-def _require_stage(declaration: Declaration) -> None:
-    stage, stages = declaration.options.get("stage"), [*STAGES.get(declaration.kind, ())]
-    if declaration.kind == "table":
-        stages += [table for added in addons.stages().values() for table in added.tables]
-    if stages and stage not in stages:
-        what = f"{declaration.kind} {declaration.name!r} in {declaration.path}: stage={stage!r}"
-        raise InputError(f"{what}; allowed: {', '.join(stages)}")
 
 
 def boptr_frames() -> tuple[str, ...]:
@@ -196,7 +192,7 @@ def loaded(kind: str, **options: Any) -> dict[str, Declaration]:
 
 def definition(declaration: Declaration) -> Any:
     """The function or class that was declared; its module is imported for it."""
-    load(declaration)
+    import_named(declaration.module)
     return _things[declaration.kind, declaration.name]
 
 
@@ -213,11 +209,6 @@ def figure_files(figures: Mapping[str, Declaration]) -> dict[str, tuple[str, str
         else:
             files[name] = (name, None)
     return files
-
-
-def load(declaration: Declaration) -> ModuleType:
-    """The module of a declaration, imported once."""
-    return import_named(declaration.module)
 
 
 def import_named(module: str) -> ModuleType:

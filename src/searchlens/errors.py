@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 """Pattern of a name that can be a folder, a part of a file's name, a wildcard and a word in every markup."""
@@ -55,6 +56,15 @@ class JobStoppedError(RuntimeError):
 
     The command line prints the message, one line, and exits with status 75 (``EX_TEMPFAIL``: try again).
     """
+
+
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Say in an InputError that is raised in a ``with`` block what it is about, such as a key."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error.message}", error.hint) from None
 
 
 def unknown(name: str, known: Iterable[str]) -> str:

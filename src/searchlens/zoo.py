@@ -60,7 +60,10 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     'boxed{67}'
     """
     root = folder or (project.zoo() if name == FIRST else project.cohort())
-    bases = {FIRST: f"{FIRST}-base"} | (_bases() if name != FIRST else {})
+    bases = {FIRST: f"{FIRST}-base"}
+    if name != FIRST:  # three pairs have another pair's Base
+        cohort = yaml_text.read(project.root() / "config" / "zoo.yaml")["pairs"]
+        bases |= {pair: entry["base"] for pair, entry in cohort.items()}
     if name not in bases:
         raise InputError(f"there is no pair '{name}' in the zoo", f"the pairs are {', '.join(bases)}")
     folders = {"base": root / bases[name], "rl": root / f"{name}-rl"}
@@ -106,9 +109,3 @@ def read_record(folder: Path, job: str) -> dict[str, Any]:
     file = record_file(folder, job)
     record: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
     return record
-
-
-def _bases() -> dict[str, str]:
-    """Every pair of the cohort, and the folder of its Base: three pairs have another pair's."""
-    content = yaml_text.read(project.root() / "config" / "zoo.yaml")
-    return {name: pair["base"] for name, pair in content["pairs"].items()}

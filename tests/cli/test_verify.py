@@ -19,7 +19,7 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.sampling import generate
 from searchlens.store import snapshots
-from searchlens.store.ranges import missing_ranges
+from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")
 
@@ -116,7 +116,7 @@ def test_a_shard_whose_job_was_killed_before_its_sidecar_is_noted(results: Path,
     found = verify(results)
     (note,) = found.notes
     assert found.damaged == [] and note.startswith(f"{stray} has no sidecar: the next run takes it over")
-    assert missing_ranges(stray.parent, 8) == [(4, 8)]
+    assert uncovered(shards_of(stray.parent), 8) == [(4, 8)]
 
 
 def test_something_else_is_no_results_folder(tmp_path: Path) -> None:

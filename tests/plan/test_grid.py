@@ -23,7 +23,7 @@ from searchlens.formats.reading import Choices
 from searchlens.plan import Grid, needs
 from searchlens.sampling import generate
 from searchlens.store.hashing import fingerprint_of
-from searchlens.store.ranges import missing_ranges
+from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]
@@ -158,13 +158,13 @@ def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(
 def test_gaps_are_what_no_present_shard_covers(grid: Grid, publish: Callable[..., Any]) -> None:
     generation = grid.jobs.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
-    assert missing_ranges(folder, 16) == [(0, 16)]
+    assert uncovered(shards_of(folder), 16) == [(0, 16)]
     publish(grid, *CELL, generation, 4, 8)
-    assert missing_ranges(folder, 16) == [(0, 4), (8, 16)]
+    assert uncovered(shards_of(folder), 16) == [(0, 4), (8, 16)]
     publish(grid, *CELL, generation, 0, 4)
-    assert missing_ranges(folder, 8) == []
-    assert missing_ranges(folder, 6) == []
-    assert missing_ranges(folder, 64) == [(8, 64)]
+    assert uncovered(shards_of(folder), 8) == []
+    assert uncovered(shards_of(folder), 6) == []
+    assert uncovered(shards_of(folder), 64) == [(8, 64)]
 
 
 @pytest.mark.parametrize("harm", ["delete", "truncate", "flip"])
@@ -179,14 +179,14 @@ def test_a_harmed_shard_is_a_gap(grid: Grid, publish: Callable[..., Any], harm: 
     else:
         content[len(content) // 2] ^= 1
         shard.path.write_bytes(content)
-    assert missing_ranges(grid.folder(*CELL, generation.id), 4) == [(0, 4)]
+    assert uncovered(shards_of(grid.folder(*CELL, generation.id)), 4) == [(0, 4)]
 
 
 def test_a_copy_without_times_is_no_gap(grid: Grid, publish: Callable[..., Any]) -> None:
     generation = grid.jobs.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     os.utime(shard.path, (1, 1))
-    assert missing_ranges(grid.folder(*CELL, generation.id), 4) == []
+    assert uncovered(shards_of(grid.folder(*CELL, generation.id)), 4) == []
 
 
 def test_manifest_names_follow_the_store(

@@ -42,7 +42,7 @@ QUIZ = {
     "data/test.jsonl": "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
 }
 IN_USE = sorted(set(FILES) - {"README.md", "original/params.json", "consolidated.safetensors"})
-SOURCE = pins.checkpoint(REPO, "main")
+SOURCE = pins.Source(REPO, "main")
 Make = Callable[[dict[str, Any]], Grid]
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_
     incomplete = cache / "models--org--other/snapshots" / COMMIT
     incomplete.mkdir(parents=True)
     (incomplete / "config.json").write_text("{}")
-    sources = [pins.checkpoint("org/none", "main"), SOURCE, pins.checkpoint("org/other", COMMIT)]
+    sources = [pins.Source("org/none", "main"), SOURCE, pins.Source("org/other", COMMIT)]
     with pytest.raises(InputError) as error:
         pin.pin(pins.Lock.read(tmp_path / "lock.json"), sources, pin.Cache())
     assert "model org/none@main is not in the hub cache" in error.value.message

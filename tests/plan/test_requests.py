@@ -62,7 +62,7 @@ def test_jobs_with_more_to_draw_come_first(raw: dict[str, Any], make_grid: Make)
         raw["samples"] = samples
         grid = make_grid(raw)
         (pool,) = grid.jobs.pools("toy-base", "sums")
-        tokens = sum(grid.jobs.tokens("toy-base", "sums", generation) for generation in pool.generations)
+        tokens = sum(grid.jobs.tokens("sums", generation) for generation in pool.generations)
         ranks.append(requests.priority(grid, pool))
         assert ranks[-1] == pytest.approx(10 + tokens / (tokens + 1e9), abs=1e-6)
     assert sorted(set(ranks)) == ranks and ranks[0] > 10 and ranks[-1] < 11

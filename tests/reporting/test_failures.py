@@ -22,7 +22,7 @@ from searchlens.cli.stages.transfer import transfer
 from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
-from searchlens.store import failures, snapshots
+from searchlens.store import provenance, snapshots
 from small_results import finish
 from test_stages import bring, rows
 
@@ -174,13 +174,13 @@ def test_what_fails_is_named_and_costs_nothing_else(
                 study.table("fragile")
         else:
             assert study.table("fragile").height == len(grid.study.cells)
-        tried.append(failures.tried(grid.layout.failures("tables")))
+        tried.append(provenance.tried(grid.layout.failures("tables")))
     assert tried == [1, 2, 2], "a failure runs the stage again, a success does not"
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_what_must_end_a_stage_ends_it(error: type[BaseException], tmp_path: Path) -> None:
-    found = failures.Failures()
+    found = provenance.Failures()
     with pytest.raises(error), found.caught("table any", [tmp_path / "any.csv"]):
         raise error
     assert not found and not list(tmp_path.iterdir())

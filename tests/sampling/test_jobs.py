@@ -23,9 +23,9 @@ from searchlens.config.model import from_plain, plain
 from searchlens.errors import JobStoppedError
 from searchlens.plan import Grid
 from searchlens.sampling import GraceExpired, Notice, generate, stop_signals
-from searchlens.store import files, layout, manifests, ranges, shards
+from searchlens.store import files, layout, ranges, shards
 from searchlens.store.layout import Layout
-from searchlens.store.ranges import missing_ranges
+from searchlens.store.ranges import shards_of, uncovered
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
 
 __all__ = ["start", "study"]  # fixtures
@@ -212,7 +212,7 @@ class Twins:
         assert not any(why for _, why in shards.verify(self.grid.layout))
         for generation in self.grid.jobs.generations(*CELL):
             folder = self.grid.folder(*CELL, generation.id)
-            assert not missing_ranges(folder, generation.samples)
+            assert not uncovered(shards_of(folder), generation.samples)
             (frame,) = (pl.read_parquet(path) for path in folder.glob("*.parquet"))
             assert frame.n_unique(["question", "sample"]) == frame.height == 6 * generation.samples
         (manifest,) = self.grid.manifests(*CELL)
@@ -337,7 +337,7 @@ def test_a_folder_that_others_remove_again_and_again_is_made_again(
 
 
 def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) -> None:
-    assert "is missing" in str(manifests.listed(tmp_path / "pool-00000000.json"))
+    assert "is missing" in str(ranges.listed(tmp_path / "pool-00000000.json"))
 
 
 def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(

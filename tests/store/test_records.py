@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from searchlens.errors import InputError
-from searchlens.store import frames, inputs, judges, manifests, readouts, traces, yaml_text
+from searchlens.store import frames, inputs, judges, ranges, readouts, traces, yaml_text
 from searchlens.store.columns import PLAIN, TRACES
 from searchlens.store.hashing import digest
 from searchlens.store.judges import UNSTATED, Judge
@@ -107,9 +107,9 @@ def test_a_manifest_vouches_for_the_shards_of_its_cell(tmp_path: Path) -> None:
     manifest(layout.manifest("c", "b", "pool-11111111"), id=other, spec={"policy": "q"})
     manifest(layout.manifest("c", "other", "pool-00000000"))
     layout.manifest("c", "b", "pool-22222222").write_text("{")
-    assert manifests.vouched(layout, "c", "b", name) == {"s00000-00004.parquet": {"a" * 64, "b" * 64}}
-    found = manifests.listed(layout.manifest("c", "b", "pool-00000000"))
-    assert isinstance(found, manifests.Listed)
+    assert ranges.vouched(layout, "c", "b", name) == {"s00000-00004.parquet": {"a" * 64, "b" * 64}}
+    found = ranges.listed(layout.manifest("c", "b", "pool-00000000"))
+    assert isinstance(found, ranges.Listed)
     assert (found.checkpoint, found.benchmark, found.ranges) == ("c", "b", {(name, 2, 4)})
 
 
@@ -125,7 +125,7 @@ def test_a_manifest_vouches_for_the_shards_of_its_cell(tmp_path: Path) -> None:
     ],
 )
 def test_a_manifest_that_is_none_says_why(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    found = manifests.listed(manifest(tmp_path / "pool-00000000.json", **change))
+    found = ranges.listed(manifest(tmp_path / "pool-00000000.json", **change))
     assert isinstance(found, str) and says in found
 
 
@@ -133,7 +133,7 @@ def test_a_manifest_that_is_none_says_why(tmp_path: Path, change: dict[str, Any]
 def test_other_json_is_no_manifest(tmp_path: Path, content: str) -> None:
     path = tmp_path / "pool-00000000.json"
     path.write_text(content)
-    assert str(path) in str(manifests.listed(path)) and isinstance(manifests.listed(path), str)
+    assert str(path) in str(ranges.listed(path)) and isinstance(ranges.listed(path), str)
 
 
 # ---- graders, frames, readouts

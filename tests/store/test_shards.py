@@ -22,7 +22,7 @@ from searchlens.plan import Grid
 from searchlens.store import files, shards
 from searchlens.store.hashing import canonical, digest, file_sha256
 from searchlens.store.layout import chunk, shard_name
-from searchlens.store.ranges import missing_ranges, shards_of, uncovered
+from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
@@ -178,7 +178,7 @@ def test_setting_aside_keeps_the_files(grid: Grid, publish: Publish) -> None:
     _, moved = set_cell_aside(grid, *CELL, "temp_0.5")
     assert len(moved) == 2
     assert all(path.exists() for path in moved)
-    assert [bool(missing_ranges(grid.folder(*CELL, g.id), g.samples)) for g in generations] == [
+    assert [bool(uncovered(shards_of(grid.folder(*CELL, g.id)), g.samples)) for g in generations] == [
         True,
         False,
         False,
@@ -271,7 +271,7 @@ def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, pub
     )
     assert first.path.read_bytes() == content
     assert again.sidecar["tokens"] == first.sidecar["tokens"]
-    assert missing_ranges(first.path.parent, 4) == []
+    assert uncovered(shards_of(first.path.parent), 4) == []
 
 
 def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, publish: Publish) -> None:
@@ -280,9 +280,8 @@ def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, pub
     target.parent.mkdir(parents=True)
     target.write_bytes(b"half a shard")
     publish(grid, *CELL, generation)
-    assert (
-        missing_ranges(target.parent, 4) == [] and shards.read_generation(target.parent, generation.id, 4).height == 24
-    )
+    assert uncovered(shards_of(target.parent), 4) == []
+    assert shards.read_generation(target.parent, generation.id, 4).height == 24
     assert target.with_suffix(".unreadable").read_bytes() == b"half a shard"
 
 
@@ -292,7 +291,7 @@ def test_samples_in_pieces_are_whole_also_where_an_unusable_file_was_in_the_way(
     folder, samples = grid.folder(*CELL, generation.id), some_samples(grid, "sums", 0, 4)
     folder.mkdir(parents=True)
     (folder / shard_name(0, 4)).write_bytes(b"half a shard")
-    shard = shards.publish_frames(
+    shard = shards.publish(
         folder,
         0,
         4,
@@ -363,7 +362,7 @@ def test_what_is_made_again_is_not_set_aside_with_what_was_damaged(
 
     monkeypatch.setattr(shards, "_claimed", slowly)
     (moved,) = shards.set_aside(grid.layout, [shard])
-    assert moved.suffix == ".json" and missing_ranges(shard.path.parent, 4) == []
+    assert moved.suffix == ".json" and uncovered(shards_of(shard.path.parent), 4) == []
 
 
 def test_repair_leaves_a_shard_to_the_job_that_is_publishing_it(grid: Grid, publish: Publish) -> None:
@@ -379,7 +378,7 @@ def test_repair_leaves_a_shard_to_the_job_that_is_publishing_it(grid: Grid, publ
     assert not sidecar.exists()
     part.unlink()
     assert shards.repair(grid.layout, folder, {}) == []
-    assert missing_ranges(folder, 4) == []
+    assert uncovered(shards_of(folder), 4) == []
 
 
 @pytest.mark.parametrize("vouched", [True, False])
@@ -432,7 +431,7 @@ def put(folder: Path, frame: pl.DataFrame, start: int = 0, stop: int = 4, *, par
     if parts:
         size = -(-frame.height // parts)
         pieces = [frame[place : place + size] for place in range(0, frame.height, size)]
-        return shards.publish_frames(folder, start, stop, lambda: pieces, **known)
+        return shards.publish(folder, start, stop, lambda: pieces, **known)
     return shards.publish(folder, start, stop, frame, **known)
 
 
@@ -647,7 +646,7 @@ def test_a_shard_of_another_size_is_missing_whatever_its_time(tmp_path: Path, ch
     time = shard.path.stat().st_mtime_ns
     shard.path.write_bytes(change(shard.path.read_bytes()))
     os.utime(shard.path, ns=(time, time))
-    assert missing_ranges(tmp_path / "id", 4) == [(0, 4)]
+    assert uncovered(shards_of(tmp_path / "id"), 4) == [(0, 4)]
 
 
 @pytest.mark.parametrize("harm", ["a column of another type", "another generation", "a sample twice"])
@@ -663,17 +662,17 @@ def test_what_is_no_whole_shard_gets_no_sidecar(grid: Grid, publish: Publish, ha
         shards.write_parquet(pl.concat([samples[1:], samples[1:2]]), shard.path, known)
     shard.path.with_suffix(".json").unlink()
     assert [path.name for path in shards.repair(grid.layout, shard.path.parent, {})] == [shard.path.name]
-    assert missing_ranges(shard.path.parent, 4) == [(0, 4)]
+    assert uncovered(shards_of(shard.path.parent), 4) == [(0, 4)]
 
 
 def test_missing_ranges_by_hand(tmp_path: Path) -> None:
     folder = tmp_path / "id"
     for start, stop in ((2, 4), (6, 8), (7, 9), (12, 14)):
         put(folder, rows(start, stop), start, stop)
-    assert missing_ranges(folder, 16) == [(0, 2), (4, 6), (9, 12), (14, 16)]
+    assert uncovered(shards_of(folder), 16) == [(0, 2), (4, 6), (9, 12), (14, 16)]
     assert uncovered(shards_of(folder), 13, 3) == [(4, 6), (9, 12)] and uncovered(shards_of(folder), 5, 4) == [(4, 5)]
-    assert uncovered(shards_of(folder), 8, 6) == [] == missing_ranges(folder, 0)
-    assert uncovered([], 3) == [(0, 3)] == missing_ranges(tmp_path / "absent", 3)
+    assert uncovered(shards_of(folder), 8, 6) == [] == uncovered(shards_of(folder), 0)
+    assert uncovered([], 3) == [(0, 3)] == uncovered(shards_of(tmp_path / "absent"), 3)
 
 
 @pytest.mark.parametrize(

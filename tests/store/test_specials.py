@@ -316,7 +316,7 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
         later.inputs.checked_folder("toy-rl")
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
     assert to_make(Grid(later.config, root=tmp_path)) == {"toy-base": 0, "toy-rl": 4}
-    assert pins.Lock.read(tmp_path / "lock.json")[pins.checkpoint("org/rl", "main")].specials == later.inputs.specials(
+    assert pins.Lock.read(tmp_path / "lock.json")[pins.Source("org/rl", "main")].specials == later.inputs.specials(
         "toy-rl"
     )
 

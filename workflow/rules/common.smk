@@ -24,7 +24,7 @@ from searchlens.plan import Grid, needs, resources
 from searchlens.config import addons
 from searchlens.reporting import captions
 from searchlens.cli.stages.source import stage_source
-from searchlens.store import failures, layout, snapshots
+from searchlens.store import layout, provenance, snapshots
 from searchlens.store.files import aside
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
@@ -133,7 +133,7 @@ def tracked(stage, get_needs):
     """Function of wildcards: hash of a stage's code, of what it takes from the configuration and the plan, of failures."""
 
     def get_hash(wildcards):
-        tries = [tried] if (tried := failures.tried(OUT.failures(stage, *wildcards))) else []
+        tries = [tried] if (tried := provenance.tried(OUT.failures(stage, *wildcards))) else []
         return digest([stage_source(stage, OUT.sources), needs.hash_of(get_needs(wildcards)), *tries], 16)
 
     return get_hash

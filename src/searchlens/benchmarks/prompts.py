@@ -22,7 +22,7 @@ from typing import Any
 
 from searchlens.benchmarks.examples import Example, WorkedExamples
 from searchlens.config.checkpoints import PromptFamily
-from searchlens.config.records import record
+from searchlens.config.limits import record
 from searchlens.errors import InputError, require_known
 
 

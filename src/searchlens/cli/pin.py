@@ -193,7 +193,7 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
         new[source] = known
         state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
         say(f"{source}: {new[source].commit} ({state}; {_describe(new[source])})")
-    changed = lock.with_pins(new)
+    changed = Lock(lock.path, {**lock.pins, **{(source.kind, source.key): pin for source, pin in new.items()}})
     if new:
         changed.write()
     if failed:

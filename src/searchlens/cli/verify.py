@@ -21,8 +21,7 @@ from searchlens.store import files, shards, traces
 from searchlens.store.frames import DAMAGED
 from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
-from searchlens.store.manifests import Listed, listed, vouched
-from searchlens.store.ranges import Shard, shards_of
+from searchlens.store.ranges import Listed, Shard, listed, shards_of, vouched
 
 
 @dataclass

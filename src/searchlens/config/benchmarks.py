@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from searchlens.config.boptr import Regime, Role
-from searchlens.config.limits import STRICT, Name, Positive, Seed, Sha256
+from searchlens.config.limits import Name, Positive, Seed, Sha256, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExamplesSpec:
+class ExamplesSpec(Strict):
     """Worked examples that every prompt of a benchmark shows before its question. Part of the generation id."""
-
-    __pydantic_config__ = STRICT
 
     path: str
     """File relative to the study's folder, one JSON object per line with ``question`` and ``answer``, the answer
@@ -29,10 +27,8 @@ class ExamplesSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkSpec:
+class BenchmarkSpec(Strict):
     """A set of questions and how answers to them are graded."""
-
-    __pydantic_config__ = STRICT
 
     family: str = "jsonl"
     """How the questions are read. jsonl: one question per line; or a known benchmark, in any layout in which it is

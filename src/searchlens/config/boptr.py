@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
-from searchlens.config.limits import STRICT, Bounds, Confidence, Draws, Exponent, Seed, Small
+from searchlens.config.limits import Bounds, Confidence, Draws, Exponent, Seed, Small, Strict
 
 Regime = Literal["math", "nonmath", "floor"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
@@ -20,10 +20,8 @@ LN2 = math.log(2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Anchor:
+class Anchor(Strict):
     """The cell on which the rule is found and from which every transfer starts."""
-
-    __pydantic_config__ = STRICT
 
     pair: str | None = None
     """Key of ``pairs``, of group upper or lower; null: the first such pair of the study."""
@@ -32,10 +30,8 @@ class Anchor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beta:
+class Beta(Strict):
     """Frozen exponent beta_g of each regime (paper, section "BOPTR-P1")."""
-
-    __pydantic_config__ = STRICT
 
     math: Exponent = 0.6
     """On mathematical benchmarks."""
@@ -51,10 +47,8 @@ class Beta:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoptrOptions:
+class BoptrOptions(Strict):
     """Choices about BOPTR that the paper leaves open (docs/reading-the-paper.md: the evidence for each default)."""
-
-    __pydantic_config__ = STRICT
 
     anchor: Anchor = Anchor()
     """The anchor of the study; a ``cohort.yaml`` names its own."""

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from searchlens.config.limits import STRICT, Bounds, Length, Natural, Pattern, Positive, Repository, Seed, Sha256, Small
+from searchlens.config.limits import Bounds, Length, Natural, Pattern, Positive, Repository, Seed, Sha256, Small, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class VllmSpec:
+class VllmSpec(Strict):
     """How vLLM runs a checkpoint. Nothing here changes the law of its samples."""
-
-    __pydantic_config__ = STRICT
 
     tensor_parallel: Small = 1
     """Number of GPUs that share the weights; the job requests as many."""
@@ -41,10 +39,8 @@ class VllmSpec:
 
 
 @dataclass(frozen=True)
-class ShapeSpec:
+class ShapeSpec(Strict):
     """The shape of a dense transformer, by the names of its ``config.json``."""
-
-    __pydantic_config__ = STRICT
 
     num_hidden_layers: Small
     """Layers."""
@@ -65,10 +61,8 @@ class ShapeSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointSpec:
+class CheckpointSpec(Strict):
     """One set of weights."""
-
-    __pydantic_config__ = STRICT
 
     path: str | None = None
     """Folder in transformers layout, relative to the study's folder; ``zoo:micro-1m-base`` is in the micro zoo. Give
@@ -120,10 +114,8 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptFamily:
+class PromptFamily(Strict):
     """The prompts of a family of models (docs/templates.md). What a benchmark uses is part of the generation id."""
-
-    __pydantic_config__ = STRICT
 
     text: str = "{question}"
     """The prompt around ``{question}``, which is there once; nothing else in it is special. With ``chat``: the user's

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from searchlens.config.boptr import Regime
-from searchlens.config.limits import STRICT, Bounds, Quantity, Tokens
+from searchlens.config.limits import Bounds, Quantity, Strict, Tokens
 
 GpuName = Literal["H200", "H100", "A100", "L40S"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThroughputSpec:
+class ThroughputSpec(Strict):
     """How fast one model was sampled, on an engine or device whose limit is not known."""
-
-    __pydantic_config__ = STRICT
 
     parameters: Quantity
     """Number of parameters of that model; a larger model is assumed to be slower in proportion."""
@@ -27,10 +25,8 @@ class ThroughputSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EfficiencySpec:
+class EfficiencySpec(Strict):
     """How near vLLM came to the limit of a GPU, measured."""
-
-    __pydantic_config__ = STRICT
 
     gpu: GpuName
     """The GPU that it was measured on."""
@@ -49,10 +45,8 @@ class EfficiencySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostSpec:
+class CostSpec(Strict):
     """What ``searchlens plan`` and ``target_minutes`` assume before anything has been sampled."""
-
-    __pydantic_config__ = STRICT
 
     tokens_per_sample: Mapping[Regime, Tokens] = field(default_factory=dict)
     """Mean tokens of a sample, by regime; half of ``max_tokens`` for a regime that is not listed."""

@@ -59,12 +59,9 @@ def installing(extra: str) -> str:
 def require(*modules: str) -> None:
     """Check that optional modules can be imported, without importing them; InputError names the first that cannot."""
     for module in modules:
-        if not _is_here(module):
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:  # the package that it is a part of
+            found = None
+        if found is None:
             raise missing(module)
-
-
-def _is_here(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it is a part of
-        return False

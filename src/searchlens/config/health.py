@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlens.config.limits import STRICT, Proportion
+from searchlens.config.limits import Proportion, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealthOptions:
+class HealthOptions(Strict):
     """Limits of the health check (docs/troubleshooting.md): whether a cell is interpretable. They decide words, never
     numbers, and are far from what a weak model does, so that they find a wrong template, token limit or grader: in all
     recorded cells of the micro zoo, Base models included, at least 78% of the samples have an answer.
     """
-
-    __pydantic_config__ = STRICT
 
     answered: Proportion = 0.10
     """Smallest share of samples with an answer. Below it, pass@k says how often an answer was found, not how often it

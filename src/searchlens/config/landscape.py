@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from searchlens.config.limits import STRICT, Confidence, Draws, QInstructions
+from searchlens.config.limits import Confidence, Draws, QInstructions, Strict
 
 Ties = Literal["first", "fractional"]
 FirstFinish = Literal["shortest", "first_index"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LandscapeSection:
+class LandscapeSection(Strict):
     """Choices about the landscape that the paper leaves open (docs/reading-the-paper.md)."""
-
-    __pydantic_config__ = STRICT
 
     ties: Ties = "first"
     """Tied majority vote among the first n samples. first: the answer seen earliest wins; fractional: every tied answer

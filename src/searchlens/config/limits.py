@@ -9,8 +9,11 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from searchlens import errors
 
@@ -70,6 +73,30 @@ QInstructions = Literal["first_sample", "verdict_majority"]
 PART_ROWS = 1_000_000
 """Most samples that a landscape reads together, unless one policy has more: about half a gigabyte."""
 
-STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
-"""``__pydantic_config__`` of every options class: unknown keys, wrong types and numbers that are not finite are errors,
-docstrings descriptions."""
+
+class Strict:
+    """A section: unknown keys, wrong types and numbers that are not finite are errors, docstrings descriptions."""
+
+    __slots__ = ()
+    __pydantic_config__ = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
+
+
+_hints = cache(get_type_hints)
+
+
+def record(kind: Any, value: Any) -> Any:
+    """A value of a type, of plain JSON types that were checked before.
+
+    A record or a mapping is made of a mapping, a tuple of a list, anything else is left as it is.
+    """
+    kinds: tuple[Any, ...] = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if isinstance(value, list | tuple):
+        of = next((get_args(each)[0] for each in kinds if get_origin(each) is tuple), None)
+        return value if of is None else tuple(record(of, content) for content in value)
+    if not isinstance(value, Mapping):
+        return value
+    for each in (each for each in kinds if hasattr(each, "__dataclass_fields__")):
+        hints = _hints(each)
+        return each(**{key: record(hints[key], content) for key, content in value.items() if key in hints})
+    of = next((get_args(each)[1] for each in kinds if get_origin(each) is Mapping), None)
+    return value if of is None else {key: record(of, content) for key, content in value.items()}

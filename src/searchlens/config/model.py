@@ -15,19 +15,16 @@ from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
 from searchlens.config.cost import CostSpec
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeSection
-from searchlens.config.limits import STRICT, Name, Nonnegative, Positive, Proportion, Quantity, Seed
+from searchlens.config.limits import Name, Nonnegative, Positive, Proportion, Quantity, Seed, Strict, record
 from searchlens.config.policies import PolicySpec
 from searchlens.config.readings import ReadingsSection
-from searchlens.config.records import record
 from searchlens.config.recovery import RecoverySection
 from searchlens.config.study import PairSpec, StudySpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Strict):
     """The whole configuration: the files under ``config/`` merged, later ones over earlier ones."""
-
-    __pydantic_config__ = STRICT
 
     results: str = "results"
     """Folder for everything a run writes."""

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from searchlens.config.limits import STRICT, Bounds, Natural
+from searchlens.config.limits import Bounds, Natural, Strict
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Strict):
     """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used."""
-
-    __pydantic_config__ = STRICT
 
     temperature: Annotated[float, Bounds(ge=0, le=100)] = 1.0
     """0 is greedy. Otherwise at least 0.01, because vLLM raises a lower one to that."""
@@ -34,12 +32,10 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicySpec:
+class PolicySpec(Strict):
     """A policy by its five components. A component is the name of its kind, or a mapping with ``name`` and parameters;
     docs/search.md describes them.
     """
-
-    __pydantic_config__ = STRICT
 
     local: Sampling = Sampling()
     """Local policy: how one token is drawn."""

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from searchlens.config.extras import missing
-from searchlens.errors import InputError
+from searchlens.errors import InputError, within
 
 TEMPLATES = Path(__file__).parents[1] / "cli/templates"
 """Files that ``searchlens init`` writes and that the checkout does not have at its top level."""
@@ -63,8 +63,5 @@ def locate(path: str, study: Path = Path()) -> Path:
     if not path.startswith(ZOO_PREFIX):
         return study / path
     name = Path(path.removeprefix(ZOO_PREFIX))
-    try:
-        folder = cohort().parent if name.parts[:1] == ("cohort",) else zoo()
-    except InputError as error:
-        raise InputError(f"{path}: {error.message}", error.hint) from None
-    return folder / name
+    with within(path):
+        return (cohort().parent if name.parts[:1] == ("cohort",) else zoo()) / name

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlens.config.limits import STRICT, Draws, Positive
+from searchlens.config.limits import Draws, Positive, Strict
 
 BEST, ANY = "best", "any"
 """In place of a policy in frames: the one of Base that solves most at each number of samples; whichever fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingsSection:
+class ReadingsSection(Strict):
     """Choices about the readings of all samples."""
-
-    __pydantic_config__ = STRICT
 
     draws: Draws = 2000
     """Bootstrap draws over questions."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from searchlens.config.limits import STRICT, Nonnegative, Proportion
+from searchlens.config.limits import Nonnegative, Proportion, Strict
 
 EnvelopeInterval = Literal["corrected", "fixed", "reselected"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecoverySection:
+class RecoverySection(Strict):
     """Choices about the recovery analysis (paper, section "Base+Search Envelopes") that the paper leaves open."""
-
-    __pydantic_config__ = STRICT
 
     support_q: Proportion = 0.10
     """Lower edge of the support region: this quantile of the Base policies at a budget."""

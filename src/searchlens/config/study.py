@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from searchlens.config.boptr import Group
-from searchlens.config.limits import STRICT, Bounds, Name, Pattern, Positive, Quantity
+from searchlens.config.limits import Bounds, Name, Pattern, Positive, Quantity, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class LikelihoodSpec:
+class LikelihoodSpec(Strict):
     """How many texts are scored under both sides of a pair."""
-
-    __pydantic_config__ = STRICT
 
     questions: Positive = 100
     """Of each benchmark, counted from the first; all of them if it has fewer."""
@@ -23,10 +21,8 @@ class LikelihoodSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceSpec:
+class TraceSpec(Strict):
     """Which searches are recorded, for people to look at (docs/search.md): the first run of some questions."""
-
-    __pydantic_config__ = STRICT
 
     questions: Positive = 3
     """Of each benchmark, counted from the first; all of them if it has fewer."""
@@ -35,10 +31,8 @@ class TraceSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudySpec:
+class StudySpec(Strict):
     """What a run does."""
-
-    __pydantic_config__ = STRICT
 
     pairs: tuple[Name, ...]
     """Keys of ``pairs`` to analyse."""
@@ -70,10 +64,8 @@ ROLES: tuple[Literal["base", "rl"], ...] = ("base", "rl")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchSpec:
+class BatchSpec(Strict):
     """The weights of a pair sampled again: checkpoints with the same ``path`` or ``hub`` and another ``seed``."""
-
-    __pydantic_config__ = STRICT
 
     base: Name | None = None
     """Checkpoint that repeats Base; null: Base is not repeated."""
@@ -87,10 +79,8 @@ class BatchSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairSpec:
+class PairSpec(Strict):
     """A Base checkpoint and the checkpoint that RL made from it."""
-
-    __pydantic_config__ = STRICT
 
     base: Name
     """Key of ``checkpoints``."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from searchlens.api.study import Study
-from searchlens.catalogue import declaration, find, load
+from searchlens.catalogue import declaration, find, import_named
 from searchlens.errors import InputError
 from searchlens.formats.export_pools import pools
 from searchlens.store.files import move, temporary_folder
@@ -14,7 +14,7 @@ from searchlens.store.files import move, temporary_folder
 
 def lost(to: str) -> str:
     """What a format cannot hold: ``LOST`` of the file that declares it."""
-    return str(load(declaration("exporter", to)).LOST)
+    return str(import_named(declaration("exporter", to).module).LOST)
 
 
 def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> list[Path]:

@@ -12,9 +12,8 @@ Standard library only (and modules that import nothing else), because the Snakef
 
 from searchlens.plan._grid import TO_GET_READY, Grid
 from searchlens.plan._inputs import FINGERPRINT_LIMIT, Inputs
-from searchlens.plan._jobs import GENERATION_VERSION
-from searchlens.plan._records import Generation, Import, JobPool, Traced
-from searchlens.plan._study import SOURCES, StudyCells
+from searchlens.plan._jobs import GENERATION_VERSION, Generation, JobPool, Traced
+from searchlens.plan._study import SOURCES, Import, StudyCells
 
 __all__ = [
     "FINGERPRINT_LIMIT",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,14 +14,13 @@ from searchlens.config.model import Config
 from searchlens.errors import InputError, require_known
 from searchlens.plan import pins
 from searchlens.plan._inputs import Inputs
-from searchlens.plan._jobs import Jobs
-from searchlens.plan._records import Generation, JobPool
+from searchlens.plan._jobs import Generation, JobPool, Jobs
 from searchlens.plan._study import StudyCells
-from searchlens.store import judges, manifests
+from searchlens.store import judges
 from searchlens.store.files import entries, read_json, require_writable
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
-from searchlens.store.ranges import Shard, shards_of, uncovered
+from searchlens.store.ranges import Listed, Shard, listed, shards_of, uncovered
 
 TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached; put other files there"
 
@@ -107,23 +107,20 @@ class Grid:
         shards is damaged and none is newer that it does not name; otherwise the path of the next round, which does not
         exist yet, so that a run makes it. Nothing is written.
         """
-        latest = max((fill for name, fill in self._manifest_names(pool) if name == pool.name), default=-1)
-        if latest >= 0 and self._is_current(self.layout.manifest(*pool.key, latest), pool):
-            return self.layout.manifest(*pool.key, latest)
+        latest = max(self._rounds(pool), default=-1)
+        with suppress(FileNotFoundError):  # another job has just set the manifest, or a shard, aside
+            if latest >= 0 and self._is_current(manifest := self.layout.manifest(*pool.key, latest), pool):
+                return manifest
         return self.layout.manifest(*pool.key, latest + 1)
 
-    def _manifest_names(self, pool: JobPool) -> Iterator[tuple[str, int]]:
-        """Pool and fill round of every manifest of a cell."""
-        return filter(None, map(parse_manifest, entries(self.layout.manifest(*pool.key).parent)))
+    def _rounds(self, pool: JobPool) -> list[int]:
+        """Fill rounds of every manifest of a pool."""
+        found = map(parse_manifest, entries(self.layout.manifest(*pool.key).parent))
+        return [fill for name, fill in filter(None, found) if name == pool.name]
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
-        try:
-            return self._agrees(manifest, pool)
-        except FileNotFoundError:  # another job has just set the manifest, or a shard, aside
-            return False
-
-    def _agrees(self, manifest: Path, pool: JobPool) -> bool:
-        if not self.lists(manifest, pool):
+        content = listed(manifest)
+        if not self.lists(manifest, pool) or not isinstance(content, Listed):
             return False
         written = manifest.stat().st_mtime_ns
         for generation in pool.generations:
@@ -131,23 +128,23 @@ class Grid:
             if uncovered(shards, generation.samples, generation.start):
                 return False
             used = [shard for shard in shards if shard.stop > generation.start and shard.start < generation.samples]
-            if not all(
-                shard.present and (_vouches(manifest, shard) or shard.path.stat().st_mtime_ns <= written)
-                for shard in used
-            ):
-                return False
+            for shard in used:  # named with its hash, whatever the times: clocks go wrong, copies lose times
+                if not shard.present:
+                    return False
+                named = (generation.id, shard.path.name, shard.sidecar["sha256"]) in content.hashes
+                if not named and shard.path.stat().st_mtime_ns > written:
+                    return False
         return True
 
     def lists(self, manifest: Path, pool: JobPool) -> bool:
         """Whether a manifest can be read and lists the samples of a pool; not if it was torn or edited."""
-        content = manifests.listed(manifest)
+        content = listed(manifest)
         wanted = frozenset((each.id, each.start, each.samples) for each in pool.generations)
-        return isinstance(content, manifests.Listed) and content[:3] == (pool.checkpoint, pool.benchmark, wanted)
+        return isinstance(content, Listed) and content[:3] == (pool.checkpoint, pool.benchmark, wanted)
 
     def damaged_manifests(self, pool: JobPool) -> list[Path]:
         """Manifests of a pool, of any fill round, that do not list its samples."""
-        rounds = (fill for name, fill in self._manifest_names(pool) if name == pool.name)
-        paths = [self.layout.manifest(*pool.key, fill) for fill in rounds]
+        paths = (self.layout.manifest(*pool.key, fill) for fill in self._rounds(pool))
         return [path for path in paths if not self.lists(path, pool)]
 
     def is_scored(self, checkpoint: str, benchmark: str) -> bool:
@@ -190,10 +187,7 @@ class Grid:
             yield partial(self.jobs.generations, *cell)
             if self.study.source(*cell) == "recorded":
                 yield partial(self._check_recorded, *cell)
-        by_source = {"imported": self._check_imported, "sampled": self._check_default}
-        for pair, benchmark in self.study.pair_cells:
-            if check := by_source.get(self.study.source(self.study.pairs[pair]["rl"], benchmark)):
-                yield partial(check, pair, benchmark)
+        yield from (partial(self._check_default, *cell) for cell in self.study.pair_cells)
 
     def _check_readouts_folder(self) -> None:
         name = self.config.study.readouts
@@ -205,26 +199,23 @@ class Grid:
 
     def _check_default(self, pair: str, benchmark: str) -> None:
         """RL's curve under the default policy is what Base is searched for."""
-        default = self.study.default_policy
-        drawn = {name for g in self.jobs.generations(self.study.pairs[pair]["rl"], benchmark) for name in g.policies}
-        if default not in drawn:
-            pool = self.config.benchmarks[benchmark].pool
-            raise InputError(
-                f"benchmarks.{benchmark}.pool: {pool!r} does not have the default policy {default!r}; it has"
-                f" {', '.join(sorted(drawn))}",
-                f"add it to pools.{pool} or references, or set default_policy to one of them",
-            )
-
-    def _check_imported(self, pair: str, benchmark: str) -> None:
         checkpoint, default = self.study.pairs[pair]["rl"], self.study.default_policy
+        source = self.study.source(checkpoint, benchmark)
         drawn = {name for generation in self.jobs.generations(checkpoint, benchmark) for name in generation.policies}
         names = drawn | {item.policy for item in self.study.imported(checkpoint, benchmark)}
-        if default not in names:
-            found = ", ".join(sorted(names))
+        if source == "recorded" or default in names:
+            return
+        found = ", ".join(sorted(names))
+        if source == "imported":
             raise InputError(
                 f"default_policy: {default}, but the RL side of {pair}/{benchmark} has samples of {found}",
                 "name the policy that is RL's default there, or null for one that all imported RL samples have",
             )
+        pool = self.config.benchmarks[benchmark].pool
+        raise InputError(
+            f"benchmarks.{benchmark}.pool: {pool!r} does not have the default policy {default!r}; it has {found}",
+            f"add it to pools.{pool} or references, or set default_policy to one of them",
+        )
 
     def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
         """Hashes of everything that the compact readouts of a cell depend on: samples, golds and options of reading."""
@@ -290,13 +281,6 @@ class Grid:
         sources = dict.fromkeys(self.inputs.checkpoint_source(checkpoint) for checkpoint, _ in cells)
         unpinned = [f"not pinned: {source}" for source in sources if source and not self.inputs.lock.get(source)]
         return unpinned + [absent for b in dict.fromkeys(b for _, b in cells) if (absent := self.inputs.absent(b))]
-
-
-def _vouches(manifest: Path, shard: Shard) -> bool:
-    """Whether a manifest names the bytes of a shard, whatever the times of both: clocks go wrong, copies lose times."""
-    content = manifests.listed(manifest)
-    named = (shard.path.parent.name, shard.path.name, shard.sidecar["sha256"])
-    return isinstance(content, manifests.Listed) and named in content.hashes
 
 
 _DRAWN_FROM = {"streams": "policies, samples or seeds", "reading": "budgets or landscape options"}

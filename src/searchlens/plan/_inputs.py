@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from searchlens import benchmarks
 from searchlens.benchmarks import examples as worked_examples
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.examples import WorkedExamples
 from searchlens.config import project
-from searchlens.config.benchmarks import ExamplesSpec
-from searchlens.errors import InputError
+from searchlens.errors import InputError, within
 from searchlens.plan import pins
 from searchlens.plan._study import StudyCells
 from searchlens.plan.roofline import Shape
@@ -26,7 +26,25 @@ from searchlens.store.specials import Specials
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights above which a fingerprint must be declared, because every job would compute it at its start."""
 
-Hash = Callable[[Iterable[benchmarks.Question]], str]
+T = TypeVar("T")
+Owner = TypeVar("Owner")
+Given = ParamSpec("Given")
+
+
+def once(method: Callable[Concatenate[Owner, Given], T]) -> Callable[Concatenate[Owner, Given], T]:
+    """A method whose answer to the same arguments its object keeps: a planner asks for it thousands of times."""
+    name = f"_once_{method.__name__}"
+
+    @wraps(method)
+    def answer(self: Owner, /, *key: Given.args, **options: Given.kwargs) -> T:
+        known = vars(self).setdefault(name, {})
+        asked = (*key, *options.values())
+        if asked not in known:
+            known[asked] = method(self, *key, **options)
+        found: T = known[asked]
+        return found
+
+    return answer
 
 
 class Inputs:
@@ -34,15 +52,6 @@ class Inputs:
 
     def __init__(self, study: StudyCells) -> None:
         self.study, self.config, self.root, self.layout = study, study.config, study.root, study.layout
-        self._loaded: dict[str, benchmarks.LoadedBenchmark] = {}
-        self._absent: dict[str, str] = {}
-        self._examples: dict[str, WorkedExamples | None] = {}
-        self._hashes: dict[tuple[Hash, str], str] = {}
-        self._fingerprints: dict[str, str] = {}
-        self._shapes: dict[str, Shape | None] = {}
-        self._specials: dict[str, Specials | None] = {}
-        self._chats: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
 
     @cached_property
     def lock(self) -> pins.Lock:
@@ -66,20 +75,14 @@ class Inputs:
         """The questions of a benchmark that this configuration uses, read once."""
         return self._load(name).questions
 
+    @once
     def _load(self, name: str) -> benchmarks.LoadedBenchmark:
-        if name not in self._loaded:
-            spec = self.study.benchmark(name)
-            try:
-                self._loaded[name] = benchmarks.read(
-                    self.question_files(name),
-                    spec.family,
-                    expected_sha256=spec.sha256,
-                    limit=spec.questions,
-                    check=spec.check,
-                )
-            except InputError as error:
-                raise InputError(f"benchmarks.{name}: {error.message}", error.hint) from None
-        return self._loaded[name]
+        spec = self.study.benchmark(name)
+        with within(f"benchmarks.{name}"):
+            paths = self.question_files(name)
+            return benchmarks.read(
+                paths, spec.family, expected_sha256=spec.sha256, limit=spec.questions, check=spec.check
+            )
 
     @property
     def unknown_wordings(self) -> list[str]:
@@ -93,7 +96,7 @@ class Inputs:
         spec = self.study.benchmark(name)
         if spec.path is not None:
             return []
-        return [pins.dataset(split, spec.revision) for split in benchmarks.known_benchmark(spec.family).splits]
+        return [pins.Source(split.id, spec.revision, split) for split in benchmarks.known_benchmark(spec.family).splits]
 
     def question_files(self, name: str) -> list[Path]:
         """Files and folders that hold a benchmark.
@@ -106,17 +109,13 @@ class Inputs:
         hash_of = pins.Hashes(self.layout.hashes)
         return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
+    @once
     def absent(self, name: str) -> str:
         """Why the questions of a benchmark cannot be read here; empty if they can be.
 
         A study with such a benchmark can be planned, with a placeholder for the questions, but not run
         (``require_ready``), unless all of its cells are recorded.
         """
-        if name not in self._absent:
-            self._absent[name] = self._why_absent(name)
-        return self._absent[name]
-
-    def _why_absent(self, name: str) -> str:
         spec = self.study.benchmark(name)
         if spec.family == benchmarks.OWN and not self.study.is_recorded(benchmark=name):
             return ""
@@ -131,13 +130,11 @@ class Inputs:
                 return f"not fetched: {source} at {pin.commit}"
         return ""
 
+    @once
     def count(self, name: str) -> int:
         """Number of questions in use; if absent, the published one of the family, or an InputError without one."""
-        if name not in self._counts:
-            self._counts[name] = self._published(name) if self.absent(name) else len(self.questions(name))
-        return self._counts[name]
-
-    def _published(self, name: str) -> int:
+        if not self.absent(name):
+            return len(self.questions(name))
         spec = self.study.benchmark(name)
         if spec.questions is None and spec.family == benchmarks.OWN:
             raise InputError(
@@ -146,40 +143,31 @@ class Inputs:
             )
         return int(spec.questions or next(iter(benchmarks.known_benchmark(spec.family).sizes), 0))
 
+    @once
     def content_hash(self, benchmark: str) -> str:
         """Hash of the questions in use with their golds, which decide the verdicts; or a placeholder (``absent``)."""
-        return self._hash(benchmarks.content_hash, benchmark)
+        return self.absent(benchmark) or benchmarks.content_hash(self.questions(benchmark))
 
+    @once
     def asked_hash(self, benchmark: str) -> str:
         """Hash of the questions in use without golds, whose correction needs no new samples; or a placeholder."""
-        return self._hash(benchmarks.asked_hash, benchmark)
+        return self.absent(benchmark) or benchmarks.asked_hash(self.questions(benchmark))
 
-    def _hash(self, hash_of: Hash, benchmark: str) -> str:
-        if absent := self.absent(benchmark):
-            return absent
-        if (hash_of, benchmark) not in self._hashes:
-            self._hashes[hash_of, benchmark] = hash_of(self.questions(benchmark))
-        return self._hashes[hash_of, benchmark]
-
+    @once
     def examples(self, name: str) -> WorkedExamples | None:
         """The worked examples of a configured benchmark, read once; None if its prompts show none.
 
         An InputError: the file cannot be used, or a question of the benchmark is among the examples that every prompt
         shows.
         """
-        if name not in self._examples:
-            spec = self.config.benchmarks[name].examples
-            self._examples[name] = self._read_examples(name, spec) if spec else None
-        return self._examples[name]
-
-    def _read_examples(self, name: str, spec: ExamplesSpec) -> WorkedExamples:
+        spec = self.config.benchmarks[name].examples
+        if spec is None:
+            return None
         file = project.locate(spec.path, self.root)
-        try:
+        with within(f"benchmarks.{name}.examples"):
             worked = worked_examples.read(file, spec.count, spec.seed if spec.drawn else None)
             if not self.absent(name):
                 worked_examples.require_others(file, worked, (question.text for question in self.questions(name)))
-        except InputError as error:
-            raise InputError(f"benchmarks.{name}.examples: {error.message}", error.hint) from None
         return worked
 
     # ---- weights
@@ -187,7 +175,7 @@ class Inputs:
     def checkpoint_source(self, checkpoint: str) -> pins.Source | None:
         """The hub repository of a checkpoint; None for a folder."""
         spec = self.config.checkpoints[checkpoint]
-        return pins.checkpoint(spec.hub, spec.revision) if spec.hub else None
+        return pins.Source(spec.hub, spec.revision) if spec.hub else None
 
     def checkpoint_folder(self, checkpoint: str) -> Path:
         """Folder of the weights; an InputError for a hub checkpoint that is not pinned."""
@@ -204,10 +192,8 @@ class Inputs:
         path = self.config.checkpoints[checkpoint].adapter
         if path is None:
             return None
-        try:
+        with within(f"checkpoints.{checkpoint}.adapter"):
             return Adapter.read(project.locate(path, self.root))
-        except InputError as error:
-            raise InputError(f"checkpoints.{checkpoint}.adapter: {error.message}", error.hint) from None
 
     def checked_folder(self, checkpoint: str) -> Path:
         """``checkpoint_folder``, after comparing its bytes with the pinned or declared hash.
@@ -238,49 +224,36 @@ class Inputs:
         """
         if not self.is_here(checkpoint):
             return
-        source = self.checkpoint_source(checkpoint)
-        folder = self.checkpoint_folder(checkpoint)
-        try:
+        folder, where = self.checkpoint_folder(checkpoint), f"checkpoints.{checkpoint}"
+        with within(f"{where}.hub" if self.checkpoint_source(checkpoint) else f"{where}.path"):
             weight_files(folder)
             checkpoints.require_whole(folder, embedded=self.study.engine(checkpoint).embedded, sampled=sampled)
-        except InputError as error:
-            key = "hub" if source else "path"
-            raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None
         if adapter := self.adapter(checkpoint):
-            try:
+            with within(f"{where}.adapter"):
                 adapter.require_fits(folder)
-            except InputError as error:
-                raise InputError(f"checkpoints.{checkpoint}.adapter: {error.message}", error.hint) from None
 
+    @once
     def shape(self, checkpoint: str) -> Shape | None:
         """The shape of a checkpoint: pinned, of its folder, or declared; None if it is unknown.
 
         Prices of a run are made of it, so it comes from files that all jobs of the run have, and never from a download.
         """
-        if checkpoint not in self._shapes:
-            source, declared = self.checkpoint_source(checkpoint), self.config.checkpoints[checkpoint].shape
-            pin = self.lock.get(source) if source else None
-            found = pin.shape if pin else None if source else pins.shape_of(self.checkpoint_folder(checkpoint))
-            self._shapes[checkpoint] = found or (Shape(**vars(declared)) if declared else None)
-        return self._shapes[checkpoint]
+        source, declared = self.checkpoint_source(checkpoint), self.config.checkpoints[checkpoint].shape
+        pin = self.lock.get(source) if source else None
+        found = pin.shape if pin else None if source else pins.shape_of(self.checkpoint_folder(checkpoint))
+        return found or (Shape(**vars(declared)) if declared else None)
 
+    @once
     def specials(self, checkpoint: str) -> Specials | None:
         """What ends and pads the texts of a checkpoint: pinned, or of its folder; None if it is not pinned or not here.
 
         An InputError: a file is damaged, or no token ends a text.
         """
-        if checkpoint not in self._specials:
-            self._specials[checkpoint] = self._read_specials(checkpoint)
-        return self._specials[checkpoint]
-
-    def _read_specials(self, checkpoint: str) -> Specials | None:
         source = self.checkpoint_source(checkpoint)
         if self.absent_weights(checkpoint) or (source and not self.lock.get(source)):
             return None
-        try:
+        with within(f"checkpoints.{checkpoint}.path"):
             found = self.lock[source].specials if source else Specials.read(self.checkpoint_folder(checkpoint))
-        except InputError as error:
-            raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
         assert found is not None, "of a dataset"
         if not found.ends and not self.config.checkpoints[checkpoint].stop_tokens:
             raise InputError(
@@ -303,18 +276,12 @@ class Inputs:
         examples = self.examples(benchmark) if asked.examples else None
         if examples is None:
             return template
-        try:
+        with within(f"benchmarks.{benchmark}.examples"):
             return template.with_examples(examples)
-        except InputError as error:
-            raise InputError(f"benchmarks.{benchmark}.examples: {error.message}", error.hint) from None
 
+    @once
     def _chat_digest(self, checkpoint: str) -> str:
-        """Digest of the chat template of a checkpoint, read once; a placeholder if it is not pinned or not here."""
-        if checkpoint not in self._chats:
-            self._chats[checkpoint] = self._read_chat_digest(checkpoint)
-        return self._chats[checkpoint]
-
-    def _read_chat_digest(self, checkpoint: str) -> str:
+        """Digest of the chat template of a checkpoint; a placeholder if it is not pinned or not here."""
         source = self.checkpoint_source(checkpoint)
         if absent := self.absent_weights(checkpoint):
             return absent
@@ -341,6 +308,7 @@ class Inputs:
         absent = [path for path in paths if path and not project.locate(path, self.root).is_dir()]
         return f"checkpoint {checkpoint!r}: {', '.join(absent)} does not exist" if absent else ""
 
+    @once
     def fingerprint(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint and its adapter: pinned, declared, or computed if the checkpoint is small.
 
@@ -348,23 +316,19 @@ class Inputs:
         not run (``require_ready``). So has a checkpoint whose cells are all recorded and whose weights are not here. An
         InputError: files are missing, or too large to hash at planning time.
         """
-        if checkpoint not in self._fingerprints:
-            absent = self.absent_weights(checkpoint)
-            adapter = None if absent else self.adapter(checkpoint)
-            alone = absent or self._fingerprint(checkpoint)
-            self._fingerprints[checkpoint] = adapter.on(alone) if adapter else alone
-        return self._fingerprints[checkpoint]
+        if absent := self.absent_weights(checkpoint):
+            return absent
+        adapter, alone = self.adapter(checkpoint), self._fingerprint(checkpoint)
+        return adapter.on(alone) if adapter else alone
 
     def _fingerprint(self, checkpoint: str) -> str:
         spec = self.config.checkpoints[checkpoint]
         if source := self.checkpoint_source(checkpoint):
             pin = self.lock.get(source)
             return pin.fingerprint if pin else f"not pinned: {source}"
-        try:
+        with within(f"checkpoints.{checkpoint}.path"):
             folder = self.checkpoint_folder(checkpoint)
             files = weight_files(folder)
-        except InputError as error:
-            raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
         if spec.sha256 is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
             raise InputError(
                 f"checkpoint {checkpoint!r} is too large to hash at every start",

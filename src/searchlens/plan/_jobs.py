@@ -6,8 +6,8 @@ Only this module decides what a generation id depends on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +17,7 @@ from searchlens import catalogue
 from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 from searchlens.plan import cost
-from searchlens.plan._inputs import Inputs
-from searchlens.plan._records import Generation, JobPool, Traced
+from searchlens.plan._inputs import Inputs, once
 from searchlens.search.policy import Policy, from_spec, parse
 from searchlens.search.text_policies import Texts
 from searchlens.store.hashing import digest, file_sha256
@@ -30,16 +29,68 @@ GENERATION_VERSION = 1
 A change of one controller or evaluator raises its ``version``."""
 
 
+@dataclass(frozen=True)
+class Generation:
+    """One stream of samples per question: everything that decides its tokens is in ``spec``."""
+
+    id: str
+    """12 hexadecimal digits of the sha256 of ``spec``."""
+    policies: tuple[str, ...]
+    """The configured names that resolve to it, in configuration order."""
+    samples: int
+    """Samples per question wanted; not part of the id."""
+    spec: Mapping[str, Any]
+    """Plain JSON."""
+    start: int = 0
+    """The first sample: above 0 in pools after the first, if a stream takes several jobs."""
+
+    @property
+    def range(self) -> tuple[str, int] | tuple[str, int, int]:
+        """Id and range of samples: they distinguish it from the other generations of a pool."""
+        return (self.id, self.start, self.samples) if self.start else (self.id, self.samples)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What of a stream is recorded while it is sampled."""
+
+    questions: int
+    runs: int = 1
+    """``questions``, ``runs``: the first questions of the benchmark, and the first runs of each."""
+    run_bytes: int = 1_000_000
+    """Most bytes of one run's record, before compression: 100 for each row and 12 for each token, and its texts. What
+    comes later is left out, and the record says so."""
+
+    def holds(self, question: int, run: int) -> bool:
+        """Whether a run of a question, by its position, is recorded."""
+        return question < self.questions and run < self.runs
+
+
+@dataclass(frozen=True)
+class JobPool:
+    """The generations that one job makes with one engine start."""
+
+    checkpoint: str
+    benchmark: str
+    generations: tuple[Generation, ...]
+
+    @cached_property
+    def name(self) -> str:
+        """``pool-<hash8>``, a hash of the ids and sample ranges in any order."""
+        return "pool-" + digest(sorted(g.range for g in self.generations), 8)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Checkpoint, benchmark and name: the parts of the paths of the pool."""
+        return self.checkpoint, self.benchmark, self.name
+
+
 class Jobs:
     """Generations of every cell, and the pools that they are made in."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.study, self.inputs, self.config = inputs.study, inputs, inputs.config
         self._policies = {name: from_spec(name, spec) for name, spec in self.config.policies.items()}
-        self._generations: dict[tuple[str, str], tuple[Generation, ...]] = {}
-        self._pools: dict[tuple[str, str], tuple[JobPool, ...]] = {}
-        self._tokens: dict[tuple[str, str], float] = {}
-        self._paces: dict[tuple[str, str, bool], tuple[Texts, cost.Speed | None]] = {}
 
     # ---- policies
 
@@ -97,13 +148,9 @@ class Jobs:
         """The streams of a cell that this run samples, in configuration order; equal policies share one."""
         return self.streams(checkpoint, benchmark) if self.study.is_sampled(checkpoint, benchmark) else ()
 
+    @once
     def streams(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         """The streams of a cell, sampled by this run or by an earlier one."""
-        if (checkpoint, benchmark) not in self._generations:
-            self._generations[checkpoint, benchmark] = self._resolve(checkpoint, benchmark)
-        return self._generations[checkpoint, benchmark]
-
-    def _resolve(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         if benchmark not in self.config.benchmarks or checkpoint not in self.config.checkpoints:
             return ()
         generations: dict[str, Generation] = {}
@@ -162,16 +209,14 @@ class Jobs:
 
     # ---- pools
 
+    @once
     def pools(self, checkpoint: str, benchmark: str) -> tuple[JobPool, ...]:
         """The cell's generations cut into jobs of about ``target_minutes``, in configuration order.
 
         They depend on the configuration alone, never on the samples in the store, because all jobs of a run have to
         agree on them. A generation that takes longer is cut into ranges of whole runs.
         """
-        if (checkpoint, benchmark) not in self._pools:
-            packed = self._packed(checkpoint, benchmark)
-            self._pools[checkpoint, benchmark] = tuple(JobPool(checkpoint, benchmark, part) for part in packed)
-        return self._pools[checkpoint, benchmark]
+        return tuple(JobPool(checkpoint, benchmark, part) for part in self._packed(checkpoint, benchmark))
 
     def _packed(self, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, ...]]:
         target, largest = float(self.config.target_minutes), int(self.config.pool_size)
@@ -201,33 +246,32 @@ class Jobs:
         for start, stop in pairwise(edges):
             yield replace(generation, start=start, samples=stop)
 
-    def tokens(self, checkpoint: str, benchmark: str, generation: Generation) -> float:
+    def tokens(self, benchmark: str, generation: Generation) -> float:
         """Tokens that a range of samples is expected to draw, by ``cost``."""
-        name = generation.policies[0]
-        if (name, benchmark) not in self._tokens:
-            policy = self._policies[name]
-            texts, _ = self._pace(checkpoint, benchmark, of_searches=cost.is_search(policy))
-            self._tokens[name, benchmark] = cost.tokens_per_run(policy, texts) / policy.width
-        return (generation.samples - generation.start) * self.inputs.count(benchmark) * self._tokens[name, benchmark]
+        samples = generation.samples - generation.start
+        return samples * self.inputs.count(benchmark) * self._tokens_each(generation.policies[0], benchmark)
+
+    @once
+    def _tokens_each(self, name: str, benchmark: str) -> float:
+        policy = self._policies[name]
+        return cost.tokens_per_run(policy, self._texts(benchmark)) / policy.width
+
+    @once
+    def _texts(self, benchmark: str) -> Texts:
+        return cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
 
     def minutes_of(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
         """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
-        of_searches = cost.is_search(self._policies[generation.policies[0]])
-        _, pace = self._pace(checkpoint, benchmark, of_searches=of_searches)
-        if pace is None:
+        speed = self._speed(checkpoint, benchmark, cost.is_search(self._policies[generation.policies[0]]))
+        if speed is None:
             return None
-        rate = pace.tokens_per_second * self.study.engine(checkpoint).gpus
-        return float(self.tokens(checkpoint, benchmark, generation) / rate / 60)
+        rate = speed.tokens_per_second * self.study.engine(checkpoint).gpus
+        return float(self.tokens(benchmark, generation) / rate / 60)
 
-    def _pace(self, checkpoint: str, benchmark: str, *, of_searches: bool) -> tuple[Texts, cost.Speed | None]:
-        """The texts of a cell and the speed of its checkpoint on them, both assumed."""
-        key = checkpoint, benchmark, of_searches
-        if key not in self._paces:
-            texts = cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
-            shape = self.inputs.shape(checkpoint)
-            speed = cost.assumed_speed(self.config, checkpoint, shape, texts, of_searches=of_searches)
-            self._paces[key] = texts, speed
-        return self._paces[key]
+    @once
+    def _speed(self, checkpoint: str, benchmark: str, of_searches: bool) -> cost.Speed | None:
+        shape, texts = self.inputs.shape(checkpoint), self._texts(benchmark)
+        return cost.assumed_speed(self.config, checkpoint, shape, texts, of_searches=of_searches)
 
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:
         """The pool that a manifest's file name stands for.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from searchlens.config.model import Config
 from searchlens.config.study import ROLES, PairSpec
 from searchlens.engines.kind import EngineKind, engine_kind
 from searchlens.errors import InputError, unknown
-from searchlens.plan._records import Import
-from searchlens.store import failures, layout
+from searchlens.store import layout, provenance
+from searchlens.store.files import read_json
 from searchlens.store.layout import Layout
 
 PAPER_DEFAULT = "topp0.95_t1.0"
@@ -24,6 +24,40 @@ PAPER_DEFAULT = "topp0.95_t1.0"
 
 SOURCES = ("recorded", "imported", "sampled")
 """From the least direct to the most direct."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported pool of samples (``searchlens import``)."""
+
+    pair: str
+    role: str
+    checkpoint: str
+    benchmark: str
+    policy: str
+    """``pair``, ``role``, ``checkpoint``, ``benchmark``, ``policy``: what the samples are of."""
+    id: str
+    """Of their folder in the store."""
+    samples: int
+    """Samples per question."""
+    grader: str
+    """Of the benchmark."""
+    questions: str
+    """Path of the benchmark's questions."""
+    part_of: str = ""
+    """Family of the known benchmark of which the questions are a part, and whose terms hold for them; empty: none."""
+    log: Mapping[str, Any] = field(default_factory=dict)
+    """Where they came from: files, format, model, sampling parameters as found, and what was chosen or inferred."""
+
+    @property
+    def name(self) -> str:
+        """``pair/benchmark/role/policy``."""
+        return "/".join((self.pair, self.benchmark, self.role, self.policy))
+
+    @classmethod
+    def read(cls, path: Path) -> Import:
+        """One registry file."""
+        return cls(**read_json(path))
 
 
 class StudyCells:
@@ -327,7 +361,7 @@ class StudyCells:
         """Tables and figures that could not be made, each with its error and its log."""
         jobs = [("tables",), ("overview",), *(("figures", *cell) for cell in self.drawn_cells)]
         jobs += [("transfer",)] * (not self.without_boptr) + [(name,) for name in addons.made(self)]
-        found = [(job, *item) for job in jobs for item in failures.failed(self.layout.failures(*job)).items()]
+        found = [(job, *item) for job in jobs for item in provenance.failed(self.layout.failures(*job)).items()]
         where = {job: f" of {'/'.join(job[1:])}" * (len(job) > 1) for job in jobs}
         return [f"{what}{where[job]}: {why}; log: {layout.log(*job)}" for job, what, why in found]
 

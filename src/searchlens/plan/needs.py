@@ -103,12 +103,11 @@ class Agreement:
     score: Score
     size: int
     """Number of samples."""
-    seed: int
 
 
 def agreement(grid: Grid, checkpoint: str, benchmark: str) -> Agreement:
     """Parameters of judging some samples of a cell a second time."""
-    return Agreement(score(grid, checkpoint, benchmark), grid.config.study.agreement, grid.config.seed)
+    return Agreement(score(grid, checkpoint, benchmark), grid.config.study.agreement)
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def landscape(grid: Grid, benchmark: str) -> Landscape:
     smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
     return Landscape(
         tuple(grid.study.read_budgets(benchmark)),
-        tuple(grid.config.budgets),
+        grid.config.budgets,
         LandscapeOptions(**vars(grid.config.landscape), seed=grid.config.seed),
         {name: budget for name, budget in smallest.items() if budget > 1},
         grid.study.benchmark(benchmark).grader,
@@ -155,19 +154,22 @@ class Recovery:
 def recovery(grid: Grid, benchmark: str) -> Recovery:
     """Parameters of comparing a pair on a benchmark."""
     config = grid.config
-    specs = _specs(grid, benchmark)
-    return Recovery(tuple(config.budgets), tuple(config.references), _recovery_options(grid), specs)
+    return Recovery(config.budgets, config.references, _recovery_options(grid), _specs(grid, benchmark))
 
 
 def _recovery_options(grid: Grid) -> RecoveryOptions:
+    general, landscape = _general(grid), grid.config.landscape
+    return RecoveryOptions(**vars(grid.config.recovery), **general, draws=landscape.draws)
+
+
+def _general(grid: Grid) -> dict[str, Any]:
+    """What options of a stage take from the rest of the configuration."""
     config = grid.config
-    return RecoveryOptions(
-        **vars(config.recovery),
-        default_policy=grid.study.default_policy,
-        draws=config.landscape.draws,
-        seed=config.seed,
-        confidence=config.landscape.confidence,
-    )
+    return {
+        "default_policy": grid.study.default_policy,
+        "seed": config.seed,
+        "confidence": config.landscape.confidence,
+    }
 
 
 def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
@@ -209,40 +211,6 @@ class PairCell:
     """RL gains little there, so that neither side may solve anything."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """Parameters of all figures."""
-
-    budgets: tuple[int, ...]
-    options: RecoveryOptions
-    """The legends state them."""
-    health: HealthOptions
-    """Section ``health``."""
-
-
-def _drawn(grid: Grid) -> dict[str, Any]:
-    return {
-        "budgets": tuple(grid.config.budgets),
-        "options": _recovery_options(grid),
-        "health": grid.config.health,
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures(Drawn):
-    """Parameters of the figures of a pair on a benchmark: those of ``Drawn``, the pair, and its samples."""
-
-    cell: PairCell
-    base: CellSamples
-    rl: CellSamples
-
-
-def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
-    """Parameters of the figures of a pair on a benchmark."""
-    base, rl = (cell_samples(grid, grid.study.pairs[pair][role], benchmark) for role in ROLES)
-    return Figures(cell=_pair_cell(grid, pair, benchmark), base=base, rl=rl, **_drawn(grid))
-
-
 def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
     roles = grid.study.pairs[pair]
     return PairCell(
@@ -258,19 +226,37 @@ def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
     )
 
 
-# ---- the whole study
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overview(Drawn):
-    """Parameters of the overview figures: those of ``Drawn``, and all pairs."""
+@dataclass(frozen=True)
+class Figures:
+    """Parameters of the figures of a pair on a benchmark, or of the whole study."""
 
     cells: tuple[PairCell, ...]
+    samples: Mapping[str, CellSamples]
+    """Of both sides, ``Base`` and ``RL``, of a pair; none for the figures of the study."""
+    budgets: tuple[int, ...]
+    options: RecoveryOptions
+    """The legends state them."""
+    health: HealthOptions
 
 
-def overview(grid: Grid) -> Overview:
+def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
+    """Parameters of the figures of a pair on a benchmark."""
+    sides = zip(("Base", "RL"), ROLES, strict=True)
+    samples = {side: cell_samples(grid, grid.study.pairs[pair][role], benchmark) for side, role in sides}
+    return _figures(grid, [(pair, benchmark)], samples)
+
+
+def overview(grid: Grid) -> Figures:
     """Parameters of the overview figures."""
-    return Overview(cells=tuple(_pair_cell(grid, *cell) for cell in grid.study.pair_cells), **_drawn(grid))
+    return _figures(grid, grid.study.pair_cells, {})
+
+
+def _figures(grid: Grid, cells: Iterable[tuple[str, str]], samples: Mapping[str, CellSamples]) -> Figures:
+    drawn = tuple(_pair_cell(grid, *cell) for cell in cells)
+    return Figures(drawn, samples, grid.config.budgets, _recovery_options(grid), grid.config.health)
+
+
+# ---- the whole study
 
 
 @dataclass(frozen=True)
@@ -288,7 +274,6 @@ class Tables:
     sources: tuple[str, ...]
     """``sampled``, ``imported`` or ``recorded``, for each of ``cells``."""
     health: HealthOptions
-    """Section ``health``."""
     without_agreement: tuple[str, ...]
     """For each of ``cells``, why no samples are judged by two graders; empty if some are."""
     without_likelihood: tuple[str, ...]
@@ -303,9 +288,9 @@ def tables(grid: Grid) -> Tables:
     return Tables(
         tuple(cell_samples(grid, *cell) for cell in grid.study.cells),
         tuple(_pair_cell(grid, *cell) for cell in grid.study.pair_cells),
-        tuple(config.budgets),
+        config.budgets,
         grid.study.default_policy,
-        tuple(config.references),
+        config.references,
         _model_names(grid),
         tuple(grid.study.source(*cell) for cell in grid.study.cells),
         config.health,
@@ -337,7 +322,7 @@ def _model_names(grid: Grid) -> dict[str, str]:
 class Readings:
     """Parameters of the readings of all samples."""
 
-    cells: tuple[tuple[str, str, str, str], ...]
+    cells: tuple[tuple[str, ...], ...]
     """(pair, benchmark, Base checkpoint, RL checkpoint)."""
     batches: tuple[Mapping[str, tuple[str, ...]], ...]
     """For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds."""
@@ -352,31 +337,20 @@ class Readings:
 
 def readings(grid: Grid) -> Readings:
     """Parameters of the readings of all samples."""
-    config = grid.config
-    present = [b for b in dict.fromkeys(b for _, b in grid.study.pair_cells) if not grid.inputs.absent(b)]
+    config, cells = grid.config, grid.study.pair_cells
+    present = [b for b in dict.fromkeys(b for _, b in cells) if not grid.inputs.absent(b)]
     choices = {benchmark: tuple(map(options, grid.inputs.questions(benchmark))) for benchmark in present}
-    return Readings(
-        tuple(
-            (pair, b, grid.study.pairs[pair]["base"], grid.study.pairs[pair]["rl"]) for pair, b in grid.study.pair_cells
-        ),
-        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.study.pair_cells),
-        {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
-        tuple(config.references),
-        ReadingsOptions(
-            **vars(replace(config.readings, joint_pairs=_joint_pairs(grid))),
-            default_policy=grid.study.default_policy,
-            seed=config.seed,
-            confidence=config.landscape.confidence,
-        ),
-    )
-
-
-def _joint_pairs(grid: Grid) -> tuple[str, ...]:
-    """The pairs of the study of which one exponent is asked."""
-    studied = list(dict.fromkeys(pair for pair, _ in grid.study.pair_cells))
-    named = grid.config.readings.joint_pairs
+    studied = list(dict.fromkeys(pair for pair, _ in cells))
     fitted = [pair for pair in studied if grid.study.is_fitted(pair)]
-    return tuple(pair for pair in studied if pair in (named or fitted or studied))
+    joined = config.readings.joint_pairs or fitted or studied
+    section = replace(config.readings, joint_pairs=tuple(pair for pair in studied if pair in joined))
+    return Readings(
+        tuple((pair, b, *(grid.study.pairs[pair][role] for role in ROLES)) for pair, b in cells),
+        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in cells),
+        {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
+        config.references,
+        ReadingsOptions(**vars(section), **_general(grid)),
+    )
 
 
 def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
@@ -386,26 +360,14 @@ def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]
     return tuple(side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
 
 
-@dataclass(frozen=True)
-class Explorer:
-    """What the page of a study depends on besides files of results."""
-
-    config: str
-    """Fingerprint of the whole configuration, which the page shows."""
-    questions: Mapping[str, str]
-    """Benchmark to the hash of its questions with their golds."""
-    policies: Mapping[str, Specs]
-    """By benchmark; the page states their parameters."""
-
-
-def explorer(grid: Grid) -> Explorer:
+def explorer(grid: Grid) -> dict[str, Any]:
     """What the page of a study depends on besides files of results."""
     names = dict.fromkeys(benchmark for _, benchmark in grid.study.cells)
-    hashes, policies = (
-        {name: grid.inputs.content_hash(name) for name in names},
-        {name: _specs(grid, name) for name in names},
-    )
-    return Explorer(config_fingerprint(grid.config), hashes, policies)
+    return {
+        "config": config_fingerprint(grid.config),
+        "questions": {name: grid.inputs.content_hash(name) for name in names},
+        "policies": {name: _specs(grid, name) for name in names},
+    }
 
 
 @dataclass(frozen=True)

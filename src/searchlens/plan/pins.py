@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from searchlens.benchmarks import HubSplit
 from searchlens.benchmarks.loading import select
+from searchlens.config.limits import record
 from searchlens.errors import InputError
 from searchlens.plan.roofline import Shape
 from searchlens.store import files
@@ -87,16 +88,6 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return "/" not in name and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def checkpoint(repo: str, revision: str) -> Source:
-    """The source of a checkpoint."""
-    return Source(repo, revision)
-
-
-def dataset(split: HubSplit, revision: str) -> Source:
-    """The source of a benchmark."""
-    return Source(split.id, revision, split)
-
-
 @dataclass(frozen=True, slots=True)
 class File:
     """One pinned file: ``size`` in bytes, ``sha256`` as 64 hexadecimal digits."""
@@ -162,7 +153,7 @@ class Lock:
                     checked_commit(pin["commit"]),
                     {name: File(**file) for name, file in pin["files"].items()},
                     Shape(**pin["shape"]) if pin.get("shape") else None,
-                    Specials.of(pin["specials"]) if kind == "model" else None,
+                    record(Specials, pin["specials"]) if kind == "model" else None,
                     pin["chat"] if kind == "model" else None,
                 )
                 for kind in ("model", "dataset")
@@ -183,10 +174,6 @@ class Lock:
                 f"{source} is not pinned in {self.path}", "run `searchlens pin` where the hub can be reached"
             )
         return pin
-
-    def with_pins(self, new: Mapping[Source, Pin]) -> Lock:
-        """The lock with further pins, or others for the same sources."""
-        return Lock(self.path, {**self.pins, **{(source.kind, source.key): pin for source, pin in new.items()}})
 
     def write(self) -> None:
         """Replace the file; the same pins always give the same bytes."""
@@ -264,15 +251,14 @@ class Hashes:
 
 def missing_files(source: Source, pin: Pin) -> list[str]:
     """One message for each file of a snapshot that is missing or of another size; no bytes are read."""
-    folder = snapshot(source, pin)
-    return [why for name, file in pin.files.items() if (why := _absent(folder / name, name, file))]
-
-
-def _absent(path: Path, name: str, file: File) -> str:
-    if not path.is_file():
-        return f"{name} is missing"
-    size = path.stat().st_size
-    return f"{name} has {size} bytes, but was pinned with {file.size} ({path.resolve()})" if size != file.size else ""
+    found = []
+    for name, file in pin.files.items():
+        path = snapshot(source, pin) / name
+        if not path.is_file():
+            found.append(f"{name} is missing")
+        elif (size := path.stat().st_size) != file.size:
+            found.append(f"{name} has {size} bytes, but was pinned with {file.size} ({path.resolve()})")
+    return found
 
 
 def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:

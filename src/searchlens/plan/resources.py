@@ -59,7 +59,7 @@ def priority(grid: Grid, pool: JobPool) -> float:
 
     The longest job of a study may take most of its time, so it must not begin last.
     """
-    tokens = sum(grid.jobs.tokens(*pool.key[:2], generation) for generation in pool.generations)
+    tokens = sum(grid.jobs.tokens(pool.benchmark, generation) for generation in pool.generations)
     return round(10 + tokens / (tokens + 1e9), 6)  # of a length that logs can show
 
 

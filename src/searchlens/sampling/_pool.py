@@ -34,8 +34,7 @@ from searchlens.sampling._job import Job
 from searchlens.sampling._sample import sample
 from searchlens.search.policy import from_spec
 from searchlens.store import files, layout, provenance
-from searchlens.store.manifests import vouched
-from searchlens.store.ranges import shards_of
+from searchlens.store.ranges import shards_of, vouched
 from searchlens.store.shards import repair, take_over
 
 log = logging.getLogger(__name__)

@@ -5,10 +5,8 @@ Standard library only, because the planner reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import headers
@@ -53,8 +51,17 @@ class Adapter:
         settings = read_json(folder / SETTINGS)
         if not isinstance(settings, dict):
             raise InputError(f"{folder / SETTINGS} is not a JSON object", "save the adapter again with peft")
-        _require_plain(folder, settings)
-        return cls(folder, settings["r"])
+        where, rank = folder / SETTINGS, settings.get("r")
+        if settings.get("peft_type") != "LORA":
+            raise InputError(f"{where}: peft_type is {settings.get('peft_type')!r}, only 'LORA' is supported", _HINT)
+        if type(rank) is not int or rank < 1:
+            raise InputError(f"{where}: r is {rank!r}, it must be a whole number of at least 1")
+        if (starts := settings.get("init_lora_weights")) not in _STARTS:
+            raise InputError(f"{where}: init_lora_weights {starts!r} changes the checkpoint, too", _HINT)
+        used = sorted(key for key, value in settings.items() if key not in _HARMLESS and value and value != "none")
+        if used:
+            raise InputError(f"{where}: {', '.join(used)} is more than plain LoRA, which alone is supported", _HINT)
+        return cls(folder, rank)
 
     def fingerprint(self) -> str:
         """sha256 over the hashes of the adapter's settings and weights."""
@@ -79,18 +86,3 @@ class Adapter:
     def on(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint, given by its own fingerprint, with this adapter."""
         return digest({"checkpoint": checkpoint, "adapter": self.fingerprint()}, 64)
-
-
-def _require_plain(folder: Path, settings: Mapping[str, Any]) -> None:
-    where, rank = folder / SETTINGS, settings.get("r")
-    if settings.get("peft_type") != "LORA":
-        raise InputError(f"{where}: peft_type is {settings.get('peft_type')!r}, only 'LORA' is supported", _HINT)
-    if type(rank) is not int or rank < 1:
-        raise InputError(f"{where}: r is {rank!r}, it must be a whole number of at least 1")
-    if settings.get("init_lora_weights") not in _STARTS:
-        raise InputError(
-            f"{where}: init_lora_weights {settings['init_lora_weights']!r} changes the checkpoint, too", _HINT
-        )
-    used = sorted(key for key, value in settings.items() if key not in _HARMLESS and value and value != "none")
-    if used:
-        raise InputError(f"{where}: {', '.join(used)} is more than plain LoRA, which alone is supported", _HINT)

@@ -21,7 +21,7 @@ from typing import Any
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import mapping
 from searchlens.store.hashing import digest
-from searchlens.store.inputs import not_utf8, require_no_stream
+from searchlens.store.inputs import read_text
 
 FILE = "chat_template.jinja"
 """Comes before the ``chat_template`` of tokenizer_config.json, as in transformers."""
@@ -53,7 +53,10 @@ class ChatTemplate:
         if isinstance(content, Mapping):
             content = content.get("default")
         if (folder / FILE).exists():
-            content = _alone(folder / FILE)
+            try:
+                content = read_text(folder / FILE)
+            except OSError as error:
+                raise InputError(f"cannot read {folder / FILE}: {error.strerror}") from None
         tokens = _named(settings) | ({} if "added_tokens_decoder" in settings else _named(older))
         tokens = {name: text for name, text in tokens.items() if text}
         return cls(content, tokens) if isinstance(content, str) and content else None
@@ -81,15 +84,6 @@ class ChatTemplate:
         if isinstance(answer, str):
             raise InputError(f"{folder}: the chat template {answer}", _HINT)
         return list(answer)
-
-
-def _alone(path: Path) -> str:
-    try:
-        return require_no_stream(path).read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise not_utf8(path, error) from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _named(settings: Mapping[str, Any]) -> dict[str, str]:

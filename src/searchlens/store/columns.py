@@ -45,11 +45,7 @@ COMPARED = pl.Schema(
         "sample": pl.UInt32(),
         "scorer": pl.String(),
         "value": pl.Float64(),
-        "outcome": pl.String(),
-        "gold": pl.String(),
-        "ours": pl.String(),
-        "theirs": pl.String(),
-        "end": pl.String(),
+        **dict.fromkeys(("outcome", "gold", "ours", "theirs", "end"), pl.String()),
     }
 )
 """Verdicts that came with imported samples, beside ours. ``outcome``: both_right, both_wrong, ours_alone, theirs_alone
@@ -71,19 +67,8 @@ SCORED_TEXTS = pl.Schema(
 HEALTH = pl.Schema(
     {
         "policy": pl.String(),
-        "samples": pl.UInt32(),
-        "answered": pl.UInt32(),
-        "stopped": pl.UInt32(),
-        "truncated": pl.UInt32(),
-        "unknown_end": pl.UInt32(),
-        "whole_answered": pl.UInt32(),
-        "unknown": pl.UInt32(),
-        "failed": pl.UInt32(),
-        "kept": pl.UInt32(),
-        "withdrawn": pl.UInt32(),
-        "unboxed": pl.UInt32(),
-        "questions": pl.UInt32(),
-        "unsolved": pl.UInt32(),
+        **dict.fromkeys(("samples", "answered", "stopped", "truncated", "unknown_end", "whole_answered"), pl.UInt32()),
+        **dict.fromkeys(("unknown", "failed", "kept", "withdrawn", "unboxed", "questions", "unsolved"), pl.UInt32()),
     }
 )
 """How the samples of a cell ended, all policies together (``policy`` is null) and each policy; null: not recorded."""
@@ -101,11 +86,7 @@ VOTES = pl.Schema(
 CLASSES = pl.Schema(
     {
         "policy": pl.String(),
-        "question": pl.UInt32(),
-        "samples": pl.UInt32(),
-        "width": pl.UInt32(),
-        "correct": pl.UInt32(),
-        "answered": pl.UInt32(),
+        **dict.fromkeys(("question", "samples", "width", "correct", "answered"), pl.UInt32()),
         "classes": pl.String(),
         "lucky": pl.UInt32(),
     }
@@ -132,11 +113,7 @@ SAME_POLICY = pl.Schema(
         "readout": pl.String(),
         "policy": pl.String(),
         "budget": pl.UInt32(),
-        "base": pl.Float64(),
-        "rl": pl.Float64(),
-        "rl_minus_base": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
+        **dict.fromkeys(("base", "rl", "rl_minus_base", "lo", "hi"), pl.Float64()),
     }
 )
 
@@ -144,15 +121,9 @@ COUNTS = pl.Schema(
     {
         "metric": pl.String(),
         "readout": pl.String(),
-        "budget": pl.UInt32(),
-        "ahead": pl.UInt32(),
-        "ahead_or_level": pl.UInt32(),
-        "policies": pl.UInt32(),
-        "ahead_without_default": pl.UInt32(),
-        "ahead_or_level_without_default": pl.UInt32(),
-        "policies_without_default": pl.UInt32(),
-        "both_zero": pl.UInt32(),
-        "both_zero_without_default": pl.UInt32(),
+        **dict.fromkeys(("budget", "ahead", "ahead_or_level", "policies"), pl.UInt32()),
+        **dict.fromkeys((f"{name}_without_default" for name in ("ahead", "ahead_or_level", "policies")), pl.UInt32()),
+        **dict.fromkeys(("both_zero", "both_zero_without_default"), pl.UInt32()),
     }
 )
 
@@ -161,17 +132,10 @@ SUPPORT = pl.Schema(
         "metric": pl.String(),
         "readout": pl.String(),
         "budget": pl.UInt32(),
-        "rl": pl.Float64(),
-        "rl_lo": pl.Float64(),
-        "rl_hi": pl.Float64(),
-        "envelope": pl.Float64(),
+        **dict.fromkeys(("rl", "rl_lo", "rl_hi", "envelope"), pl.Float64()),
         "envelope_policy": pl.String(),
         "envelope_budget": pl.UInt32(),
-        "low": pl.Float64(),
-        "rl_minus_best": pl.Float64(),
-        "rl_minus_best_lo": pl.Float64(),
-        "rl_minus_best_hi": pl.Float64(),
-        "optimism": pl.Float64(),
+        **dict.fromkeys(("low", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi", "optimism"), pl.Float64()),
         "inside": pl.Boolean(),
     }
 )
@@ -206,11 +170,7 @@ AGREEMENT = pl.Schema(
         "policy": pl.String(),
         "question": pl.String(),
         "sample": pl.UInt32(),
-        "gold": pl.String(),
-        "answer": pl.String(),
-        "ours": pl.String(),
-        "math_verify": pl.String(),
-        "text": pl.String(),
+        **dict.fromkeys(("gold", "answer", "ours", "math_verify", "text"), pl.String()),
     }
 )
 """Samples that were judged twice: the question's id, the answer that our grader found, two verdicts (``right``,

@@ -96,9 +96,11 @@ class Unpacked(io.RawIOBase):
         return len(content)
 
 
-def not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
-    """The error about a file that is not text in UTF-8: where, and what it seems to be."""
-    content = bytes(error.object)
-    seems = next((f"; it seems to be {name}" for magic, name in _ENCODINGS.items() if content.startswith(magic)), "")
-    place = f"byte {error.start + 1} is {error.object[error.start]:#x}"
-    return InputError(f"{path} is not text in UTF-8: {place}{seems}", "save it as UTF-8")
+def read_text(path: Path) -> str:
+    """A file's text in UTF-8; an InputError says where it is not, and what it seems to be. OSError if there is none."""
+    try:
+        return require_no_stream(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        content, place = bytes(error.object), f"byte {error.start + 1} is {error.object[error.start]:#x}"
+        seems = (f"; it seems to be {name}" for magic, name in _ENCODINGS.items() if content.startswith(magic))
+        raise InputError(f"{path} is not text in UTF-8: {place}{next(seems, '')}", "save it as UTF-8") from None

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partialmethod
 from pathlib import Path
 
 LOGS = Path("logs")
@@ -38,183 +39,125 @@ _SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
 _CHUNK = re.compile(r"s(\d+)-(\d+)\.q(\d+)-(\d+)\.chunk")
 
 
+class _At:
+    """A path under the results folder without names in it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __get__(self, layout: Layout, _: type[Layout]) -> Path:
+        return layout.results / self.path
+
+
 @dataclass(frozen=True)
 class Layout:
     """Paths under one results folder."""
 
     results: Path
 
+    def _under(self, pattern: str, *names: str) -> Path:
+        """The path of a pattern with names in it."""
+        return self.results / (pattern % names)
+
     # ---- samples
 
-    def generation(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
-        """Folder with the shards of one stream of samples."""
-        return self.results / "generations" / checkpoint / benchmark / generation_id
+    generations = _At("generations")
+    """Folder with all samples; temporary files of an import are in it, too."""
+    generation = partialmethod(_under, "generations/%s/%s/%s")
+    """Of checkpoint, benchmark and id: folder with the shards of one stream of samples."""
+    job_record = partialmethod(_under, "jobs/%s/%s/%s.json")
+    """Of checkpoint, benchmark and pool: state of the last sampling job of a pool."""
+    lock = partialmethod(_under, "locks/%s.%s.%s")
+    """Of checkpoint, benchmark and pool: lock file by which the sampling jobs of a pool notice each other."""
+    traces = partialmethod(_under, "traces/%s/%s/%s")
+    """Of checkpoint, benchmark and id: folder with the records of searches of one stream; their files have the names of
+    its shards."""
+    import_record = partialmethod(_under, "imports/%s/%s/%s/%s.json")
+    """Of benchmark, pair, role and policy: registry file of one imported policy."""
+    imported_questions = partialmethod(_under, "imports/%s/questions.jsonl")
+    """Of a benchmark: its questions that came with imported samples."""
+    recorded = partialmethod(_under, "recorded/%s/%s/%s.parquet")
+    """Of checkpoint, benchmark and id: what the scorers of another harness said of imported samples."""
+    compared = partialmethod(_under, "recorded/%s/%s.parquet")
+    """Of checkpoint and benchmark: the recorded verdicts of a cell beside ours."""
 
     def manifest(self, checkpoint: str, benchmark: str, pool: str, fill: int = 0) -> Path:
         """List of the shards that a pool of generations consists of, after a number of repairs (fill rounds)."""
-        return (
-            self.results / "manifests" / checkpoint / benchmark / (f"{pool}.r{fill}.json" if fill else f"{pool}.json")
-        )
-
-    def job_record(self, checkpoint: str, benchmark: str, pool: str) -> Path:
-        """State of the last sampling job of a pool."""
-        return self.results / "jobs" / checkpoint / benchmark / f"{pool}.json"
-
-    def lock(self, checkpoint: str, benchmark: str, pool: str) -> Path:
-        """Lock file by which the sampling jobs of a pool notice each other."""
-        return self.results / "locks" / f"{checkpoint}.{benchmark}.{pool}"
+        return self._under("manifests/%s/%s/%s%s.json", checkpoint, benchmark, pool, f".r{fill}" if fill else "")
 
     def aside(self, time: str, path: Path) -> Path:
         """Where a file of the sample store, or a record of searches, is moved to, instead of being deleted."""
         above = self.generations if path.is_relative_to(self.generations) else self.results
         return self.results / "aside" / time / path.relative_to(above)
 
-    def traces(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
-        """Folder with the records of searches of one stream; their files have the names of its shards."""
-        return self.results / "traces" / checkpoint / benchmark / generation_id
-
     def trace_of(self, shard: Path) -> Path:
         """The record of the searches that drew a shard."""
         return self.results / "traces" / shard.relative_to(self.generations)
 
-    def import_record(self, benchmark: str, pair: str, role: str, policy: str) -> Path:
-        """Registry file of one imported policy."""
-        return self.results / "imports" / benchmark / pair / role / f"{policy}.json"
-
-    def imported_questions(self, benchmark: str) -> Path:
-        """Questions of a benchmark that came with imported samples."""
-        return self.results / "imports" / benchmark / "questions.jsonl"
-
-    def recorded(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
-        """What the scorers of another harness said of imported samples."""
-        return self.results / "recorded" / checkpoint / benchmark / f"{generation_id}.parquet"
-
-    def compared(self, checkpoint: str, benchmark: str) -> Path:
-        """The recorded verdicts of a cell beside ours."""
-        return self.results / "recorded" / checkpoint / f"{benchmark}.parquet"
-
-    @property
-    def generations(self) -> Path:
-        """Folder with all samples; temporary files of an import are in it, too."""
-        return self.results / "generations"
-
     # ---- analysis
 
-    def scores(self, checkpoint: str, benchmark: str) -> Path:
-        """Graded samples of a cell."""
-        return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
-
-    def agreement(self, checkpoint: str, benchmark: str) -> Path:
-        """Samples of a cell that were judged by two graders."""
-        return self.results / "agreement" / checkpoint / f"{benchmark}.parquet"
-
-    def verdicts(self, benchmark: str) -> Path:
-        """Folder with the verdicts on all answers to a benchmark that were graded so far."""
-        return self.results / "verdicts" / benchmark
-
-    @property
-    def landscapes(self) -> Path:
-        """Folder with the landscapes of all cells."""
-        return self.results / "landscape"
-
-    def landscape(self, checkpoint: str, benchmark: str) -> Path:
-        """Folder with the landscape of a cell."""
-        return landscape_folder(self.landscapes, checkpoint, benchmark)
-
-    def landscape_frame(self, checkpoint: str, benchmark: str, frame: str) -> Path:
-        """One frame of a landscape (``catalogue.LANDSCAPE_FRAMES``)."""
-        return self.landscape(checkpoint, benchmark) / f"{frame}.parquet"
-
-    def recovery(self, pair: str, benchmark: str) -> Path:
-        """Folder with the recovery analysis of a pair on a benchmark."""
-        return self.results / "recovery" / pair / benchmark
-
-    def recovery_frame(self, pair: str, benchmark: str, frame: str) -> Path:
-        """One frame of a recovery analysis."""
-        return self.recovery(pair, benchmark) / f"{frame}.parquet"
-
-    @property
-    def readings(self) -> Path:
-        """Folder with the frames of readings of all samples."""
-        return self.results / "readings"
-
-    def readings_frame(self, frame: str) -> Path:
-        """One frame of readings."""
-        return self.readings / f"{frame}.parquet"
-
-    def likelihood(self, pair: str, benchmark: str) -> Path:
-        """Folder with the cross-likelihoods of a pair on a benchmark."""
-        return self.results / "likelihood" / pair / benchmark
-
-    def likelihood_frame(self, pair: str, benchmark: str, frame: str) -> Path:
-        """One frame of cross-likelihoods (``catalogue.LIKELIHOOD_FRAMES``)."""
-        return self.likelihood(pair, benchmark) / f"{frame}.parquet"
-
-    @property
-    def boptr(self) -> Path:
-        """Folder with the frames of BOPTR."""
-        return self.results / "boptr"
-
-    def boptr_frame(self, frame: str) -> Path:
-        """One frame of BOPTR."""
-        return self.boptr / f"{frame}.parquet"
+    scores = partialmethod(_under, "scores/%s/%s.parquet")
+    """Of checkpoint and benchmark: graded samples of a cell."""
+    agreement = partialmethod(_under, "agreement/%s/%s.parquet")
+    """Of checkpoint and benchmark: samples of a cell that were judged by two graders."""
+    verdicts = partialmethod(_under, "verdicts/%s")
+    """Of a benchmark: folder with the verdicts on all answers to it that were graded so far."""
+    landscapes = _At("landscape")
+    """Folder with the landscapes of all cells."""
+    landscape = partialmethod(_under, "landscape/%s/%s")
+    """Of checkpoint and benchmark: folder with the landscape of a cell."""
+    landscape_frame = partialmethod(_under, "landscape/%s/%s/%s.parquet")
+    """One frame of a landscape (``catalogue.LANDSCAPE_FRAMES``)."""
+    recovery = partialmethod(_under, "recovery/%s/%s")
+    """Of pair and benchmark: folder with the recovery analysis."""
+    recovery_frame = partialmethod(_under, "recovery/%s/%s/%s.parquet")
+    """One frame of a recovery analysis."""
+    readings = _At("readings")
+    """Folder with the frames of readings of all samples."""
+    readings_frame = partialmethod(_under, "readings/%s.parquet")
+    """One frame of readings."""
+    likelihood = partialmethod(_under, "likelihood/%s/%s")
+    """Of pair and benchmark: folder with the cross-likelihoods."""
+    likelihood_frame = partialmethod(_under, "likelihood/%s/%s/%s.parquet")
+    """One frame of cross-likelihoods (``catalogue.LIKELIHOOD_FRAMES``)."""
+    boptr = _At("boptr")
+    """Folder with the frames of BOPTR."""
+    boptr_frame = partialmethod(_under, "boptr/%s.parquet")
+    """One frame of BOPTR."""
 
     # ---- for people
 
-    @property
-    def explorer(self) -> Path:
-        """The page that shows the study."""
-        return self.results / "explorer.html"
-
-    @property
-    def report(self) -> Path:
-        """Figures and tables with their captions."""
-        return self.results / "report.html"
-
-    @property
-    def headline(self) -> Path:
-        """What the study says in words, for the first page of the report."""
-        return self.results / "headline.html"
-
-    def table(self, name: str, suffix: str) -> Path:
-        """One table: ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
-        return self.results / "tables" / f"{name}.{suffix}"
+    explorer = _At("explorer.html")
+    """The page that shows the study."""
+    report = _At("report.html")
+    """Figures and tables with their captions."""
+    headline = _At("headline.html")
+    """What the study says in words, for the first page of the report."""
+    table = partialmethod(_under, "tables/%s.%s")
+    """Of name and suffix: one table as ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
+    figure = partialmethod(_under, "figures/%s/%s/%s.%s")
+    """Of pair, benchmark, name and suffix: one figure."""
+    study_figure = partialmethod(_under, "figures/%s.%s")
+    """Of name and suffix: one figure of the whole study."""
+    boptr_figure = partialmethod(_under, "figures/boptr/%s.%s")
+    """Of name and suffix: one figure of BOPTR."""
 
     def tables(self) -> list[Path]:
         """The data of every table that was made; of one that could not be, the file is empty."""
         return [path for path in self.every(self.table("*", "csv")) if path.stat().st_size]
 
-    def figure(self, pair: str, benchmark: str, name: str, suffix: str) -> Path:
-        """One figure of a pair on a benchmark."""
-        return self.results / "figures" / pair / benchmark / f"{name}.{suffix}"
-
-    def study_figure(self, name: str, suffix: str) -> Path:
-        """One figure of the whole study."""
-        return self.results / "figures" / f"{name}.{suffix}"
-
-    def boptr_figure(self, name: str, suffix: str) -> Path:
-        """One figure of BOPTR."""
-        return self.results / "figures" / "boptr" / f"{name}.{suffix}"
-
     # ---- about a run
 
-    def snapshot(self, fingerprint: str) -> Path:
-        """The configuration of a run, by its fingerprint."""
-        return self.results / "config" / f"{fingerprint}.json"
+    snapshot = partialmethod(_under, "config/%s.json")
+    """The configuration of a run, by its fingerprint."""
+    hashes = _At("hashes")
+    """Folder with the sha256 of large files, so that each is read once."""
+    sources = _At("hashes/sources.json")
+    """What files of code mean, by the sha256 of their content (``cli/stages/source.py``)."""
 
     def failures(self, *names: str) -> Path:
         """Records of what could not be made: a folder for each job, whose ``log`` has its names."""
         return self.results.joinpath("failed", *names)
-
-    @property
-    def hashes(self) -> Path:
-        """Folder with the sha256 of large files, so that each is read once."""
-        return self.results / "hashes"
-
-    @property
-    def sources(self) -> Path:
-        """What files of code mean, by the sha256 of their content (``cli/stages/source.py``)."""
-        return self.hashes / "sources.json"
 
     def timing(self, *names: str) -> Path:
         """Wall time and memory of one job, as Snakemake measures them."""
@@ -276,9 +219,14 @@ class Layout:
         return self.every(self.snapshot("*"))
 
     def derived(self) -> Iterator[Path]:
-        """Every Parquet file that was computed from samples."""
+        """Every Parquet file that was computed from samples; only a folder that is not there is passed over."""
+
+        def unless_absent(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
         for folder in DERIVED:
-            walked = os.walk(self.results / folder, onerror=_unless_absent)
+            walked = os.walk(self.results / folder, onerror=unless_absent)
             yield from sorted(Path(at, name) for at, _, names in walked for name in names if name.endswith(".parquet"))
 
     def is_results_folder(self) -> bool:
@@ -356,12 +304,6 @@ def chunk_samples(generation: Path) -> int:
     matches = (_CHUNK.fullmatch(path.name) for path in _in_chunks(generation))
     ranges = (map(int, match.groups()) for match in matches if match)
     return sum((stop - start) * (last - first) for start, stop, first, last in ranges)
-
-
-def _unless_absent(error: OSError) -> None:
-    """What ``os.walk`` does with an error: only what is not there is passed over."""
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 def _is_temporary(name: str) -> bool:

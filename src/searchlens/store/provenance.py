@@ -1,17 +1,21 @@
 """Where results come from: versions, commit, machine and configuration, recorded next to the results.
 
+And what a stage could not make.
+
 Standard library only at import, because every command starts with it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -67,20 +71,14 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _installed() -> dict[str, str]:
-    versions = {"searchlens": __version__, "python": platform.python_version()}
-    for name in _ANALYSIS:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
-
-
 def made(fingerprint: str) -> dict[str, Any]:
     """Versions, commit and machine that make a table; the fingerprint is empty if there is no configuration."""
+    versions = {"searchlens": __version__, "python": platform.python_version()}
+    for name in _ANALYSIS:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return {
-        "versions": _installed(),
+        "versions": versions,
         "commit": commit(),
         "host": host(),
         "slurm_job": slurm_job(),
@@ -96,14 +94,8 @@ def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None, *
     files.replace_text(signature, json.dumps(entries, indent=1))
 
 
-_WHERE = {
-    "devices": "device",
-    "engines": "engine",
-    "hosts": "host",
-    "versions": "version",
-    "commits": "commit",
-    "configs": "config",
-}
+_WHERE = {f"{key}s": key for key in ("device", "engine", "host", "version", "commit", "config")}
+_SPENT = ("generated", "wall_seconds", "gpu_seconds")
 
 
 def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -116,9 +108,7 @@ def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "shards": len(entries),
         "samples": sum(entry["rows"] for entry in entries),
-        "generated": sum(entry["generated"] for entry in entries),
-        "wall_seconds": sum(entry["wall_seconds"] for entry in entries),
-        "gpu_seconds": sum(entry["gpu_seconds"] for entry in entries),
+        **{key: sum(entry[key] for entry in entries) for key in _SPENT},
         **where,
     }
 
@@ -126,9 +116,8 @@ def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def together(parts: Iterable[Mapping[str, Any] | None]) -> dict[str, Any]:
     """The sum of several results of ``spent``; None, which stands for no record, adds nothing."""
     costs = [part for part in parts if part]
-    numbers = ("shards", "samples", "generated", "wall_seconds", "gpu_seconds")
     return {
-        **{key: sum(cost[key] for cost in costs) for key in numbers},
+        **{key: sum(cost[key] for cost in costs) for key in ("shards", "samples", *_SPENT)},
         **{key: sorted({name for cost in costs for name in cost[key]}) for key in _WHERE},
     }
 
@@ -140,3 +129,42 @@ JOINED = "; "
 def join(names: Iterable[str]) -> str:
     """Names as one text, each once, in order."""
     return JOINED.join(dict.fromkeys(name for name in names if name))
+
+
+# ---- what could not be made
+
+
+class Failures(dict[str, str]):
+    """Tables and figures that a stage could not make, with the errors; it makes all others."""
+
+    @contextmanager
+    def caught(self, what: str, outputs: Iterable[Path]) -> Iterator[None]:
+        """Go on after an error, with empty outputs; where these cannot be written either, the stage ends."""
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception as error:
+            logging.getLogger(__name__).exception("%s could not be made", what)
+            for path in outputs:
+                files.replace_text(path, "")
+            self[what] = " ".join(f"{type(error).__name__}: {error}".split())
+
+    def save(self, record: Path) -> None:
+        """Replace the record of the run before, which counts the tries that failed."""
+        if tries := (files.read_json(record)["tries"] if record.exists() else 0) + bool(self):
+            files.replace_text(record, json.dumps({"tries": tries, "failed": self}))
+
+
+def tried(records: Path) -> int:
+    """How often a stage failed. Its rule tracks it, so it runs again after a failure, and not after a success."""
+    return sum(record["tries"] for record in _records(records))
+
+
+def failed(records: Path) -> dict[str, str]:
+    """What the last run of a stage could not make, with the errors."""
+    return {what: why for record in _records(records) for what, why in record["failed"].items()}
+
+
+def _records(folder: Path) -> list[dict[str, Any]]:
+    return [files.read_json(path) for path in files.entries(folder) if path.suffix == ".json"]

@@ -1,5 +1,7 @@
 """Which samples the store has: shards, as their sidecars describe them, and the ranges that no shard covers.
 
+Manifests list what a sampling job wrote of its pool when it was done.
+
 Only ``uncovered`` decides whether samples are missing; planner, job, scorer and verifier all call it.
 
 Standard library only, because the planner imports it.
@@ -10,13 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from searchlens.store.files import entries, patiently, read_bytes
-from searchlens.store.hashing import file_sha256
-from searchlens.store.layout import parse_sidecar
+from searchlens.errors import InputError
+from searchlens.store.files import entries, patiently, read_bytes, read_json
+from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.layout import Layout, parse_sidecar
 
 _NUMBER = (int, float)
 _REQUIRED: Mapping[str, type | tuple[type, ...]] = {
@@ -102,11 +105,6 @@ def _flaw(content: Any) -> str:
     return next((f"its sidecar has {key}: {content[key]!r}" for key in wrong), "")
 
 
-def missing_ranges(folder: Path, samples: int) -> list[tuple[int, int]]:
-    """``uncovered`` of the shards in the folder of a generation."""
-    return uncovered(shards_of(folder), samples)
-
-
 def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tuple[int, int]]:
     """Ranges of [start, samples) that no present shard covers, in order and disjoint; shards are in order, too."""
     missing, reached = [], start
@@ -121,3 +119,59 @@ def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tup
     if reached < samples:
         missing.append((reached, samples))
     return missing
+
+
+# ---- manifests
+
+
+class Listed(NamedTuple):
+    """What a manifest lists."""
+
+    checkpoint: str
+    benchmark: str
+    ranges: frozenset[tuple[str, int, int]]
+    """Generation id, and first and last sample wanted."""
+    hashes: frozenset[tuple[str, str, str]]
+    """Generation id, name and sha256 of every shard."""
+
+
+def listed(manifest: Path) -> Listed | str:
+    """What a manifest lists, or why it cannot be used: it was torn or edited, or another job has just set it aside."""
+    try:
+        return _listed(manifest, manifest.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return f"{manifest} is missing"
+
+
+@lru_cache(maxsize=65_536)
+def _listed(manifest: Path, _: int) -> Listed | str:
+    """Read a manifest once; the second argument is its time, so that an edited one is read again."""
+    try:
+        content = read_json(manifest)
+        streams = content["generations"]
+        if other := next((entry for entry in streams if digest(entry["spec"], 12) != entry["id"]), None):
+            return f"{manifest}: the specification of generation {other['id']} does not have this id"
+        if not all(isinstance(name, str) for entry in streams for name in entry["policies"]):
+            return f"{manifest} is not a manifest: policies are no names"
+        return Listed(
+            content["checkpoint"],
+            content["benchmark"],
+            frozenset((entry["id"], entry.get("start", 0), entry["samples"]) for entry in streams),
+            frozenset((each["id"], one["file"], one["sha256"]) for each in streams for one in each.get("shards", ())),
+        )
+    except InputError as error:
+        return error.message
+    except (KeyError, TypeError, AttributeError) as error:
+        return f"{manifest} is not a manifest: {error!r}"
+
+
+def vouched(layout: Layout, checkpoint: str, benchmark: str, generation_id: str) -> dict[str, set[str]]:
+    """Name of a shard to the hashes that the manifests of its cell state of it."""
+    found: dict[str, set[str]] = {}
+    for path in layout.every(layout.manifest(checkpoint, benchmark, "pool-*")):
+        content = listed(path)
+        if isinstance(content, Listed):
+            for each, name, sha256 in content.hashes:
+                if each == generation_id:
+                    found.setdefault(name, set()).add(sha256)
+    return found

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -25,7 +25,7 @@ from searchlens.store import files
 from searchlens.store.frames import DAMAGED, IMPORT_AGAIN, read_unvouched
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
-from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
+from searchlens.store.ranges import Shard, shard_at, shards_of, uncovered
 
 log = logging.getLogger(__name__)
 
@@ -107,11 +107,15 @@ def write_parquet(samples: pl.DataFrame, path: Path, metadata: Mapping[str, str]
     )
 
 
+_MEETINGS = 10
+"""How often a shard is published again that other jobs take for a damaged one before it, and move away."""
+
+
 def publish(
     folder: Path,
     start: int,
     stop: int,
-    samples: pl.DataFrame,
+    samples: pl.DataFrame | Callable[[], Iterable[pl.DataFrame]],
     *,
     generation_id: str,
     policies: Iterable[str],
@@ -119,60 +123,32 @@ def publish(
 ) -> Shard:
     """Publish samples [start, stop) of a generation with their sidecar; an existing shard stays as it is.
 
-    Samples have the columns of ``SAMPLES``, every question once per sample, in benchmark order. The id is written into
-    the file, so that a shard in the wrong place is noticed. Names of policies are for people.
+    Samples have the columns of ``SAMPLES``, every question once per sample, in benchmark order. Instead, a function may
+    give them in pieces, one in memory at a time; it is called again if an unusable file was there. The id is written
+    into the file, so that a shard in the wrong place is noticed. Names of policies are for people.
     """
-    target = folder / shard_name(start, stop)
-    metadata = _metadata(start, stop, generation_id)
-
-    def attempt() -> Shard | None:
-        published = _published(target, lambda path: write_parquet(samples, path, metadata), samples.height, metadata)
-        totals = _totals(samples if published is None else published)
-        return _with_sidecar(target, start, stop, totals, generation_id, policies, provenance)
-
-    return _insisting(attempt, target)
-
-
-def publish_frames(
-    folder: Path,
-    start: int,
-    stop: int,
-    frames: Callable[[], Iterable[pl.DataFrame]],
-    *,
-    generation_id: str,
-    policies: Iterable[str],
-    provenance: Provenance,
-) -> Shard:
-    """As ``publish``, of samples in pieces, one in memory at a time; called again if an unusable file was there."""
-    target = folder / shard_name(start, stop)
-    metadata = _metadata(start, stop, generation_id)
-    totals = dict.fromkeys(_totals(pl.DataFrame(schema=SAMPLES)), 0)
+    target, names = folder / shard_name(start, stop), list(policies)
+    metadata, totals = _metadata(start, stop, generation_id), Counter[str]()
 
     def write(path: Path) -> None:
-        totals.update(dict.fromkeys(totals, 0))
+        totals.clear()
+        totals.update(_totals(pl.DataFrame(schema=SAMPLES)))  # zeros, for no pieces
+        if isinstance(samples, pl.DataFrame):
+            write_parquet(samples, path, metadata)
+            totals.update(_totals(samples))
+            return
         with _writer(path, metadata) as writer:
-            for frame in frames():
-                samples = _ordered(frame)
-                writer.write_table(samples.to_arrow().cast(writer.schema))
-                for name, value in _totals(samples).items():
-                    totals[name] += value
+            for frame in samples():
+                piece = _ordered(frame)
+                writer.write_table(piece.to_arrow().cast(writer.schema))
+                totals.update(_totals(piece))
 
-    def attempt() -> Shard | None:
-        published = _published(target, write, None, metadata)
-        known = totals if published is None else _totals(published)
-        return _with_sidecar(target, start, stop, known, generation_id, policies, provenance)
-
-    return _insisting(attempt, target)
-
-
-_MEETINGS = 10
-"""How often a shard is published again that other jobs take for a damaged one before it, and move away."""
-
-
-def _insisting(attempt: Callable[[], Shard | None], target: Path) -> Shard:
-    """The shard that an attempt publishes, again while it is moved away before it is whole; InputError in the end."""
+    height = samples.height if isinstance(samples, pl.DataFrame) else None
     for _ in range(_MEETINGS):
-        if (shard := attempt()) is not None:
+        there = _published(target, write, height, metadata)
+        known = totals if there is None else _totals(there)
+        shard = _with_sidecar(target, (start, stop), known, generation_id, names, provenance)
+        if shard is not None:
             return shard
     raise InputError(f"{target} is moved away whenever it is written", "run the same command again, alone")
 
@@ -211,8 +187,7 @@ def _totals(samples: pl.DataFrame) -> dict[str, int]:
 
 def _with_sidecar(
     target: Path,
-    start: int,
-    stop: int,
+    samples: tuple[int, int],
     totals: Mapping[str, int],
     generation_id: str,
     policies: Iterable[str],
@@ -226,8 +201,8 @@ def _with_sidecar(
     sidecar = {
         "generation": generation_id,
         "policies": list(policies),
-        "start": start,
-        "stop": stop,
+        "start": samples[0],
+        "stop": samples[1],
         **totals,
         "bytes": stat.st_size,
         "mtime_ns": stat.st_mtime_ns,
@@ -235,7 +210,7 @@ def _with_sidecar(
         **asdict(provenance),
     }
     path = target.with_suffix(".json")
-    files.publish(path, lambda temporary: _write_sidecar(temporary, sidecar))
+    files.publish(path, lambda temporary: temporary.write_text(json.dumps(sidecar, indent=1)))
     return shard_at(path)
 
 
@@ -277,10 +252,6 @@ def put_away(path: Path) -> None:
             log.warning("%s cannot be used: moved to %s", file, aside.name)
 
 
-def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(dict(sidecar), indent=1))
-
-
 _AGAIN = "run snakemake again: only damaged shards are sampled again"
 _REPAIR = "`searchlens verify --repair` sets such shards aside; then run again: only they are sampled again"
 
@@ -304,27 +275,25 @@ def read(
     content = files.read_bytes(shard.path)
     try:
         metadata = pl.read_parquet_metadata(content)
-        samples = _rows(content, columns, questions)
+        rows = pl.scan_parquet(content)
+        rows = rows if questions is None else rows.filter(pl.col("question").is_in(list(questions)))
+        samples = (rows.select(list(columns)) if columns else rows).collect()
     except DAMAGED as error:
         raise _damaged(shard, f"it is not readable Parquet ({str(error).splitlines()[0]})", _REPAIR) from None
-    if metadata.get("searchlens.generation") != generation_id:
-        raise _damaged(
-            shard,
-            f"it belongs to generation {metadata.get('searchlens.generation')!r}, not {generation_id!r} (foreign)",
-            _REPAIR,
-        )
-    if metadata.get("searchlens.schema") != str(SCHEMA_VERSION):
-        raise _damaged(
-            shard,
-            f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}",
-            _REPAIR,
-        )
-    if (stated := metadata.get("searchlens.range")) != f"{shard.start}-{shard.stop}":
-        raise _damaged(shard, f"it holds the samples {stated}, not those of its name", _REPAIR)
-    if questions is None and samples.height != shard.sidecar["rows"]:
-        raise _damaged(shard, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}", _REPAIR)
-    if {"question", "sample"} <= set(samples.columns) and not _is_whole(samples, shard.start, shard.stop):
-        raise _damaged(shard, f"it has not each sample {shard.start} to {shard.stop} of its questions once", _REPAIR)
+    generation, schema, stated = (metadata.get(f"searchlens.{key}") for key in ("generation", "schema", "range"))
+    why = ""
+    if generation != generation_id:
+        why = f"it belongs to generation {generation!r}, not {generation_id!r} (foreign)"
+    elif schema != str(SCHEMA_VERSION):
+        why = f"its schema version is {schema!r}, this searchlens reads {SCHEMA_VERSION}"
+    elif stated != f"{shard.start}-{shard.stop}":
+        why = f"it holds the samples {stated}, not those of its name"
+    elif questions is None and samples.height != shard.sidecar["rows"]:
+        why = f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}"
+    elif {"question", "sample"} <= set(samples.columns) and not _is_whole(samples, shard.start, shard.stop):
+        why = f"it has not each sample {shard.start} to {shard.stop} of its questions once"
+    if why:
+        raise _damaged(shard, why, _REPAIR)
     return samples
 
 
@@ -373,12 +342,6 @@ def _is_whole(samples: pl.DataFrame, start: int, stop: int) -> bool:
     )
 
 
-def _rows(content: bytes, columns: Iterable[str] | None, questions: Collection[str] | None) -> pl.DataFrame:
-    rows = pl.scan_parquet(content)
-    rows = rows if questions is None else rows.filter(pl.col("question").is_in(list(questions)))
-    return (rows.select(list(columns)) if columns else rows).collect()
-
-
 def read_generation(
     folder: Path,
     generation_id: str,
@@ -387,14 +350,14 @@ def read_generation(
     questions: Collection[str] | None = None,
 ) -> pl.DataFrame:
     """Samples [0, samples) of one generation, from all shards that they need; InputError if a range is missing."""
-    if missing := missing_ranges(folder, samples):
-        raise InputError(f"{folder} has no samples {missing}", _lost_hint(folder))
+    there = shards_of(folder)
+    if missing := uncovered(there, samples):
+        is_imported = any(shard.sidecar.get("engine") == "imported" for shard in there)
+        hint = IMPORT_AGAIN if is_imported else "run snakemake again: it samples the missing ones"
+        raise InputError(f"{folder} has no samples {missing}", hint)
     names = list(columns) if columns else None
-    parts = [
-        read(shard, generation_id, names, questions)
-        for shard in shards_of(folder)
-        if shard.present and shard.start < samples
-    ]
+    used = (shard for shard in there if shard.present and shard.start < samples)
+    parts = [read(shard, generation_id, names, questions) for shard in used]
     rows = (
         pl.concat(parts)
         .filter(pl.col("sample") < samples)
@@ -405,11 +368,6 @@ def read_generation(
             f"the shards in {folder} have {rows.height} of {due} samples: not all are of the same questions", _REPAIR
         )
     return rows
-
-
-def _lost_hint(folder: Path) -> str:
-    is_imported = any(shard.sidecar.get("engine") == "imported" for shard in shards_of(folder))
-    return IMPORT_AGAIN if is_imported else "run snakemake again: it samples the missing ones"
 
 
 def verify(layout: Layout) -> Iterator[tuple[Shard, str]]:
@@ -431,16 +389,11 @@ def _damage(shard: Shard) -> str:
     except InputError as error:
         return error.message
     time_now = shard.path.stat().st_mtime_ns
-    if time_now != shard.sidecar["mtime_ns"]:
-        with suppress(InputError):  # a folder that one may only read, or a full disk
-            _note_time(shard, time_now)
+    if time_now != shard.sidecar["mtime_ns"] and os.access(shard.path.parent, os.W_OK):
+        with suppress(InputError):  # of a full disk
+            text = json.dumps({**shard.sidecar, "mtime_ns": time_now}, indent=1)
+            files.replace(shard.path.with_suffix(".json"), lambda path: path.write_text(text))
     return ""
-
-
-def _note_time(shard: Shard, time_now: int) -> None:
-    sidecar = shard.path.with_suffix(".json")
-    if os.access(sidecar.parent, os.W_OK):
-        files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
 
 
 def take_over(layout: Layout, found: Iterable[Shard], folder: Path) -> None:
@@ -493,8 +446,9 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
     paths of what was set aside.
     """
     there = shards_of(folder)
-    torn = [path for shard in there if shard.flaw and not shard.sidecar and (path := _still_torn(shard))]
-    moved = files.aside(layout, torn)
+    torn = [shard.path.with_suffix(".json") for shard in there if shard.flaw and not shard.sidecar]
+    still = [path for path in torn if (now := shard_at(path)) and now.flaw]  # and not set aside by another job
+    moved = files.aside(layout, still)
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
     for path in (path for path in files.entries(folder) if path.suffix == ".parquet"):
         samples = parse_shard(path)
@@ -504,13 +458,6 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
         if not _adopted(path, samples, vouched.get(path.name, ())) and looked_at == _file_number(path):
             moved += files.aside(layout, [path])
     return moved
-
-
-def _still_torn(shard: Shard) -> Path | None:
-    """The sidecar of a shard, unless another job has set it aside."""
-    sidecar = shard.path.with_suffix(".json")
-    now = shard_at(sidecar)
-    return sidecar if now and now.flaw else None
 
 
 def _file_number(path: Path) -> int:
@@ -534,7 +481,7 @@ def _adopted(path: Path, samples: tuple[int, int], hashes: Collection[str]) -> b
     if rows.schema != SAMPLES or not expected.items() <= metadata.items() or not _is_whole(rows, *samples):
         return False
     unknown = Provenance(0.0, "unknown", 0, "unknown: the sidecar was lost")
-    if _with_sidecar(path, *samples, _totals(rows), path.parent.name, (), unknown) is None:
+    if _with_sidecar(path, samples, _totals(rows), path.parent.name, (), unknown) is None:
         return False
     log.warning("%s had no sidecar; it is whole and got a new one", path)
     return True

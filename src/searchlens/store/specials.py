@@ -70,11 +70,6 @@ class Specials:
         bos = next(iter(tokens.named(named.get("bos_token"))), None)
         return cls(size, ends, pad, "" if pad is None else texts[pad], bos, absent, usual, notes)
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Specials:
-        """Those of a lock file."""
-        return cls(**{**content, "ends": tuple(content["ends"]), "notes": tuple(content["notes"])})
-
     def masked(self, stop_ids: Collection[int]) -> tuple[int, ...]:
         """Token ids that are never drawn where texts end at some tokens."""
         pads = () if self.pad is None or self.pad in stop_ids else (self.pad,)

@@ -71,12 +71,7 @@ def publish(
         **totals(merged),
         "bytes": target.stat().st_size,
         "sha256": file_sha256(target),
-        "device": provenance.device,
-        "engine": provenance.engine,
-        "host": provenance.host,
-        "commit": provenance.commit,
-        "config": provenance.config,
-        "finished": provenance.finished,
+        **{key: getattr(provenance, key) for key in ("device", "engine", "host", "commit", "config", "finished")},
     }
     files.replace_text(target.with_suffix(".json"), json.dumps(sidecar, indent=1))
     if sidecar["cut"]:

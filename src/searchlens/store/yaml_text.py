@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from searchlens.errors import InputError
-from searchlens.store.inputs import not_utf8, require_no_stream
+from searchlens.store.inputs import read_text
 
 _LONGEST, _MOST_NODES = 2_000_000, 200_000
 """Most characters of a file, and values in it when its aliases are written out: more of them take minutes to read."""
@@ -26,15 +26,13 @@ def compose(path: Path) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     aliases that stand for too many values or for themselves.
     """
     try:
-        text = require_no_stream(path).read_text("utf-8")
+        text = read_text(path)
         if len(text) > _LONGEST:
             raise InputError(f"{path} has {len(text):,} characters; allowed: at most {_LONGEST:,}")
         loader = yaml.SafeLoader(text)  # not the one in C, which crashes where nesting is too deep
         node = loader.get_single_node()
         if (nodes := _nodes(node, {})) > _MOST_NODES:
             raise InputError(f"{path}: its aliases stand for {nodes:,} values; allowed: at most {_MOST_NODES:,}")
-    except UnicodeDecodeError as error:
-        raise not_utf8(path, error) from None
     except RecursionError:
         raise InputError(f"{path}: an alias stands inside of what it names, or mappings are too deep") from None
     except yaml.YAMLError as error:

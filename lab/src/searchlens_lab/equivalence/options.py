@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from searchlens.config.limits import STRICT, Draws, Length, Natural, Positive
+from searchlens.config.limits import Draws, Length, Natural, Positive, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class EquivalenceOptions:
+class EquivalenceOptions(Strict):
     """Comparison of our policies with other implementations (docs/equivalence.md), on the Base checkpoint of the first
     pair and the first benchmark of the study. The thresholds were set before the first comparison was run.
     """
-
-    __pydantic_config__ = STRICT
 
     policies: Annotated[tuple[str, ...], Length(1)]
     """Policies to compare: autoregressive ones, token beams, and searches whose evaluator reads likelihoods."""

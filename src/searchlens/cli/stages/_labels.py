@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from searchlens.store.layout import Layout
 
 
-def curves(study: needs.Drawn, cell: needs.PairCell, layout: Layout) -> Curves:
+def curves(study: needs.Figures, cell: needs.PairCell, layout: Layout) -> Curves:
     """The points of both landscapes of a pair on a benchmark, with titles and legends of their figures."""
     sides = {"Base": layout.landscape(cell.base, cell.benchmark), "RL": layout.landscape(cell.rl, cell.benchmark)}
     base, rl = (read_points(folder, study.budgets) for folder in sides.values())

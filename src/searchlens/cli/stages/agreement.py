@@ -65,7 +65,8 @@ def _said(outcome: Any) -> str:
 
 def _drawn(scores: pl.DataFrame, cell: needs.Agreement, questions: Sequence[Question]) -> pl.DataFrame:
     """Some rows of the scores, each as likely as any other, with question ids and our verdicts."""
-    generator = seeds.generator("agreement", cell.seed, cell.score.samples.checkpoint, cell.score.samples.benchmark)
+    of = cell.score.samples
+    generator = seeds.generator("agreement", cell.score.seed, of.checkpoint, of.benchmark)
     chosen = generator.choice(scores.height, min(cell.size, scores.height), replace=False)
     ids = pl.Series([question.id for question in questions], dtype=pl.String)
     verdict = pl.when("correct").then(pl.lit("right")).when("unknown").then(pl.lit("unknown"))

@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
     """Draw every figure of one pair on one benchmark."""
-    cell = study.cell
+    (cell,) = study.cells
     drawn = curves(study, cell, layout)
-    tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)
+    tokens = costs.prefill(study.samples, layout)
     context = PairContext.read(drawn, tokens, layout.recovery(cell.pair, cell.benchmark))
     record = layout.failures("figures", cell.pair, cell.benchmark, "figures.json")
     paths = style.write(loaded("figure", stage="pair"), context, output, record)

@@ -286,7 +286,7 @@ def _complete(questions: Sequence[Question]) -> list[Question]:
 
 
 def _publish(grid: Grid, folder: Path, pool: Pool, *, quotes: bool) -> Shard:
-    shard = shards.publish_frames(
+    shard = shards.publish(
         folder,
         0,
         pool.samples,

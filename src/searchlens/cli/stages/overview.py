@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from searchlens.plan import needs
 
 
-def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
+def overview(study: needs.Figures, layout: Layout, output: Path) -> None:
     """Draw every figure of the whole study."""
     drawn = [curves(study, cell, layout) for cell in study.cells]
     titles = {cell.benchmark: cell.title for cell in study.cells}

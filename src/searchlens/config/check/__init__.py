@@ -1,4 +1,4 @@
-"""Reading, merging and checking the YAML files of a configuration; a section's checks are in the file of its name."""
+"""Reading, merging and checking the YAML files of a configuration."""
 
 from searchlens.config.check.load import DEFAULT_FILES, files, load, merge, overlays, read, validate
 from searchlens.config.check.schema import schema, schema_text

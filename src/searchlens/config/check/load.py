@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
 from searchlens.config import extras
-from searchlens.config.check import benchmarks, checkpoints, model, pairs, policies, study
+from searchlens.config.check import sampled, study
 from searchlens.config.check.schema import adapter, keys_at, node_at, number_at, unknown
 from searchlens.config.model import Config, added
 from searchlens.config.project import OWN_FILE
@@ -32,10 +32,6 @@ DEFAULT_FILES = (
     "config/policies.yaml",
     "config/boptr.yaml",
 )
-
-_CHECKED = (model, study, pairs)
-_EXTENDED = (checkpoints, benchmarks, policies)
-"""Sections with cross checks; those that name what an extension may declare are apart."""
 
 _MESSAGES = {
     "missing": "is missing",
@@ -146,10 +142,10 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
     found = _cross_errors(config) if config else ()
     lines += [files.named(line) for line in found if not any(_follows(line, item) for item in wrong)]
     if lines or config is None:
-        lines += map(files.named, model.absent(config) if config else ())
+        lines += map(files.named, study.absent(config) if config else ())
         count = f"the configuration has {len(lines)} error{'s' if len(lines) > 1 else ''}:"
         raise InputError("\n  ".join([count, *lines]), "config/README.md explains every key")
-    return benchmarks.with_regimes(config)
+    return sampled.with_regimes(config)
 
 
 def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,10 +192,10 @@ def _take_out(left: Any, items: Iterable[ErrorDetails], *, fill: bool) -> None:
 
 def _cross_errors(config: Config) -> Iterator[str]:
     """Mistakes for which more than one value is needed."""
-    sections: tuple[Any, ...] = _CHECKED
+    sections: tuple[Any, ...] = (study,)
     try:
         catalogue.use(config.extensions)
-        sections += (*_EXTENDED, *added().values())
+        sections += (sampled, *added().values())
     except InputError as error:
         yield error.message
     for section in sections:

@@ -29,15 +29,15 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
 from searchlens.analysis.frames import pick
-from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, load
+from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, import_named
 from searchlens.errors import InputError
 from searchlens.reporting.figures.context import Labels, Source, StudyContext
 from searchlens.reporting.figures.palette import BASE_COLOUR, FAMILY_COLOURS, MUTED, RL_COLOUR
 from searchlens.search import kinds
 from searchlens.search.kinds import PolicyByName
-from searchlens.store.failures import Failures
 from searchlens.store.files import replace, replace_text
 from searchlens.store.frames import write_csv
+from searchlens.store.provenance import Failures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -323,7 +323,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
 
     An InputError: its file has no function ``draw``, or that returned nothing although the figure is not optional.
     """
-    numbers, module = definition(figure)(context), load(figure)
+    numbers, module = definition(figure)(context), import_named(figure.module)
     if not hasattr(module, "draw"):
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
     stage = figure.options["stage"]

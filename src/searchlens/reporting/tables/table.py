@@ -16,9 +16,9 @@ from searchlens.analysis.claims import DASH
 from searchlens.api import pages
 from searchlens.catalogue import TABLE_FORMATS, Declaration, definition
 from searchlens.store import files, provenance
-from searchlens.store.failures import Failures
 from searchlens.store.frames import write_csv
 from searchlens.store.layout import Layout
+from searchlens.store.provenance import Failures
 
 _MATHS = {
     "\N{MINUS SIGN}": "-",

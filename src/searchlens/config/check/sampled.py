@@ -1,0 +1,215 @@
+"""Sections ``checkpoints``, ``templates``, ``benchmarks``, ``policies`` and ``pools``: what is sampled, and how.
+
+They name what an extension may declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from searchlens import benchmarks, catalogue
+from searchlens.benchmarks import prompts
+from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.boptr import Regime
+from searchlens.config.check.schema import unknown
+from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
+from searchlens.config.model import Config
+from searchlens.engines.kind import EngineKind, engine_kind
+from searchlens.errors import InputError
+from searchlens.search.policy import from_spec
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes in these sections."""
+    yield from _checkpoint_errors(config)
+    yield from _benchmark_errors(config)
+    yield from _policy_errors(config)
+
+
+def with_regimes(config: Config) -> Config:
+    """The configuration, in which every benchmark says its regime, the default included."""
+    specs = {}
+    for name, spec in config.benchmarks.items():
+        known = benchmarks.known_benchmarks().get(spec.family)
+        own: Regime = "math" if spec.grader in catalogue.declared("grader", mathematical=True) else "nonmath"
+        specs[name] = replace(spec, regime=spec.regime or (known and known.regime) or own)
+    return replace(config, benchmarks=specs)
+
+
+def _checkpoint_errors(config: Config) -> Iterator[str]:
+    for name, checkpoint in config.checkpoints.items():
+        where = f"checkpoints.{name}"
+        if (checkpoint.path is None) == (checkpoint.hub is None):
+            yield f"{where}: needs either path or hub, found {'both' if checkpoint.path else 'neither'}"
+        if checkpoint.hub and checkpoint.sha256:
+            yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
+        if checkpoint.template not in (known := prompts.families(config.templates)):
+            yield unknown(f"{where}.template", checkpoint.template, known)
+        if checkpoint.engine not in (engines := catalogue.declared("engine")):
+            yield unknown(f"{where}.engine", checkpoint.engine, engines)
+        elif is_studied(config, name):
+            kind = engine_kind(checkpoint)
+            yield from _engine_errors(where, checkpoint, kind)
+            yield from _length_errors(config, name, checkpoint, kind)
+    for name, template in config.templates.items():
+        yield from _prompt_errors(f"templates.{name}", template)
+
+
+_GIVEN = {"messages", "tools", "documents", "add_generation_prompt"}
+"""What every chat template is given."""
+
+
+def _prompt_errors(where: str, template: PromptFamily) -> Iterator[str]:
+    for key, needed in {"text": 1, "math": 1, "system": 0, "math_system": 0}.items():
+        text = getattr(template, key)
+        if text is not None and (count := text.count("{question}")) != needed:
+            yield f"{where}.{key}: must have {{question}} {('never', 'once')[needed]}, found {count}: {text[:80]!r}"
+    for key in ("stop_texts", "recipe_stops"):
+        if "" in getattr(template, key):
+            yield f"{where}.{key}: an empty text would end every answer"
+    if wrong := sorted(_GIVEN.intersection(template.chat or ())):
+        yield f"{where}.chat: {', '.join(wrong)} is given already; allowed: other arguments of the chat template"
+
+
+def _engine_errors(where: str, checkpoint: CheckpointSpec, kind: EngineKind) -> Iterator[str]:
+    for key, value, engines in _special(checkpoint):
+        if kind.name not in engines:
+            yield f"{where}.{key}: {str(value).lower()} needs engine: {' or '.join(engines)}"
+    if kind.gpus > 1 and checkpoint.device != "cuda":
+        yield f"{where}.{kind.name}.tensor_parallel: {kind.gpus} needs device: cuda (found {checkpoint.device})"
+    elif kind.gpus > 1 and kind.processes > 1:
+        yield f"{where}.{kind.name}.processes: {kind.processes} needs tensor_parallel: 1 (found {kind.gpus})"
+
+
+def _special(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any, list[str]]]:
+    """What a checkpoint has that not all engines understand: keys, values, and the engines that do."""
+    kinds = {name: engine_kind(CheckpointSpec(engine=name)) for name in catalogue.declared("engine")}
+    yield "dtype", checkpoint.dtype, [name for name, kind in kinds.items() if checkpoint.dtype in kind.dtypes]
+    for key, value in _set(checkpoint):
+        if key in kinds:
+            yield from ((f"{key}.{option}", content, [key]) for option, content in _set(value))
+        elif engines := [name for name, kind in kinds.items() if key in kind.reads]:
+            yield key, value, engines
+
+
+def _set(record: Any) -> Iterator[tuple[str, Any]]:
+    """Keys and values of a record that are not its defaults."""
+    values = ((each, getattr(record, each.name)) for each in fields(record))
+    return ((each.name, value) for each, value in values if value != each.default)
+
+
+def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec, kind: EngineKind) -> Iterator[str]:
+    limits = {f"{kind.name}.max_model_len": kind.max_model_len, "context": checkpoint.context}
+    for benchmark in config.study.benchmarks:
+        longest = config.benchmarks[benchmark].max_tokens if benchmark in config.benchmarks else 0
+        for key, limit in limits.items():
+            if limit is not None and limit <= longest:
+                yield (
+                    f"checkpoints.{name}.{key}: {limit} leaves no room for a prompt: benchmarks.{benchmark}.max_tokens"
+                    f" is {longest}"
+                )
+
+
+def is_studied(config: Config, checkpoint: str) -> bool:
+    """Whether a checkpoint is a side of a pair of the study, or repeats one."""
+    pairs = [config.pairs[name] for name in config.study.pairs if name in config.pairs]
+    repeats = [batch for pair in pairs for batch in pair.batches.values()]
+    return any(checkpoint in (side.base, side.rl) for sides in (pairs, repeats) for side in sides)
+
+
+def _benchmark_errors(config: Config) -> Iterator[str]:
+    for name, benchmark in config.benchmarks.items():
+        where = f"benchmarks.{name}"
+        yield from _question_errors(where, benchmark)
+        yield from _answer_errors(where, benchmark)
+        yield from _title_errors(where, benchmark.title)
+        for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
+            if pool is not None and pool not in config.pools:
+                yield unknown(f"{where}.{key}", pool, config.pools)
+        if benchmark.role != "fitted" and benchmark.regime == "none":
+            yield f"{where}.role: {benchmark.role} needs a regime: math, nonmath or floor"
+        studied = name in config.study.benchmarks  # the others need not fit this study's budgets, samples and pools
+        known = config.pools.get(benchmark.pool, ()) if studied else tuple(config.policies)
+        for policy in benchmark.deeper:
+            if policy not in known:
+                yield unknown(f"{where}.deeper", policy, known)
+        if studied:
+            yield from _budget_errors(config, where, benchmark)
+
+
+_LONGEST_TITLE = 200
+"""Characters."""
+
+
+def _title_errors(where: str, title: str) -> Iterator[str]:
+    """A title stands in one line of figures and tables; what is between two $ would be read as a formula there."""
+    if len(title) > _LONGEST_TITLE or not title.isprintable() or title != title.strip():
+        rule = f"must be one line of at most {_LONGEST_TITLE} characters, without blanks around it"
+        yield f"{where}.title: {rule}, found {title[:40]!r}"
+    elif title.count("$") > 1 or r"\$" in title:
+        yield rf"{where}.title: may have one $ and no \$, because figures read formulas between two, found {title!r}"
+
+
+def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
+    known = benchmarks.known_benchmarks().get(benchmark.family)
+    if benchmark.family not in benchmarks.family_names():
+        yield unknown(f"{where}.family", benchmark.family, benchmarks.family_names())
+    elif benchmark.path is None and (known is None or not known.splits):
+        yield f"{where}.path: needed; only a known benchmark that is on the hub can be read without a file"
+    elif benchmark.path is None and known and known.gated:
+        yield (
+            f"{where}.path: needed; {known.hub} is gated, and its terms forbid to show its rows in plain text;"
+            " accept the terms, download the file and give its path"
+        )
+    elif isinstance(benchmark.path, tuple) and not benchmark.path:
+        yield f"{where}.path: the list of files is empty"
+
+
+def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
+    if benchmark.wording is not None and benchmark.wording not in (known := prompts.wordings()):
+        yield unknown(f"{where}.wording", benchmark.wording, known)
+    graders = [name for name, item in catalogue.declared("grader").items() if not item.options.get("recorded")]
+    if benchmark.grader not in graders:
+        yield unknown(f"{where}.grader", benchmark.grader, graders)
+    if benchmark.examples and benchmark.examples.seed and not benchmark.examples.drawn:
+        yield f"{where}.examples.seed: goes with drawn: true only; otherwise the first examples are shown"
+    mathematical = catalogue.declared("grader", mathematical=True)
+    if benchmark.recipe_stops and benchmark.grader not in mathematical:
+        yield (
+            f"{where}.recipe_stops: only with grader {', '.join(mathematical)} (found {benchmark.grader}), because the"
+            " words occur in other answers"
+        )
+
+
+def _budget_errors(config: Config, where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
+    samples = benchmark.samples or config.samples
+    for policy, more in benchmark.deeper.items():
+        if more <= samples:
+            yield f"{where}.deeper.{policy}: {more} must exceed the {samples} samples of the other policies"
+    largest, given = max(config.budgets, default=0), list(benchmark.extension or ())
+    doubled = [largest * 2**i for i in range(1, len(given) + 1)]
+    if given != doubled:
+        yield f"{where}.extension: {given} must go on doubling from the last of budgets: {doubled}"
+
+
+def _policy_errors(config: Config) -> Iterator[str]:
+    for name, spec in config.policies.items():
+        try:
+            from_spec(name, spec)
+        except InputError as error:
+            yield f"policies.{name}: {error.message}"
+    used = {config.benchmarks[name].pool for name in config.study.benchmarks if name in config.benchmarks}
+    for pool in sorted(used & config.pools.keys()):
+        if not config.pools[pool]:
+            yield f"pools.{pool}: must have at least one policy, since study.benchmarks uses it"
+    lists = {f"pools.{pool}": names for pool, names in config.pools.items()}
+    lists |= {
+        "references": config.references,
+        "default_policy": () if config.default_policy is None else (config.default_policy,),
+    }
+    for where, names in lists.items():
+        for name in names:
+            if name not in config.policies:
+                yield unknown(where, name, config.policies)
