@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlens.cli.supervise import Filter, supervise
+from searchlens.cli.run import Filter, supervise
 
 ROUTINE = """\
 Using workflow specific profile profiles/default for setting default command line arguments.
@@ -128,7 +128,7 @@ time.sleep(60)
 """
 PARENT = """
 import sys
-from searchlens.cli.supervise import supervise
+from searchlens.cli.run import supervise
 sys.exit(supervise([sys.executable, sys.argv[2], sys.argv[1]], lambda: "", sys.stderr))
 """
 
