@@ -46,12 +46,7 @@ class Side:
 def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
     """Compare every checkpoint of the study's first pair that runs on vLLM.
 
-    Parameters
-    ----------
-    grid : Grid
-        A study whose compared checkpoint runs on vLLM.
-    threads : int
-        CPU threads of each engine.
+    ``grid``: a study whose compared checkpoint runs on vLLM. ``threads``: CPU threads of each engine.
     """
     pair = grid.config.pairs[grid.config.study.pairs[0]]
     checkpoints = [side for side in (pair.base, pair.rl) if grid.config.checkpoints[side].engine == "vllm"]
@@ -203,24 +198,9 @@ def permutation_interval(
 ) -> Interval:
     """Interval of the difference of mean pass@k under the hypothesis that both sides have equal chances.
 
-    Parameters
-    ----------
-    right : int array, shape (2, questions)
-        Number of right samples of each side, out of ``samples``.
-    samples : int
-        Samples of each question on each side.
-    budgets : sequence of int
-        The k of pass@k.
-    confidence : float
-        Nominal coverage, in (0, 1).
+    ``right``: number of right samples of each side, out of ``samples``. ``samples``: samples of each question on each
+    side. ``budgets``: the k of pass@k. ``confidence``: nominal coverage, in (0, 1). Returns ends of shape (budgets,).
 
-    Returns
-    -------
-    Interval
-        Ends of shape (budgets,).
-
-    Notes
-    -----
     A permutation test, exact for any number of questions: the samples of both sides of a question are pooled and dealt
     out again. Questions are not resampled, so differences between questions do not matter.
     """

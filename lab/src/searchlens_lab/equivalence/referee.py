@@ -126,16 +126,9 @@ ACCURACIES = pl.Schema(
 def distances(runs: int, settings: Sequence[Setting] = SETTINGS, toys: Sequence[Toy] = TOYS) -> pl.DataFrame:
     """Total variation of every sampler from p^alpha on every toy.
 
-    Parameters
-    ----------
-    runs : int
-        Texts of each sampler and toy.
-
-    Returns
-    -------
-    DataFrame
-        ``DISTANCES``: ``distance`` in [0, 1] between the shares of the texts and the exact law; ``noise``, its expected
-        value for as many draws from the law itself, each share taken as normal; ``tokens`` drawn for a text, mean.
+    ``runs``: texts of each sampler and toy. Returns ``DISTANCES``: ``distance`` in [0, 1] between the shares of the
+    texts and the exact law; ``noise``, its expected value for as many draws from the law itself, each share taken as
+    normal; ``tokens`` drawn for a text, mean.
     """
     rows = []
     for toy in toys:
@@ -169,11 +162,8 @@ def _draws(toy: Toy, policy: Policy, runs: int) -> tuple[Counter[tuple[int, ...]
 def accuracies(subject: Subject, settings: Sequence[Setting] = SETTINGS) -> pl.DataFrame:
     """Share of right answers of every sampler on a checkpoint, one text for each question.
 
-    Returns
-    -------
-    DataFrame
-        ``ACCURACIES``: ``accuracy`` with its 95 % Wilson interval over questions, ``tokens`` drawn for a text and
-        ``log_p`` of the text under the raw model in nats, means.
+    Returns ``ACCURACIES``: ``accuracy`` with its 95 % Wilson interval over questions, ``tokens`` drawn for a text and
+    ``log_p`` of the text under the raw model in nats, means.
     """
     rows = []
     for one in settings:

@@ -27,21 +27,9 @@ NOTES = (
 def write_referee(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> list[Path]:
     """Compare all samplers, and write ``referee.{parquet,csv,md,tex,html}`` and ``referee_distance.{svg,pdf,png,csv}``.
 
-    Parameters
-    ----------
-    grid : Grid
-        Its compared checkpoint answers the first questions of its benchmark (section ``equivalence``).
-    output : Path
-        Folder of the files.
-    runs : int
-        Texts of each sampler and toy.
-    threads : int
-        CPU threads of the engine.
-
-    Returns
-    -------
-    list of Path
-        The files.
+    ``grid``: its compared checkpoint answers the first questions of its benchmark (section ``equivalence``).
+    ``output``: folder of the files. ``runs``: texts of each sampler and toy. ``threads``: CPU threads of the engine.
+    Returns the files.
     """
     subject = Subject.of(grid, threads)
     accuracies = referee.accuracies(subject)

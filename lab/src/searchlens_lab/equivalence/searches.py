@@ -41,10 +41,7 @@ _SCORES = {  # name of an evaluator to its plain implementation
 def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[ComparisonRow]:
     """Texts and accuracy of searches against the plain ones: two rows for each policy, in the order of the policies.
 
-    Parameters
-    ----------
-    policies : mapping of str to Policy
-        By name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
+    ``policies``: by name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
     """
     tasks = {name: subject.tasks(policy)[: _QUESTIONS.get(policy.controller.name)] for name, policy in policies.items()}
     runs = [(policy, task) for name, policy in policies.items() for task in tasks[name]]
@@ -66,12 +63,7 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
 def compare_beam(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     """Texts, scores and accuracy of a token beam against transformers'.
 
-    Parameters
-    ----------
-    name : str
-        Name of the policy.
-    policy : Policy
-        With the controller ``beam``.
+    ``policy``: with the controller ``beam``.
     """
     tasks, width = subject.tasks(policy), policy.width
     candidates = subject.search([(policy, task) for task in tasks])

@@ -23,16 +23,8 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
 
     A comparison that does not hold is marked with a cross in its table and logged as a warning; it is not an error.
 
-    Parameters
-    ----------
-    grid : Grid
-        Checkpoints, questions and policies are read as for sampling.
-    output : Layout
-        Results folder that gets the tables.
-    fingerprint : str
-        Of the configuration, for the provenance.
-    threads : int
-        CPU threads of the engine.
+    ``grid``: checkpoints, questions and policies are read as for sampling. ``output``: results folder that gets the
+    tables. ``fingerprint``: of the configuration, for the provenance. ``threads``: CPU threads of the engine.
     """
     rows, matches = embedded.compare(grid, threads), None
     if plan.is_on_vllm(grid):

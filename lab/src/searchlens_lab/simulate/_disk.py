@@ -22,15 +22,8 @@ TRUTH_FILE = "truth.json"
 def write(design: Design, seed: int, output: Path) -> None:
     """Write a simulated study: ``cohort.yaml``, one landscape per checkpoint and benchmark, ``truth.json``.
 
-    Parameters
-    ----------
-    output : Path
-        Folder; made if it does not exist. Files of other designs in it stay: ``cohort.yaml`` names those of this one.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be written to.
+    ``output``: folder; made if it does not exist. Files of other designs in it stay: ``cohort.yaml`` names those of
+    this one. Raises InputError if the folder cannot be written to.
     """
     files.require_writable(output)
     for cell in design.cells():

@@ -50,19 +50,10 @@ class Drawn(NamedTuple):
 def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort:
     """Draw a whole study in memory.
 
-    Parameters
-    ----------
-    seed : int
-        Of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
-        benchmark, policy), but not on the rest of the design.
-    readout : {"expected", "prefix"}
-        Of P and Q. In mode ``planted`` RL equals Base along the law's path under ``prefix`` alone.
-
-    Returns
-    -------
-    Cohort
-        Equal to the one that ``boptr.cohort.read_cohort`` reads from the folder that ``write`` makes of the same
-        arguments.
+    ``seed``: of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
+    benchmark, policy), but not on the rest of the design. ``readout``: of P and Q. In mode ``planted`` RL equals Base
+    along the law's path under ``prefix`` alone. The result equals the one that ``boptr.cohort.read_cohort`` reads from
+    the folder that ``write`` makes of the same arguments.
     """
     landscapes = {
         (cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell, readout) for cell in design.cells()

@@ -22,10 +22,7 @@ class PolicyEffect:
 def autoregressive(name: str) -> PolicyEffect:
     """The effect of an autoregressive policy, from its temperature and filters.
 
-    Raises
-    ------
-    InputError
-        A name that ``search.policy.parse`` does not understand.
+    Raises InputError for a name that ``search.policy.parse`` does not understand.
     """
     local = parse(name).local
     tail = 1 - local.top_p

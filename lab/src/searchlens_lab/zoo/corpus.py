@@ -52,10 +52,7 @@ def _chunk(task: tuple[int, int], corpus: Corpus, seed: int, tokenizer: str) -> 
 def build_corpus(recipe: Recipe, tokenizer: str, workers: int) -> Tokens:
     """Write the corpus with ``workers`` processes; the result does not depend on their number.
 
-    Parameters
-    ----------
-    tokenizer : str
-        The tokenizer as JSON (``backend_tokenizer.to_str()``).
+    ``tokenizer``: the tokenizer as JSON (``backend_tokenizer.to_str()``).
     """
     n = recipe.corpus.documents
     sizes = [min(_CHUNK, n - first) for first in range(0, n, _CHUNK)]

@@ -242,18 +242,9 @@ def make_cohort(
 ) -> list[str]:
     """Make a cohort, each job in a process of its own; returns the jobs that are not done.
 
-    Parameters
-    ----------
-    names : list of str
-        Pairs; empty for all.
-    devices : list of str
-        GPUs by number; ``cpu`` for none.
-    slots : int
-        Jobs at a time on each device.
-    minutes : float
-        Stop after this time and keep the states; 0: stop when all is done.
-    rehearse : bool
-        Use the recipes of :func:`searchlens_lab.zoo.cohort.rehearsal`.
+    ``names``: pairs; empty for all. ``devices``: GPUs by number; ``cpu`` for none. ``slots``: jobs at a time on each
+    device. ``minutes``: stop after this time and keep the states; 0: stop when all is done. ``rehearse``: use the
+    recipes of :func:`searchlens_lab.zoo.cohort.rehearsal`.
     """
     workshop = Workshop(folder)
     for name in ("records", "logs", "work"):

@@ -87,20 +87,10 @@ def pretrain(
 ) -> tuple[Decoder, list[dict[str, float]]]:
     """Train a model by next-token prediction.
 
-    Parameters
-    ----------
-    state_file : StateFile, optional
-        Saves the state. With a saved state, training resumes from it and gives the result of an uninterrupted run.
-    start : Decoder, optional
-        Initial weights; by default random ones from the recipe's seed.
-
-    Returns
-    -------
-    model : Decoder
-        float32 parameters on ``device``.
-    curve : list of dict
-        One point every 100 steps: ``step``, ``tokens`` read so far (without padding), mean ``loss`` over these steps in
-        nats per weighted token, ``seconds`` since the start.
+    ``state_file``: saves the state. With a saved state, training resumes from it and gives the result of an
+    uninterrupted run. ``start``: initial weights; by default random ones from the recipe's seed. Returns ``model``:
+    float32 parameters on ``device``. Returns ``curve``: one point every 100 steps: ``step``, ``tokens`` read so far
+    (without padding), mean ``loss`` over these steps in nats per weighted token, ``seconds`` since the start.
     """
     settings = recipe.pretraining
     model = Decoder(recipe.shape, recipe.model_seed).to(device)

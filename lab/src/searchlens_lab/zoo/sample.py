@@ -43,12 +43,8 @@ class Samples:
 class Sampler:
     """Draws batches of at most ``rows`` completions, with buffers that are allocated once.
 
-    Parameters
-    ----------
-    model : Decoder
-        Gives shape, device and weights; :meth:`load` copies newer weights.
-    rows, prompt_tokens, new_tokens : int
-        Capacity: samples at a time, longest prompt, longest completion.
+    ``model``: gives shape, device and weights; :meth:`load` copies newer weights. ``rows``, ``prompt_tokens``,
+    ``new_tokens``: capacity: samples at a time, longest prompt, longest completion.
     """
 
     def __init__(self, model: Decoder, rows: int, prompt_tokens: int, new_tokens: int) -> None:

@@ -15,12 +15,7 @@ from searchlens.store.files import replace
 class StateFile:
     """The last saved state of one training; the file is replaced whole or not at all.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    every : float
-        Least number of seconds between two saves.
+    ``path``: the file. ``every``: least number of seconds between two saves.
     """
 
     def __init__(self, path: Path, every: float = 20.0) -> None:

@@ -29,10 +29,7 @@ _T = TypeVar("_T")
 def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -> None:
     """Train a pair into ``folder`` and record recipe and curves in ``training.json``.
 
-    Parameters
-    ----------
-    base : Path, optional
-        Folder of a Base from which RLVR starts instead of pretraining one.
+    ``base``: folder of a Base from which RLVR starts instead of pretraining one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
