@@ -107,7 +107,7 @@ def test_a_run_that_fails_shows_why_and_keeps_its_exit_status() -> None:
 
 
 def test_a_line_is_written_over_on_a_terminal_and_messages_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlens.cli.follow.TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr("searchlens.cli.status.TERMINAL_SECONDS", 0.0)
     out = Terminal()
     assert supervise(script(ROUTINE + HEALTH + "\n", "time.sleep(1.2)"), lambda: "25% sampled", out) == 0
     text = out.getvalue()

@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO
 
-from searchlens.cli.follow import Line, Rate, line
-from searchlens.cli.status import answer
+from searchlens.cli.status import Line, Rate, answer, line
 from searchlens.config import extras, project
 from searchlens.plan import Grid
 

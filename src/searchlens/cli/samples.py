@@ -30,24 +30,11 @@ def _import(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.importing import Request, import_samples
     from searchlens.formats.reading import Choices
 
-    choices = Choices(
-        role=args.role,
-        base=args.base,
-        rl=args.rl,
-        policy=args.policy,
-        tasks=tuple(args.task),
-        ids=args.ids,
-        failed=args.failed,
-        wishes=log_wishes(args, "requests", "right", "custom_id", "logprobs"),
-    )
-    request = Request(
-        pair=args.pair,
-        benchmark=args.benchmark,
-        grader=args.grader,
-        subset=args.subset,
-        choices=choices,
-        is_confirmed=args.yes,
-    )
+    given, wishes = vars(args), log_wishes(args, "requests", "right", "custom_id", "logprobs")
+    same = {name: given[name] for name in ("role", "base", "rl", "policy", "ids", "failed")}
+    choices = Choices(**same, tasks=tuple(args.task), wishes=wishes)
+    same = {name: given[name] for name in ("pair", "benchmark", "grader", "subset")}
+    request = Request(**same, choices=choices, is_confirmed=args.yes)
     imported = import_samples(grid_of(args), [Path(file) for file in args.files], request, is_dry=args.dry_run)
     say("\n".join(imported.report))
     if args.dry_run:

@@ -152,12 +152,11 @@ def _run(args: argparse.Namespace) -> None:
 
 def _status(args: argparse.Namespace) -> None:
     from searchlens.cli import status
-    from searchlens.cli.follow import follow
 
     grid = grid_of(args)
     if args.follow:
         with suppress(KeyboardInterrupt):
-            follow(lambda: status.answer(Grid(grid.config, grid.root)), sys.stdout)
+            status.follow(lambda: status.answer(Grid(grid.config, grid.root)), sys.stdout)
     else:
         put(args, status.answer(grid), status.rendered)
 

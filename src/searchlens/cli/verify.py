@@ -100,19 +100,14 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     if repair:
         report.repaired += _repaired(layout, unusable, harmed)
     report.advice += _advice(report, unusable, harmed)
-    if study is not None:
-        _compare(report, study)
-    return report
-
-
-def _compare(report: Verified, study: Grid) -> None:
     try:
-        otherwise = list(drawn_otherwise(study))
+        otherwise = list(drawn_otherwise(study)) if study else []
     except InputError as error:
         report.notes.append(f"samples are not compared with their checkpoints: {error.message}")
-        return
+        return report
     report.damaged += otherwise
     report.advice += [_OTHERWISE] if otherwise else []
+    return report
 
 
 def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:

@@ -16,11 +16,11 @@ from searchlens.analysis.health_counts import Counts, counted, of_classes, toget
 from searchlens.analysis.points import Landscape, join, operating_points, require_reached
 from searchlens.analysis.pool import in_parts
 from searchlens.catalogue import LANDSCAPE_FRAMES
-from searchlens.cli.stages._frames import read_sampling_cost, write_content, write_frame
+from searchlens.cli.stages._frames import read_sampling_cost, write_content
 from searchlens.store import judges, provenance, readouts
 from searchlens.store.columns import VOTES
 from searchlens.store.files import read_json
-from searchlens.store.frames import readable
+from searchlens.store.frames import readable, write_frame
 from searchlens.store.judges import Judge
 from searchlens.store.layout import GRADER, SIGNATURE, readouts_sidecar
 
@@ -60,14 +60,12 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     of all these.
     """
     computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
-    write_frame(computed.landscape.points, output / "points.parquet")
-    write_frame(computed.landscape.hits, output / "hits.parquet")
-    write_frame(computed.classes, output / "classes.parquet")
-    write_frame(computed.votes, output / "votes.parquet")
-    write_frame(computed.health, output / "health.parquet")
+    frames = {"points": computed.landscape.points, "hits": computed.landscape.hits}
+    frames |= {"classes": computed.classes, "votes": computed.votes, "health": computed.health}
+    for name, frame in frames.items():
+        write_frame(frame, output / f"{name}.parquet")
     judges.write(computed.judge, output)
-    written = [*(f"{frame}.parquet" for frame in LANDSCAPE_FRAMES), GRADER]
-    write_content(output, written)
+    write_content(output, [*(f"{name}.parquet" for name in LANDSCAPE_FRAMES), GRADER])
     provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
     if computed.votes.height:
         largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
