@@ -35,7 +35,7 @@ def _referee(args: argparse.Namespace) -> None:
     grid = _compared(args)
     if not 100 <= args.runs <= 1_000_000:
         raise InputError(f"--runs: {args.runs}; allowed: 100 to 1,000,000")
-    from searchlens_lab.equivalence.samplers import write_referee
+    from searchlens_lab.equivalence.referee import write_referee
 
     for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
         say(path)

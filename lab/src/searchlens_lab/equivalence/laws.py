@@ -17,7 +17,7 @@ from searchlens.search.smc import SequentialMonteCarlo
 from searchlens.search.task import Task
 from searchlens.seeds import child
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
-from searchlens_lab.equivalence.options import EquivalenceOptions
+from searchlens_lab.equivalence.plan import EquivalenceOptions
 from searchlens_lab.equivalence.rows import ComparisonRow, Law, TableName, chi_square, total_variation
 from searchlens_lab.equivalence.subject import texts_of
 

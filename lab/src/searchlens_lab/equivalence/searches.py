@@ -63,7 +63,7 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
 def compare_beam(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     """Texts, scores and accuracy of a token beam against transformers'.
 
-    ``policy``: with the controller ``beam``.
+    ``policy`` has the controller ``beam``.
     """
     tasks, width = subject.tasks(policy), policy.width
     candidates = subject.search([(policy, task) for task in tasks])
@@ -87,20 +87,11 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Comparison
         for candidate, text, score in zip(beam, texts, beam_scores, strict=True)
         if texts_of([candidate]) == [text]
     ]
-    largest = max(differences, default=float("nan"))
+    largest, most = max(differences, default=float("nan")), subject.options.score_difference
+    what = (name, TRANSFORMERS, "largest difference of scores of equal texts")
     return [
         _same(name, TRANSFORMERS, ours, theirs, subject.options.output_match),
-        ComparisonRow(
-            "tier34",
-            name,
-            TRANSFORMERS,
-            "largest difference of scores of equal texts",
-            len(differences),
-            "texts",
-            largest,
-            "at most",
-            subject.options.score_difference,
-        ),
+        ComparisonRow("tier34", *what, len(differences), "texts", largest, "at most", most),
         _accuracy(subject, name, TRANSFORMERS, ours, theirs),
     ]
 

@@ -20,8 +20,7 @@ from searchlens.search.driver import Failure, run, start
 from searchlens.search.policy import Policy
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import sample_seed
-from searchlens_lab.equivalence.options import EquivalenceOptions
-from searchlens_lab.equivalence.plan import compared, options_of
+from searchlens_lab.equivalence.plan import EquivalenceOptions, compared, options_of
 
 Ids = tuple[int, ...]
 Run = tuple[Policy, Task]

@@ -25,8 +25,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.recipe import ModelShape
-from searchlens_lab.zoo.tokenizer import END, PAD
 
 _CLASSES = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),

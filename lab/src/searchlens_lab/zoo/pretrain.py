@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from tqdm import trange
 
-from searchlens_lab.zoo.corpus import Tokens
+from searchlens_lab.zoo.corpus import PAD, Tokens
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens_lab.zoo.recipe import Pretraining, Recipe
 from searchlens_lab.zoo.state import StateFile
-from searchlens_lab.zoo.tokenizer import PAD
 
 _LOG_EVERY = 100  # steps between two points of the curve
 

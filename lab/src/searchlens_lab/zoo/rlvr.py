@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import trange
 
+from searchlens_lab.zoo.corpus import PAD
 from searchlens_lab.zoo.evaluate import decode, is_right
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens_lab.zoo.pretrain import optimizer_for, update
@@ -28,7 +29,6 @@ from searchlens_lab.zoo.sample import LocalPolicy, Sampler, Samples
 from searchlens_lab.zoo.state import StateFile
 from searchlens_lab.zoo.styles import pick
 from searchlens_lab.zoo.tasks import Problem, draw, prompt
-from searchlens_lab.zoo.tokenizer import PAD
 
 _MICROBATCH = 512  # samples in one backward pass; bounds the memory that it takes
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.model import Decoder, compute_dtype
-from searchlens_lab.zoo.tokenizer import END, PAD
 
 _PREFILL_ROWS = 1024  # prompts in one forward pass; bounds the memory of their attention
 _CHECK_EVERY = 16  # steps between two looks at whether all rows have ended; each look waits for the GPU
