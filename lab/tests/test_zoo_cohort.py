@@ -23,11 +23,7 @@ from searchlens_lab.zoo.accept import Check, checks, fit_alpha, path, text_table
 from searchlens_lab.zoo.benchmarks import build, write_benchmarks  # noqa: E402
 from searchlens_lab.zoo.card import write_cohort_card  # noqa: E402
 from searchlens_lab.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
-from searchlens_lab.zoo.corpus import (  # noqa: E402
-    END,
-    Tokens,
-    train_tokenizer,
-)
+from searchlens_lab.zoo.corpus import END, Tokens, train_tokenizer  # noqa: E402
 from searchlens_lab.zoo.jobs import Workshop, measured_levels, plan, rltrain  # noqa: E402
 from searchlens_lab.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402

@@ -15,12 +15,7 @@ from safetensors import safe_open  # noqa: E402
 
 from searchlens_lab.zoo import model as models  # noqa: E402
 from searchlens_lab.zoo.card import BASE, RL, write_cards  # noqa: E402
-from searchlens_lab.zoo.corpus import (  # noqa: E402
-    END,
-    PAD,
-    Tokens,
-    train_tokenizer,
-)
+from searchlens_lab.zoo.corpus import END, PAD, Tokens, train_tokenizer  # noqa: E402
 from searchlens_lab.zoo.evaluate import boxed, is_right, paired_interval  # noqa: E402
 from searchlens_lab.zoo.pretrain import learning_rate, optimizer_for, pretrain, update  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr  # noqa: E402

@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -123,7 +123,10 @@ def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
 
 # ---- the answer
 
-_SHOWN = [name for each in fields(CellStatus) if (name := each.name) != "pools"]
+_SHOWN = (
+    *("checkpoint", "benchmark", "state", "drawn", "wanted", "tokens", "gpu_hours", "hours"),
+    *("remaining_tokens", "remaining_gpu_hours"),
+)
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def answer(grid: Grid) -> dict[str, Any]:
     names = [(cell.checkpoint, cell.benchmark) for cell in cells]
     pools = [pool for cell in cells for pool in cell.pools]
     return {
-        "cells": [{"state": cell.state, **{name: getattr(cell, name) for name in _SHOWN}} for cell in cells],
+        "cells": [{name: getattr(cell, name) for name in _SHOWN} for cell in cells],
         "states": {state: states[state] for state in get_args(State)},
         "scored": sum(grid.scores(*cell).exists() for cell in names),
         "landscapes": sum(grid.layout.landscape_frame(*cell, "hits").exists() for cell in names),

@@ -56,12 +56,6 @@ def rendered(report: Verified) -> str:
     return "\n".join([*report.damaged, *report.notes, *report.repaired, counts])
 
 
-_AGAIN = "the next run samples damaged shards again, and only them"
-_IMPORT = "import damaged imports again: `searchlens imports` names their logs"
-_OTHERWISE = "restore the files of the checkpoint, or set its samples aside with `searchlens rerun`"
-_ASIDE = "`searchlens verify --repair` sets other damaged files aside; the next run makes them again"
-
-
 def verify(results: Path, *, repair: bool = False, study: Grid | None = None) -> Verified:
     """Check everything in a results folder; every shard is hashed and read.
 
@@ -106,7 +100,8 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
         report.notes.append(f"samples are not compared with their checkpoints: {error.message}")
         return report
     report.damaged += otherwise
-    report.advice += [_OTHERWISE] if otherwise else []
+    if otherwise:
+        report.advice.append("restore the files of the checkpoint, or set its samples aside with `searchlens rerun`")
     return report
 
 
@@ -120,11 +115,11 @@ def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:
 def _advice(report: Verified, unusable: Sequence[Shard], harmed: Sequence[Path]) -> Iterator[str]:
     imported = [shard for shard in unusable if shard.sidecar.get("engine") == "imported"]
     if len(report.damaged) > len(harmed) + len(imported):
-        yield _AGAIN
+        yield "the next run samples damaged shards again, and only them"
     if imported:
-        yield _IMPORT
+        yield "import damaged imports again: `searchlens imports` names their logs"
     if harmed and not report.repaired:
-        yield _ASIDE
+        yield "`searchlens verify --repair` sets other damaged files aside; the next run makes them again"
 
 
 def _repaired(layout: Layout, unusable: Sequence[Shard], harmed: Sequence[Path]) -> list[str]:
