@@ -44,7 +44,7 @@ from searchlens.boptr.study import study
 from searchlens.boptr.transfer import MAIN_ROWS, OWN, PAPER
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
-from searchlens.cli.stages._cohort import cohort_of, options_of
+from searchlens.cli.options import cohort_of
 from searchlens.cli.stages.boptr import boptr
 from searchlens.cli.stages.landscape import landscape
 from searchlens.cli.stages.readings import readings
@@ -160,7 +160,7 @@ def recorded_boptr(grid: Grid, folder: pathlib.Path, readout: Readout) -> None:
     """The stage ``boptr`` in a results folder of its own."""
     found = needs.boptr(grid)
     plan = cohort_of(found)
-    options = replace(options_of(found, plan), readout=readout)
+    options = replace(found["options"], readout=readout)
     boptr(plan, options, Layout(folder).landscapes, Layout(folder / readout))
 
 

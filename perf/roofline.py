@@ -35,10 +35,7 @@ def study(configfile: Path) -> Grid:
 def shape_of_model(grid: Grid, model: str) -> Shape:
     """The shape of a checkpoint of the configuration, or of a folder.
 
-    Raises
-    ------
-    InputError
-        It is neither, or its architecture is unknown.
+    Raises InputError if it is neither, or its architecture is unknown.
     """
     known = model in grid.config.checkpoints
     shape = grid.inputs.shape(model) if known else shape_of(Path(model)) if Path(model).is_dir() else None

@@ -9,8 +9,8 @@ import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import Declaration
+from searchlens.cli.options import cohort_of
 from searchlens.cli.stages import costs as costs_stage
-from searchlens.cli.stages._cohort import cohort_of
 from searchlens.cli.stages.figures import figures
 from searchlens.cli.stages.landscape import landscape
 from searchlens.cli.stages.recovery import recovery

@@ -30,7 +30,7 @@ from searchlens.search.policy import Policy, from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
 from searchlens_lab.equivalence import laws, local, plan, searches  # noqa: E402
 from searchlens_lab.equivalence.explicit import ToyEngine, ToyModel  # noqa: E402
-from searchlens_lab.equivalence.options import EquivalenceOptions  # noqa: E402
+from searchlens_lab.equivalence.plan import EquivalenceOptions  # noqa: E402
 from searchlens_lab.equivalence.reference import ids, mean, search  # noqa: E402
 from searchlens_lab.equivalence.rows import ComparisonRow, chi_square, frame, total_variation  # noqa: E402
 from searchlens_lab.equivalence.subject import Subject  # noqa: E402

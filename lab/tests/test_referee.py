@@ -12,8 +12,7 @@ from searchlens.search.policy import from_spec
 from searchlens_lab.equivalence import referee
 from searchlens_lab.equivalence.explicit import ToyModel, enumerate_texts
 from searchlens_lab.equivalence.laws import PROMPT
-from searchlens_lab.equivalence.samplers import table_of, write_results
-from searchlens_lab.equivalence.samplers_figure import LOOKS
+from searchlens_lab.equivalence.referee import LOOKS, table_of, write_results
 
 
 def low_temperature_distance(seed: int) -> float:

@@ -21,21 +21,18 @@ from searchlens.zoo import load_pair, read_record  # noqa: E402
 from searchlens_lab.zoo import model as models  # noqa: E402
 from searchlens_lab.zoo.accept import Check, checks, fit_alpha, path, text_table  # noqa: E402
 from searchlens_lab.zoo.benchmarks import build, write_benchmarks  # noqa: E402
+from searchlens_lab.zoo.card import write_cohort_card  # noqa: E402
 from searchlens_lab.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
-from searchlens_lab.zoo.cohort_card import write_cohort_card  # noqa: E402
-from searchlens_lab.zoo.corpus import Tokens  # noqa: E402
-from searchlens_lab.zoo.jobs import Workshop, plan  # noqa: E402
+from searchlens_lab.zoo.corpus import END, Tokens, train_tokenizer  # noqa: E402
+from searchlens_lab.zoo.jobs import Workshop, measured_levels, plan, rltrain  # noqa: E402
 from searchlens_lab.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
-from searchlens_lab.zoo.records import write_record  # noqa: E402
 from searchlens_lab.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens_lab.zoo.sample import Samples  # noqa: E402
 from searchlens_lab.zoo.schedule import TrainingJob, ordered, run, urgency  # noqa: E402
-from searchlens_lab.zoo.splits import measured_levels, rltrain  # noqa: E402
-from searchlens_lab.zoo.state import StateFile  # noqa: E402
+from searchlens_lab.zoo.state import StateFile, write_record  # noqa: E402
 from searchlens_lab.zoo.styles import draw_document  # noqa: E402
 from searchlens_lab.zoo.tasks import draw, prompt, split_of  # noqa: E402
-from searchlens_lab.zoo.tokenizer import END, train_tokenizer  # noqa: E402
 
 ZOO = Path(__file__).parents[2] / "resources" / "zoo"
 TINY = ModelShape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)

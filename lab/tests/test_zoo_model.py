@@ -15,7 +15,7 @@ from safetensors import safe_open  # noqa: E402
 
 from searchlens_lab.zoo import model as models  # noqa: E402
 from searchlens_lab.zoo.card import BASE, RL, write_cards  # noqa: E402
-from searchlens_lab.zoo.corpus import Tokens  # noqa: E402
+from searchlens_lab.zoo.corpus import END, PAD, Tokens, train_tokenizer  # noqa: E402
 from searchlens_lab.zoo.evaluate import boxed, is_right, paired_interval  # noqa: E402
 from searchlens_lab.zoo.pretrain import learning_rate, optimizer_for, pretrain, update  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr  # noqa: E402
@@ -23,7 +23,6 @@ from searchlens_lab.zoo.rlvr import advantages, plateaued, policy_gradient  # no
 from searchlens_lab.zoo.sample import LocalPolicy, Sampler, Samples  # noqa: E402
 from searchlens_lab.zoo.styles import draw_document  # noqa: E402
 from searchlens_lab.zoo.tasks import draw, prompt  # noqa: E402
-from searchlens_lab.zoo.tokenizer import END, PAD, train_tokenizer  # noqa: E402
 
 ZOO = Path(__file__).parents[2] / "resources" / "zoo"
 TINY = ModelShape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)

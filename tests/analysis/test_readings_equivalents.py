@@ -17,7 +17,7 @@ from searchlens.analysis.classes import Pool, answer_classes, independent_pools,
 from searchlens.analysis.equivalents import equivalents, inverse, joint_confidence, summary, tails
 from searchlens.analysis.uncertainty import Resamples
 from searchlens_lab.simulate import Mode, Truth, power_law, small_design
-from searchlens_lab.simulate._disk import scores
+from searchlens_lab.simulate._draw import scores
 
 DRAWS = Resamples.draw(40, 200, 1)
 

@@ -34,7 +34,7 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.search.kinds import is_search
 from searchlens_lab.simulate import simulate, small_design, write
-from searchlens_lab.simulate._disk import scores
+from searchlens_lab.simulate._draw import scores
 
 DESIGN, SEED = small_design(), 3
 ANCHOR, OTHER, MATH, GPQA = "qwen25_7b", "qwen25_1.5b", "math500", "gpqa"

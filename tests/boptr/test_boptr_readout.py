@@ -27,15 +27,15 @@ from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view
 from searchlens.cli.main import main
-from searchlens.cli.stages._frames import write_frame
 from searchlens.cli.stages.transfer import transfer
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens.errors import InputError
 from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.store.columns import SCORES
+from searchlens.store.frames import write_frame
 from searchlens.store.layout import Layout
 from searchlens_lab.simulate import Design, paper_design, simulate
-from searchlens_lab.simulate._disk import scores
+from searchlens_lab.simulate._draw import scores
 from test_figures import words
 
 BOTH: tuple[Readout, ...] = ("expected", "prefix")

@@ -22,12 +22,12 @@ from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study, words
 from searchlens.boptr.transfer import ERRORS, held_out_criterion, percell
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames
-from searchlens.cli.stages._frames import read_frame, write_frame
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.health import HealthOptions
 from searchlens.errors import InputError
 from searchlens.search.kinds import is_search
 from searchlens.search.policy import parse
+from searchlens.store.frames import read_frame, write_frame
 from searchlens_lab.simulate import Design, fitted_design, paper_design, simulate, small_design
 
 Frames = dict[str, pl.DataFrame]

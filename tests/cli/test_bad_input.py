@@ -300,7 +300,7 @@ def test_what_the_system_refuses_is_one_line(
     def fails(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error", "results/x.parquet")
 
-    monkeypatch.setattr("searchlens.cli.check.answer", fails)
+    monkeypatch.setattr("searchlens.cli.study.check", fails)
     assert main(["check"]) == 1
     said = capsys.readouterr().err.splitlines()[-2:]
     assert said[0] == "searchlens: error: cannot use results/x.parquet: Input/output error"
@@ -313,6 +313,6 @@ def test_ctrl_c_ends_a_command_with_one_line(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("searchlens.cli.check.answer", interrupted)
+    monkeypatch.setattr("searchlens.cli.study.check", interrupted)
     assert main(["check"]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "searchlens: interrupted"

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from searchlens.cli.main import main, parser
-from searchlens.cli.options import CommandsParser, put
+from searchlens.cli.options import Commands, put
 
 ROOT = Path(__file__).parents[2]
-PARSER: CommandsParser = parser()
+PARSER: Commands = parser()
 COMMANDS = PARSER.commands
 STAGES = next(set(names) for title, names in PARSER.groups.items() if title.startswith("stages"))
 

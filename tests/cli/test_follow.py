@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from searchlens.cli.follow import LOG_SECONDS, WINDOW, Rate, follow, is_finished, line
-from searchlens.cli.status import answer
+from searchlens.cli.status import LOG_SECONDS, WINDOW, Rate, answer, follow, is_finished, line
 from searchlens.plan import Grid
 
 

@@ -16,8 +16,9 @@ import searchlens
 from chat_forms import FORMS, with_llamas
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import check, terminal
+from searchlens.cli import terminal
 from searchlens.cli.main import main
+from searchlens.cli.study import check, checked
 from searchlens.config.check import validate
 from searchlens.errors import InputError
 from searchlens.plan import Grid, Inputs, StudyCells
@@ -66,14 +67,14 @@ def test_a_token_that_the_tokenizer_puts_before_a_text_has_its_name(
     raw: dict[str, Any], make_grid: Callable[..., Grid]
 ) -> None:
     raw["checkpoints"]["toy-base"]["template"] = raw["checkpoints"]["toy-rl"]["template"] = "zoo"
-    (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
+    (first, *_) = check(make_grid(raw), with_prompts=True)["prompts"]
     assert first["prompt"]["pieces"][0] == "<|begin_of_text|>" and first["prompt"]["special"] == (0,)
 
 
 def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(
     raw: dict[str, Any], make_grid: Callable[..., Grid]
 ) -> None:
-    found = check.answer(make_grid(apart(raw)), with_prompts=True)
+    found = check(make_grid(apart(raw)), with_prompts=True)
     assert [(each["checkpoint"], each["question"]) for each in found["prompts"]] == [
         ("toy-base", "q0"),
         ("toy-rl", "q0"),
@@ -81,16 +82,16 @@ def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(
     assert any(
         "prompts of toy-base and toy-rl differ, first in question q0 at token" in note for note in found["notes"]
     )
-    text = check.rendered(found)
+    text = checked(found)
     assert "toy-rl/sums: prompt of question q0" in text and "⟦<|end_header_id|>⟧\n\nCompute 0+1.!⟦<|eot_id|>⟧" in text
-    assert check.answer(make_grid(raw))["prompts"] == []
+    assert check(make_grid(raw))["prompts"] == []
 
 
 def test_a_question_that_is_not_to_be_shown_is_left_out(
     raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StudyCells, "terms", lambda *_: "GPQA-Diamond is gated")
-    (first, *_) = check.answer(make_grid(raw), with_prompts=True)["prompts"]
+    (first, *_) = check(make_grid(raw), with_prompts=True)["prompts"]
     assert "\n\n…\nPlease reason step by step" in "".join(first["prompt"]["pieces"])
 
 
@@ -197,7 +198,7 @@ def test_check_prints_no_control_characters_of_a_question(
     grid = make_grid(raw)
     path = grid.root / "sums.jsonl"
     path.write_text(path.read_text().replace("Compute", r"\u001b[31mred\u202e", 1))
-    terminal.say(check.rendered(check.answer(make_grid(raw), with_prompts=True)))
+    terminal.say(checked(check(make_grid(raw), with_prompts=True)))
     text = capsys.readouterr().out
     assert r"\x1b[31mred\u202e 0+1." in text and "\x1b" not in text
 
@@ -206,9 +207,9 @@ def test_check_says_why_no_prompt_is_shown(
     raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inputs, "is_here", lambda *_: False)
-    found = check.answer(make_grid(raw), with_prompts=True)
+    found = check(make_grid(raw), with_prompts=True)
     assert any("no prompt is shown: " in note for note in found["notes"])
-    assert check.answer(make_grid(raw))["notes"] == []
+    assert check(make_grid(raw))["notes"] == []
 
 
 def test_both_pages_have_the_prompts_and_name_no_file_that_is_not_there(results: Path, tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ import pytest
 from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
 from searchlens.cli.stages import source
-from searchlens.cli.stages._frames import write_frame
 from searchlens.cli.stages.readings import readings
 from searchlens.config import addons
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.model import plain as plain_config
 from searchlens.plan import Grid, needs
 from searchlens.store.columns import AGREEMENT
+from searchlens.store.frames import write_frame
 from searchlens.store.layout import Layout
 from searchlens_lab.simulate import small_design
 from searchlens_lab.simulate import write as simulate

@@ -131,7 +131,7 @@ def test_what_was_spent_and_what_is_to_go(study: dict[str, Any], make_grid: Make
     took = {"device": "cuda (X)", "device_count": 2, "wall_seconds": 3600, "gpu_seconds": 7200}
     sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | took))
     cell = base(grid)
-    assert (cell.generated, cell.gpu_hours, cell.hours, cell.drawn) == (72, 2, 1, 24)
+    assert (cell.tokens, cell.gpu_hours, cell.hours, cell.drawn) == (72, 2, 1, 24)
     assert cell.remaining_tokens == (24 + 24 + 6) * 3
-    assert cell.remaining_hours == pytest.approx(cell.remaining_tokens / (72 / 2)), "at the speed of the others"
+    assert cell.remaining_gpu_hours == pytest.approx(cell.remaining_tokens / (72 / 2)), "at the speed of the others"
     assert "spent: 72 tokens, 2.00 GPU-hours, 1.00 hours of sampling" in rendered(answer(grid))

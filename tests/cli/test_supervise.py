@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlens.cli.supervise import Filter, supervise
+from searchlens.cli.run import Filter, supervise
 
 ROUTINE = """\
 Using workflow specific profile profiles/default for setting default command line arguments.
@@ -107,7 +107,7 @@ def test_a_run_that_fails_shows_why_and_keeps_its_exit_status() -> None:
 
 
 def test_a_line_is_written_over_on_a_terminal_and_messages_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlens.cli.follow.TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr("searchlens.cli.status.TERMINAL_SECONDS", 0.0)
     out = Terminal()
     assert supervise(script(ROUTINE + HEALTH + "\n", "time.sleep(1.2)"), lambda: "25% sampled", out) == 0
     text = out.getvalue()
@@ -128,7 +128,7 @@ time.sleep(60)
 """
 PARENT = """
 import sys
-from searchlens.cli.supervise import supervise
+from searchlens.cli.run import supervise
 sys.exit(supervise([sys.executable, sys.argv[2], sys.argv[1]], lambda: "", sys.stderr))
 """
 

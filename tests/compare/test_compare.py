@@ -13,7 +13,7 @@ import pytest
 
 import searchlens
 from searchlens.benchmarks import Question
-from searchlens.cli.comparison import rendered
+from searchlens.cli.compare import rendered
 from searchlens.cli.main import main
 from searchlens.compare import LogComparison, Wishes, compare_logs, page
 from searchlens.compare.sections import sections

@@ -23,7 +23,7 @@ from searchlens.config.landscape import LandscapeOptions, LandscapeSection
 from searchlens.config.limits import Bounds, Length, Pattern
 from searchlens.config.recovery import RecoveryOptions, RecoverySection
 from searchlens.errors import InputError
-from searchlens_lab.equivalence.options import EquivalenceOptions
+from searchlens_lab.equivalence.plan import EquivalenceOptions
 
 ROOT = Path(__file__).parents[2]
 SMALLEST: dict[str, Any] = {

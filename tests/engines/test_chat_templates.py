@@ -20,7 +20,7 @@ transformers = pytest.importorskip("transformers")
 from chat_forms import FORMS, QUESTIONS, with_llamas, write_form, write_tokenizer  # noqa: E402
 from searchlens.benchmarks import Question, prompts  # noqa: E402
 from searchlens.benchmarks.prompter import Prompter  # noqa: E402
-from searchlens.cli import check  # noqa: E402
+from searchlens.cli.study import check  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.plan import Grid  # noqa: E402
 from searchlens.sampling import generate  # noqa: E402
@@ -270,7 +270,7 @@ def test_check_says_what_no_job_would_ask(
     """By the words of ``searchlens check``, one line for each reason."""
     folder = write_form(tmp_path / "form", FORMS["mistral"], template)
     raw["checkpoints"][BASE] |= {"path": str(folder), "template": "chat"}
-    missing = check.answer(make_grid(raw))["missing"]
+    missing = check(make_grid(raw))["missing"]
     if says is None:
         assert missing == []
         return
@@ -324,7 +324,7 @@ def test_a_checkpoint_without_a_template_is_named(
     edit(write_form(tmp_path / "form", FORMS["qwen2.5"]) / "tokenizer_config.json", chat_template=none)
     raw["checkpoints"][BASE] |= {"path": "form", "template": "chat"}
     with pytest.raises(InputError) as refused:
-        check.answer(make_grid(raw))
+        check(make_grid(raw))
     assert refused.value.message == (
         f"checkpoints.{BASE}.template: its tokenizer has no chat template, neither chat_template.jinja nor"
         " chat_template in tokenizer_config.json"
@@ -349,14 +349,14 @@ def test_a_damaged_file_is_named(raw: dict[str, Any], make_grid: Make, tmp_path:
     raw["checkpoints"][BASE] |= {"path": "form", "template": "chat"}
     path.write_bytes(b"{{ messages }}\xff\xfe")
     with pytest.raises(InputError, match=r"/chat_template\.jinja is not text in UTF-8: byte 15 is 0xff"):
-        check.answer(make_grid(raw))
+        check(make_grid(raw))
     path.write_bytes(b"")
     with pytest.raises(InputError, match=rf"checkpoints\.{BASE}\.template: its tokenizer has no chat template"):
-        check.answer(make_grid(raw))
+        check(make_grid(raw))
     path.unlink()
     path.mkdir()
     with pytest.raises(InputError, match=r"cannot read .*/chat_template\.jinja: Is a directory"):
-        check.answer(make_grid(raw))
+        check(make_grid(raw))
 
 
 @pytest.mark.parametrize("name", ["qwen2.5", "qwen3"])
@@ -393,7 +393,7 @@ def test_one_key_makes_samples_of_a_llama(llama: dict[str, Any], make_grid: Make
     edit(tmp_path / "rl/tokenizer_config.json", chat_template=strict + FORMS["llama3.1"].template)
     llama["benchmarks"]["sums"]["wording"] = "as-is"
     grid = make_grid(llama)
-    assert check.answer(grid)["missing"] == []
+    assert check(grid)["missing"] == []
     end = Prompter(tmp_path / "base", grid.inputs.template(BASE, "sums")).tokenizer.token_to_id("<|eot_id|>")
     for checkpoint in (BASE, RL):
         found = list(drawn(grid, checkpoint))

@@ -12,7 +12,7 @@ import pytest
 import searchlens
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens.cli.main import main
-from searchlens.cli.stages._cohort import cohort_of
+from searchlens.cli.options import cohort_of
 from searchlens.cli.stages.boptr import boptr
 from searchlens.cli.stages.figures import figures
 from searchlens.cli.stages.overview import overview

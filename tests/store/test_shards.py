@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import some_samples
-from searchlens.cli.prune import delete, set_cell_aside, unused
+from searchlens.cli.prune import set_cell_aside, unused
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.store import files, shards
@@ -228,7 +228,7 @@ def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:
         (running / "0.parquet").touch()
         left = sorted([scored, spilled, derived, page])
         assert unused(grid).paths() == left
-        delete(left)
+        files.remove(left)
         assert sorted(output.parent.iterdir()) == [running]
         os.utime(running / "0.parquet", (1, 1))
         assert unused(grid).paths() == [running]

@@ -21,7 +21,8 @@ import torch
 from conftest import word_tokenizer
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import check, pin, plan
+from searchlens.cli import pin, plan
+from searchlens.cli.study import check
 from searchlens.cli.verify import verify
 from searchlens.config.check import validate
 from searchlens.engines.base import Request, Sampling, complete
@@ -117,7 +118,7 @@ def test_an_end_that_is_no_id_is_one_clear_line(
     with pytest.raises(
         InputError, match=rf"{name}\.json: eos_token_id is .*; allowed: a token id from 0 to {COUNT - 1}"
     ):
-        check.answer(make_grid(study))
+        check(make_grid(study))
 
 
 def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
@@ -127,7 +128,7 @@ def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
         edit(tmp_path / f"base/{name}.json", eos_token_id=...)
     edit(tmp_path / "base/tokenizer_config.json", eos_token=...)
     with pytest.raises(InputError, match=r"checkpoints\.toy-base: no file names a token that ends a text") as refused:
-        check.answer(make_grid(study))
+        check(make_grid(study))
     assert "checkpoints.toy-base.stop_tokens" in (refused.value.hint or "")
     study["checkpoints"]["toy-base"]["stop_tokens"] = ["<im_end>", END]
     grid = make_grid(study)
@@ -143,7 +144,7 @@ def test_an_unknown_stop_token_of_the_study_is_named(tmp_path: Path) -> None:
 
 def test_files_that_disagree_are_named(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     edit(tmp_path / "rl/tokenizer_config.json", eos_token="<im_end>")
-    (note,) = check.answer(make_grid(study))["notes"]
+    (note,) = check(make_grid(study))["notes"]
     assert note.startswith(
         "toy-rl: texts end at <end> (1) by generation_config.json; <end> (1) by config.json; <im_end>"
     )
@@ -214,7 +215,7 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
         edit(tmp_path / f"rl/{name}.json", eos_token_id=None if "model" in changes else END)
     edit(tmp_path / "rl/tokenizer.json", **changes)
     study["checkpoints"]["toy-rl"]["stop_tokens"] = ["a"] if "model" in changes else None
-    (reason,) = check.answer(make_grid(study))["missing"]
+    (reason,) = check(make_grid(study))["missing"]
     assert reason.startswith("checkpoints.toy-rl: ") and "tokenizer.json is no tokenizer: " in reason
 
 
@@ -402,7 +403,7 @@ def test_a_token_after_the_prompt_is_refused_by_name(study: dict[str, Any], make
     edit(tmp_path / "rl/tokenizer.json", post_processor=post("$A", "<end>"))
     with pytest.raises(InputError, match=r"tokenizer\.json puts <end> \(1\) after a text, where a model would go on"):
         Prompter(tmp_path / "rl", prompts.template("zoo")).encode(Question("q", "w1", ""))
-    assert any("puts <end> (1) after a text" in reason for reason in check.answer(make_grid(study))["missing"])
+    assert any("puts <end> (1) after a text" in reason for reason in check(make_grid(study))["missing"])
 
 
 def test_bos_may_come_again_but_not_twice_at_the_beginning(tmp_path: Path) -> None:
@@ -416,9 +417,9 @@ def test_bos_may_come_again_but_not_twice_at_the_beginning(tmp_path: Path) -> No
 
 
 def test_a_pair_whose_prompts_differ_is_named(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
-    assert check.answer(make_grid(study))["notes"] == []
+    assert check(make_grid(study))["notes"] == []
     edit(tmp_path / "base/tokenizer.json", post_processor=post("<s>", "$A"))
-    (note,) = check.answer(make_grid(study))["notes"]
+    (note,) = check(make_grid(study))["notes"]
     assert note.startswith("toy/sums: prompts of toy-base and toy-rl differ, first in question q0 at token 1: <s> (0)")
 
 
@@ -439,7 +440,7 @@ def test_a_prompt_that_does_not_fit_is_said_before_a_job(
     study: dict[str, Any], make_grid: Make, tmp_path: Path
 ) -> None:
     edit(tmp_path / "rl/config.json", max_position_embeddings=12)
-    (reason,) = check.answer(make_grid(study))["missing"]
+    (reason,) = check(make_grid(study))["missing"]
     assert "tokens, the limit of toy-rl is 12" in reason
 
 
@@ -481,7 +482,7 @@ def test_an_adapter_beside_the_weights_is_said_not_to_be_added(
     study: dict[str, Any], make_grid: Make, tmp_path: Path
 ) -> None:
     (tmp_path / "rl/adapter_config.json").write_text("{}")
-    (note,) = check.answer(make_grid(study))["notes"]
+    (note,) = check(make_grid(study))["notes"]
     assert note.startswith("toy-rl: the adapter in ") and "is not added" in note
 
 

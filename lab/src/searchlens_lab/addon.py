@@ -13,7 +13,7 @@ ADDON = Addon(
     package="searchlens_lab",
     commands="searchlens_lab.commands",
     captions=_HERE / "captions",
-    sections={"equivalence": f"{_EQUIVALENCE}.section"},
+    sections={"equivalence": f"{_EQUIVALENCE}.plan"},
     declares=(f"{_EQUIVALENCE}.tables", "searchlens_lab.resident.engine"),
     stages={
         "equivalence": Stage(

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from searchlens.cli import stage_commands
-from searchlens.cli.chosen import grid_of
-from searchlens.cli.options import Commands, folder_option, results_option, threads_option
+from searchlens.cli.options import Commands, grid_of
 from searchlens.cli.terminal import say
 from searchlens.errors import InputError
 from searchlens.plan import Grid
@@ -19,9 +18,8 @@ from searchlens_lab.equivalence import plan
 def _compared(args: argparse.Namespace) -> Grid:
     grid = grid_of(args)
     if plan.compared(grid) is None:
-        raise InputError(
-            "this study has no comparison with references", "set equivalence in the configuration; see config/README.md"
-        )
+        hint = "set equivalence in the configuration; see config/README.md"
+        raise InputError("this study has no comparison with references", hint)
     return grid
 
 
@@ -37,7 +35,7 @@ def _referee(args: argparse.Namespace) -> None:
     grid = _compared(args)
     if not 100 <= args.runs <= 1_000_000:
         raise InputError(f"--runs: {args.runs}; allowed: 100 to 1,000,000")
-    from searchlens_lab.equivalence.samplers import write_referee
+    from searchlens_lab.equivalence.referee import write_referee
 
     for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
         say(path)
@@ -55,21 +53,17 @@ def add_to(command: Commands) -> None:
     """Add the commands."""
     command.group(stage_commands.GROUP, of_stages=True)
     sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
-    results_option(sub)
-    threads_option(sub)
+    sub.shared("--output RESULTS", "--threads")
     sub = command("referee", _referee, "compare samplers of p^alpha (docs/power-sampling.md)")
-    folder_option(sub)
-    sub.add_argument(
-        "--runs", type=int, default=1000, metavar="N", help="texts of each sampler and toy (default: 1000)"
-    )
-    threads_option(sub)
+    sub.shared("--output FOLDER")
+    sub.text("--runs", "N", "texts of each sampler and toy (default: 1000)", type=int, default=1000)
+    sub.shared("--threads")
     command.group("tools")
     text = "write a simulated study of known truth (docs/simulation.md)"
     sub = command("simulate", _simulate, text, is_configured=False)
     sub.add_argument("--seed", type=int, required=True, metavar="N", help="seed of all random numbers")
-    folder_option(sub)
+    sub.shared("--output FOLDER")
     modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")
-    sub.add_argument(
-        "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
-    )
+    text = "how RL is derived from Base (default: transform)"
+    sub.add_argument("--mode", choices=modes, default="transform", help=text)
     sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")

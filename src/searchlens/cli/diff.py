@@ -14,29 +14,25 @@ LINES = 20
 """Changes of one kind that are listed, the largest first, unless all are asked for."""
 _SHARES = ("P", "Q", "B", "T", "D", "valid", "stopped", "truncated")
 _PERCENT = ("pass@k", "Cover", "G-Pass", "mG-Pass", "guess")
+_KINDS = {"same": "the same", "other": "others", "unknown": "unknown (counts alone)"}
 _INTERVALS = {"exact": "the same samples", "paired": "paired over questions", "independent": "as if independent"}
 
 
 def rendered(found: Differences, names: tuple[str, str], most: int | None = LINES) -> str:
     """What changed between two folders as text, largest differences first, at most ``most`` lines of a kind."""
-    lines = [f"A: {names[0]}", f"B: {names[1]}", _configuration(found), *_cells(found), _samples(found)]
-    lines += _changes(
-        "operating points", _points(found.points, most), found.compared["points"], most, found.points.height
-    )
-    verdicts = [(0.0, text) for text in _verdicts(found.recoveries)]
-    lines += _changes("recovery verdicts", verdicts, found.compared["recoveries"], most)
-    lines += _changes("readings", _readings(found.readings), found.compared["readings"], most)
-    lines += _changes("sets of exponents", [(0.0, text) for text in _sets(found.sets)], found.compared["sets"], most)
-    lines += [f"note: {note}" for note in found.notes]
-    return "\n".join(lines)
-
-
-def _configuration(found: Differences) -> str:
-    keys = found.configuration
-    if not keys:
-        return "configuration: the same"
+    keys, compared = found.configuration, found.compared
     more = f" and {len(keys) - LINES} more" if len(keys) > LINES else ""
-    return f"configuration: other {', '.join(keys[:LINES])}{more}"
+    configuration = f"configuration: other {', '.join(keys[:LINES])}{more}" if keys else "configuration: the same"
+    lines = [f"A: {names[0]}", f"B: {names[1]}", configuration, *_cells(found)]
+    counts = dict(found.samples["samples"].value_counts().iter_rows())
+    parts = [f"{counts[kind]} {word}" for kind, word in _KINDS.items() if kind in counts]
+    lines.append(f"samples, by cell and policy: {', '.join(parts) or 'none in both'}")
+    points = _points(found.points, most)
+    lines += _changes("operating points", points, compared["points"], most, found.points.height)
+    lines += _changes("recovery verdicts", _verdicts(found.recoveries), compared["recoveries"], most)
+    lines += _changes("readings", _readings(found.readings), compared["readings"], most)
+    lines += _changes("sets of exponents", _sets(found.sets), compared["sets"], most)
+    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 
 
 def _cells(found: Differences) -> Iterator[str]:
@@ -48,15 +44,6 @@ def _cells(found: Differences) -> Iterator[str]:
     keys = ("checkpoint", "benchmark", "change")
     for (checkpoint, benchmark, change), rows in found.policies.group_by(keys, maintain_order=True):
         yield f"policies of {checkpoint}/{benchmark} {words[str(change)]}: {', '.join(rows['policy'])}"
-
-
-def _samples(found: Differences) -> str:
-    counts = dict(found.samples["samples"].value_counts().iter_rows())
-    parts = [f"{counts[kind]} {word}" for kind, word in _KINDS.items() if kind in counts]
-    return f"samples, by cell and policy: {', '.join(parts) or 'none in both'}"
-
-
-_KINDS = {"same": "the same", "other": "others", "unknown": "unknown (counts alone)"}
 
 
 def _changes(
@@ -75,12 +62,8 @@ def _points(points: pl.DataFrame, most: int | None) -> list[tuple[float, str]]:
     """Changes of points: unless all are asked for, of P and Q, which do not depend on the order of samples."""
     first = pl.col("metric").is_in(["P", "Q"]) & (pl.col("readout") == "expected")
     rows = points if most is None else points.filter(first)
-    return [_line(_point(row), row, as_share=row["metric"] in _SHARES) for row in rows.to_dicts()]
-
-
-def _point(row: Mapping[str, Any]) -> str:
-    cell = f"{row['checkpoint']}/{row['benchmark']} {row['policy']}"
-    return f"{cell} n={row['budget']} {row['metric']} {row['readout']}"
+    name = "{checkpoint}/{benchmark} {policy} n={budget} {metric} {readout}"
+    return [_line(name.format(**row), row, as_share=row["metric"] in _SHARES) for row in rows.to_dicts()]
 
 
 def _readings(readings: pl.DataFrame) -> list[tuple[float, str]]:
@@ -108,18 +91,22 @@ def _line(name: str, row: Mapping[str, Any], *, as_share: bool) -> tuple[float, 
     return size, f"{name}: {change}, {value} {'points ' if as_share else ''}({how})"
 
 
-def _verdicts(rows: pl.DataFrame) -> Iterator[str]:
+def _verdicts(rows: pl.DataFrame) -> list[tuple[float, str]]:
+    lines = []
     for row in rows.to_dicts():
         name = f"{row['pair']}/{row['benchmark']} {row['metric']} {row['readout']} N={row['budget']}"
         verdict = "inside -> outside" if row["inside_a"] else "outside -> inside"
         gaps = (percent(row[side], row[f"{side}_lo"], row[f"{side}_hi"], "+") for side in ("a", "b"))
-        yield f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"
+        lines.append((0.0, f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"))
+    return lines
 
 
-def _sets(rows: pl.DataFrame) -> Iterator[str]:
+def _sets(rows: pl.DataFrame) -> list[tuple[float, str]]:
+    lines = []
     for row in rows.to_dicts():
         sets = (
             "empty" if row[f"{side}_lo"] is None else f"{row[f'{side}_lo']:.2f} to {row[f'{side}_hi']:.2f}"
             for side in ("a", "b")
         )
-        yield f"{row['pair']}/{row['benchmark']} {row['policy']}: β {' -> '.join(sets)}"
+        lines.append((0.0, f"{row['pair']}/{row['benchmark']} {row['policy']}: β {' -> '.join(sets)}"))
+    return lines

@@ -18,9 +18,8 @@ from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 
-from searchlens import __version__
 from searchlens.cli import compare, samples, stage_commands, study, terminal, tools
-from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
+from searchlens.cli.options import STUDY_VARIABLE, Commands
 from searchlens.config import addons, extras
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.garbage import collect_rarely
@@ -29,18 +28,13 @@ from searchlens.store import files
 log = logging.getLogger("searchlens")
 
 
-def parser() -> CommandsParser:
+def parser() -> Commands:
     """All commands with their options."""
-    every = CommandsParser(
-        prog="searchlens", description="How much of what RL gained did Base have already, if one searches it well?"
-    )
-    every.add_argument("--version", action="version", version=__version__, help="print the version")
-    common_options(every)
-    commands = Commands(every)
+    every = Commands()
     for group in (study, stage_commands, compare, samples, tools):
-        group.add_to(commands)
+        group.add_to(every)
     for addon in addons.addons():
-        import_module(addon.commands).add_to(commands)
+        import_module(addon.commands).add_to(every)
     return every
 
 
@@ -67,13 +61,6 @@ def _in_study(args: argparse.Namespace) -> AbstractContextManager[object]:
     return chdir(folder)
 
 
-def _set_level(level: int) -> None:
-    """What is logged: from ``level`` on; of libraries warnings alone, unless ``level`` is the lowest."""
-    log.setLevel(level)
-    if level == logging.DEBUG:
-        logging.getLogger().setLevel(logging.INFO)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; messages are printed without a traceback.
 
@@ -94,7 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command is None:
             every.print_help()
             return 0
-        _set_level(args.level)
+        log.setLevel(args.level)
+        if args.level == logging.DEBUG:  # otherwise warnings alone of libraries
+            logging.getLogger().setLevel(logging.INFO)
         with _in_study(args):
             args.run(args)
     except InputError as error:

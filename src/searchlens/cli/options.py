@@ -1,4 +1,4 @@
-"""Options that several commands share, and the table of commands."""
+"""The table of commands, options that several share, and what they choose: a study, a cell, a folder of landscapes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,67 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from searchlens import __version__
 from searchlens.cli.terminal import say
 from searchlens.config import extras
-from searchlens.errors import unknown
+from searchlens.errors import InputError, require_known, unknown
+from searchlens.plan import Grid, needs
 from searchlens.store import snapshots
+from searchlens.store.provenance import config_fingerprint
+
+if TYPE_CHECKING:
+    from searchlens.api.study import Study
+    from searchlens.boptr.cohort import CohortPlan
+    from searchlens.config.boptr import BoptrOptions
+    from searchlens.config.health import HealthOptions
 
 STUDY_VARIABLE = "SEARCHLENS_STUDY"
 """Environment variable that names the folder of a study, as option ``-C`` does."""
 
-Run = Callable[[argparse.Namespace], None]
-"""What a command does."""
+# ---- values
+
+
+def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
+    """A whole number in a range, as an argument."""
+    allowed = f"a whole number >= {least}" if most == math.inf else f"a whole number from {least} to {most}"
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}; allowed: {allowed}")
+        return int(text)
+
+    return read
+
+
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def size(text: str) -> int:
+    """A number of bytes, as an argument: ``15MB``, ``500kB``, ``15000000``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMG]?B?)", text, re.ASCII)
+    if match is None or match[2] not in _UNITS or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a size above 0, such as 15MB, 500kB or 15000000")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+# ---- commands
+
+_SHARED: Mapping[str, Mapping[str, Any]] = {
+    "--checkpoint": {"required": True, "metavar": "NAME", "help": "key of checkpoints"},
+    "--benchmark": {"required": True, "metavar": "NAME", "help": "key of benchmarks"},
+    "--pair": {"required": True, "metavar": "NAME", "help": "key of pairs"},
+    "--threads": {"type": whole(1), "default": 1, "metavar": "N", "help": "CPU threads or processes (default: 1)"},
+    "--json": {"action": "store_true", "help": "print the answer as JSON"},
+    "--output FOLDER": {"required": True, "metavar": "FOLDER", "help": "folder of the output files"},
+    "--output RESULTS": {"required": True, "metavar": "RESULTS", "help": "results folder"},
+}
+"""Options of several commands, by name, and by the kind of their value where there are several."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +76,24 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+
+    def shared(self, *names: str) -> None:
+        """Options that several commands have."""
+        for name in names:
+            self.add_argument(name.split()[0], **_SHARED[name])
+
+    def text(self, name: str, metavar: str, text: str, **more: Any) -> None:
+        """An option with a value, which is empty by default."""
+        self.add_argument(name, metavar=metavar, help=text, **{"default": "", **more})
+
+    def flag(self, name: str, text: str) -> None:
+        """An option without a value."""
+        self.add_argument(name, action="store_true", help=text)
+
+    def results(self) -> None:
+        """A results folder; ``opened`` reads it."""
+        text = "results folder; default: that of the configuration"
+        self.add_argument("folder", metavar="RESULTS", nargs="?", default="", help=text)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         say(message.rstrip("\n"), file)
@@ -41,18 +107,21 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, unknown(str(value), map(str, action.choices)))
 
 
-class CommandsParser(Parser):
-    """The parser of all commands. Its help lists them in groups, with one line each."""
+class Commands(Parser):
+    """The parser of all commands, called to add one to a group. Its help lists them with one line each."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(usage="searchlens [-C DIR] [--quiet | --verbose] COMMAND ...", **options)
+    def __init__(self) -> None:
+        usage = "searchlens [-C DIR] [--quiet | --verbose] COMMAND ..."
+        text = "How much of what RL gained did Base have already, if one searches it well?"
+        super().__init__(prog="searchlens", usage=usage, description=text)
+        self.add_argument("--version", action="version", version=__version__, help="print the version")
         self.groups: dict[str, dict[str, str]] = {}
-        self.commands: dict[str, argparse.ArgumentParser] = {}
-
-    def arguments(self) -> Iterator[argparse.Action]:
-        """Every argument of every command, and those that stand before a command."""
-        for parser in (self, *self.commands.values()):
-            yield from parser._actions
+        self.commands: dict[str, Parser] = {}
+        self._added = self.add_subparsers(dest="command", metavar="COMMAND", prog=self.prog, parser_class=Parser)
+        self._group: dict[str, str] = {}
+        self._of_stages = False
+        _common_options(self)
+        self.set_defaults(study="", level=logging.INFO)
 
     def format_help(self) -> str:
         """Usage, options, and the commands by group."""
@@ -68,81 +137,68 @@ class CommandsParser(Parser):
         ]
         return "\n".join([formatter.format_help(), *listed, "searchlens COMMAND --help says more.\n"])
 
-
-class Commands:
-    """Adds commands to groups, each with the options that choose its configuration."""
-
-    def __init__(self, parser: CommandsParser) -> None:
-        self._parser = parser
-        self._added = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog, parser_class=Parser)
-        self._group: dict[str, str] = {}
-        self._of_stages = False
-
     def group(self, title: str, *, of_stages: bool = False) -> None:
         """Begin a group: the commands that are added next belong to it.
 
         The workflow starts stages with the snapshot of a run. Other commands take a snapshot, too, but do not say so.
         """
-        self._group = self._parser.groups.setdefault(title, {})
+        self._group = self.groups.setdefault(title, {})
         self._of_stages = of_stages
 
-    def __call__(self, name: str, run: Run, text: str, *, is_configured: bool = True) -> argparse.ArgumentParser:
+    def __call__(
+        self, name: str, run: Callable[[argparse.Namespace], None], text: str, *, is_configured: bool = True
+    ) -> Parser:
         """Add one command; ``text`` is its line in the help, of at most 65 characters."""
         self._group[name] = text
         sub = self._added.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        self._parser.commands[name] = sub
+        self.commands[name] = sub
         common = sub.add_argument_group("options of most commands")
-        if is_configured:
-            _configuration_options(common, names_snapshot=self._of_stages)
-        common_options(common, argparse.SUPPRESS)  # a default here would overwrite what stands before the command
         sub.set_defaults(run=run, starts_study=False, is_named=False, named=str)
-        if not is_configured:
+        if is_configured:
+            more = "a file merged over those of the study's folder; may be repeated"
+            common.add_argument("--config", action="append", default=[], metavar="YAML", help=more)
+            more = "snapshot of a run, instead of YAML files" if self._of_stages else argparse.SUPPRESS
+            given = os.environ.get(snapshots.VARIABLE, "")
+            common.add_argument("--snapshot", default=given, metavar="JSON", help=more)
+        else:
             sub.set_defaults(config=[], snapshot="")
+        _common_options(common)
         return sub
 
 
-def _configuration_options(group: argparse._ArgumentGroup, *, names_snapshot: bool) -> None:
-    group.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="YAML",
-        help="a file merged over those of the study's folder; may be repeated",
-    )
-    text = "snapshot of a run, instead of YAML files" if names_snapshot else argparse.SUPPRESS
-    group.add_argument("--snapshot", default=os.environ.get(snapshots.VARIABLE, ""), metavar="JSON", help=text)
-
-
-def common_options(group: argparse._ActionsContainer, default: Any = None) -> None:
-    """What stands before a command or after it: ``-C``, ``--quiet`` and ``--verbose``.
-
-    ``default`` is the value of an option that is not there; None: that of the option itself.
-    """
+def _common_options(group: argparse._ActionsContainer) -> None:
+    """What stands before a command or after it, without defaults, which would overwrite what stands before."""
     text = f"folder of the study, as if the command were run in it (default: ${STUDY_VARIABLE}, or the present folder)"
-    group.add_argument("-C", dest="study", metavar="DIR", default="" if default is None else default, help=text)
+    group.add_argument("-C", dest="study", metavar="DIR", default=argparse.SUPPRESS, help=text)
     either = group.add_mutually_exclusive_group()
-    level = logging.INFO if default is None else default
-    either.add_argument(
-        "--quiet",
-        dest="level",
-        action="store_const",
-        const=logging.WARNING,
-        default=level,
-        help="results, warnings and errors alone: no progress",
-    )
-    either.add_argument(
-        "--verbose",
-        dest="level",
-        action="store_const",
-        const=logging.DEBUG,
-        default=level,
-        help="messages of libraries, too",
-    )
+    for name, level, text in (
+        ("--quiet", logging.WARNING, "results, warnings and errors alone: no progress"),
+        ("--verbose", logging.DEBUG, "messages of libraries, too"),
+    ):
+        either.add_argument(name, dest="level", action="store_const", const=level, default=argparse.SUPPRESS, help=text)
 
 
-def json_option(sub: argparse._ActionsContainer) -> None:
-    """``--json``: the answer for programs."""
-    sub.add_argument("--json", action="store_true", help="print the answer as JSON")
+_OPEN = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
+
+
+def log_options(sub: Parser) -> None:
+    """What formats of logs leave open; ``log_wishes`` reads it."""
+    text = "task of the logs, if they have several; may be repeated"
+    sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
+    sub.text("--date", "NAME", "run of the logs, if they have several (lm-eval)")
+    sub.flag("--partial", "read logs of unfinished runs")
+    sub.text("--repeats", "N", "samples of each question (EvalScope without reviews)")
+    for option in ("--id-key", "--question-key", "--gold-key"):
+        sub.text(option, "FIELD", "field of the logs' documents, if it has an unusual name (lm-eval, NeMo-Skills)")
+
+
+def log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
+    """What was said of it and of more options; a reader gets them by these names."""
+    given = {name: getattr(args, name) for name in (*_OPEN, *more)}
+    return {name: "yes" if value is True else value for name, value in given.items() if value}
+
+
+# ---- answers
 
 
 def put(
@@ -170,92 +226,91 @@ def _finite(value: Any) -> Any:
     return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def cell_options(sub: argparse.ArgumentParser) -> None:
-    """Checkpoint and benchmark of one cell."""
-    sub.add_argument("--checkpoint", required=True, metavar="NAME", help="key of checkpoints")
-    benchmark_option(sub)
+# ---- what the arguments choose
 
 
-_OPEN = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
+def grid_of(args: argparse.Namespace) -> Grid:
+    """The study that the arguments choose: by files merged over each other, or by the snapshot of a run."""
+    if args.snapshot:
+        return Grid(snapshots.read(Path(args.snapshot)))
+    from searchlens.config import check  # the workflow's jobs have a snapshot, and need no reader of YAML files
+
+    files = check.read(check.files(args.config))
+    args.named = files.named
+    grid = Grid(check.validate(files.merged, files))
+    overlays = check.overlays(args.config)
+    if overlays and args.level < logging.WARNING and not args.is_named:
+        args.is_named = True  # once for each command
+        say(f"study: {', '.join(overlays)}; results: {grid.layout.results}", sys.stderr)
+    return grid
 
 
-def log_options(sub: argparse.ArgumentParser) -> None:
-    """What formats of logs leave open; ``log_wishes`` reads it."""
-    text = "task of the logs, if they have several; may be repeated"
-    sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
-    sub.add_argument("--date", default="", metavar="NAME", help="run of the logs, if they have several (lm-eval)")
-    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
-    sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
-    text = "field of the logs' documents, if it has an unusual name (lm-eval, NeMo-Skills)"
-    for option in ("--id-key", "--question-key", "--gold-key"):
-        sub.add_argument(option, default="", metavar="FIELD", help=text)
+def run_command(args: argparse.Namespace, *overlays: str) -> str:
+    """The command line that runs the chosen study, with more files merged over it."""
+    place = ["-C", args.study] if args.study else []
+    files = [part for name in [*args.config, *overlays] for part in ("--config", name)]
+    return shlex.join(["searchlens", *place, "run", *files])
 
 
-def log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
-    """What was said of it and of more options; a reader gets them by these names."""
-    given = {name: getattr(args, name) for name in (*_OPEN, *more)}
-    return {name: "yes" if value is True else value for name, value in given.items() if value}
+def cell_of(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
+    """The chosen checkpoint and benchmark; an InputError names the known ones."""
+    checkpoint = require_known(args.checkpoint, {name for name, _ in grid.study.cells}, "checkpoint")
+    return checkpoint, require_known(args.benchmark, {name for _, name in grid.study.cells}, "benchmark")
 
 
-def pair_option(sub: argparse.ArgumentParser) -> None:
-    """A pair of the configuration."""
-    sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs")
+def is_configured(args: argparse.Namespace) -> bool:
+    """Whether there is a configuration at all: some commands need none."""
+    return bool(args.snapshot or args.config or Path("config").exists())
 
 
-def benchmark_option(sub: argparse.ArgumentParser) -> None:
-    """A benchmark of the configuration."""
-    sub.add_argument("--benchmark", required=True, metavar="NAME", help="key of benchmarks")
+def limits_of(args: argparse.Namespace) -> HealthOptions:
+    """Limits of the health check: the configured ones, or the defaults where there is no configuration."""
+    from searchlens.config.health import DEFAULTS
+
+    return grid_of(args).config.health if is_configured(args) else DEFAULTS
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 on, as an argument."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number >= 1")
-    return int(text)
+def cohort_of(study: Mapping[str, Any]) -> CohortPlan:
+    """The typed cohort of ``needs.boptr`` or ``needs.transfer``."""
+    from pydantic import TypeAdapter
+
+    from searchlens.boptr.cohort import CohortPlan
+
+    return TypeAdapter(CohortPlan).validate_json(json.dumps(study["cohort"]))
 
 
-_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, BoptrOptions, str]:
+    """Plan and options of a folder of landscapes, and the fingerprint of the configuration, if there is one.
+
+    A ``cohort.yaml`` in the folder describes the landscapes; without it, the configuration does.
+    """
+    from searchlens.boptr.cohort import PLAN_FILE, read_plan
+    from searchlens.config.boptr import DEFAULTS
+
+    if not landscapes.is_dir():
+        found = "a file" if landscapes.exists() else "nothing"
+        raise InputError(f"{landscapes}: must be a folder of landscapes, found {found}")
+    described = os.path.lexists(landscapes / PLAN_FILE)  # a broken link is a mistake, not a missing file
+    plan = read_plan(landscapes / PLAN_FILE) if described else None
+    if plan and not is_configured(args):
+        return plan, DEFAULTS, ""
+    grid = grid_of(args)
+    if plan is None and grid.study.without_boptr:
+        raise InputError(f"BOPTR is left out: {grid.study.without_boptr}", "config/README.md: boptr.anchor, regime")
+    study = {"options": grid.config.boptr} if plan else needs.transfer(grid)  # of a study, what its cohort has
+    plan = plan or cohort_of(study)
+    return plan, study["options"].on(plan.benchmarks), config_fingerprint(grid.config)
 
 
-def size(text: str) -> int:
-    """A number of bytes, as an argument: ``15MB``, ``500kB``, ``15000000``."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMG]?B?)", text, re.ASCII)
-    if match is None or match[2] not in _UNITS or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a size above 0, such as 15MB, 500kB or 15000000")
-    return round(float(match[1]) * _UNITS[match[2]])
+def opened(args: argparse.Namespace) -> Study:
+    """The named results folder, or the configured one, opened for reading.
 
+    If the chosen configuration was run, the study is read with it, otherwise with that of the newest run.
+    """
+    from searchlens.api.study import open_study
 
-def port(text: str) -> int:
-    """A number of a port, as an argument."""
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number from 0 to 65535")
-    return int(text)
-
-
-def threads_option(sub: argparse.ArgumentParser) -> None:
-    """How many CPU threads or processes a stage uses."""
-    sub.add_argument("--threads", type=positive, default=1, metavar="N", help="CPU threads or processes (default: 1)")
-
-
-def folder_option(sub: argparse.ArgumentParser) -> None:
-    """Folder of output files."""
-    sub.add_argument("--output", required=True, metavar="FOLDER", help="folder of the output files")
-
-
-def results_option(sub: argparse.ArgumentParser) -> None:
-    """Results folder that a stage writes into."""
-    sub.add_argument("--output", required=True, metavar="RESULTS", help="results folder")
-
-
-def cohort_options(sub: argparse.ArgumentParser) -> None:
-    """What BOPTR's stages share: landscapes, outputs, readout, figures."""
-    sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
-    results_option(sub)
-    sub.add_argument(
-        "--readout",
-        choices=("expected", "prefix"),
-        help="instead of boptr.readout; prefix: the tables in the paper's reading",
-    )
-    sub.add_argument(
-        "--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well (default: yes)"
-    )
+    if args.folder:
+        return open_study(args.folder)
+    grid = grid_of(args)
+    fingerprint = config_fingerprint(grid.config)
+    return open_study(grid.layout.results, config=fingerprint if grid.layout.snapshot(fingerprint).exists() else "")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from searchlens.cli.terminal import say
 from searchlens.errors import InputError
@@ -30,18 +30,6 @@ from searchlens.plan.pins import (
 from searchlens.store import chat, specials
 from searchlens.store.hashing import file_sha256
 from searchlens.store.specials import Specials
-
-
-class Registry(Protocol):
-    """A place that knows the commits and files of sources: the hub, or its cache."""
-
-    def resolve(self, source: Source) -> Pin:
-        """The commit of the source's revision, and its files in use. Raises InputError if not known."""
-        ...
-
-    def folder(self, source: Source, pin: Pin) -> Path:
-        """A folder with the small files of a pinned checkpoint. Raises InputError if they are not there."""
-        ...
 
 
 class Hub:
@@ -68,8 +56,8 @@ class Hub:
                 hf_hub_download(source.repo, name, revision=pin.commit, cache_dir=cache_folder())
         return snapshot(source, pin)
 
-    def fetch(self, source: Source, pin: Pin) -> Path:
-        """Download missing files of a pinned source, and return its snapshot; InputError if the hub does not."""
+    def fetch(self, source: Source, pin: Pin) -> None:
+        """Download missing files of a pinned source; InputError if the hub does not."""
         from huggingface_hub import snapshot_download
 
         with _hub_errors(source):
@@ -80,7 +68,6 @@ class Hub:
                 allow_patterns=list(pin.files),
                 cache_dir=cache_folder(),
             )
-        return snapshot(source, pin)
 
 
 def _file(source: Source, commit: str, entry: Any) -> File:
@@ -162,15 +149,7 @@ def _describe(pin: Pin) -> str:
     return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
 
 
-def _understood(source: Source, pinned: Pin, registry: Registry) -> Pin:
-    """A pin with what planning needs of the checkpoint's small files."""
-    folder = registry.folder(source, pinned)
-    template = chat.ChatTemplate.read(folder)
-    known = Specials.read(folder), template.digest if template else ""
-    return replace(pinned, shape=shape_of(folder), specials=known[0], chat=known[1])
-
-
-def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
+def pin(lock: Lock, sources: Iterable[Source], registry: Hub | Cache, *, update: bool = False) -> Lock:
     """Pin sources that are not pinned yet, write the lock file, and print one line per source.
 
     ``update``: resolve again sources that are pinned already. Raises InputError if some could not be resolved; the
@@ -183,16 +162,20 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
         try:
             wanted = replace(source, revision=old.commit) if old and not update else source
             found = old if old and wanted != source else registry.resolve(wanted)
-            known = found if found is old or source.kind == "dataset" else _understood(source, found, registry)
+            if found is not old and source.kind != "dataset":  # what planning needs of its small files
+                folder = registry.folder(source, found)
+                template = chat.ChatTemplate.read(folder)
+                chat_digest = template.digest if template else ""
+                found = replace(found, shape=shape_of(folder), specials=Specials.read(folder), chat=chat_digest)
         except InputError as error:
             failed.append(error)
             continue
-        if known is old:
-            say(f"{source}: {known.commit} (already pinned)")
+        if found is old:
+            say(f"{source}: {found.commit} (already pinned)")
             continue
-        new[source] = known
-        state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
-        say(f"{source}: {new[source].commit} ({state}; {_describe(new[source])})")
+        new[source] = found
+        state = "new" if old is None else "unchanged" if old == found else f"was {old.commit}"
+        say(f"{source}: {found.commit} ({state}; {_describe(found)})")
     changed = Lock(lock.path, {**lock.pins, **{(source.kind, source.key): pin for source, pin in new.items()}})
     if new:
         changed.write()

@@ -73,15 +73,6 @@ def _length(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Length:
     return assumed_length(grid.config, cell[1])
 
 
-def _tokens_per_sample(grid: Grid, benchmark: str, generation: Generation, shards: Sequence[Shard], t: Length) -> float:
-    """Tokens drawn per sample of a generation: the mean of its shards, or else an estimate for its controller."""
-    present = [shard for shard in shards if shard.present]
-    if rows := _total(present, "rows"):
-        return _total(present, "generated") / rows
-    policy = _policy(generation)
-    return tokens_per_run(policy, texts(grid.config, benchmark, t)) / policy.width
-
-
 def _policy(generation: Generation) -> Policy:
     return from_spec(generation.id, generation.spec["policy"])
 
@@ -114,14 +105,16 @@ def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
         length, questions = _length(grid, stored, cell), grid.inputs.count(benchmark)
         paces = [speed(grid, stored, cell, of_searches=kind) for kind in (False, True)]
         for generation in grid.jobs.generations(*cell):
-            pace = paces[is_search(_policy(generation))]
-            shards = stored[cell][generation.id]
+            policy, shards = _policy(generation), stored[cell][generation.id]
+            present = [shard for shard in shards if shard.present]
             missing = sum(stop - start for start, stop in uncovered(shards, generation.samples))
-            damaged = sum(not shard.present for shard in shards)
-            each = _tokens_per_sample(grid, benchmark, generation, shards, length)
-            tokens = round(missing * questions * each)
+            if rows := _total(present, "rows"):
+                each = _total(present, "generated") / rows
+            else:
+                each = tokens_per_run(policy, texts(grid.config, benchmark, length)) / policy.width
+            tokens, pace = round(missing * questions * each), paces[is_search(policy)]
             hours = tokens / pace.tokens_per_second / 3600 if pace else None
-            yield PlanLine(checkpoint, benchmark, generation, missing, damaged, tokens, hours)
+            yield PlanLine(checkpoint, benchmark, generation, missing, len(shards) - len(present), tokens, hours)
 
 
 def assumptions(grid: Grid, stored: StoredShards | None = None) -> list[str]:
@@ -131,11 +124,11 @@ def assumptions(grid: Grid, stored: StoredShards | None = None) -> list[str]:
     sources = dict.fromkeys(_length(grid, stored, cell).source for cell in stored)
     if source := grid.config.cost.source:
         sources[source] = None
-    speeds = _speeds(grid, stored)
+    speeds, without_formula = _speeds(grid, stored)
     sources.update(dict.fromkeys(f"{', '.join(names)}: {pace.source}" for pace, names in speeds.items()))
     sources.update(dict.fromkeys(f"{pace.measured}; batch full, start-up not counted" for pace in speeds))
-    if names := _without_formula(grid, stored):
-        sources[f"tokens unknown, a text for each candidate is assumed: controller {', '.join(names)}"] = None
+    if without_formula:
+        sources[f"tokens unknown, a text for each candidate is assumed: controller {', '.join(without_formula)}"] = None
     if absent := [f"{name} {grid.inputs.count(name)}" for name in benchmarks if grid.inputs.absent(name)]:
         sources[f"questions are missing here; their published numbers are assumed: {', '.join(absent)}"] = None
     models = filter(None, (grid.inputs.checkpoint_source(name) for name in checkpoints))
@@ -144,25 +137,18 @@ def assumptions(grid: Grid, stored: StoredShards | None = None) -> list[str]:
     return list(sources)
 
 
-def _speeds(grid: Grid, stored: StoredShards) -> dict[Speed, dict[str, None]]:
-    """The speeds of all cells, each with the checkpoints that have it."""
-    names: dict[Speed, dict[str, None]] = {}
+def _speeds(grid: Grid, stored: StoredShards) -> tuple[dict[Speed, dict[str, None]], dict[str, None]]:
+    """The checkpoints of each speed, and the controllers that do not say how many tokens they draw."""
+    speeds: dict[Speed, dict[str, None]] = {}
+    silent: dict[str, None] = {}
     for cell in stored:
-        for kind in sorted({is_search(_policy(generation)) for generation in grid.jobs.generations(*cell)}):
+        policies = [_policy(generation) for generation in grid.jobs.generations(*cell)]
+        for kind in sorted(set(map(is_search, policies))):
             if pace := speed(grid, stored, cell, of_searches=kind):
-                names.setdefault(pace, {})[cell[0]] = None
-    return names
-
-
-def _without_formula(grid: Grid, stored: StoredShards) -> list[str]:
-    """Controllers that do not say how many tokens they draw, each once."""
-    names: dict[str, None] = {}
-    for cell in stored:
+                speeds.setdefault(pace, {})[cell[0]] = None
         expected = texts(grid.config, cell[1], _length(grid, stored, cell))
-        for policy in map(_policy, grid.jobs.generations(*cell)):
-            if policy.expected_tokens(expected) is None:
-                names[policy.controller.name] = None
-    return list(names)
+        silent |= {one.controller.name: None for one in policies if one.expected_tokens(expected) is None}
+    return speeds, silent
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -173,20 +159,28 @@ def answer(grid: Grid) -> dict[str, Any]:
     """
     stored = read_store(grid)
     lines = list(plan(grid, stored))
+    cells = []
+    for (checkpoint, benchmark), group in groupby(lines, key=lambda line: (line.checkpoint, line.benchmark)):
+        cell = list(group)
+        policies = [
+            {
+                "names": list(line.generation.policies),
+                "id": line.generation.id,
+                "state": line.state,
+                "missing": line.missing,
+                "damaged": line.damaged,
+                "tokens": line.tokens,
+                "gpu_hours": line.hours,
+            }
+            for line in cell
+        ]
+        cells.append({"checkpoint": checkpoint, "benchmark": benchmark, **_totals(cell), "policies": policies})
     return {
-        "cells": [
-            {"checkpoint": checkpoint, "benchmark": benchmark, **_totals(cell), "policies": [*map(_line, cell)]}
-            for (checkpoint, benchmark), cell in _by_cell(lines)
-        ],
+        "cells": cells,
         **_totals(lines),
         "estimated_from": assumptions(grid, stored) if any(line.missing for line in lines) else [],
         "without_boptr": grid.study.without_boptr,
     }
-
-
-def _by_cell(lines: Iterable[PlanLine]) -> Iterator[tuple[tuple[str, str], list[PlanLine]]]:
-    for cell, group in groupby(lines, key=lambda line: (line.checkpoint, line.benchmark)):
-        yield cell, list(group)
 
 
 def _totals(lines: Sequence[PlanLine]) -> dict[str, Any]:
@@ -194,19 +188,7 @@ def _totals(lines: Sequence[PlanLine]) -> dict[str, Any]:
         "generations": len(lines),
         "to_make": sum(bool(line.missing) for line in lines),
         "tokens": sum(line.tokens for line in lines),
-        "gpu_hours": sum_hours(lines),
-    }
-
-
-def _line(line: PlanLine) -> dict[str, Any]:
-    return {
-        "names": list(line.generation.policies),
-        "id": line.generation.id,
-        "state": line.state,
-        "missing": line.missing,
-        "damaged": line.damaged,
-        "tokens": line.tokens,
-        "gpu_hours": line.hours,
+        "gpu_hours": sum_hours([line.hours for line in lines]) if lines else None,
     }
 
 
@@ -223,10 +205,10 @@ def rendered(found: Mapping[str, Any], *, by_policy: bool = False) -> str:
     return "\n".join(lines)
 
 
-def sum_hours(lines: Sequence[PlanLine]) -> float | None:
-    """Sum of the GPU-hours of lines; None if there are no lines, or no estimate for one of them."""
-    hours = [line.hours for line in lines if line.hours is not None]
-    return sum(hours) if len(hours) == len(lines) and lines else None
+def sum_hours(hours: Sequence[float | None]) -> float | None:
+    """Sum of GPU-hours; None if there is no estimate for one of them."""
+    known = [one for one in hours if one is not None]
+    return sum(known) if len(known) == len(hours) else None
 
 
 def _format(hours: float | None) -> str:

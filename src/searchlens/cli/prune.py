@@ -62,11 +62,6 @@ def unused(grid: Grid) -> Unused:
     )
 
 
-def delete(paths: list[Path]) -> None:
-    """Delete files and whole folders."""
-    files.remove(paths)
-
-
 def _was_imported(folder: Path) -> bool:
     shards = shards_of(folder)
     return bool(shards) and all(shard.sidecar.get("engine") == "imported" for shard in shards)
@@ -89,17 +84,15 @@ def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | No
     return shards, set_aside(grid.layout, shards)
 
 
-def listing(grid: Grid) -> str:
+def listing(grid: Grid) -> list[str]:
     """One line for each imported pool: its name, samples, where it came from, and whether this study reads it."""
-    if not grid.study.every_import:
-        return f"nothing was imported into {grid.layout.results}"
     used = {item.name for item in grid.study.imports}
     lines = []
     for item in grid.study.every_import:
         source = ", ".join(str(file) for file in item.log.get("files", [])) or "a file that was not recorded"
         note = "" if item.name in used else "; not in this study (study.imports)"
         lines.append(f"{item.name}: {item.samples:,} samples of each question, from {source}{note}")
-    return "\n".join(lines)
+    return lines or [f"nothing was imported into {grid.layout.results}"]
 
 
 def remove(grid: Grid, name: str) -> list[Path]:
@@ -109,19 +102,19 @@ def remove(grid: Grid, name: str) -> list[Path]:
     what was deleted. Raises InputError if nothing that was imported has this name.
     """
     wanted = name.strip("/").split("/")
-    gone = [
-        item for item in grid.study.every_import if len(wanted) >= 2 and item.name.split("/")[: len(wanted)] == wanted
-    ]
+    every, count = grid.study.every_import, len(wanted)
+    gone = [item for item in every if count >= 2 and item.name.split("/")[:count] == wanted]
     if not gone:
-        raise InputError(
-            f"import {unknown(name, (item.name for item in grid.study.every_import))}",
-            "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY",
-        )
-    kept = [item for item in grid.study.every_import if item not in gone]
+        known = unknown(name, (item.name for item in every))
+        raise InputError(f"import {known}", "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY")
+    kept = [item for item in every if item not in gone]
     paths = [path for path in dict.fromkeys(_paths(grid, gone, kept)) if path.exists()]
     for path in paths:
         files.remove([path])
-        _remove_empty_parents(path, grid.layout.results)
+        for folder in path.parents:
+            if not folder.is_relative_to(grid.layout.results) or any(folder.iterdir()):
+                break
+            files.remove([folder])
     return paths
 
 
@@ -137,10 +130,3 @@ def _paths(grid: Grid, gone: Sequence[Import], kept: Sequence[Import]) -> list[P
         if item.benchmark not in {other.benchmark for other in kept}:
             paths.append(grid.layout.imported_questions(item.benchmark))
     return paths + [grid.layout.import_record(item.benchmark, item.pair, item.role, item.policy) for item in gone]
-
-
-def _remove_empty_parents(path: Path, results: Path) -> None:
-    for folder in path.parents:
-        if not folder.is_relative_to(results) or any(folder.iterdir()):
-            return
-        files.remove([folder])

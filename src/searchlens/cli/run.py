@@ -1,34 +1,44 @@
-"""`searchlens run`: Snakemake in the folder of a study, with the workflow of this installation."""
+"""`searchlens run`: Snakemake in the folder of a study, with the workflow of this installation.
+
+One line of overall progress stands in place of its blocks. What is known to be routine is hidden and everything else
+shown as it writes it, so that no message is lost that nobody thought of. Snakemake keeps all of it in a file under
+``.snakemake/log``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
+import queue
+import re
+import signal
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, Any, NoReturn, TextIO
 
-from searchlens.cli.follow import Rate, line
-from searchlens.cli.status import answer
-from searchlens.cli.supervise import supervise
+from searchlens.cli.status import Line, Rate, answer, line
 from searchlens.config import extras, project
 from searchlens.plan import Grid
 
 
-def command_of(
-    targets: Sequence[str], configs: Sequence[str], *, cores: str = "", profile: str = "", dry_run: bool = False
-) -> list[str]:
+def command_of(args: argparse.Namespace) -> list[str]:
     """The command line of Snakemake, whose configurations are merged last; without targets it makes everything.
 
     Without a number of ``cores``, or ``all``, the profile decides. The profile is a folder or its name; if empty, only
-    that of the study's folder counts. ``dry_run``: print the jobs, and run none.
+    that of the study's folder counts.
     """
     own = Path("Snakefile")
-    snakefile = own if own.exists() else project.root() / "Snakefile"
-    options = [*(["--configfile", *configs] if configs else []), *(["--cores", cores] if cores else [])]
-    options += [*(["--profile", profile] if profile else []), *(["--dry-run"] if dry_run else [])]
-    return [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), *options, "--", *targets]
+    options = ["--snakefile", str(own if own.exists() else project.root() / "Snakefile")]
+    options += ["--configfile", *args.config] if args.config else []
+    options += ["--cores", args.cores] if args.cores else []
+    options += ["--profile", args.profile] if args.profile else []
+    options += ["--dry-run"] if args.dry_run else []
+    return [sys.executable, "-m", "snakemake", *options, "--", *args.targets]
 
 
 def require_installed(grid: Grid, *, here: bool) -> None:
@@ -62,3 +72,131 @@ def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = Fa
         return line(found, rate.per_second) if drawn < wanted else ""
 
     sys.exit(supervise(command, sampling, sys.stderr, shown=not quiet))
+
+
+# ---- what Snakemake says
+
+_STEPS = re.compile(r"(\d+) of (\d+) steps \(")
+_COMPLETE = re.compile(r"Complete log\(s\): (.+)")
+_BLOCK = re.compile(r"(local)?(rule|checkpoint) \w+:$|Job stats:$")
+"""Heads of blocks whose other lines are indented, or are a table that ends at a blank line."""
+_ROUTINE = re.compile(
+    r"Finished jobid: |Select jobs to execute|Execute \d+ jobs|Building DAG of jobs"
+    r"|Using (workflow specific )?profile|Using shell: |Provided (cores|resources|remote)|Rules claiming more threads"
+    r"|Conda environments: ignored|Assuming unrestricted shared|Config file .* is extended by|Elapsed time: "
+    r"|Updating checkpoint dependencies|DAG of jobs will be updated|Touching output|Storing output|host: "
+    r"|Job \d+ has been submitted|Rerunning|Waiting at most \d+ seconds"
+)
+_DATE = re.compile(r"\[\w{3} \w{3} +\d+ [\d:]+ \d{4}\]$")
+_OF_A_JOB = re.compile(r"\d\d:\d\d:\d\d (?!.*(: attention: |: not interpretable: |some of its texts:$))")
+"""What a job logs; its log under ``logs/`` has it, too. The health of a cell is always shown."""
+
+
+class Filter:
+    """Tells routine output of Snakemake from what a user must see, line by line.
+
+    ``steps`` are jobs done, and all; zeros before it is known. ``log`` is the path of Snakemake's own log, once named.
+    """
+
+    def __init__(self) -> None:
+        self.steps = (0, 0)
+        self.log = ""
+        self._in_block = self._in_error = False
+
+    def shows(self, line: str) -> bool:
+        """Whether a line is no routine."""
+        if match := _STEPS.match(line):
+            self.steps = int(match[1]), int(match[2])
+            return False
+        if match := _COMPLETE.match(line):
+            self.log = match[1]
+            return False
+        if _DATE.match(line):  # of the next block
+            self._in_block = self._in_error = False
+            return False
+        self._in_error |= line.startswith("Error in ")
+        if self._in_error:
+            return True
+        if _BLOCK.match(line):
+            self._in_block = True
+            return False
+        # Of a rule, a line at the margin that is no column of the table of jobs ends the block.
+        if self._in_block and line.strip() and (line[0].isspace() or re.fullmatch(r"[\w-]+ +[\w-]+", line)):
+            return False
+        self._in_block = False
+        return bool(line.strip()) and not _ROUTINE.match(line) and not _OF_A_JOB.match(line)
+
+
+def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, *, shown: bool = True) -> int:
+    """Run Snakemake to its end, with ``progress`` in words; returns its status, or 128 and the number of a signal."""
+    started, known, line = time.monotonic(), Filter(), Line(out, shown=shown)
+    # A group of its own, so that an interrupt from the terminal comes once, by ``_forwarding``. It stops such a group
+    # if that reads from it, which nothing in a run does.
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    ) as child:
+        assert child.stdout is not None
+        with _forwarding(child):
+            _watch(child, child.stdout, known, line, progress)
+            status = child.wait()
+    done, total = known.steps
+    if not status and shown and total:
+        line.put(f"{done} of {total} steps, done in {(time.monotonic() - started) / 60:.1f} min")
+    line.end()
+    if status and known.log:
+        line.message(f"Snakemake's log: {known.log}")
+    return status if status >= 0 else 128 - status
+
+
+def _watch(
+    child: subprocess.Popen[str], output: IO[str], known: Filter, line: Line, progress: Callable[[], str]
+) -> None:
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for text in output:
+            lines.put(text.rstrip("\n"))
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    last = time.monotonic()
+    while True:
+        try:
+            text = lines.get(timeout=1.0)
+        except queue.Empty:
+            if child.poll() is not None:  # a process that it left behind may hold the pipe open
+                return
+        else:
+            if text is None:
+                return
+            if known.shows(text):
+                line.message(text)
+        if time.monotonic() - last >= line.every:
+            done, total = known.steps
+            parts = [f"{done} of {total} steps" if total else "planning", progress() if total else ""]
+            line.put(", ".join(filter(None, parts)))
+            last = time.monotonic()
+
+
+@contextmanager
+def _forwarding(child: subprocess.Popen[str]) -> Iterator[None]:
+    """Pass on what is meant to end the run: an interrupt to every process, as a terminal does, the others to one."""
+
+    def forward(number: int, _frame: Any) -> None:
+        if number != signal.SIGINT:
+            child.send_signal(number)
+        elif child.poll() is None:
+            os.killpg(child.pid, number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

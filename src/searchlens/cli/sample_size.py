@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +62,8 @@ class Design:
     def scaled(self, free: Free, factor: float) -> Design:
         """The design with one of its sizes multiplied by a factor and rounded up."""
         if free == "questions":
-            return replace(self, questions=tuple(int(np.ceil(n * factor)) for n in self.questions))
-        if free == "models":
-            return replace(self, models=int(np.ceil(self.models * factor)))
-        return replace(self, seeds=int(np.ceil(self.seeds * factor)))
+            return replace(self, questions=tuple(math.ceil(n * factor) for n in self.questions))
+        return replace(self, **{free: math.ceil(getattr(self, free) * factor)})
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,11 @@ def power(design: Design, components: Components, gap: float, alpha: float = 0.0
     The prediction assumes errors larger than their noise. With smaller errors the power is lower, because noise
     inflates the smaller of two errors more, so that the gap shrinks (``docs/power.md`` has the sizes).
     """
-    single, common = _variances(design, components)
+    # Variance of a model's measured difference: the part of the single model, and the part common to all models.
+    size = sum(1 / n for n in design.questions) / len(design.questions) ** 2
+    question, shared = components.question_sd**2, components.shared
+    single = components.model_sd**2 + size * ((1 - shared) * question + components.sample_sd**2 / design.seeds)
+    common = size * shared * question
     level = alpha / contrasts
     if single == 0:
         return 1.0 if gap or common else level
@@ -116,14 +118,6 @@ def power(design: Design, components: Components, gap: float, alpha: float = 0.0
     lower = nct.cdf(-limit, degrees, np.minimum(noncentrality, 5))
     significant = np.where(noncentrality > 30 + limit, 1.0, upper + lower)
     return float(np.clip(significant, 0, 1).mean())
-
-
-def _variances(design: Design, components: Components) -> tuple[float, float]:
-    """Variance of a model's measured difference: the part of the single model, and the part common to all models."""
-    size = sum(1 / n for n in design.questions) / len(design.questions) ** 2
-    question, shared = components.question_sd**2, components.shared
-    single = components.model_sd**2 + size * ((1 - shared) * question + components.sample_sd**2 / design.seeds)
-    return single, size * shared * question
 
 
 def required(
@@ -290,15 +284,12 @@ def estimate_components(contributions: Contributions) -> Components:
     question = max(measured - sample / cells[0].shape[1], 0.0)
     if len({model for model, _ in contributions}) == 1:
         return Components(math.sqrt(question), math.sqrt(sample), TYPICAL.model_sd, TYPICAL.shared)
-    shared = min(max(_covariance(means) / question, 0.0), 1.0) if question else 0.0
+    # Mean covariance over questions of two models on a benchmark.
+    pairs = [(a, b) for a, b in itertools.combinations(means, 2) if a[1] == b[1] and len(means[a]) == len(means[b])]
+    covariance = float(np.mean([np.cov(means[a], means[b])[0, 1] for a, b in pairs])) if pairs else 0.0
+    shared = min(max(covariance / question, 0.0), 1.0) if question else 0.0
     model = _between_models(means, shared * question)
     return Components(math.sqrt(question), math.sqrt(sample), math.sqrt(model), shared)
-
-
-def _covariance(means: Mapping[tuple[str, str], Floats]) -> float:
-    """Mean covariance over questions of two models on a benchmark; 0 if no benchmark has two models."""
-    pairs = [(a, b) for a, b in itertools.combinations(means, 2) if a[1] == b[1] and len(means[a]) == len(means[b])]
-    return float(np.mean([np.cov(means[a], means[b])[0, 1] for a, b in pairs])) if pairs else 0.0
 
 
 def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> float:
@@ -334,16 +325,13 @@ def report(design: Design, components: Components, gap: float, alpha: float = 0.
     ]
     never: dict[str, list[str]] = {}
     for target in (0.8, 0.9):
-        models = required(design, components, gap, target, "models", alpha, contrasts)
-        questions = required(design, components, gap, target, "questions", alpha, contrasts)
-        seeds = required(design, components, gap, target, "seeds", alpha, contrasts)
-        cells = {
-            "models": str(models.models) if models else "-",
-            "questions": "+".join(map(str, questions.questions)) if questions else "-",
-            "seeds": str(seeds.seeds) if seeds else "-",
-        }
+        cells: dict[str, str] = dict.fromkeys(get_args(Free), "-")
+        for free in get_args(Free):
+            if (found := required(design, components, gap, target, free, alpha, contrasts)) is not None:
+                size = getattr(found, free)
+                cells[free] = str(size) if isinstance(size, int) else "+".join(map(str, size))
         lines.append(f"{target:<8.0%}{cells['models']:>10}  {cells['questions']:<28}{cells['seeds']:>8}")
-        for name in (name for name, cell in cells.items() if cell == "-"):
+        for name in [name for name, cell in cells.items() if cell == "-"]:
             never.setdefault(name, []).append(f"{target:.0%}")
     lines += [f"-: {LARGEST:,} times as many {name} do not reach {' or '.join(goals)}" for name, goals in never.items()]
     return "\n".join(lines)

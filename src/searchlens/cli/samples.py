@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from searchlens.catalogue import declared
-from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
 from searchlens.cli.options import (
     Commands,
-    cell_options,
-    json_option,
+    cell_of,
+    grid_of,
     log_options,
     log_wishes,
-    positive,
+    opened,
     put,
-    threads_option,
+    run_command,
+    whole,
 )
 from searchlens.cli.terminal import say
 from searchlens.config.project import IMPORTS_FILE
@@ -30,26 +30,12 @@ def _import(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.importing import Request, import_samples
     from searchlens.formats.reading import Choices
 
-    choices = Choices(
-        role=args.role,
-        base=args.base,
-        rl=args.rl,
-        policy=args.policy,
-        tasks=tuple(args.task),
-        ids=args.ids,
-        failed=args.failed,
-        wishes=log_wishes(args, "requests", "right", "custom_id", "logprobs"),
-    )
-    request = Request(
-        pair=args.pair,
-        benchmark=args.benchmark,
-        grader=args.grader,
-        subset=args.subset,
-        choices=choices,
-        is_confirmed=args.yes,
-    )
-    grid = grid_of(args)
-    imported = import_samples(grid, [Path(file) for file in args.files], request, is_dry=args.dry_run)
+    given, wishes = vars(args), log_wishes(args, "requests", "right", "custom_id", "logprobs")
+    same = {name: given[name] for name in ("role", "base", "rl", "policy", "ids", "failed")}
+    choices = Choices(**same, tasks=tuple(args.task), wishes=wishes)
+    same = {name: given[name] for name in ("pair", "benchmark", "grader", "subset")}
+    request = Request(**same, choices=choices, is_confirmed=args.yes)
+    imported = import_samples(grid_of(args), [Path(file) for file in args.files], request, is_dry=args.dry_run)
     say("\n".join(imported.report))
     if args.dry_run:
         say("nothing was written (--dry-run)")
@@ -62,10 +48,10 @@ def _import(args: argparse.Namespace) -> None:
 
 def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> Iterator[str]:
     """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
-    belonging, policies = {item.name for item in grid.study.imports}, {record.policy for record in records}
-    if not {record.name for record in records} <= belonging:
+    if not {record.name for record in records} <= {item.name for item in grid.study.imports}:
         yield f"next: {run_command(args, IMPORTS_FILE)}"
         return
+    policies = {record.policy for record in records}
     if (default := grid.study.default_policy) not in policies:
         others = ", ".join(sorted(policies))
         yield f"RL is read under the study's default policy, {default}; to read another, set default_policy: {others}"
@@ -76,23 +62,20 @@ def _imports(args: argparse.Namespace) -> None:
     from searchlens.cli.prune import listing, remove
 
     grid = grid_of(args)
-    if not args.remove:
-        say(listing(grid))
-        return
-    for path in remove(grid, args.remove):
-        say(path)
+    for line in remove(grid, args.remove) if args.remove else listing(grid):
+        say(line)
 
 
 def _export(args: argparse.Namespace) -> None:
     from searchlens.formats.export import export, lost
 
-    study = opened(args, args.folder)
+    study = opened(args)
     written = export(study, args.to, Path(args.output), args.policy)
     say(f"{len(written)} files under {args.output}")
     say(f"not in this format: {lost(args.to)}")
-    withheld = {name: why for name in study.cells["benchmark"].unique() if (why := study.withheld(name))}
-    for name, why in withheld.items():
-        say(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
+    for name in study.cells["benchmark"].unique():
+        if why := study.withheld(name):
+            say(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
 
 
 def _record(args: argparse.Namespace) -> None:
@@ -109,11 +92,11 @@ def _rerun(args: argparse.Namespace) -> None:
     from searchlens.cli.prune import set_cell_aside
 
     grid = grid_of(args)
-    checkpoint, benchmark = cell_of(grid, args)
+    cell = cell_of(grid, args)
     if args.policy:
-        names = [name for generation in grid.jobs.generations(checkpoint, benchmark) for name in generation.policies]
+        names = [name for generation in grid.jobs.generations(*cell) for name in generation.policies]
         require_known(args.policy, names, "policy")
-    shards, moved = set_cell_aside(grid, checkpoint, benchmark, args.policy)
+    shards, moved = set_cell_aside(grid, *cell, args.policy)
     for path in moved:
         say(path)
     say(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
@@ -144,12 +127,13 @@ def _verify(args: argparse.Namespace) -> None:
 
 def _prune(args: argparse.Namespace) -> None:
     from searchlens.cli import prune
+    from searchlens.store import files
 
     unused = prune.unused(grid_of(args))
     for path in unused.paths():
         say(path)
     if args.delete:
-        prune.delete(unused.paths())
+        files.remove(unused.paths())
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
     say(
         f"{len(unused.generations)} generation folders, {len(unused.traces)} folders of traces,"
@@ -163,38 +147,29 @@ def add_to(command: Commands) -> None:
     _add_imports(command)
     sub = command("export", _export, "write samples and verdicts for another tool (docs/formats.md)")
     sub.add_argument("--to", required=True, choices=tuple(declared("exporter")), help="format of the files")
-    sub.add_argument(
-        "--policy", action="append", default=[], metavar="NAME", help="a policy; may be repeated; default: all"
-    )
+    sub.text("--policy", "NAME", "a policy; may be repeated; default: all", action="append", default=[])
     sub.add_argument("folder", metavar="RESULTS", help="results folder")
     sub.add_argument("output", metavar="OUT", help="folder that does not exist yet")
     sub = command("record", _record, "save compact readouts of finished cells, without their texts")
-    sub.add_argument(
-        "--output",
-        required=True,
-        metavar="FOLDER",
-        help="folder of readouts; later studies name it as `study.readouts`",
-    )
+    text = "folder of readouts; later studies name it as `study.readouts`"
+    sub.add_argument("--output", required=True, metavar="FOLDER", help=text)
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
-    cell_options(sub)
-    sub.add_argument("--policy", default="", metavar="NAME", help="move samples of this policy alone")
+    sub.shared("--checkpoint", "--benchmark")
+    sub.text("--policy", "NAME", "move samples of this policy alone")
     sub = command("trace", _trace, "record searches whose samples exist: draw the first again")
-    cell_options(sub)
+    sub.shared("--checkpoint", "--benchmark")
     sub.add_argument("--policy", required=True, metavar="NAME", help="a policy that was sampled there")
     text = "how many questions, counted from the first (default: study.trace, or 3)"
-    sub.add_argument("--questions", type=positive, metavar="N", help=text)
-    sub.add_argument("--runs", type=positive, metavar="N", default=1, help="how many runs of each (default: 1)")
-    threads_option(sub)
+    sub.text("--questions", "N", text, type=whole(1), default=None)
+    sub.text("--runs", "N", "how many runs of each (default: 1)", type=whole(1), default=1)
+    sub.shared("--threads")
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
-    sub.add_argument(
-        "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
-    )
-    sub.add_argument(
-        "--repair", action="store_true", help="set damaged files aside, so that the next run makes them again"
-    )
-    json_option(sub)
+    text = "results folder; default: that of the configuration"
+    sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help=text)
+    sub.flag("--repair", "set damaged files aside, so that the next run makes them again")
+    sub.shared("--json")
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
-    sub.add_argument("--delete", action="store_true", help="delete them, instead of listing them")
+    sub.flag("--delete", "delete them, instead of listing them")
 
 
 def _add_imports(command: Commands) -> None:
@@ -202,32 +177,24 @@ def _add_imports(command: Commands) -> None:
     sub.add_argument("files", metavar="FILE", nargs="+", help="files or folders of one format")
     sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs, or a new name")
     sub.add_argument("--benchmark", required=True, metavar="NAME", help="key of benchmarks, or a new name")
-    sub.add_argument("--role", default="", choices=("base", "rl"), help="side of the pair that drew all samples")
-    sub.add_argument("--base", default="", metavar="MODEL", help="Base, as the log names it")
-    sub.add_argument("--rl", default="", metavar="MODEL", help="RL, as the log names it")
-    sub.add_argument("--policy", default="", metavar="NAME", help="name of the policy; default: what the log says")
-    sub.add_argument(
-        "--grader",
-        default="math",
-        metavar="NAME",
-        help="grader of a new benchmark (docs/grading.md), or recorded[:SCORER]: the log's verdicts (default: math)",
-    )
-    sub.add_argument(
-        "--ids",
-        default="own",
-        choices=("own", "index"),
-        help="how the log names questions; index: by their order in the benchmark (default: own)",
-    )
-    sub.add_argument("--subset", default="", metavar="NAME", help="new benchmark of the questions that have samples")
+    text = "side of the pair that drew all samples"
+    sub.add_argument("--role", default="", choices=("base", "rl"), help=text)
+    sub.text("--base", "MODEL", "Base, as the log names it")
+    sub.text("--rl", "MODEL", "RL, as the log names it")
+    sub.text("--policy", "NAME", "name of the policy; default: what the log says")
+    text = "grader of a new benchmark (docs/grading.md), or recorded[:SCORER]: the log's verdicts (default: math)"
+    sub.text("--grader", "NAME", text, default="math")
+    text = "how the log names questions; index: by their order in the benchmark (default: own)"
+    sub.add_argument("--ids", default="own", choices=("own", "index"), help=text)
+    sub.text("--subset", "NAME", "new benchmark of the questions that have samples")
     sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
-    sub.add_argument("--dry-run", action="store_true", help="show what was found and write nothing")
-    sub.add_argument("--yes", action="store_true", help="import in spite of what was found")
+    sub.flag("--dry-run", "show what was found and write nothing")
+    sub.flag("--yes", "import in spite of what was found")
     log_options(sub)
-    sub.add_argument("--requests", default="", metavar="FILE", help="what was asked (batch output)")
-    sub.add_argument("--custom-id", default="", metavar="PATTERN", help="such as {question}#{sample} (batch output)")
-    sub.add_argument("--right", default="", metavar="CONDITION", help="such as 'acc == 1' (rollouts of training)")
-    sub.add_argument(
-        "--logprobs", default="", choices=("raw",), help="log-probabilities are those of the raw model (batch output)"
-    )
+    sub.text("--requests", "FILE", "what was asked (batch output)")
+    sub.text("--custom-id", "PATTERN", "such as {question}#{sample} (batch output)")
+    sub.text("--right", "CONDITION", "such as 'acc == 1' (rollouts of training)")
+    text = "log-probabilities are those of the raw model (batch output)"
+    sub.add_argument("--logprobs", default="", choices=("raw",), help=text)
     sub = command("imports", _imports, "list imported samples, or take some back")
-    sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these samples back")
+    sub.text("--remove", "PAIR/BENCHMARK[/ROLE[/POLICY]]", "take these samples back")

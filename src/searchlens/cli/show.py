@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -14,8 +15,6 @@ from searchlens.cli.terminal import BAR, shortened, side_by_side, wrapped
 from searchlens.errors import InputError, require_known
 
 RL_SOLVES, BASE_SOLVES, DISAGREE = "rl-solves", "base-solves", "graders-disagree"
-FILTERS = (RL_SOLVES, BASE_SOLVES, DISAGREE)
-ALL = "all"
 SIDES = {"base": "Base", "rl": "RL"}
 NARROW = 80
 """Width of a terminal below which the sides stand below each other."""
@@ -26,30 +25,8 @@ LINES = 16
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What to show."""
-
-    pair: str = ""
-    benchmark: str = ""
-    """``pair``, ``benchmark``: empty: the first of the study."""
-    questions: Sequence[str] = ()
-    """Positions or ids; empty: those that the filter lets pass."""
-    policies: Sequence[str] = ()
-    """Empty: the default policy, or those of samples on which graders disagree. ``all``: all that both sides have."""
-    only: str = ""
-    """One of ``FILTERS``: questions that one side solves and no sample of the other does, under these policies, or with
-    a sample on which two graders disagree. Empty: every question."""
-    samples: int = 2
-    """Of each side, policy and question: the first right and the first wrong one, then the others in order."""
-    limit: int = 5
-    """Questions."""
-    prompt: bool = False
-    """Also the prompts as they were sent."""
-
-
-def shown(study: Study, wanted: Wanted) -> Record:
-    """The questions and answers to show, as plain types.
+def shown(study: Study, wanted: argparse.Namespace) -> Record:
+    """The questions and answers that the options of the command want, as plain types.
 
     ``under`` are policies that a filter reads, ``matching`` is the number of questions that it lets pass, None if they
     were named, and ``withheld`` says why no text is shown, or is empty. Each of ``questions`` has index, id, text,
@@ -57,11 +34,11 @@ def shown(study: Study, wanted: Wanted) -> Record:
     unknown, or files that the filter reads are not there.
     """
     side = _cell(study, wanted)
-    policies = _policies(study, side, wanted.policies)
-    matching = None if wanted.questions else _matching(study, side, policies, wanted.only)
-    named = [int(name) if name.isascii() and name.isdigit() else name for name in wanted.questions]
-    chosen = named if matching is None else matching[: wanted.limit]
+    policies = _policies(study, side, wanted.policy)
     disagreeing = _disagreements(study, side, required=wanted.only == DISAGREE)
+    matching = None if wanted.question else _matching(study, side, policies, wanted.only, disagreeing)
+    named = [int(name) if name.isascii() and name.isdigit() else name for name in wanted.question]
+    chosen = named if matching is None else matching[: wanted.limit]
     return {
         "results": str(study.results),
         "pair": side["pair"],
@@ -74,7 +51,7 @@ def shown(study: Study, wanted: Wanted) -> Record:
     }
 
 
-def _cell(study: Study, wanted: Wanted) -> dict[str, str]:
+def _cell(study: Study, wanted: argparse.Namespace) -> dict[str, str]:
     """Pair, benchmark and both checkpoints."""
     sides = [dict(zip(("pair", "benchmark", *SIDES), side, strict=True)) for side in study.sides]
     if not sides:
@@ -92,21 +69,29 @@ def _policies(study: Study, side: Mapping[str, str], named: Sequence[str]) -> li
     if not named:
         return [study.default_policy]
     classes = [study.classes(side[role], side["benchmark"])["policy"].unique(maintain_order=True) for role in SIDES]
-    either = list(dict.fromkeys(name for names in classes for name in names))
-    if list(named) == [ALL]:
+    if list(named) == ["all"]:
         return [name for name in classes[0] if name in set(classes[1])]
+    either = list(dict.fromkeys(name for names in classes for name in names))
     return [require_known(name, either, "policy") for name in named]
 
 
 # ---- which questions
 
 
-def _matching(study: Study, side: Mapping[str, str], policies: Sequence[str], only: str) -> Sequence[int | str]:
+def _matching(
+    study: Study, side: Mapping[str, str], policies: Sequence[str], only: str, disagreeing: Sequence[Record]
+) -> Sequence[int | str]:
     """Positions, or ids, of the questions that a filter lets pass."""
     if only == DISAGREE:
-        return list(dict.fromkeys(row["question"] for row in _disagreements(study, side, required=True)))
-    right = [_right(study, side[role], side["benchmark"], policies) for role in SIDES]
-    both = right[0].join(right[1], on="question", suffix="_rl", how="full", coalesce=True).sort("question").fill_null(0)
+        return list(dict.fromkeys(row["question"] for row in disagreeing))
+    base, rl = (
+        study.classes(side[role], side["benchmark"])
+        .filter(pl.col("policy").is_in(list(policies)))
+        .group_by("question")
+        .agg(pl.col("correct").sum())
+        for role in SIDES
+    )
+    both = base.join(rl, on="question", suffix="_rl", how="full", coalesce=True).sort("question").fill_null(0)
     passes = {
         RL_SOLVES: (pl.col("correct") == 0) & (pl.col("correct_rl") > 0),
         BASE_SOLVES: (pl.col("correct") > 0) & (pl.col("correct_rl") == 0),
@@ -114,21 +99,14 @@ def _matching(study: Study, side: Mapping[str, str], policies: Sequence[str], on
     return list(both.filter(passes.get(only, pl.lit(value=True)))["question"])
 
 
-def _right(study: Study, checkpoint: str, benchmark: str, policies: Sequence[str]) -> pl.DataFrame:
-    """Right samples of every question under some policies."""
-    classes = study.classes(checkpoint, benchmark).filter(pl.col("policy").is_in(list(policies)))
-    return classes.group_by("question").agg(pl.col("correct").sum())
-
-
 def _disagreements(study: Study, side: Mapping[str, str], *, required: bool) -> list[Record]:
     """Samples that one of two graders calls right and the other does not."""
     found = []
     for role in SIDES:
-        if not required and not study.layout.agreement(side[role], side["benchmark"]).exists():
-            continue
-        rows = study.agreement(side[role], side["benchmark"])
-        differ = (pl.col("ours") == "right") != (pl.col("math_verify") == "right")
-        found += rows.filter(differ).select(pl.lit(role).alias("role"), pl.all()).to_dicts()
+        if required or study.layout.agreement(side[role], side["benchmark"]).exists():
+            rows = study.agreement(side[role], side["benchmark"])
+            differ = (pl.col("ours") == "right") != (pl.col("math_verify") == "right")
+            found += rows.filter(differ).select(pl.lit(role).alias("role"), pl.all()).to_dicts()
     return found
 
 
@@ -140,11 +118,11 @@ def _question(
     side: Mapping[str, str],
     which: int | str,
     policies: Sequence[str],
-    wanted: Wanted,
+    wanted: argparse.Namespace,
     disagreeing: Sequence[Record],
 ) -> Record:
     withheld, benchmark = study.withheld(side["benchmark"]), side["benchmark"]
-    if wanted.only == DISAGREE and not wanted.policies:
+    if wanted.only == DISAGREE and not wanted.policy:
         policies = list(dict.fromkeys(row["policy"] for row in disagreeing if row["question"] == which)) or policies
     found: Record = {"index": None, "id": None, "text": None, "gold": None, "tags": {}, "note": withheld}
     absent: InputError | None = None
@@ -156,13 +134,12 @@ def _question(
     except InputError as error:
         absent = error
         found["note"] = withheld or f"the text of the question is not here: {error.message}"
-    answers: list[Record] = [
-        {
-            "policy": policy,
-            **{role: _side(study, side[role], benchmark, policy, which, wanted, disagreeing, role) for role in SIDES},
-        }
-        for policy in policies
-    ]
+    answers: list[Record] = []
+    for policy in policies:
+        answers.append({"policy": policy})
+        for role in SIDES:
+            second = [row for row in disagreeing if (row["role"], row["policy"]) == (role, policy)]
+            answers[-1][role] = _side(study, (side[role], benchmark, policy, which), wanted.samples, second)
     known = [answer[role].pop("question") for answer in answers for role in SIDES]
     if absent:
         if not any(known):
@@ -181,34 +158,34 @@ def _prompt(study: Study, checkpoint: str, benchmark: str, which: int | str) -> 
 
 
 def _side(
-    study: Study,
-    checkpoint: str,
-    benchmark: str,
-    policy: str,
-    which: int | str,
-    wanted: Wanted,
-    disagreeing: Sequence[Record],
-    role: str,
+    study: Study, cell: tuple[str, str, str, int | str], count: int, disagreeing: Sequence[Mapping[str, Any]]
 ) -> Record:
-    """Answers of one checkpoint under one policy, or why there are none."""
-    record: Record = {"checkpoint": checkpoint, "right": None, "of": None, "samples": [], "reason": ""}
+    """Answers of one checkpoint to one question under one policy, or why there are none."""
+    record: Record = {"checkpoint": cell[0], "right": None, "of": None, "samples": [], "reason": ""}
     try:
-        rows = study.samples(checkpoint, benchmark, policy, which)
+        rows = study.samples(*cell)
     except InputError as error:
-        counts = _counts(study, checkpoint, benchmark, policy, which)
-        return {**record, **counts, "reason": error.message, "question": {"index": which} if counts else {}}
-    second = {
-        row["sample"]: row["math_verify"]
-        for row in disagreeing
-        if (row["role"], row["policy"], row["question"]) == (role, policy, rows["id"][0])
-    }
-    chosen = _chosen(rows, wanted.samples, second)
-    graded = rows["correct"].drop_nulls()
+        counts = _counts(study, *cell)
+        return {**record, **counts, "reason": error.message, "question": {"index": cell[3]} if counts else {}}
+    second = {row["sample"]: row["math_verify"] for row in disagreeing if row["question"] == rows["id"][0]}
+    graded, withheld = rows["correct"].drop_nulls(), study.withheld(cell[1])
+    # Samples on which graders disagree, then the first right and the first wrong one, then the others.
+    firsts = [sample for right in (True, False) for sample in rows.filter(correct=right)["sample"].head(1)]
+    order = list(dict.fromkeys([*second, *firsts, *rows["sample"]]))[:count]
+    chosen, verdicts = rows.filter(pl.col("sample").is_in(order)).sort("sample"), {None: "not graded", True: "right"}
     return {
         **record,
         "right": int(graded.sum()) if len(graded) else None,
         "of": rows.height,
-        "samples": [_sample(row, second.get(row["sample"]), study.withheld(benchmark)) for row in chosen.to_dicts()],
+        "samples": [
+            {
+                **{key: row[key] for key in ("sample", "tokens", "logprob", "finish")},
+                "verdict": verdicts.get(row["correct"], "unknown" if row["unknown"] else "wrong"),
+                "math_verify": second.get(row["sample"]),
+                **{key: None if withheld else row[key] for key in ("answer", "text")},
+            }
+            for row in chosen.to_dicts()
+        ],
         "question": {"index": rows["question"][0], "id": rows["id"][0]},
     }
 
@@ -221,35 +198,6 @@ def _counts(study: Study, checkpoint: str, benchmark: str, policy: str, which: i
     return dict(rows.select(right="correct", of="samples").row(0, named=True)) if rows.height else {}
 
 
-def _chosen(rows: pl.DataFrame, count: int, second: Mapping[int, str]) -> pl.DataFrame:
-    """Some samples in order: those on which graders disagree, the first right and the first wrong one, the first."""
-    order = [
-        *second,
-        *(
-            rows.filter(correct=right)["sample"].head(1).item(0)
-            for right in (True, False)
-            if rows.filter(correct=right).height
-        ),
-    ]
-    order += rows["sample"].to_list()
-    return rows.filter(pl.col("sample").is_in(list(dict.fromkeys(order))[:count])).sort("sample")
-
-
-def _sample(row: Mapping[str, Any], second: str | None, withheld: str) -> Record:
-    verdict = (
-        "not graded"
-        if row["correct"] is None
-        else "right"
-        if row["correct"]
-        else "unknown"
-        if row["unknown"]
-        else "wrong"
-    )
-    keys = ("sample", "tokens", "logprob", "finish")
-    texts = {key: None if withheld else row[key] for key in ("answer", "text")}
-    return {**{key: row[key] for key in keys}, "verdict": verdict, "math_verify": second, **texts}
-
-
 # ---- for terminals
 
 
@@ -257,16 +205,15 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
     """The result of ``shown`` as text, at most ``width`` cells wide, with at most ``most`` lines of one answer."""
     width = max(width, _NARROWEST)
     lines = [f"{record['pair']} on {record['benchmark']}, {record['results']}"]
-    if record["matching"] is not None:
-        one, other = "that RL solves and no sample of Base does", "that Base solves and no sample of RL does"
-        under = f"under {' and '.join(record['under'])}"
-        what = {RL_SOLVES: f"{one} {under}", BASE_SOLVES: f"{other} {under}"}
-        what[DISAGREE] = "with a sample on which two graders disagree"
-        shown_ = (
-            f"; the first {len(record['questions'])} are shown" if record["matching"] > len(record["questions"]) else ""
-        )
-        noun = "question" if record["matching"] == 1 else "questions"
-        lines.append(f"{record['matching']} {noun} {what.get(record['only'], '')}".rstrip() + shown_)
+    if (matching := record["matching"]) is not None:
+        under, count = f"under {' and '.join(record['under'])}", len(record["questions"])
+        what = {
+            RL_SOLVES: f" that RL solves and no sample of Base does {under}",
+            BASE_SOLVES: f" that Base solves and no sample of RL does {under}",
+            DISAGREE: " with a sample on which two graders disagree",
+        }.get(record["only"], "")
+        shown_ = f"; the first {count} are shown" if matching > count else ""
+        lines.append(f"{matching} {'question' if matching == 1 else 'questions'}{what}{shown_}")
     if record["withheld"]:
         lines += wrapped(f"Texts are not shown. {record['withheld']}.", width)
     for question in record["questions"]:
@@ -308,28 +255,21 @@ def _question_lines(question: Record, width: int, most: int | None) -> list[str]
 
 
 def _side_lines(role: str, side: Record, width: int, most: int | None) -> list[str]:
-    counts = "" if side["of"] is None else f": {_unknown(side['right'])} of {side['of']} right"
+    right = "unknown" if side["right"] is None else side["right"]
+    counts = "" if side["of"] is None else f": {right} of {side['of']} right"
     lines = wrapped(f"{SIDES[role]} ({side['checkpoint']}){counts}", width)
     lines += wrapped(side["reason"], width) if side["reason"] else []
     for sample in side["samples"]:
-        lines += ["-" * width, *wrapped(_head(sample), width)]
+        head = f"sample {sample['sample']}: {sample['verdict']}"
+        if sample["math_verify"]:
+            head += f", math-verify alone: {sample['math_verify']}"
+        if sample["answer"] is not None:
+            head += f", answer {sample['answer']}"
+        log_p = "unknown" if sample["logprob"] is None else format(sample["logprob"], ".2f")
+        tokens = "unknown" if sample["tokens"] is None else sample["tokens"]
+        head += f", log p {log_p}, {tokens} tokens, finish {sample['finish'] or 'unknown'}"
+        lines += ["-" * width, *wrapped(head, width)]
         if sample["text"] is not None:
             text = wrapped(sample["text"], width)
             lines += text if most is None else shortened(text, most)
     return lines
-
-
-def _head(sample: Record) -> str:
-    """Verdict, answer, log-probability, length and end of one sample."""
-    parts = [f"sample {sample['sample']}: {sample['verdict']}"]
-    if sample["math_verify"]:
-        parts.append(f"math-verify alone: {sample['math_verify']}")
-    if sample["answer"] is not None:
-        parts.append(f"answer {sample['answer']}")
-    parts.append(f"log p {'unknown' if sample['logprob'] is None else format(sample['logprob'], '.2f')}")
-    parts.append(f"{_unknown(sample['tokens'])} tokens")
-    return ", ".join([*parts, f"finish {sample['finish'] or 'unknown'}"])
-
-
-def _unknown(value: int | None) -> str:
-    return "unknown" if value is None else str(value)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from searchlens.cli.chosen import cell_of, cohort_of_folder, grid_of, limits_of
-from searchlens.cli.options import (
-    Commands,
-    benchmark_option,
-    cell_options,
-    cohort_options,
-    folder_option,
-    pair_option,
-    results_option,
-    threads_option,
-)
+from searchlens.cli.options import Commands, Parser, cell_of, cohort_of_folder, grid_of, limits_of
 from searchlens.errors import InputError, require_known
-from searchlens.plan import needs
+from searchlens.plan import Grid, needs
 from searchlens.store import snapshots
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
@@ -29,12 +20,12 @@ def _generate(args: argparse.Namespace) -> None:
     from searchlens.sampling import generate, stop_signals
 
     grid = grid_of(args)
-    checkpoint, benchmark = cell_of(grid, args)
-    manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
+    cell = cell_of(grid, args)
+    manifests = [Path(args.manifest)] if args.manifest else grid.manifests(*cell)
     snapshots.save(grid.config)  # sidecars of shards have its fingerprint
     with stop_signals(grid.config.grace_seconds) as notice:
         for manifest in manifests:
-            generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
+            generate(grid, *cell, manifest, threads=args.threads, notice=notice)
 
 
 def _score(args: argparse.Namespace) -> None:
@@ -42,12 +33,11 @@ def _score(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     cell = cell_of(grid, args)
-    manifests = [Path(path) for path in args.manifests]
     score(
         needs.score(grid, *cell),
         grid.inputs.questions(cell[1]),
         grid.layout,
-        manifests,
+        [Path(path) for path in args.manifests],
         Path(args.output),
         fingerprint=config_fingerprint(grid.config),
         threads=args.threads,
@@ -63,9 +53,9 @@ def _agreement(args: argparse.Namespace) -> None:
     cell = cell_of(grid, args)
     if reason := grid.study.without_agreement(*cell):
         raise InputError(f"{'/'.join(cell)} has no samples to judge again: {reason}")
-    manifests = [Path(path) for path in args.manifests]
+    manifests, questions = [Path(path) for path in args.manifests], grid.inputs.questions(cell[1])
     study = needs.agreement(grid, *cell)
-    agreement(study, grid.inputs.questions(cell[1]), grid.layout, manifests, Path(args.output), threads=args.threads)
+    agreement(study, questions, grid.layout, manifests, Path(args.output), threads=args.threads)
 
 
 def _landscape(args: argparse.Namespace) -> None:
@@ -83,9 +73,9 @@ def _recovery(args: argparse.Namespace) -> None:
     grid = grid_of(args)
     args.benchmark = args.benchmark or [Path(base).name for base in args.base]
     _require_as_many(args, "base", "rl", "output")
-    for benchmark, base, rl, output in zip(args.benchmark, args.base, args.rl, args.output, strict=True):
-        pair, fingerprint = needs.recovery(grid, benchmark), config_fingerprint(grid.config)
-        recovery(pair, Path(base), Path(rl), Path(output), fingerprint)
+    for benchmark, *places in zip(args.benchmark, args.base, args.rl, args.output, strict=True):
+        base, rl, output = map(Path, places)
+        recovery(needs.recovery(grid, benchmark), base, rl, output, config_fingerprint(grid.config))
 
 
 def _require_as_many(args: argparse.Namespace, *options: str) -> None:
@@ -102,10 +92,16 @@ def _readings(args: argparse.Namespace) -> None:
     readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
 
 
+def _pair_cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
+    """The chosen pair and benchmark; an InputError names the known ones."""
+    known = ["/".join(cell) for cell in grid.study.pair_cells]
+    require_known(f"{args.pair}/{args.benchmark}", known, "pair and benchmark")
+    return args.pair, args.benchmark
+
+
 def _likelihood(args: argparse.Namespace) -> None:
     grid = grid_of(args)
-    cell = (args.pair, args.benchmark)
-    require_known("/".join(cell), ["/".join(each) for each in grid.study.pair_cells], "pair and benchmark")
+    cell = _pair_cell(grid, args)
     if reason := grid.jobs.without_likelihood(*cell):
         raise InputError(f"{'/'.join(cell)}: no texts are scored under both sides: {reason}")
     from searchlens.cli.stages.likelihood import likelihood
@@ -118,10 +114,7 @@ def _figures(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.figures import figures
 
     grid = grid_of(args)
-    require_known(
-        f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.study.pair_cells], "pair and benchmark"
-    )
-    figures(needs.figures(grid, args.pair, args.benchmark), grid.layout, Path(args.output))
+    figures(needs.figures(grid, *_pair_cell(grid, args)), grid.layout, Path(args.output))
 
 
 def _overview(args: argparse.Namespace) -> None:
@@ -139,57 +132,31 @@ def _tables(args: argparse.Namespace) -> None:
 
 
 def _boptr(args: argparse.Namespace) -> None:
-    from dataclasses import replace
-
-    from searchlens.cli.stages.boptr import boptr
-
+    """Stage ``boptr``, unless the frames with numbers are there, and stage ``transfer``, unless they are enough."""
     if args.draws is not None and args.draws < 100:
         raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
     landscapes, output = Path(args.folder), Layout(Path(args.output))
     plan, options, fingerprint = cohort_of_folder(args, landscapes)
     options = replace(options, draws=args.draws or options.draws, readout=args.readout or options.readout)
-    boptr(plan, options, landscapes, output, fingerprint=fingerprint)
+    if args.makes_frames:
+        from searchlens.cli.stages.boptr import boptr
+
+        boptr(plan, options, landscapes, output, fingerprint=fingerprint)
     if not args.frames_only:
         from searchlens.cli.stages.transfer import transfer
 
         transfer(plan, options, landscapes, output, limits_of(args), fingerprint=fingerprint, figures=args.figures)
 
 
-def _transfer(args: argparse.Namespace) -> None:
-    from dataclasses import replace
-
-    from searchlens.cli.stages.transfer import transfer
-
-    landscapes, output = Path(args.folder), Layout(Path(args.output))
-    plan, options, fingerprint = cohort_of_folder(args, landscapes)
-    options = replace(options, readout=args.readout or options.readout)
-    transfer(plan, options, landscapes, output, limits_of(args), fingerprint=fingerprint, figures=args.figures)
-
-
 def add_to(command: Commands) -> None:
     """Add the commands of the stages, in the order of a run."""
     command.group(GROUP, of_stages=True)
-    _add_cells(command)
-    _add_studies(command)
-
-
-def _add_cells(command: Commands) -> None:
     sub = command("generate", _generate, "draw the missing samples of one cell")
-    cell_options(sub)
-    sub.add_argument(
-        "--manifest", default="", metavar="FILE", help="manifest of one pool; default: every pool of the cell"
-    )
-    threads_option(sub)
-    sub = command("score", _score, "grade the samples of one cell")
-    cell_options(sub)
-    threads_option(sub)
-    sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
-    sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
-    sub = command("agreement", _agreement, "judge some samples of one cell by math-verify alone, too")
-    cell_options(sub)
-    threads_option(sub)
-    sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
-    sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
+    sub.shared("--checkpoint", "--benchmark")
+    sub.text("--manifest", "FILE", "manifest of one pool; default: every pool of the cell")
+    sub.shared("--threads")
+    _add_graded(command("score", _score, "grade the samples of one cell"))
+    _add_graded(command("agreement", _agreement, "judge some samples of one cell by math-verify alone, too"))
     sub = command("landscape", _landscape, "compute the operating points of one cell, or of several")
     _each_option(sub, "benchmark", "NAME", "key of benchmarks, of each cell")
     _each_option(sub, "scores", "FILE", "graded samples, or compact readouts, of each cell")
@@ -200,36 +167,37 @@ def _add_cells(command: Commands) -> None:
     _each_option(sub, "base", "FOLDER", "landscape folder of the Base checkpoint, of each comparison")
     _each_option(sub, "rl", "FOLDER", "landscape folder of the RL checkpoint, of each comparison")
     _each_option(sub, "output", "FOLDER", "folder of the output files of each comparison")
+    command("readings", _readings, "read what RL's curve is worth in samples of Base, for every pair")
+    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other, too")
+    sub.shared("--pair", "--benchmark", "--output FOLDER", "--threads")
+    sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
+    sub.shared("--pair", "--benchmark", "--output FOLDER")
+    command("overview", _overview, "draw the figures of the whole study").shared("--output FOLDER")
+    command("tables", _tables, "write the tables of the whole study").shared("--output RESULTS")
+    sub = command("boptr", _boptr, "predict the RL curves of a cohort from Base (BOPTR)")
+    _add_cohort(sub)
+    sub.set_defaults(makes_frames=True)
+    sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
+    sub.flag("--frames-only", "write the frames with numbers; `transfer` makes all else")
+    sub = command("transfer", _boptr, "write the tables and figures of BOPTR from its frames")
+    _add_cohort(sub)
+    sub.set_defaults(makes_frames=False, draws=None, frames_only=False)
 
 
-def _each_option(sub: argparse.ArgumentParser, name: str, metavar: str, text: str, *, required: bool = True) -> None:
+def _add_graded(sub: Parser) -> None:
+    sub.shared("--checkpoint", "--benchmark", "--threads")
+    sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
+    sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
+
+
+def _each_option(sub: Parser, name: str, metavar: str, text: str, *, required: bool = True) -> None:
     sub.add_argument(f"--{name}", nargs="+", required=required, metavar=metavar, help=text)
 
 
-def _add_studies(command: Commands) -> None:
-    command(
-        "readings",
-        _readings,
-        "read what RL's curve is worth in samples of Base, for every pair",
-    )
-    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other, too")
-    pair_option(sub)
-    benchmark_option(sub)
-    folder_option(sub)
-    threads_option(sub)
-    sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
-    pair_option(sub)
-    benchmark_option(sub)
-    folder_option(sub)
-    sub = command("overview", _overview, "draw the figures of the whole study")
-    folder_option(sub)
-    sub = command("tables", _tables, "write the tables of the whole study")
-    results_option(sub)
-    sub = command("boptr", _boptr, "predict the RL curves of a cohort from Base (BOPTR)")
-    cohort_options(sub)
-    sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
-    sub.add_argument(
-        "--frames-only", action="store_true", help="write the frames with numbers; `transfer` makes all else"
-    )
-    sub = command("transfer", _transfer, "write the tables and figures of BOPTR from its frames")
-    cohort_options(sub)
+def _add_cohort(sub: Parser) -> None:
+    sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
+    sub.shared("--output RESULTS")
+    text = "instead of boptr.readout; prefix: the tables in the paper's reading"
+    sub.add_argument("--readout", choices=("expected", "prefix"), help=text)
+    text = "draw figures as well (default: yes)"
+    sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help=text)

@@ -7,15 +7,18 @@ that jobs update at intervals (``generate._record``). No lock is taken and nothi
 from __future__ import annotations
 
 import json
+import shutil
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TextIO, get_args
 
-from searchlens.analysis.health import Health, cell_health
+from searchlens.analysis.health import cell_health
 from searchlens.cli.plan import PlanLine, StoredShards, plan, read_store, sum_hours
+from searchlens.cli.terminal import say
 from searchlens.plan import Grid, JobPool
 from searchlens.store import layout
 from searchlens.store.ranges import Shard
@@ -53,14 +56,14 @@ class CellStatus:
     drawn: int
     wanted: int
     """``drawn``, ``wanted``: samples of all questions; ``drawn`` includes those in finished chunks."""
-    generated: int
-    """Tokens drawn for the samples in the store."""
+    tokens: int
+    """Drawn for the samples in the store."""
     gpu_hours: float
     hours: float
     """``gpu_hours``, ``hours``: GPU time and sampling time spent on them."""
     remaining_tokens: int
     """Tokens still to draw, estimated (``plan``)."""
-    remaining_hours: float | None
+    remaining_gpu_hours: float | None
     """GPU-hours of them; None if they cannot be estimated."""
 
     @property
@@ -80,15 +83,6 @@ def status(grid: Grid, stored: StoredShards | None = None, now: float | None = N
     return [_cell(grid, cell, stored[cell], lines[cell], now) for cell in stored]
 
 
-def health(grid: Grid) -> dict[tuple[str, str], Health]:
-    """The health of every cell that has a landscape, sampled or not."""
-    return {
-        cell: cell_health(grid.layout.landscape(*cell), grid.study.default_policy, grid.config.health)
-        for cell in grid.study.cells
-        if grid.layout.landscape_frame(*cell, "health").exists()
-    }
-
-
 def _cell(
     grid: Grid, cell: tuple[str, str], shards: Mapping[str, Iterable[Shard]], lines: list[PlanLine], now: float
 ) -> CellStatus:
@@ -106,12 +100,14 @@ def _cell(
         sum(sidecar["gpu_seconds"] for sidecar in sidecars) / 3600,
         sum(sidecar["wall_seconds"] for sidecar in sidecars) / 3600,
         sum(line.tokens for line in lines),
-        sum_hours(lines),
+        sum_hours([line.hours for line in lines]),
     )
 
 
 def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
-    record = _read_job_record(grid.layout.job_record(*pool.key))
+    record: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        record = dict(json.loads(grid.layout.job_record(*pool.key).read_text()))
     if grid.current_manifest(pool).exists():
         return PoolStatus(pool, "done", record)
     if record.get("state") == "failed":
@@ -121,19 +117,16 @@ def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
     if now - record["updated"] < SILENT_SECONDS:
         return PoolStatus(pool, "running", record)
     last_update = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["updated"]))
-    return PoolStatus(
-        pool, "failed", {**record, "message": f"it was killed, or its node died; last update {last_update}"}
-    )
-
-
-def _read_job_record(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError):
-        return {}
+    record["message"] = f"it was killed, or its node died; last update {last_update}"
+    return PoolStatus(pool, "failed", record)
 
 
 # ---- the answer
+
+_SHOWN = (
+    *("checkpoint", "benchmark", "state", "drawn", "wanted", "tokens", "gpu_hours", "hours"),
+    *("remaining_tokens", "remaining_gpu_hours"),
+)
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -147,45 +140,23 @@ def answer(grid: Grid) -> dict[str, Any]:
     names = [(cell.checkpoint, cell.benchmark) for cell in cells]
     pools = [pool for cell in cells for pool in cell.pools]
     return {
-        "cells": [_line(cell) for cell in cells],
+        "cells": [{name: getattr(cell, name) for name in _SHOWN} for cell in cells],
         "states": {state: states[state] for state in get_args(State)},
         "scored": sum(grid.scores(*cell).exists() for cell in names),
         "landscapes": sum(grid.layout.landscape_frame(*cell, "hits").exists() for cell in names),
-        "spent": {
-            "tokens": sum(cell.generated for cell in cells),
-            "gpu_hours": sum(cell.gpu_hours for cell in cells),
-            "hours": sum(cell.hours for cell in cells),
-        },
+        "spent": {name: sum(getattr(cell, name) for cell in cells) for name in ("tokens", "gpu_hours", "hours")},
         "to_go": {
             "tokens": sum(cell.remaining_tokens for cell in cells),
-            "gpu_hours": _sum([cell.remaining_hours for cell in cells]),
+            "gpu_hours": sum_hours([cell.remaining_gpu_hours for cell in cells]),
         },
         "health": [
-            {"checkpoint": checkpoint, "benchmark": benchmark, "level": found.level, "reason": found.reason}
-            for (checkpoint, benchmark), found in health(grid).items()
+            {"checkpoint": cell[0], "benchmark": cell[1], "level": found.level, "reason": found.reason}
+            for cell in grid.study.cells
+            if grid.layout.landscape_frame(*cell, "health").exists()
+            for found in [cell_health(grid.layout.landscape(*cell), grid.study.default_policy, grid.config.health)]
         ],
         **{state: [_job(grid, pool) for pool in pools if pool.state == state] for state in ("running", "failed")},
         "not_made": grid.study.not_made,
-    }
-
-
-def _sum(hours: Sequence[float | None]) -> float | None:
-    known = [one for one in hours if one is not None]
-    return sum(known) if len(known) == len(hours) else None
-
-
-def _line(cell: CellStatus) -> dict[str, Any]:
-    return {
-        "checkpoint": cell.checkpoint,
-        "benchmark": cell.benchmark,
-        "state": cell.state,
-        "drawn": cell.drawn,
-        "wanted": cell.wanted,
-        "tokens": cell.generated,
-        "gpu_hours": cell.gpu_hours,
-        "hours": cell.hours,
-        "remaining_tokens": cell.remaining_tokens,
-        "remaining_gpu_hours": cell.remaining_hours,
     }
 
 
@@ -212,7 +183,14 @@ def rendered(found: Mapping[str, Any]) -> str:
         f"spent: {spent['tokens']:,} tokens, {spent['gpu_hours']:,.2f} GPU-hours,"
         f" {spent['hours']:,.2f} hours of sampling",
         f"to go: about {to_go['tokens']:,} tokens{hours}",
-        *_health_lines(found["health"]),
+    ]
+    if found["health"]:
+        levels = Counter(cell["level"] for cell in found["health"])
+        lines.append(f"health: {', '.join(f'{count} {level}' for level, count in levels.items())}")
+    lines += [
+        f"  {cell['checkpoint']}/{cell['benchmark']}: {cell['level']}: {cell['reason']}"
+        for cell in found["health"]
+        if cell["reason"]
     ]
     lines += [f"running: {_where(job)}: {job['drawn']:,} of {job['total']:,} samples" for job in found["running"]]
     for job in found["failed"]:
@@ -220,15 +198,6 @@ def rendered(found: Mapping[str, Any]) -> str:
         lines += [f"failed: {_where(job)}", f"  {'; '.join(job['message'].splitlines())}"]
         lines.append(f"  log: {job['log'] if job['has_log'] else none}")
     return "\n".join([*lines, *(f"not made: {one}" for one in found["not_made"])])
-
-
-def _health_lines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    levels = Counter(cell["level"] for cell in cells)
-    if cells:
-        yield f"health: {', '.join(f'{count} {level}' for level, count in levels.items())}"
-    for cell in cells:
-        if cell["reason"]:
-            yield f"  {cell['checkpoint']}/{cell['benchmark']}: {cell['level']}: {cell['reason']}"
 
 
 def _cell_lines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -245,3 +214,114 @@ def _cell_lines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _where(job: Mapping[str, Any]) -> str:
     slurm = f", Slurm job {job['slurm_job']}" if job["slurm_job"] else ""
     return f"{job['checkpoint']}/{job['benchmark']} {job['pool']} on {job['host']}{slurm}, since {job['started']}"
+
+
+# ---- one line of overall progress, again and again, until everything is sampled and read
+
+TERMINAL_SECONDS, LOG_SECONDS = 5.0, 60.0
+"""Between two lines."""
+
+WINDOW = 600.0
+"""Seconds over which the rate of sampling is measured: jobs of different policies alternate."""
+
+
+class Rate:
+    """Samples drawn a second, over the last ``WINDOW`` seconds in which this looked."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def see(self, now: float, drawn: int) -> None:
+        """Note how many samples there are at a moment."""
+        self._seen.append((now, drawn))
+        while now - self._seen[0][0] > WINDOW:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """None if nothing was drawn between the first and the last look."""
+        (first, before), (last, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (last - first) if after > before and last > first else None
+
+
+def is_finished(found: Mapping[str, Any]) -> bool:
+    """Whether every sampled cell is drawn, graded and read."""
+    return bool(found["states"]["done"] == found["scored"] == found["landscapes"] == len(found["cells"]))
+
+
+def line(found: Mapping[str, Any], per_second: float | None) -> str:
+    """Progress of the whole study on one line; of samples drawn a second, if that is known."""
+    drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
+    cells = len(found["cells"])
+    parts = []
+    if wanted:
+        parts.append(f"{100 * drawn // wanted}% sampled: {drawn:,} of {wanted:,}")
+    jobs = [f"{len(found[state])} job{'s' * (len(found[state]) != 1)} {state}" for state in ("running", "failed")]
+    parts += [text for text in jobs if not text.startswith("0")]
+    parts += [f"{found[key]} of {cells} {name}" for key, name in (("scored", "graded"), ("landscapes", "read"))]
+    if drawn < wanted and found["running"]:
+        parts.append(f"{_span((wanted - drawn) / per_second)} of sampling left" if per_second else "time left unknown")
+    return ", ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    """A time in the unit that fits.
+
+    >>> _span(40), _span(400), _span(40_000)
+    ('under 1 min', 'about 7 min', 'about 11.1 h')
+    """
+    if seconds < 60:
+        return "under 1 min"
+    return f"about {seconds / 60:.0f} min" if seconds < 3600 else f"about {seconds / 3600:.1f} h"
+
+
+class Line:
+    """Progress on one line, over the line before on a terminal, otherwise at intervals; or messages alone."""
+
+    def __init__(self, out: TextIO, *, shown: bool = True) -> None:
+        self._out, self._shown, self._over = out, shown, out.isatty()
+        self._width = 0
+        self.every = TERMINAL_SECONDS if self._over else LOG_SECONDS
+        """Seconds between two lines."""
+
+    def put(self, text: str) -> None:
+        """Show how far the run is."""
+        if self._shown and self._over:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            self._out.write(f"\r{text:{self._width}}")
+            self._width = len(text)
+        elif self._shown:
+            self._out.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._out.flush()
+
+    def message(self, text: str) -> None:
+        """Show a line that stays."""
+        self.end()
+        say(text, self._out)
+
+    def end(self) -> None:
+        """Go on below what is written over."""
+        if self._width:
+            self._out.write("\n")
+            self._width = 0
+
+
+def follow(
+    look: Callable[[], Mapping[str, Any]],
+    out: TextIO,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Mapping[str, Any]:
+    """Print progress until everything is done, over the line before on a terminal; returns the last answer."""
+    shown, rate = Line(out), Rate()
+    try:
+        while True:
+            found = look()
+            rate.see(clock(), sum(cell["drawn"] for cell in found["cells"]))
+            shown.put(line(found, rate.per_second))
+            if is_finished(found):
+                return found
+            sleep(shown.every)
+    finally:
+        shown.end()

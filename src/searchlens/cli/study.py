@@ -5,42 +5,134 @@ from __future__ import annotations
 import argparse
 import logging
 import shlex
+import shutil
 import sys
+import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
-from searchlens.cli.options import Commands, json_option, port, positive, put, size
-from searchlens.cli.terminal import say
-from searchlens.config.project import OWN_FILE
-from searchlens.errors import JobError
-from searchlens.plan import Grid
+from searchlens.cli.options import Commands, Parser, grid_of, is_configured, opened, put, run_command, size, whole
+from searchlens.cli.terminal import page, say
+from searchlens.config import project
+from searchlens.errors import InputError, JobError
+from searchlens.plan import TO_GET_READY, Grid
+
+OF_THE_REPOSITORY = ("ci.yaml", "zoo.yaml", "zoo-tables.yaml", "zoo-power.yaml", "own.yaml", "*.lock.json", "lock.json")
+"""Files of ``config/`` that a new study does not get: they need the cohort of the zoo, or belong to another study."""
+
+DEMO = """# The demo: the micro pair at laptop size. Snakemake and every command merge these settings over the
+# other files of this folder.
+"""
 
 
 def _init(args: argparse.Namespace) -> None:
-    from searchlens.cli.init import init
-
     written = init(Path(args.folder), demo=args.demo)
     say(f"{args.folder} has {', '.join(written)}")
     if args.demo:
         say("it holds the demo, on the micro pair; next:")
     else:
-        say(f"fill in your checkpoints in {Path(args.folder, OWN_FILE)}; next:")
+        say(f"fill in your checkpoints in {Path(args.folder, project.OWN_FILE)}; next:")
     place = shlex.quote(args.folder)
     comments = {"check": "mistakes, and what is missing", "plan": "what it costs", "run": "samples, tables and figures"}
     for command, comment in comments.items():
         say(f"  {f'searchlens -C {place} {command}':<{len(place) + 22}}# {comment}")
 
 
-def _check(args: argparse.Namespace) -> None:
-    from searchlens.cli import check
+def init(folder: Path, *, demo: bool = False) -> list[str]:
+    """Write the folder of a study: ``config/``, ``profiles/``, and a ``Snakefile`` that includes the workflow.
 
-    found = check.answer(grid_of(args), with_prompts=args.prompts)
+    The workflow itself stays where it is installed, because its rules call the code of their own version. ``demo``: the
+    study of the micro pair, ready to run, in place of one to fill in. Returns the names of what was written. Raises
+    InputError, and writes nothing, if the folder is a file, cannot be written to, or has one of these names already; or
+    the micro pair is not installed.
+    """
+    names = ("config", "profiles", "slurm", "Snakefile")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a study needs a folder")
+    for name in names:
+        if (folder / name).exists() or (folder / name).is_symlink():
+            raise InputError(f"{folder} already has {name}: nothing is written over it", "name another folder")
+    if demo:
+        project.zoo()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".init-") as temporary:
+            _write(Path(temporary), demo=demo)
+            for name in names:
+                Path(temporary, name).rename(folder / name)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from None
+    return list(names)
+
+
+def _write(folder: Path, *, demo: bool) -> None:
+    source = project.root()
+    shutil.copytree(source / "config", folder / "config", ignore=shutil.ignore_patterns(*OF_THE_REPOSITORY))
+    shutil.copytree(source / "profiles", folder / "profiles")
+    shutil.copyfile(project.TEMPLATES / "Snakefile", folder / "Snakefile")
+    (folder / "slurm").symlink_to(Path("profiles", "slurm"))  # where `--profile slurm` looks for it
+    settings = source / "config" / "demo.yaml" if demo else project.TEMPLATES / "own.yaml"
+    (folder / project.OWN_FILE).write_text((DEMO if demo else "") + settings.read_text("utf-8"), "utf-8")
+
+
+def _check(args: argparse.Namespace) -> None:
+    found = check(grid_of(args), with_prompts=args.prompts)
     found["missing"] = list(map(args.named, found["missing"]))
-    put(args, found, check.rendered)
+    put(args, found, checked)
     if found["missing"]:
         raise JobError("the study is not ready to run", found["hint"])
+
+
+def check(grid: Grid, *, with_prompts: bool = False) -> dict[str, Any]:
+    """Check the study, and count its cells: what is missing for a run of it, and what will be left out.
+
+    ``missing`` says why it is not ready to run, and ``hint`` what to do then. ``anchor`` is the pair and benchmark on
+    which BOPTR is fitted, or empty, and then ``without_boptr`` says why. ``prompts``, if they are asked for, has the
+    first prompt of each cell. Raises InputError if the configuration names something that does not exist or does not
+    fit, or nothing can be written.
+    """
+    from searchlens.sampling import prompts
+
+    grid.check()
+    if not grid.study.cells:
+        raise InputError(
+            "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
+            "name keys of pairs and benchmarks, or import samples (docs/import.md)",
+        )
+    refusals, notes, sent = prompts(grid, shown=with_prompts)
+    return {
+        "cells": len(grid.study.cells),
+        "pair_cells": len(grid.study.pair_cells),
+        "missing": [*(reasons := grid.refusals()), *refusals],
+        "hint": TO_GET_READY if reasons else "",
+        "notes": [*grid.study.unlike_sides, *notes],
+        "unknown_wordings": list(grid.inputs.unknown_wordings),
+        "without_likelihoods": list(grid.jobs.without_likelihoods),
+        "without_budgets": grid.study.without_budgets,
+        "anchor": "" if grid.study.without_boptr else "/".join(grid.study.anchor),
+        "without_boptr": grid.study.without_boptr,
+        "prompts": sent,
+    }
+
+
+def checked(found: Mapping[str, Any]) -> str:
+    """The answer of ``check`` as text."""
+    from searchlens.cli.show import prompt_lines
+
+    state = "the study cannot run yet" if found["missing"] else "configuration is valid"
+    lines = [f"{state}: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
+    lines += [f"not ready to run: {reason}" for reason in found["missing"]]
+    lines += [*found["unknown_wordings"], *found["without_budgets"], *found["notes"]]
+    lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
+    left_out = found["without_boptr"]
+    lines.append(f"BOPTR is left out: {left_out}" if left_out else f"BOPTR is fitted on {found['anchor']}")
+    for each in found["prompts"]:
+        title = f"{each['checkpoint']}/{each['benchmark']}: prompt of question {each['question']}"
+        lines += ["", *prompt_lines(title, each["prompt"])]
+    return "\n".join(lines)
 
 
 def _plan(args: argparse.Namespace) -> None:
@@ -55,20 +147,18 @@ def _run(args: argparse.Namespace) -> None:
     grid = grid_of(args)
     grid.check()  # its messages are clearer than those of a workflow
     require_installed(grid, here=not args.dry_run and not args.profile)
-    command = command_of(args.targets, args.config, cores=args.cores, profile=args.profile, dry_run=args.dry_run)
-    run(command, grid, plain=args.dry_run or args.snakemake_log, quiet=args.level >= logging.WARNING)
+    run(command_of(args), grid, plain=args.dry_run or args.snakemake_log, quiet=args.level >= logging.WARNING)
 
 
 def _status(args: argparse.Namespace) -> None:
     from searchlens.cli import status
-    from searchlens.cli.follow import follow
 
     grid = grid_of(args)
     if args.follow:
         with suppress(KeyboardInterrupt):
-            follow(lambda: status.answer(Grid(grid.config, grid.root)), sys.stdout)
-        return
-    put(args, status.answer(grid), status.rendered)
+            status.follow(lambda: status.answer(Grid(grid.config, grid.root)), sys.stdout)
+    else:
+        put(args, status.answer(grid), status.rendered)
 
 
 def _summary(args: argparse.Namespace) -> None:
@@ -78,32 +168,20 @@ def _summary(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    import shutil
+    from searchlens.cli import show
 
-    from searchlens.cli import show, terminal
-
-    wanted = show.Wanted(
-        pair=args.pair,
-        benchmark=args.benchmark,
-        questions=args.question,
-        policies=args.policy,
-        only=args.only,
-        samples=args.samples,
-        limit=args.limit,
-        prompt=args.prompt,
-    )
-    found = show.shown(opened(args, args.folder), wanted)
+    found = show.shown(opened(args), args)
     columns, lines = shutil.get_terminal_size().columns, None if args.full else show.LINES
-    put(args, found, lambda _: show.rendered(found, columns, lines), terminal.page)
+    put(args, found, lambda _: show.rendered(found, columns, lines), page)
 
 
 def _explore(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.explorer import explorer
 
-    study = opened(args, args.folder)
+    study = opened(args)
     output = Path(args.output) if args.output else study.layout.explorer
     left_out = explorer(study, output, args.size, Path(args.headline) if args.headline else None)
-    say(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
+    _say_page(output)
     for sentence in left_out:
         say(f"left out: {sentence}")
 
@@ -111,10 +189,14 @@ def _explore(args: argparse.Namespace) -> None:
 def _report(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.report import report
 
-    study = opened(args, args.folder)
+    study = opened(args)
     output = Path(args.output) if args.output else study.layout.report
     report(study, output)
-    say(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
+    _say_page(output)
+
+
+def _say_page(path: Path) -> None:
+    say(f"{path}: {path.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
 
 
 def _view(args: argparse.Namespace) -> None:
@@ -122,7 +204,7 @@ def _view(args: argparse.Namespace) -> None:
 
     from searchlens.reporting.explorer_server import Server
 
-    with Server(opened(args, args.folder), args.port) as server, suppress(KeyboardInterrupt):
+    with Server(opened(args), args.port) as server, suppress(KeyboardInterrupt):
         say(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it")
         if args.open:
             webbrowser.open(server.url)
@@ -133,99 +215,79 @@ def _view(args: argparse.Namespace) -> None:
 def _diff(args: argparse.Namespace) -> None:
     from searchlens.api.differences import differences
     from searchlens.api.study import open_study
-    from searchlens.cli import diff, terminal
+    from searchlens.cli import diff
 
     found = differences(open_study(args.first), open_study(args.second))
     answer = {"a": args.first, "b": args.second, **found.to_dict()}
     lines = None if args.all else diff.LINES
-    put(args, answer, lambda _: diff.rendered(found, (args.first, args.second), lines), terminal.page)
+    put(args, answer, lambda _: diff.rendered(found, (args.first, args.second), lines), page)
 
 
 def _benchmarks(args: argparse.Namespace) -> None:
     from searchlens.benchmarks import listing
 
     grid = grid_of(args) if is_configured(args) else None
-    found = (
-        listing.answer(grid.config.benchmarks, grid.inputs.question_files) if grid else listing.answer({}, lambda _: [])
-    )
-    put(args, found, listing.rendered)
+    known = (grid.config.benchmarks, grid.inputs.question_files) if grid else ({}, lambda _: [])
+    put(args, listing.answer(*known), listing.rendered)
 
 
 def add_to(command: Commands) -> None:
     """Add the commands of studies."""
     command.group("a study")
-    sub = command(
-        "init", _init, "write the folder of a new study, with a configuration to fill in", is_configured=False
-    )
+    text = "write the folder of a new study, with a configuration to fill in"
+    sub = command("init", _init, text, is_configured=False)
     sub.add_argument("folder", metavar="DIR", help="folder that does not have a study yet")
-    sub.add_argument("--demo", action="store_true", help="the study of the micro pair, ready to run")
+    sub.flag("--demo", "the study of the micro pair, ready to run")
     sub.set_defaults(starts_study=True)
     sub = command("check", _check, "validate the configuration and everything it names")
-    sub.add_argument("--prompts", action="store_true", help="print the first prompt of each cell as it is sent")
-    json_option(sub)
+    sub.flag("--prompts", "print the first prompt of each cell as it is sent")
+    sub.shared("--json")
     sub = command("plan", _plan, "show which samples are missing, and what they cost")
-    sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
-    json_option(sub)
+    sub.flag("--policies", "one line per policy with its id, instead of per cell")
+    sub.shared("--json")
     sub = command("run", _run, "run the study by Snakemake, or resume it")
     sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
-    sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
-    sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
+    sub.text("--cores", "N", "CPU cores, or all (default: as the profile says)")
+    sub.text("--profile", "FOLDER", "profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
-    sub.add_argument(
-        "--snakemake-log", action="store_true", help="print what Snakemake prints, instead of one line of progress"
-    )
+    sub.flag("--snakemake-log", "print what Snakemake prints, instead of one line of progress")
     sub = command("status", _status, "show progress, running and failed jobs, and their logs")
     either = sub.add_mutually_exclusive_group()
-    json_option(either)
-    either.add_argument(
-        "--follow", action="store_true", help="print one line of overall progress now and then, until all is done"
-    )
-    json_option(command("summary", _summary, "print the main results of the last run"))
+    either.add_argument("--json", action="store_true", help="print the answer as JSON")
+    text = "print one line of overall progress now and then, until all is done"
+    either.add_argument("--follow", action="store_true", help=text)
+    command("summary", _summary, "print the main results of the last run").shared("--json")
     _add_show(command("show", _show, "show questions with the answers of Base and RL side by side"))
     sub = command("explore", _explore, "write the study as one page that opens in a browser")
-    _results_argument(sub)
-    sub.add_argument(
-        "--size", type=size, default="15MB", metavar="SIZE", help="most bytes of the page, such as 15MB (default)"
-    )
-    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: explorer.html in RESULTS")
-    sub.add_argument("--headline", default="", metavar="FILE", help="also write three sentences a cell, as HTML")
+    sub.results()
+    sub.text("--size", "SIZE", "most bytes of the page, such as 15MB (default)", type=size, default="15MB")
+    sub.text("--output", "FILE", "the page; default: explorer.html in RESULTS")
+    sub.text("--headline", "FILE", "also write three sentences a cell, as HTML")
     sub = command("report", _report, "write figures and tables with their captions as one page")
-    _results_argument(sub)
-    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: report.html in RESULTS")
+    sub.results()
+    sub.text("--output", "FILE", "the page; default: report.html in RESULTS")
     sub = command("view", _view, "show the study in a browser of this machine, with every sample")
-    _results_argument(sub)
-    sub.add_argument(
-        "--port", type=port, default=8642, metavar="N", help="port of 127.0.0.1 (default: 8642); 0: any that is free"
-    )
-    sub.add_argument("--open", action="store_true", help="open the browser, too")
+    sub.results()
+    text = "port of 127.0.0.1 (default: 8642); 0: any that is free"
+    sub.text("--port", "N", text, type=whole(0, 65535), default=8642)
+    sub.flag("--open", "open the browser, too")
     sub = command("diff", _diff, "compare two results folders: what changed, with intervals", is_configured=False)
     sub.add_argument("first", metavar="A", help="results folder, before")
     sub.add_argument("second", metavar="B", help="results folder, after")
-    sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
-    json_option(sub)
-    json_option(command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here"))
+    sub.flag("--all", "list every change, instead of the largest ones")
+    sub.shared("--json")
+    text = "list known benchmarks, and which of their questions are here"
+    command("benchmarks", _benchmarks, text).shared("--json")
 
 
-def _add_show(sub: argparse.ArgumentParser) -> None:
-    _results_argument(sub)
-    sub.add_argument("--pair", default="", metavar="NAME", help="key of pairs; default: the first one")
-    sub.add_argument(
-        "--benchmark", default="", metavar="NAME", help="key of benchmarks; default: the first one of the pair"
-    )
-    sub.add_argument(
-        "--question",
-        action="append",
-        default=[],
-        metavar="N|ID",
-        help="position of a question, from 0, or its id; may be repeated",
-    )
-    sub.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a policy; may be repeated; default: the default policy; all: every policy that both sides have",
-    )
+def _add_show(sub: Parser) -> None:
+    sub.results()
+    sub.text("--pair", "NAME", "key of pairs; default: the first one")
+    sub.text("--benchmark", "NAME", "key of benchmarks; default: the first one of the pair")
+    text = "position of a question, from 0, or its id; may be repeated"
+    sub.text("--question", "N|ID", text, action="append", default=[])
+    text = "a policy; may be repeated; default: the default policy; all: every policy that both sides have"
+    sub.text("--policy", "NAME", text, action="append", default=[])
     sub.add_argument(
         "--only",
         choices=("rl-solves", "base-solves", "graders-disagree"),
@@ -233,14 +295,8 @@ def _add_show(sub: argparse.ArgumentParser) -> None:
         help="questions that RL solves and no sample of Base under these policies, or the other way round, or with a"
         " sample on which two graders disagree",
     )
-    sub.add_argument("--samples", type=positive, default=2, metavar="N", help="samples of each side (default: 2)")
-    sub.add_argument("--limit", type=positive, default=5, metavar="N", help="number of questions (default: 5)")
-    sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
-    sub.add_argument("--prompt", action="store_true", help="also the prompt as it was sent, by its tokens")
-    json_option(sub)
-
-
-def _results_argument(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
-    )
+    sub.text("--samples", "N", "samples of each side (default: 2)", type=whole(1), default=2)
+    sub.text("--limit", "N", "number of questions (default: 5)", type=whole(1), default=5)
+    sub.flag("--full", "whole texts, instead of their first and last lines")
+    sub.flag("--prompt", "also the prompt as it was sent, by its tokens")
+    sub.shared("--json")

@@ -56,20 +56,23 @@ def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
     """One pair on one benchmark, with RL − Base at the smallest and the largest budget, if it has any."""
     sides = ((checkpoint, row["benchmark"]) for checkpoint in grid.study.pairs[row["pair"]].values())
     is_read = not row["warning"] and row["rl_minus_base_first"] is not None
+    gaps = [
+        {
+            "budget": row[f"{which}_budget"],
+            "value": row[f"rl_minus_base_{which}"],
+            "interval": [row[f"rl_minus_base_{which}_{end}"] for end in ("lo", "hi")],
+        }
+        for which in ("first", "last")
+    ]
     keys = ("inside", "budgets", "both_zero", "base_policies", "questions", *GREEDY)
     return {
         "pair": row["pair"],
         "benchmark": row["benchmark"],
         "warning": row["warning"] or "",
-        "rl_minus_base": [_gap(row, which) for which in ("first", "last")] if is_read else [],
+        "rl_minus_base": gaps if is_read else [],
         **{key: row[key] if is_read else None for key in keys},
         "source": grid.study.least_direct(sides),
     }
-
-
-def _gap(row: Mapping[str, Any], which: str) -> dict[str, Any]:
-    ends = [row[f"rl_minus_base_{which}_{end}"] for end in ("lo", "hi")]
-    return {"budget": row[f"{which}_budget"], "value": row[f"rl_minus_base_{which}"], "interval": ends}
 
 
 def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
@@ -96,22 +99,16 @@ def rendered(found: Mapping[str, Any]) -> str:
 
 
 def _pair_line(pair: Mapping[str, Any], policy: str) -> str:
-    gaps = "   ".join(map(_gap_text, pair["rl_minus_base"]))
-    row = {**pair, "policy": policy, "gaps": gaps, "inside": gaps and _inside(pair)}
-    return f"  {pair['pair']}/{pair['benchmark']}: " + say(SUMMED, {**row, "greedy": gaps and _greedy(pair)})
-
-
-def _gap_text(one: Mapping[str, Any]) -> str:
-    low, high = one["interval"]
-    return f"N={one['budget']}: {percent(one['value'], low, high, '+')}"
-
-
-def _inside(row: Mapping[str, Any]) -> str:
-    """At how many budgets RL is inside, of those at which either model solves any question."""
-    inside, decided = (row[name] - row["both_zero"] for name in ("inside", "budgets"))
-    return say(INSIDE, {"inside": inside, "decided": decided, "policies": policies(row["base_policies"])})
-
-
-def _greedy(row: Mapping[str, Any]) -> str:
-    sides = {"Base": GREEDY[:3], "RL": GREEDY[3:]}
-    return say(GREEDILY, {side: solved(*(row[name] for name in names)) for side, names in sides.items()})
+    gaps = [
+        f"N={one['budget']}: {percent(one['value'], low, high, '+')}"
+        for one in pair["rl_minus_base"]
+        for low, high in [one["interval"]]
+    ]
+    inside = greedy = ""
+    if gaps:  # RL is inside at so many budgets, of those at which either model solves any question
+        counts = {"inside": pair["inside"] - pair["both_zero"], "decided": pair["budgets"] - pair["both_zero"]}
+        inside = say(INSIDE, {**counts, "policies": policies(pair["base_policies"])})
+        sides = {"Base": GREEDY[:3], "RL": GREEDY[3:]}
+        greedy = say(GREEDILY, {side: solved(*(pair[name] for name in names)) for side, names in sides.items()})
+    row = {**pair, "policy": policy, "gaps": "   ".join(gaps), "inside": inside, "greedy": greedy}
+    return f"  {pair['pair']}/{pair['benchmark']}: {say(SUMMED, row)}"

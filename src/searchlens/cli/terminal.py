@@ -13,7 +13,7 @@ import sys
 import traceback
 import unicodedata
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from types import TracebackType
 from typing import TextIO
 
@@ -68,22 +68,13 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _wrapped(line: str, width: int) -> Iterator[str]:
     while cells(line) > width:
-        fits = _fitting(line, width)
+        # Characters that fit, at least one.
+        fits = max(1, next(i for i, used in enumerate(accumulate(map(_cells, line))) if used > width))
         blank = line.rfind(" ", 1, fits + 1)
         cut = blank if blank > 0 and line[:blank].strip() else fits
         yield line[:cut].rstrip()
         line = line[cut:].lstrip(" ")
     yield line
-
-
-def _fitting(line: str, width: int) -> int:
-    """Number of characters that fit, at least one."""
-    used = 0
-    for i, char in enumerate(line):
-        used += _cells(char)
-        if used > width:
-            return max(i, 1)
-    return len(line)
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:

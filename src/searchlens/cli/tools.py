@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from searchlens.cli.chosen import cohort_of_folder, grid_of
-from searchlens.cli.options import Commands
+from searchlens.cli.options import Commands, cohort_of_folder, grid_of
 from searchlens.cli.terminal import say
 from searchlens.store import snapshots
 from searchlens.store.hashing import file_sha256, fingerprint
@@ -78,7 +77,7 @@ def _completion(args: argparse.Namespace) -> None:
     from searchlens.cli.main import parser
 
     every = parser()
-    for action in every.arguments():
+    for action in (action for sub in (every, *every.commands.values()) for action in sub._actions):
         if action.metavar in ("DIR", "FOLDER", "RESULTS"):
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
         elif action.metavar in ("FILE", "YAML", "JSON", "MANIFEST"):
@@ -90,19 +89,18 @@ def add_to(command: Commands) -> None:
     """Add the other tools."""
     command.group("tools")
     sub = command("pin", _pin, "write the lock file: commit and hashes of every name of the hub")
-    sub.add_argument("--update", action="store_true", help="look up again names that are pinned already")
-    sub.add_argument("--from-cache", action="store_true", help="read the hub cache of this machine instead of the hub")
+    sub.flag("--update", "look up again names that are pinned already")
+    sub.flag("--from-cache", "read the hub cache of this machine instead of the hub")
     sub = command("fetch", _fetch, "download the pinned files, and compare every byte with the pins")
-    sub.add_argument("--rehash", action="store_true", help="hash all files, also those with a stored hash")
+    sub.flag("--rehash", "hash all files, also those with a stored hash")
     sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder", is_configured=False)
     sub.add_argument("path", metavar="FOLDER", help="folder of a checkpoint")
     text = "write a checkpoint folder from a GGUF file of Gemma 3"
     sub = command("convert", _convert, text, is_configured=False)
     sub.add_argument("file", metavar="MODEL.gguf", help="file of the model")
     sub.add_argument("folder", metavar="FOLDER", help="folder to write, new or empty")
-    sub.add_argument(
-        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="type of the weights (default: bfloat16)"
-    )
+    text = "type of the weights (default: bfloat16)"
+    sub.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help=text)
     _add_power(command)
     text = "print what completes commands and options in a shell"
     sub = command("completion", _completion, text, is_configured=False)
@@ -113,31 +111,18 @@ def add_to(command: Commands) -> None:
 
 def _add_power(command: Commands) -> None:
     sub = command("power", _power, "say how large a study must be (docs/power.md)")
-    sub.add_argument(
-        "folder", metavar="FOLDER", nargs="?", default="", help="landscapes of a study, or a file of contributions"
-    )
-    sub.add_argument(
-        "--gap", type=float, metavar="X", required=True, help="difference of mean errors, percentage points"
-    )
+    text = "landscapes of a study, or a file of contributions"
+    sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help=text)
+    text = "difference of mean errors, percentage points"
+    sub.add_argument("--gap", type=float, metavar="X", required=True, help=text)
     sub.add_argument("--models", type=int, metavar="N", required=True, help="number of models")
-    sub.add_argument(
-        "--questions", type=int, metavar="N", nargs="+", required=True, help="number of questions of each benchmark"
-    )
-    sub.add_argument(
-        "--seeds", type=int, metavar="N", default=1, help="pools of samples that curves are averaged over (default: 1)"
-    )
-    sub.add_argument("--alpha", type=float, metavar="P", default=0.05, help="level of the test (default: 0.05)")
-    sub.add_argument(
-        "--contrasts", type=int, metavar="N", default=1, help="number of contrasts tested together (default: 1)"
-    )
-    sub.add_argument(
-        "--rows",
-        nargs=2,
-        default=["V3", "H4"],
-        metavar="ROW",
-        help="rows whose difference is estimated from the landscapes (default: V3 H4)",
-    )
+    text = "number of questions of each benchmark"
+    sub.add_argument("--questions", type=int, metavar="N", nargs="+", required=True, help=text)
+    sub.text("--seeds", "N", "pools of samples that curves are averaged over (default: 1)", type=int, default=1)
+    sub.text("--alpha", "P", "level of the test (default: 0.05)", type=float, default=0.05)
+    sub.text("--contrasts", "N", "number of contrasts tested together (default: 1)", type=int, default=1)
+    text = "rows whose difference is estimated from the landscapes (default: V3 H4)"
+    sub.text("--rows", "ROW", text, nargs=2, default=["V3", "H4"])
+    text = "variance component; default: estimated from FOLDER, or typical"
     for name in ("question-sd", "sample-sd", "model-sd", "shared"):
-        sub.add_argument(
-            f"--{name}", type=float, metavar="X", help="variance component; default: estimated from FOLDER, or typical"
-        )
+        sub.text(f"--{name}", "X", text, type=float, default=None)

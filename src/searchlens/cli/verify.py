@@ -55,12 +55,6 @@ def rendered(report: Verified) -> str:
     return "\n".join([*report.damaged, *report.notes, *report.repaired, counts])
 
 
-_AGAIN = "the next run samples damaged shards again, and only them"
-_IMPORT = "import damaged imports again: `searchlens imports` names their logs"
-_OTHERWISE = "restore the files of the checkpoint, or set its samples aside with `searchlens rerun`"
-_ASIDE = "`searchlens verify --repair` sets other damaged files aside; the next run makes them again"
-
-
 def verify(results: Path, *, repair: bool = False, study: Grid | None = None) -> Verified:
     """Check everything in a results folder; every shard is hashed and read.
 
@@ -99,19 +93,15 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     if repair:
         report.repaired += _repaired(layout, unusable, harmed)
     report.advice += _advice(report, unusable, harmed)
-    if study is not None:
-        _compare(report, study)
-    return report
-
-
-def _compare(report: Verified, study: Grid) -> None:
     try:
-        otherwise = list(drawn_otherwise(study))
+        otherwise = list(drawn_otherwise(study)) if study else []
     except InputError as error:
         report.notes.append(f"samples are not compared with their checkpoints: {error.message}")
-        return
+        return report
     report.damaged += otherwise
-    report.advice += [_OTHERWISE] if otherwise else []
+    if otherwise:
+        report.advice.append("restore the files of the checkpoint, or set its samples aside with `searchlens rerun`")
+    return report
 
 
 def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:
@@ -124,11 +114,11 @@ def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:
 def _advice(report: Verified, unusable: Sequence[Shard], harmed: Sequence[Path]) -> Iterator[str]:
     imported = [shard for shard in unusable if shard.sidecar.get("engine") == "imported"]
     if len(report.damaged) > len(harmed) + len(imported):
-        yield _AGAIN
+        yield "the next run samples damaged shards again, and only them"
     if imported:
-        yield _IMPORT
+        yield "import damaged imports again: `searchlens imports` names their logs"
     if harmed and not report.repaired:
-        yield _ASIDE
+        yield "`searchlens verify --repair` sets other damaged files aside; the next run makes them again"
 
 
 def _repaired(layout: Layout, unusable: Sequence[Shard], harmed: Sequence[Path]) -> list[str]:

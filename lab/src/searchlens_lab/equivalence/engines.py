@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +47,7 @@ class Side:
 def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
     """Compare every checkpoint of the study's first pair that runs on vLLM.
 
-    Parameters
-    ----------
-    grid : Grid
-        A study whose compared checkpoint runs on vLLM.
-    threads : int
-        CPU threads of each engine.
+    ``grid``: a study whose compared checkpoint runs on vLLM. ``threads``: CPU threads of each engine.
     """
     pair = grid.config.pairs[grid.config.study.pairs[0]]
     checkpoints = [side for side in (pair.base, pair.rl) if grid.config.checkpoints[side].engine == "vllm"]
@@ -99,13 +95,12 @@ def _right(subject: Subject, policies: Mapping[str, Policy]) -> dict[str, npt.ND
 
 def _samples(grid: Grid) -> int:
     """Number of samples of each question."""
-    samples: int = max(options_of(grid).engine_samples, *grid.config.budgets)
-    return samples
+    return int(max(options_of(grid).engine_samples, *grid.config.budgets))
 
 
 def _text_rows(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> list[ComparisonRow]:
     """Rows about greedy texts, and about log-probabilities after the same tokens."""
-    options, reference = options_of(grid), _reference(checkpoint)
+    options, reference = options_of(grid), f"embedded engine, {checkpoint}"
     pairs = list(zip(texts_of(ours.greedy), texts_of(theirs.greedy), strict=True))
     common, total = [common_length(*pair) for pair in pairs], sum(max(map(len, pair)) for pair in pairs)
     least = options.output_match
@@ -117,11 +112,10 @@ def _text_rows(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> list[Co
     )
     forced = np.concatenate([logprob_differences(*pair) for pair in zip(ours.forced, theirs.forced, strict=True)])
     equal, before = share([first == second for first, second in pairs]), sum(common) / total
+    row, first = partial(ComparisonRow, "engines"), "before the first difference"
     rows = [
-        ComparisonRow("engines", "greedy", reference, "same texts", len(pairs), "texts", equal, "at least", least),
-        ComparisonRow(
-            "engines", "greedy", reference, "before the first difference", total, "tokens", before, "at least", least
-        ),
+        row("greedy", reference, "same texts", len(pairs), "texts", equal, "at least", least),
+        row("greedy", reference, first, total, "tokens", before, "at least", least),
     ]
     for policy, what, values in (("greedy", "log p", greedy), ("temp_1.0, forced", f"log p of {TOP}", forced)):
         for name, function, threshold in (
@@ -130,16 +124,8 @@ def _text_rows(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> list[Co
         ):
             statistic = f"{name} difference of {what}"
             value = float(function(values)) if len(values) else float("nan")  # if no two greedy texts begin alike
-            rows.append(
-                ComparisonRow(
-                    "engines", policy, reference, statistic, len(values), "tokens", value, "at most", threshold
-                )
-            )
+            rows.append(row(policy, reference, statistic, len(values), "tokens", value, "at most", threshold))
     return rows
-
-
-def _reference(checkpoint: str) -> str:
-    return f"embedded engine, {checkpoint}"
 
 
 def common_length(first: Ids, second: Ids) -> int:
@@ -173,23 +159,10 @@ def _curve_rows(grid: Grid, checkpoint: str, ours: Side, theirs: Side, intervals
         chance = permutation_interval(right, _samples(grid), budgets, 1 - (1 - confidence) / intervals)  # Bonferroni
         for place, budget in enumerate(budgets):
             difference = float(our_pass[place] - their_pass[place])
-            rows.append(
-                ComparisonRow(
-                    "engines",
-                    name,
-                    _reference(checkpoint),
-                    f"difference of pass@{budget}",
-                    right.shape[1],
-                    "questions",
-                    difference,
-                    "covers",
-                    0.0,
-                    ours=float(our_pass[place]),
-                    theirs=float(their_pass[place]),
-                    lo=difference - float(chance.hi[place]),
-                    hi=difference - float(chance.lo[place]),
-                )
-            )
+            what = (name, f"embedded engine, {checkpoint}", f"difference of pass@{budget}", right.shape[1], "questions")
+            ends = (difference - float(chance.hi[place]), difference - float(chance.lo[place]))
+            sides = (float(our_pass[place]), float(their_pass[place]))
+            rows.append(ComparisonRow("engines", *what, difference, "covers", 0.0, *sides, *ends))
     return rows
 
 
@@ -203,24 +176,9 @@ def permutation_interval(
 ) -> Interval:
     """Interval of the difference of mean pass@k under the hypothesis that both sides have equal chances.
 
-    Parameters
-    ----------
-    right : int array, shape (2, questions)
-        Number of right samples of each side, out of ``samples``.
-    samples : int
-        Samples of each question on each side.
-    budgets : sequence of int
-        The k of pass@k.
-    confidence : float
-        Nominal coverage, in (0, 1).
+    ``right``: number of right samples of each side, out of ``samples``. ``samples``: samples of each question on each
+    side. ``budgets``: the k of pass@k. ``confidence``: nominal coverage, in (0, 1). Returns ends of shape (budgets,).
 
-    Returns
-    -------
-    Interval
-        Ends of shape (budgets,).
-
-    Notes
-    -----
     A permutation test, exact for any number of questions: the samples of both sides of a question are pooled and dealt
     out again. Questions are not resampled, so differences between questions do not matter.
     """

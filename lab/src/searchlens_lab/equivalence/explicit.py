@@ -89,14 +89,8 @@ def enumerate_texts(
 class ToyEngine:
     """Runs up to ``max_rows`` queued requests together to their ends; shorter ones are returned first.
 
-    Attributes
-    ----------
-    requests : list of Request
-        All requests that were ever added, for tests to look at.
-    generated : int
-        Number of tokens drawn for them.
-    steps : int
-        As in ``Engine``.
+    ``requests``: all requests that were ever added, for tests to look at. ``generated``: number of tokens drawn for
+    them. ``steps``: as in ``Engine``.
     """
 
     repeatable = True

@@ -28,16 +28,8 @@ def distribution(
 ) -> Vector:
     """The distribution q from which a token is drawn, with the filters in the order of ``searchlens.engines.base``.
 
-    Parameters
-    ----------
-    logits : float64 array, shape (vocab,)
-    prompt, generated : sequences of int
-        Token ids that count for penalties.
-
-    Returns
-    -------
-    float64 array, shape (vocab,)
-        Sums to 1. Equal logits at the edge of a filter are kept or dropped as NumPy sorts them.
+    ``prompt``, ``generated``: token ids that count for penalties. The result sums to 1. Equal logits at the edge of a
+    filter are kept or dropped as NumPy sorts them.
     """
     logits = penalised(logits, sampling, prompt, generated)
     if sampling.temperature == 0:

@@ -17,7 +17,7 @@ from searchlens.search.smc import SequentialMonteCarlo
 from searchlens.search.task import Task
 from searchlens.seeds import child
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
-from searchlens_lab.equivalence.options import EquivalenceOptions
+from searchlens_lab.equivalence.plan import EquivalenceOptions
 from searchlens_lab.equivalence.rows import ComparisonRow, Law, TableName, chi_square, total_variation
 from searchlens_lab.equivalence.subject import texts_of
 
@@ -36,14 +36,8 @@ def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Comp
     Power sampling has a chi-square, too. The other samplers tend to the target with more particles or rollouts, so that
     enough of them would find what is left of the distance; their row is a total variation alone.
 
-    Parameters
-    ----------
-    name : str
-        Name of the policy.
-    policy : Policy
-        Autoregressive, or one of ``has_law``.
-    options : EquivalenceOptions
-        Numbers of texts, and thresholds.
+    ``policy``: autoregressive, or one of ``has_law``. ``options``: numbers of texts, and
+    thresholds.
     """
     if isinstance(policy.controller, Autoregressive):
         counts = draws(LOCAL, policy, options.draws, LOCAL_LIMIT)

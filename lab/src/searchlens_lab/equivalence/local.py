@@ -40,12 +40,7 @@ from searchlens_lab.equivalence.subject import Subject, texts_of
 def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     """Rows about tokens on the same logits, texts, and answers.
 
-    Parameters
-    ----------
-    name : str
-        Name of the policy.
-    policy : Policy
-        Autoregressive.
+    ``policy`` is autoregressive.
     """
     options, reference = subject.options, _reference(policy.local)
     tasks = subject.tasks(policy)

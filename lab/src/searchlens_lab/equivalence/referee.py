@@ -12,15 +12,23 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+from matplotlib.figure import Figure
 
+from searchlens.analysis.claims import percent
 from searchlens.analysis.uncertainty import wilson
+from searchlens.plan import Grid
+from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables.table import Part, Table, write
 from searchlens.search.driver import Failure, run, start
 from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Task
 from searchlens.seeds import child
+from searchlens.store.frames import write_frame
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens_lab.equivalence.laws import POWER, POWER_LIMIT, PROMPT
 from searchlens_lab.equivalence.rows import total_variation
@@ -126,16 +134,9 @@ ACCURACIES = pl.Schema(
 def distances(runs: int, settings: Sequence[Setting] = SETTINGS, toys: Sequence[Toy] = TOYS) -> pl.DataFrame:
     """Total variation of every sampler from p^alpha on every toy.
 
-    Parameters
-    ----------
-    runs : int
-        Texts of each sampler and toy.
-
-    Returns
-    -------
-    DataFrame
-        ``DISTANCES``: ``distance`` in [0, 1] between the shares of the texts and the exact law; ``noise``, its expected
-        value for as many draws from the law itself, each share taken as normal; ``tokens`` drawn for a text, mean.
+    ``runs``: texts of each sampler and toy. Returns ``DISTANCES``: ``distance`` in [0, 1] between the shares of the
+    texts and the exact law; ``noise``, its expected value for as many draws from the law itself, each share taken as
+    normal; ``tokens`` drawn for a text, mean.
     """
     rows = []
     for toy in toys:
@@ -169,11 +170,8 @@ def _draws(toy: Toy, policy: Policy, runs: int) -> tuple[Counter[tuple[int, ...]
 def accuracies(subject: Subject, settings: Sequence[Setting] = SETTINGS) -> pl.DataFrame:
     """Share of right answers of every sampler on a checkpoint, one text for each question.
 
-    Returns
-    -------
-    DataFrame
-        ``ACCURACIES``: ``accuracy`` with its 95 % Wilson interval over questions, ``tokens`` drawn for a text and
-        ``log_p`` of the text under the raw model in nats, means.
+    Returns ``ACCURACIES``: ``accuracy`` with its 95 % Wilson interval over questions, ``tokens`` drawn for a text and
+    ``log_p`` of the text under the raw model in nats, means.
     """
     rows = []
     for one in settings:
@@ -195,3 +193,114 @@ def accuracies(subject: Subject, settings: Sequence[Setting] = SETTINGS) -> pl.D
         rows.append((one.sampler, one.setting, n, right / n, *ends, generated / n, level / n))
         log.info("%s, %s, on the checkpoint: %d of %d", one.sampler, one.setting, right, n)
     return pl.DataFrame(rows, ACCURACIES, orient="row")
+
+
+# ---- table and figure
+
+
+NOTES = (
+    "Total variation from p^4, by exact enumeration: 0 is the law itself, 1 has nothing in common with it. Tokens:"
+    " drawn for one text, mean; those of proposals, particles and rollouts that are thrown away count.",
+    "Right: share of right answers on a checkpoint, one text for each question, with the 95% Wilson interval. A sampler"
+    " that is closer to p^4 need not be right more often.",
+)
+
+
+def write_referee(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> list[Path]:
+    """Compare all samplers, and write ``referee.{parquet,csv,md,tex,html}`` and ``referee_distance.{svg,pdf,png,csv}``.
+
+    ``grid``: its compared checkpoint answers the first questions of its benchmark (section ``equivalence``).
+    ``output``: folder of the files. ``runs``: texts of each sampler and toy. ``threads``: CPU threads of the engine.
+    Returns the files.
+    """
+    subject = Subject.of(grid, threads)
+    measured = accuracies(subject)
+    subject.close()
+    return write_results(distances(runs), measured, output)
+
+
+def write_results(distances: pl.DataFrame, accuracies: pl.DataFrame, output: Path) -> list[Path]:
+    """Write table and figure from ``referee.DISTANCES`` and ``referee.ACCURACIES``."""
+    table = table_of(distances, accuracies)
+    output.mkdir(parents=True, exist_ok=True)
+    write_frame(table.data, output / "referee.parquet")
+    files = [output / "referee.parquet", *write(table, output / "referee")]
+    return [*files, *style.save(draw(distances), output / "referee_distance", distances)]
+
+
+def table_of(distances: pl.DataFrame, accuracies: pl.DataFrame) -> Table:
+    """One row for each sampler and setting: distance and tokens on every toy, share of right answers and tokens."""
+    toys = distances["toy"].unique(maintain_order=True).to_list()
+    data = distances.select("sampler", "setting").unique(maintain_order=True)
+    for toy in toys:
+        names = {name: f"{name}_{toy}" for name in ("distance", "noise", "tokens")}
+        rows = distances.filter(toy=toy).select("sampler", "setting", *names).rename(names)
+        data = data.join(rows, on=["sampler", "setting"], how="left", maintain_order="left")
+    data = data.join(accuracies, on=["sampler", "setting"], how="left", maintain_order="left")
+    lines = [
+        {
+            "sampler": row["sampler"],
+            "setting": row["setting"],
+            **{
+                key: text
+                for toy in toys
+                for key, text in (
+                    (f"{toy}: distance", f"{row[f'distance_{toy}']:.3f}"),
+                    (f"{toy}: tokens", f"{row[f'tokens_{toy}']:,.0f}"),
+                )
+            },
+            "right (%)": "" if row["accuracy"] is None else percent(row["accuracy"], row["lo"], row["hi"]),
+            "log p": "" if row["log_p"] is None else f"{row['log_p']:.2f}",
+            "tokens": "" if row["tokens"] is None else f"{row['tokens']:,.0f}",
+        }
+        for row in data.iter_rows(named=True)
+    ]
+    noise = ", ".join(f"{toy} {data[f'noise_{toy}'][0]:.3f}" for toy in toys)
+    notes = [f"By chance alone {distances['runs'][0]:,} draws from p^4 itself are away: {noise}.", *NOTES]
+    return Table(
+        data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(data["sampler"].to_list()))], notes
+    )
+
+
+LOOKS = {  # Okabe and Ito's colours, which all eyes tell apart; markers tell them apart in grey, too
+    "low temperature": ("#000000", "*"),
+    "best of N, reweighted": ("#56B4E9", "v"),
+    "MH, reference": ("#999999", "s"),
+    "MH, exact": ("#0072B2", "o"),
+    "MH, entropy cuts": ("#009E73", "D"),
+    "SMC": ("#E69F00", "^"),
+    "SMC with ramp": ("#D55E00", "P"),
+    "scalable": ("#CC79A7", "X"),
+    "scalable, top 2": ("#CC79A7", "p"),
+}
+TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1)
+
+
+@style.styled()
+def draw(distances: pl.DataFrame) -> Figure:
+    """The figure, from ``equivalence.referee.DISTANCES``."""
+    toys = distances["toy"].unique(maintain_order=True).to_list()
+    title = (
+        "How close samplers come to p⁴, and how many tokens that takes\n"
+        "Total variation from p⁴ against tokens drawn for a text; grey: what chance alone leaves"
+    )
+    floor = max(TICKS[0], min(distances["distance"])) * 0.8
+    figure = style.new_figure(style.PAGE, 3.2, title, "sampled")
+    for axes, toy in zip(figure.subplots(1, len(toys), sharey=True), toys, strict=True):
+        rows = distances.filter(toy=toy)
+        axes.axhspan(floor, rows["noise"][0], color=palette.REGION_COLOUR, linewidth=0)
+        for (sampler,), group in rows.group_by("sampler", maintain_order=True):
+            colour, marker = LOOKS[str(sampler)]
+            line = group.sort("tokens")
+            axes.plot(
+                line["tokens"], line["distance"], color=colour, marker=marker, markersize=5, linewidth=1, label=sampler
+            )
+        axes.set(xscale="log", yscale="log", xlabel="tokens drawn for a text", ylim=(floor, 1.2))
+        axes.set_title(f"{toy} toy", loc="left")
+        ticks = [tick for tick in TICKS if tick > floor]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+    figure.axes[0].set_ylabel("total variation from p⁴")
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=5)
+    return figure

@@ -41,10 +41,7 @@ _SCORES = {  # name of an evaluator to its plain implementation
 def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[ComparisonRow]:
     """Texts and accuracy of searches against the plain ones: two rows for each policy, in the order of the policies.
 
-    Parameters
-    ----------
-    policies : mapping of str to Policy
-        By name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
+    ``policies``: by name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
     """
     tasks = {name: subject.tasks(policy)[: _QUESTIONS.get(policy.controller.name)] for name, policy in policies.items()}
     runs = [(policy, task) for name, policy in policies.items() for task in tasks[name]]
@@ -66,12 +63,7 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
 def compare_beam(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     """Texts, scores and accuracy of a token beam against transformers'.
 
-    Parameters
-    ----------
-    name : str
-        Name of the policy.
-    policy : Policy
-        With the controller ``beam``.
+    ``policy`` has the controller ``beam``.
     """
     tasks, width = subject.tasks(policy), policy.width
     candidates = subject.search([(policy, task) for task in tasks])
@@ -95,20 +87,11 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Comparison
         for candidate, text, score in zip(beam, texts, beam_scores, strict=True)
         if texts_of([candidate]) == [text]
     ]
-    largest = max(differences, default=float("nan"))
+    largest, most = max(differences, default=float("nan")), subject.options.score_difference
+    what = (name, TRANSFORMERS, "largest difference of scores of equal texts")
     return [
         _same(name, TRANSFORMERS, ours, theirs, subject.options.output_match),
-        ComparisonRow(
-            "tier34",
-            name,
-            TRANSFORMERS,
-            "largest difference of scores of equal texts",
-            len(differences),
-            "texts",
-            largest,
-            "at most",
-            subject.options.score_difference,
-        ),
+        ComparisonRow("tier34", *what, len(differences), "texts", largest, "at most", most),
         _accuracy(subject, name, TRANSFORMERS, ours, theirs),
     ]
 

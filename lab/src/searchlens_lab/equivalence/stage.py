@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from searchlens.catalogue import loaded
+from searchlens.plan import Grid
 from searchlens.reporting.tables.table import save
+from searchlens.search.policy import Policy
 from searchlens.store.layout import Layout
-from searchlens_lab.equivalence import embedded, engines, plan, tier12
-from searchlens_lab.equivalence.rows import frame
+from searchlens_lab.equivalence import engines, laws, local, plan, searches, tier12
+from searchlens_lab.equivalence.rows import ComparisonRow, frame
+from searchlens_lab.equivalence.subject import Subject
 from searchlens_lab.equivalence.tables import Comparisons
-
-if TYPE_CHECKING:
-    from searchlens.plan import Grid
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +22,10 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
 
     A comparison that does not hold is marked with a cross in its table and logged as a warning; it is not an error.
 
-    Parameters
-    ----------
-    grid : Grid
-        Checkpoints, questions and policies are read as for sampling.
-    output : Layout
-        Results folder that gets the tables.
-    fingerprint : str
-        Of the configuration, for the provenance.
-    threads : int
-        CPU threads of the engine.
+    ``grid``: checkpoints, questions and policies are read as for sampling. ``output``: results folder that gets the
+    tables. ``fingerprint``: of the configuration, for the provenance. ``threads``: CPU threads of the engine.
     """
-    rows, matches = embedded.compare(grid, threads), None
+    rows, matches = on_embedded(grid, threads), None
     if plan.is_on_vllm(grid):
         matches = tier12.compare(grid, threads)
         rows += engines.compare(grid, threads)
@@ -50,3 +41,29 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     if matches is not None:
         tables |= loaded("table", stage="equivalence_vllm")
     save(tables, context, output, output.failures("equivalence", "tables.json"), fingerprint, None)
+
+
+log = logging.getLogger(__name__)
+
+
+def on_embedded(grid: Grid, threads: int) -> list[ComparisonRow]:
+    """Rows of all comparisons, policy by policy in the order of the configuration."""
+    subject = Subject.of(grid, threads)
+    options = subject.options
+    policies = {name: policy for name in options.policies if (policy := grid.jobs.policy(name)) is not None}
+    kinds: dict[str, dict[str, Policy]] = {"autoregressive": {}, "beam": {}, "search": {}}
+    for name, policy in policies.items():
+        kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy
+    rows: list[ComparisonRow] = []
+    for name, policy in kinds["autoregressive"].items():
+        rows += [*local.compare(subject, name, policy), *laws.compare(name, policy, options)]
+    log.info("%d local policies compared", len(kinds["autoregressive"]))
+    for name, policy in kinds["beam"].items():
+        rows += searches.compare_beam(subject, name, policy)
+    rows += searches.compare(subject, kinds["search"])
+    log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
+    for name, policy in kinds["search"].items():
+        if laws.has_law(policy):
+            rows += laws.compare(name, policy, options)
+    subject.close()
+    return sorted(rows, key=lambda row: options.policies.index(row.policy))

@@ -20,8 +20,7 @@ from searchlens.search.driver import Failure, run, start
 from searchlens.search.policy import Policy
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import sample_seed
-from searchlens_lab.equivalence.options import EquivalenceOptions
-from searchlens_lab.equivalence.plan import compared, options_of
+from searchlens_lab.equivalence.plan import EquivalenceOptions, compared, options_of
 
 Ids = tuple[int, ...]
 Run = tuple[Policy, Task]
@@ -91,10 +90,7 @@ class Subject:
     def search(self, runs: Sequence[Run]) -> list[list[Candidate]]:
         """Our candidates of each run, best first; the driver runs all of them together.
 
-        Raises
-        ------
-        RuntimeError
-            If a run failed.
+        Raises RuntimeError if a run failed.
         """
         candidates: list[list[Candidate]] = [[] for _ in runs]
         started = ((place, start(task, policy)) for place, (policy, task) in enumerate(runs))
@@ -149,18 +145,8 @@ class Subject:
     def generate(self, prompts: Sequence[Ids], processors: Sequence[Any], **options: Any) -> Any:
         """Transformers' ``generate`` on prompts of different lengths, padded on the left.
 
-        Parameters
-        ----------
-        prompts : sequence of token ids
-        processors : sequence of LogitsProcessor
-            They run after one that keeps masked tokens from being drawn.
-        **options
-            Arguments of ``generate``.
-
-        Returns
-        -------
-        ModelOutput
-            As transformers returns it; ``completions`` reads the texts.
+        ``processors``: they run after one that keeps masked tokens from being drawn. ``**options``: arguments of
+        ``generate``. Returns as transformers returns it; ``completions`` reads the texts.
         """
         import torch
         from transformers import LogitsProcessorList, SuppressTokensLogitsProcessor

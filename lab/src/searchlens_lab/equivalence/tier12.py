@@ -78,12 +78,7 @@ class _OwnSeeds(VllmSpec):
 def compare(grid: Grid, threads: int) -> list[Match]:
     """Draw every strategy on both sides, ours first: a process has one vLLM at a time.
 
-    Parameters
-    ----------
-    grid : Grid
-        Its compared checkpoint runs on vLLM.
-    threads : int
-        CPU threads of the engine.
+    ``grid``: its compared checkpoint runs on vLLM. ``threads``: CPU threads of the engine.
     """
     subject = Subject.of(grid, threads, engine="vllm")
     # As vLLM alone draws with a seed, which no study can ask for, and in this process: see ``sample_with_vllm``.
@@ -116,15 +111,9 @@ def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], the
 def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: Sequence[int]) -> list[Ids]:
     """Draw each run with vLLM alone, loaded and called as in vLLM's own documentation.
 
-    Parameters
-    ----------
-    job : Job
-        Gives the checkpoint and the settings of vLLM.
-    drawable : sequence of int
-        Token ids that a text may hold: without padding and without ids that the tokenizer does not know.
+    ``job``: gives the checkpoint and the settings of vLLM. ``drawable``: token ids that a text may hold: without
+    padding and without ids that the tokenizer does not know.
 
-    Notes
-    -----
     Call it after an engine of ours ran in the same process: that engine has set the environment that vLLM reads.
     """
     from vllm import LLM, SamplingParams

@@ -28,12 +28,8 @@ ALPHA = 32
 class LowRank(nn.Module):
     """W becomes W + alpha / r · B A.
 
-    Parameters
-    ----------
-    weight : Tensor
-        W, shape (outputs, inputs).
-    a : Tensor
-        Where A starts, shape (r, inputs). B starts at 0, so that the network starts as it is.
+    ``weight``: W, shape (outputs, inputs). ``a``: where A starts, shape (r, inputs). B starts at 0, so that the network
+    starts as it is.
     """
 
     def __init__(self, weight: Tensor, a: Tensor) -> None:
@@ -51,16 +47,7 @@ class LowRank(nn.Module):
 def add(model: Any, rank: int, seed: int) -> dict[str, LowRank]:
     """Make an adapter all that can be trained of a network; each layer's name with its matrices.
 
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel
-    rank : int
-        At least 1.
-
-    Raises
-    ------
-    InputError
-        The network has no layers of these names.
+    ``rank``: at least 1. Raises InputError if the network has no layers of these names.
     """
     model.requires_grad_(False)
     adapter = {}

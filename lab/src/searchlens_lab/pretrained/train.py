@@ -98,15 +98,8 @@ def reward(text: str, gold: float) -> float:
 class Learner:
     """A model with its tokenizer, and what both kinds of training share.
 
-    Parameters
-    ----------
-    folder : Path
-        Checkpoint in the layout of transformers.
-    device : str
-    rank : int, optional
-        Train a LoRA adapter of this rank; by default all weights but the embedding.
-    seed : int
-        Of the matrices of an adapter.
+    ``folder``: checkpoint in the layout of transformers. ``rank``: train a LoRA adapter of this rank; by default all
+    weights but the embedding. ``seed``: of the matrices of an adapter.
     """
 
     def __init__(self, folder: Path, device: str, rank: int | None = None, seed: int = 1) -> None:

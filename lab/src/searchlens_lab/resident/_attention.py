@@ -59,19 +59,8 @@ def _kernel(  # type: ignore[no-untyped-def]
 def attend(queries: Tensor, cache: Tensor, position: Tensor, finish: Tensor) -> Tensor:
     """Attend to the columns of each row up to its newest token.
 
-    Parameters
-    ----------
-    queries : tensor, shape (rows, heads, head_dim)
-        Scaled; ``head_dim`` is a power of two.
-    cache : tensor, shape (2, all rows, kv_heads, columns, head_dim)
-        Keys and values of at least these rows; contiguous.
-    position, finish : int64 tensors, shape (rows,)
-        Of ``NUMBERS``.
-
-    Returns
-    -------
-    tensor, shape (rows, heads * head_dim)
-        0 in rows that have finished.
+    ``queries``: scaled; ``head_dim`` is a power of two. ``cache``: keys and values of at least these rows; contiguous.
+    ``position``, ``finish``: of ``NUMBERS``. Returns 0 in rows that have finished.
     """
     rows, heads, head_dim = queries.shape
     kv_heads, columns = cache.shape[2:4]

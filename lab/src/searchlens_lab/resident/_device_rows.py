@@ -89,16 +89,8 @@ class Features(NamedTuple):
 class DeviceRows:
     """Static tensors for a number of rows.
 
-    Parameters
-    ----------
-    model : Llama
-    logits : callable
-        Final hidden states to logits, minus infinity for what must not be drawn.
-    rows : int
-    columns : int
-        Most tokens of a row.
-    steps : int
-        Most steps between two visits of the host.
+    ``logits``: final hidden states to logits, minus infinity for what must not be drawn. ``columns``: most tokens of a
+    row. ``steps``: most steps between two visits of the host.
     """
 
     def __init__(self, model: Llama, logits: Callable[[Tensor], Tensor], rows: int, columns: int, steps: int) -> None:
@@ -134,14 +126,7 @@ class DeviceRows:
     ) -> None:
         """Put new requests into rows.
 
-        Parameters
-        ----------
-        rows : int64 array, shape (n,)
-        numbers : int64 array, shape (5, n)
-            ``NUMBERS`` of each row.
-        parameters : float64 array, shape (8, n)
-            Of ``sampler.parameters``.
-        stop_ids : sequence of tuple of int, one per row
+        ``numbers``: ``NUMBERS`` of each row. ``parameters``: of ``sampler.parameters``.
         """
         index = self._tensor(rows)
         self._numbers.index_copy_(1, index, self._tensor(numbers))
@@ -169,10 +154,7 @@ class DeviceRows:
         Its place changes when it grows, so the steps that write it are captured again. The others stay, that of
         ``check`` at least: graphs share memory, which CUDA's allocator gives to no new one once all are gone.
 
-        Raises
-        ------
-        RuntimeError
-            The device is out of memory.
+        Raises RuntimeError if the device is out of memory.
         """
         rows, places, _, width = self._top.shape
         if draws < places and top <= width:
@@ -191,13 +173,8 @@ class DeviceRows:
     ) -> None:
         """Give rows the keys and values of sequences, from their first column on.
 
-        Parameters
-        ----------
-        keys_values : tensor, shape (tokens, layers, 2, kv_heads, head_dim)
-            One sequence after the other.
-        lengths : int64 array, shape (sequences,)
-        rows, sequences : int64 arrays, shape (n,)
-            Rows, and the number of the sequence that each gets.
+        ``keys_values``: one sequence after the other. ``rows``, ``sequences``: rows, and the number of the sequence
+        that each gets.
         """
         place, column = token_index(lengths[sequences])
         source = (lengths.cumsum() - lengths)[sequences][place] + column
@@ -210,12 +187,7 @@ class DeviceRows:
     ) -> None:
         """Give rows the first keys and values of other rows.
 
-        Parameters
-        ----------
-        sources, rows : int64 arrays, shape (n,)
-            No row is in both.
-        lengths : int64 array, shape (n,)
-            How many tokens each row gets.
+        ``sources``, ``rows``: no row is in both. ``lengths``: how many tokens each row gets.
         """
         place, column = token_index(lengths)
         columns = self._tensor(column)
@@ -249,10 +221,7 @@ class DeviceRows:
 
         Then with a likely token, too: memory for more is allocated once requests want them.
 
-        Raises
-        ------
-        RuntimeError
-            The device cannot capture a step, or is out of memory.
+        Raises RuntimeError if the device cannot capture a step, or is out of memory.
         """
         rows, columns = self._out.shape[:2]
         for top in (0, 1):

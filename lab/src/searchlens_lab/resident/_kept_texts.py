@@ -10,14 +10,7 @@ from searchlens.engines._prompts import Tokens
 class KeptTexts:
     """Texts by their prompts, and the rows that have them.
 
-    Parameters
-    ----------
-    rows : int
-
-    Attributes
-    ----------
-    is_sorted : bool
-        False until ``sort`` is called, because most runs continue no text.
+    ``is_sorted``: false until ``sort`` is called, because most runs continue no text.
     """
 
     def __init__(self, rows: int) -> None:

@@ -38,20 +38,9 @@ _PLAIN = (1.0, 0.0, 0.0)  # penalties of a request that has none
 class Resident:
     """Runs requests; ``collect``, ``admit`` and ``launch`` make a visit.
 
-    Parameters
-    ----------
-    model : Llama
-    cache : PrefixCache
-        Of the engine.
-    logits : callable
-        Final hidden states to logits, minus infinity for what must not be drawn.
-    max_rows, max_model_len, prefill_tokens : int
-        Of the engine.
-
-    Raises
-    ------
-    RuntimeError
-        The device cannot capture a step, or is out of memory.
+    ``cache``: of the engine. ``logits``: final hidden states to logits, minus infinity for what must not be drawn.
+    ``max_rows``, ``max_model_len``, ``prefill_tokens``: of the engine. Raises RuntimeError if the device cannot capture
+    a step, or is out of memory.
     """
 
     def __init__(
@@ -105,10 +94,7 @@ class Resident:
     def collect(self) -> list[tuple[int, Completion]]:
         """Wait for the chunk that was launched last, and return the requests that finished in it.
 
-        Raises
-        ------
-        InputError
-            The model's logits are not numbers.
+        Raises InputError if the model's logits are not numbers.
         """
         if not self._runs_chunk:
             return []

@@ -10,14 +10,13 @@ from searchlens_lab.simulate._design import (
     Design,
     Mode,
     Planted,
+    PolicyEffect,
     RLEffect,
     SimBenchmark,
     SimModel,
     Strangers,
 )
-from searchlens_lab.simulate._disk import write
-from searchlens_lab.simulate._draw import simulate
-from searchlens_lab.simulate._effects import PolicyEffect
+from searchlens_lab.simulate._draw import simulate, write
 from searchlens_lab.simulate._law import power_law
 from searchlens_lab.simulate._paper import PAPER24, fitted_design, paper_design, small_design
 from searchlens_lab.simulate._truth import Truth

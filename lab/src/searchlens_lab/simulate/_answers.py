@@ -10,8 +10,7 @@ from scipy.special import expit, log_softmax, softmax
 
 from searchlens.analysis.uncertainty import Floats
 from searchlens.seeds import generator
-from searchlens_lab.simulate._design import CONTINUOUS, BaseModel, Cell, Design, RLEffect, SimBenchmark
-from searchlens_lab.simulate._effects import PolicyEffect
+from searchlens_lab.simulate._design import CONTINUOUS, BaseModel, Cell, Design, PolicyEffect, RLEffect, SimBenchmark
 
 CUT_SHARE = 0.6
 """Share of the samples without a valid answer that were cut off by the token limit."""

@@ -9,7 +9,33 @@ from typing import Literal, get_args
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
 from searchlens.config.boptr import Group, Regime, Role
 from searchlens.errors import InputError
-from searchlens_lab.simulate._effects import PolicyEffect, autoregressive
+from searchlens.search.policy import parse
+
+
+@dataclass(frozen=True)
+class PolicyEffect:
+    """Effect of a policy on an answer distribution."""
+
+    concentration: float
+    """Power to which answer probabilities are raised, > 0."""
+    derail: float
+    """Log-odds added to giving no valid answer."""
+    tokens: float
+    """Factor on the number of tokens per sample, > 0."""
+
+
+def autoregressive(name: str) -> PolicyEffect:
+    """The effect of an autoregressive policy, from its temperature and filters.
+
+    Raises InputError for a name that ``search.policy.parse`` does not understand.
+    """
+    local = parse(name).local
+    tail = 1 - local.top_p
+    rank = 1 / local.top_k if local.top_k else 0.0
+    concentration = max(local.temperature, 0.1) ** -0.6 * (1 + 0.8 * tail) * (1 + 0.8 * local.min_p) * (1 + rank)
+    derail = 2 * (local.temperature - 1) - 4 * tail - 3 * local.min_p - 4 * rank
+    return PolicyEffect(concentration, derail, tokens=1 + 0.05 * derail)
+
 
 Mode = Literal["transform", "planted", "continuous", "ceiling", "unrelated", "equal"]
 CONTINUOUS: tuple[Mode, ...] = ("continuous", "ceiling")
@@ -66,28 +92,12 @@ class SimModel:
 class SimBenchmark:
     """A distribution of questions.
 
-    Attributes
-    ----------
-    regime, role, title
-        As in ``boptr.cohort.Benchmark``.
-    questions : int
-        At least 1.
-    level : float
-        Mean log-odds of the right answer against all wrong ones, for ability 0 at temperature 1.
-    spread : float
-        Standard deviation of these log-odds over questions.
-    slope : float
-        Log-odds per unit of ability.
-    wrong : int
-        Number of possible wrong answers, >= 1.
-    transfer : float
-        Share of the RL effect on this benchmark, in [0, 1].
-    invalid : float
-        Log-odds added to the model's of giving no valid answer.
-    tokens : float
-        Typical number of tokens per sample.
-    open_text : bool
-        Every finished answer is a class of its own, so there is no vote.
+    ``regime``, ``role``, ``title``: as in ``boptr.cohort.Benchmark``. ``questions``: at least 1. ``level``: mean
+    log-odds of the right answer against all wrong ones, for ability 0 at temperature 1. ``spread``: standard deviation
+    of these log-odds over questions. ``slope``: log-odds per unit of ability. ``wrong``: number of possible wrong
+    answers, >= 1. ``transfer``: share of the RL effect on this benchmark, in [0, 1]. ``invalid``: log-odds added to the
+    model's of giving no valid answer. ``tokens``: typical number of tokens per sample. ``open_text``: every finished
+    answer is a class of its own, so there is no vote.
     """
 
     regime: Regime
@@ -111,10 +121,8 @@ class Planted:
     N(b) = round_B(alpha b^beta) in mode ``planted`` and alpha b^beta in mode ``continuous``; in mode ``ceiling`` P_RL
     is that of ``continuous`` times ``ceiling``.
 
-    Raises
-    ------
-    InputError
-        The ceiling is out of range, or an exponent is negative: no stream of samples has a path that goes back.
+    Raises InputError if the ceiling is out of range, or an exponent is negative: no stream of samples has a path that
+    goes back.
     """
 
     mu: Mapping[Regime, float]
@@ -158,11 +166,8 @@ PAPER_LAW = Planted(
 class Design:
     """A simulated study.
 
-    Raises
-    ------
-    InputError
-        A name is unknown, the pool is smaller than the largest budget, or the planted law has no constants for a
-        regime, or an exponent above 1 where RL follows from Base without rounding.
+    Raises InputError if a name is unknown, the pool is smaller than the largest budget, or the planted law has no
+    constants for a regime, or an exponent above 1 where RL follows from Base without rounding.
     """
 
     bases: Mapping[str, BaseModel]

@@ -1,25 +1,30 @@
-"""From answer distributions to samples, and from samples to the arrays of a cohort."""
+"""From answer distributions to samples, and from samples to the arrays of a cohort, in memory or on disk."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.analysis.points import operating_points
 from searchlens.analysis.pool import SamplePool
 from searchlens.analysis.readouts import expected, prefix
 from searchlens.analysis.uncertainty import Floats, Resamples
-from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape, votes_fall
+from searchlens.boptr.cohort import CREDITS, PLAN_FILE, Cohort, DenseLandscape, votes_fall, write_plan
 from searchlens.config.boptr import Readout
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.seeds import generator
+from searchlens.store import files
+from searchlens.store.columns import SCORES
 from searchlens_lab.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
-from searchlens_lab.simulate._design import CONTINUOUS, Cell, Design, SimBenchmark, budgets_of
-from searchlens_lab.simulate._effects import PolicyEffect
+from searchlens_lab.simulate._design import CONTINUOUS, Cell, Design, PolicyEffect, SimBenchmark, budgets_of
 from searchlens_lab.simulate._law import groups, planted_path, planted_policy, planted_shares
+from searchlens_lab.simulate._truth import Truth
 
 OPTIONS = LandscapeOptions()
 """Votes, first finish and intervals are read as by default in a study."""
@@ -50,19 +55,10 @@ class Drawn(NamedTuple):
 def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort:
     """Draw a whole study in memory.
 
-    Parameters
-    ----------
-    seed : int
-        Of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
-        benchmark, policy), but not on the rest of the design.
-    readout : {"expected", "prefix"}
-        Of P and Q. In mode ``planted`` RL equals Base along the law's path under ``prefix`` alone.
-
-    Returns
-    -------
-    Cohort
-        Equal to the one that ``boptr.cohort.read_cohort`` reads from the folder that ``write`` makes of the same
-        arguments.
+    ``seed``: of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
+    benchmark, policy), but not on the rest of the design. ``readout``: of P and Q. In mode ``planted`` RL equals Base
+    along the law's path under ``prefix`` alone. The result equals the one that ``boptr.cohort.read_cohort`` reads from
+    the folder that ``write`` makes of the same arguments.
     """
     landscapes = {
         (cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell, readout) for cell in design.cells()
@@ -231,3 +227,53 @@ def _rates(pool: SamplePool) -> pl.DataFrame:
             "hi": interval.hi,
         }
     )
+
+
+# ---- on disk
+
+
+TRUTH_FILE = "truth.json"
+
+
+def write(design: Design, seed: int, output: Path) -> None:
+    """Write a simulated study: ``cohort.yaml``, one landscape per checkpoint and benchmark, ``truth.json``.
+
+    ``output``: folder; made if it does not exist. Files of other designs in it stay: ``cohort.yaml`` names those of
+    this one. Raises InputError if the folder cannot be written to.
+    """
+    files.require_writable(output)
+    for cell in design.cells():
+        _write_cell(design, seed, cell, output / cell.checkpoint / cell.benchmark)
+    files.replace_text(output / TRUTH_FILE, json.dumps(Truth(design, seed).record(), indent=1) + "\n")
+    write_plan(design.plan(), output / PLAN_FILE)
+
+
+def _write_cell(design: Design, seed: int, cell: Cell, folder: Path) -> None:
+    budgets = budgets_of(design, max(design.pools(cell).values()))
+    landscape = operating_points(scores(design, seed, cell), budgets=budgets, options=OPTIONS)
+    for name in ("points", "hits"):
+        files.replace(folder / f"{name}.parquet", getattr(landscape, name).write_parquet)
+
+
+def scores(design: Design, seed: int, cell: Cell) -> pl.DataFrame:
+    """The graded samples of a cell: ``store.columns.SCORES``, with null scores."""
+    item = design.benchmarks[cell.benchmark]
+    return pl.concat([_frame(drawn, item) for drawn in draw(design, seed, cell)])
+
+
+def _frame(drawn: Drawn, item: SimBenchmark) -> pl.DataFrame:
+    samples, policies, questions = drawn.outcomes.shape
+    sample, policy, question = (index.ravel() for index in np.indices((samples, policies, questions), np.uint32))
+    columns = {
+        "policy": pl.Series(drawn.policies).gather(policy),
+        "question": question,
+        "sample": sample,
+        "run": sample,
+        "correct": drawn.outcomes.ravel() == 0,
+        "answer": classes(drawn, item).ravel(),
+        "tokens": drawn.tokens.ravel(),
+        "generated": drawn.tokens.ravel(),
+        "stopped": drawn.outcomes.ravel() <= item.wrong + 1,
+        "score": pl.repeat(None, drawn.outcomes.size, dtype=pl.Float32, eager=True),
+    }
+    return pl.DataFrame(columns).cast(SCORES)

@@ -47,19 +47,10 @@ def groups(path: dict[int, int], samples: int) -> list[Sequence[int]]:
 
     The RL sample equals the first right Base sample of its group, or the first one if none is right.
 
-    Parameters
-    ----------
-    path : dict
-        Budget to N(b), both increasing, budgets starting with 1.
-    samples : int
-        Number of RL samples; those after the last budget repeat earlier ones.
-
-    Returns
-    -------
-    list of sequence of int, length samples
-        For every budget b the first b groups cover exactly the Base samples 0 .. N(b) - 1. So one of the first b RL
-        samples is right if and only if one of the first N(b) Base samples is. If no Base sample remains for an RL
-        sample, its group is an earlier one.
+    ``path``: budget to N(b), both increasing, budgets starting with 1. ``samples``: number of RL samples; those after
+    the last budget repeat earlier ones. For every budget b the first b groups cover exactly the Base samples 0
+    .. N(b) - 1. So one of the first b RL samples is right if and only if one of the first N(b) Base samples is. If no
+    Base sample remains for an RL sample, its group is an earlier one.
     """
     chosen: list[Sequence[int]] = []
     used = 0
@@ -73,16 +64,8 @@ def groups(path: dict[int, int], samples: int) -> list[Sequence[int]]:
 def planted_shares(design: Design, seed: int, cell: Cell, shares: Floats) -> Floats:
     """What RL answers in modes ``continuous`` and ``ceiling``, from what Base answers.
 
-    Parameters
-    ----------
-    shares : ndarray, shape (outcomes, questions)
-        Probabilities of Base, the right answer first.
-
-    Returns
-    -------
-    ndarray, shape (outcomes, questions)
-        The right answer follows the law, the other outcomes keep their proportions. The random part of a question is
-        the same under all policies.
+    ``shares``: probabilities of Base, the right answer first. The right answer follows the law, the other
+    outcomes keep their proportions. The random part of a question is the same under all policies.
     """
     random = 1 - generator("simulate", seed, "law", cell.model, cell.benchmark).random((shares.shape[1], 3))
     right = power_law(shares[0], *planted_constants(design, cell), random[:, 0], -np.log(random[:, 1]))

@@ -8,11 +8,11 @@ from searchlens_lab.simulate._design import (
     BaseModel,
     Design,
     Mode,
+    PolicyEffect,
     RLEffect,
     SimBenchmark,
     SimModel,
 )
-from searchlens_lab.simulate._effects import PolicyEffect
 
 PAPER24 = (
     *(f"temp_{t}" for t in ("0.3", "0.5", "0.7", "0.9", "1.0")),

@@ -37,19 +37,8 @@ class Truth:
     ) -> Floats:
         """Expected pass@n, over samples and questions.
 
-        Parameters
-        ----------
-        budgets : sequence of float
-            n > 0, where it is no whole number by 1 - (1 - p)^n; for RL in mode ``planted`` only budgets of the cell.
-
-        Returns
-        -------
-        ndarray, shape (policies, budgets)
-
-        Raises
-        ------
-        InputError
-            The design does not sample this side, or no law is planted at a budget.
+        ``budgets``: n > 0, where it is no whole number by 1 - (1 - p)^n; for RL in mode ``planted`` only budgets of the
+        cell. Raises InputError if the design does not sample this side, or no law is planted at a budget.
         """
         cell = self._cell(model, side, benchmark)
         if side == "rl" and self.design.mode == "planted":
@@ -71,15 +60,7 @@ class Truth:
     def equivalent(self, model: str, benchmark: str, policy: str, budgets: Sequence[int]) -> Floats:
         """N*(b): the real number of samples at which Base solves as much as RL with b of the default policy.
 
-        Parameters
-        ----------
-        policy : str
-            Of Base.
-
-        Returns
-        -------
-        ndarray, shape (budgets,)
-            Within 2^-20 to 2^40; inf where Base never solves as much.
+        ``policy``: of Base. The result is within 2^-20 to 2^40; inf where Base never solves as much.
         """
         targets = self.P(model, "rl", benchmark, [self.design.default_policy], budgets)[0]
         ((_, log_wrong),) = self._log_wrong(self._cell(model, "base", benchmark), [policy])
@@ -93,10 +74,7 @@ class Truth:
     def mech_p(self, model: str, benchmark: str, path: Sequence[tuple[str, int]]) -> float:
         """True error of a path: 100 mean_b |P_Base(pi_b, N_b) - P_RL(b)|, in percentage points.
 
-        Parameters
-        ----------
-        path : sequence of (policy, budget)
-            Base operating points, one for each budget of the design.
+        ``path``: Base operating points, one for each budget of the design.
         """
         budgets = self.design.budgets
         base = [self.P(model, "base", benchmark, [name], [n])[0, 0] for name, n in path]

@@ -48,12 +48,7 @@ def path(alpha: float, beta: float = BETA) -> tuple[int, ...]:
 def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) -> AlphaFit:
     """The alpha on the grid 2^(k/5) whose path, under some Base policy, is nearest to RL's curve; the first of equals.
 
-    Parameters
-    ----------
-    base : mapping
-        pass@k in percent by policy and k.
-    rl : mapping
-        pass@k in percent under the default policy.
+    ``base``: pass@k in percent by policy and k. ``rl``: pass@k in percent under the default policy.
     """
     fits = (
         AlphaFit(alpha, ns, float(np.mean([abs(curve[str(n)] - rl[str(b)]) for b, n in zip(BUDGETS, ns, strict=True)])))
@@ -67,10 +62,7 @@ def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) 
 class Records:
     """The dev records in a cohort's folder, without pairs that have only one side.
 
-    Attributes
-    ----------
-    models : dict
-        Pair to the records of Base and of RL.
+    ``models``: pair to the records of Base and of RL.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -34,12 +34,8 @@ def quotas(shares: Shares, n: int) -> dict[str, int]:
 def build(name: str, role: Role, split: Split, seed: int, questions: int = 0) -> list[Problem]:
     """The distinct questions of one role in ``split``, in an order that the seed decides.
 
-    Parameters
-    ----------
-    name : str
-        The role. The random stream depends on ``name``, ``split`` and ``seed``.
-    questions : int
-        Number of questions; 0: ``role.questions``.
+    ``name``: the role. The random stream depends on ``name``, ``split`` and ``seed``. ``questions``: number of
+    questions; 0: ``role.questions``.
     """
     rng = random.Random(f"{name}/{split}/{seed}")
     problems = [

@@ -285,10 +285,7 @@ def parameters(shape: ModelShape) -> int:
 def with_needs(names: list[str], cohort: Mapping[str, CohortPair] = COHORT) -> list[str]:
     """Names of these pairs and of those that they need, in the cohort's order; no name means all pairs.
 
-    Raises
-    ------
-    InputError
-        If a name is unknown.
+    Raises InputError if a name is unknown.
     """
     unknown = [name for name in names if name not in cohort]
     if unknown:

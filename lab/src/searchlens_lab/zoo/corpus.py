@@ -1,4 +1,4 @@
-"""The corpus that Base reads: problems of the train split with noisy solutions, as one flat array of tokens."""
+"""The tokenizer, a byte-level BPE in which every digit is a token of its own, and the corpus as its tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,47 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
 
 from searchlens_lab.zoo.recipe import Corpus, Recipe
 from searchlens_lab.zoo.styles import draw_document
-from searchlens_lab.zoo.tokenizer import END
+
+END, PAD = 0, 1
+"""Ids of the stop token, whose spelling a recipe gives, and of ``<|pad|>``, which is never generated and never a
+target of training."""
+
+
+def train_tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
+    """Train the tokenizer on the recipe's own documents.
+
+    Every text round-trips. A prompt ends in a line break, so the tokens of prompt and solution together are the tokens
+    of the prompt followed by those of the solution.
+    """
+    rng = random.Random(f"tokenizer/{recipe.corpus_seed}")
+    documents = (draw_document(rng, recipe.corpus) for _ in range(recipe.tokenizer_documents))
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(r"\d"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=recipe.shape.vocabulary,
+        special_tokens=[recipe.end_token, "<|pad|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator((prompt + solution.text for prompt, solution in documents), trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token=recipe.end_token,
+        pad_token="<|pad|>",
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+        model_max_length=recipe.shape.context,
+    )
+
 
 _CHUNK = 5_000  # documents with one random stream; another number gives another corpus
 
@@ -52,10 +87,7 @@ def _chunk(task: tuple[int, int], corpus: Corpus, seed: int, tokenizer: str) -> 
 def build_corpus(recipe: Recipe, tokenizer: str, workers: int) -> Tokens:
     """Write the corpus with ``workers`` processes; the result does not depend on their number.
 
-    Parameters
-    ----------
-    tokenizer : str
-        The tokenizer as JSON (``backend_tokenizer.to_str()``).
+    ``tokenizer``: the tokenizer as JSON (``backend_tokenizer.to_str()``).
     """
     n = recipe.corpus.documents
     sizes = [min(_CHUNK, n - first) for first in range(0, n, _CHUNK)]

@@ -112,20 +112,10 @@ def measure(
 ) -> tuple[dict[str, Any], dict[str, Outcome]]:
     """Measure a model on every role of a split.
 
-    Parameters
-    ----------
-    policies : sequence of str
-        Keys of :data:`POLICIES`. Every question gets the samples that :func:`budgets_of` asks for.
-    scale : float
-        Number of questions relative to the benchmarks' own.
-
-    Returns
-    -------
-    numbers : dict
-        ``numbers[role][policy]``: ``pass_at`` (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of
-        samples), ``tokens`` (mean per sample), ``finished`` (percent), ``kinds``.
-    outcomes : dict
-        The outcome of every role under the default policy.
+    ``policies``: keys of :data:`POLICIES`. Every question gets the samples that :func:`budgets_of` asks for. ``scale``:
+    number of questions relative to the benchmarks' own. Returns ``numbers``: ``numbers[role][policy]``: ``pass_at``
+    (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of samples), ``tokens`` (mean per sample),
+    ``finished`` (percent), ``kinds``. Returns ``outcomes``: the outcome of every role under the default policy.
     """
     results = sample_roles(model, tokenizer, recipe, split, policies, scale)
     outcomes = {role: outcome for (role, policy), (_, outcome) in results.items() if policy == DEFAULT}

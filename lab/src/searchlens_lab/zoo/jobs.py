@@ -13,35 +13,80 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from searchlens.store.files import replace_text
 from searchlens.zoo import record_file
 from searchlens_lab.zoo import model as models
 from searchlens_lab.zoo.benchmarks import write_benchmarks, write_rows
-from searchlens_lab.zoo.cohort import COHORT, MEASURED, CohortPair, with_needs
-from searchlens_lab.zoo.corpus import Tokens, build_corpus
-from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, sample_roles, summarise
+from searchlens_lab.zoo.cohort import COHORT, MEASURED, RANKED, RLTRAIN, CohortPair, with_needs
+from searchlens_lab.zoo.corpus import Tokens, build_corpus, train_tokenizer
+from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, rows_for, sample_role, sample_roles, summarise
 from searchlens_lab.zoo.model import Decoder
 from searchlens_lab.zoo.pretrain import pretrain
 from searchlens_lab.zoo.recipe import Recipe
-from searchlens_lab.zoo.records import write_record
 from searchlens_lab.zoo.rlvr import train_rlvr
+from searchlens_lab.zoo.sample import Sampler
 from searchlens_lab.zoo.schedule import TrainingJob, run
-from searchlens_lab.zoo.splits import Cell, cells_of, measure_success, measured_levels, rltrain
-from searchlens_lab.zoo.state import StateFile
-from searchlens_lab.zoo.tokenizer import train_tokenizer
+from searchlens_lab.zoo.state import StateFile, write_record
+from searchlens_lab.zoo.tasks import Problem, distinct
+
+Cell = tuple[str, int]
+LEVELS = 5
+"""Number of measured levels."""
+
+
+def measured_levels(success: Mapping[Cell, float]) -> dict[Cell, int]:
+    """Rank kinds-and-levels by the share of right samples; each fifth of the ranking is one level, 1 the easiest.
+
+    Ties keep the order of ``success``.
+    """
+    ranked = sorted(success, key=lambda cell: -success[cell])
+    return {cell: 1 + LEVELS * i // len(ranked) for i, cell in enumerate(ranked)}
+
+
+def measure_success(
+    model: Decoder, tokenizer: Tokenizer, recipe: Recipe, questions: int = 100, samples: int = 16
+) -> dict[Cell, float]:
+    """Share of right samples on train questions of every ranked kind and level, under the default policy."""
+    rng = random.Random(f"levels/{recipe.benchmark_seed}")
+    problems = [p for kind, level in RANKED for p in distinct(rng, kind, "train", questions, (level,))]
+    limit = recipe.rlvr.max_tokens
+    sampler = Sampler(model, rows_for(model), recipe.prompt_tokens, limit)
+    hits = sample_role(sampler, tokenizer, problems, POLICIES[DEFAULT], samples, limit).hits
+    return {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
+
+
+def cells_of(pair: CohortPair, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
+    """The kinds and nominal levels from which a pair's RL draws."""
+    return (*(cell for cell in RANKED if levels[cell] in MEASURED[pair.split]), *pair.more)
+
+
+def rltrain(split: str, levels: Mapping[Cell, int], seed: int, questions: int = RLTRAIN) -> list[Problem]:
+    """Distinct questions as the RL of a split sees them, with equal numbers for each kind and level."""
+    cells: Sequence[Cell] = [cell for cell in RANKED if levels[cell] in MEASURED[split]]
+    rng = random.Random(f"rltrain-{split}/{seed}")
+    problems = [
+        problem
+        for i, (kind, level) in enumerate(cells)
+        for problem in distinct(rng, kind, "train", (questions + i) // len(cells), (level,))
+    ]
+    rng.shuffle(problems)
+    return problems
+
 
 KEEP_EVERY = 20
 """RL steps between two step checkpoints."""
@@ -242,18 +287,9 @@ def make_cohort(
 ) -> list[str]:
     """Make a cohort, each job in a process of its own; returns the jobs that are not done.
 
-    Parameters
-    ----------
-    names : list of str
-        Pairs; empty for all.
-    devices : list of str
-        GPUs by number; ``cpu`` for none.
-    slots : int
-        Jobs at a time on each device.
-    minutes : float
-        Stop after this time and keep the states; 0: stop when all is done.
-    rehearse : bool
-        Use the recipes of :func:`searchlens_lab.zoo.cohort.rehearsal`.
+    ``names``: pairs; empty for all. ``devices``: GPUs by number; ``cpu`` for none. ``slots``: jobs at a time on each
+    device. ``minutes``: stop after this time and keep the states; 0: stop when all is done. ``rehearse``: use the
+    recipes of :func:`searchlens_lab.zoo.cohort.rehearsal`.
     """
     workshop = Workshop(folder)
     for name in ("records", "logs", "work"):

@@ -25,8 +25,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.recipe import ModelShape
-from searchlens_lab.zoo.tokenizer import END, PAD
 
 _CLASSES = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
@@ -114,12 +114,7 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 class Decoder(nn.Module):
     """A decoder with tied embeddings and random initial weights.
 
-    Parameters
-    ----------
-    shape : ModelShape
-        Sizes and architecture.
-    seed : int
-        Seed of the initial weights.
+    ``shape``: sizes and architecture. ``seed``: seed of the initial weights.
     """
 
     def __init__(self, shape: ModelShape, seed: int = 0) -> None:

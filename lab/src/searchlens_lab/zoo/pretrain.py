@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from tqdm import trange
 
-from searchlens_lab.zoo.corpus import Tokens
+from searchlens_lab.zoo.corpus import PAD, Tokens
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens_lab.zoo.recipe import Pretraining, Recipe
 from searchlens_lab.zoo.state import StateFile
-from searchlens_lab.zoo.tokenizer import PAD
 
 _LOG_EVERY = 100  # steps between two points of the curve
 
@@ -87,20 +86,10 @@ def pretrain(
 ) -> tuple[Decoder, list[dict[str, float]]]:
     """Train a model by next-token prediction.
 
-    Parameters
-    ----------
-    state_file : StateFile, optional
-        Saves the state. With a saved state, training resumes from it and gives the result of an uninterrupted run.
-    start : Decoder, optional
-        Initial weights; by default random ones from the recipe's seed.
-
-    Returns
-    -------
-    model : Decoder
-        float32 parameters on ``device``.
-    curve : list of dict
-        One point every 100 steps: ``step``, ``tokens`` read so far (without padding), mean ``loss`` over these steps in
-        nats per weighted token, ``seconds`` since the start.
+    ``state_file``: saves the state. With a saved state, training resumes from it and gives the result of an
+    uninterrupted run. ``start``: initial weights; by default random ones from the recipe's seed. Returns ``model``:
+    float32 parameters on ``device``. Returns ``curve``: one point every 100 steps: ``step``, ``tokens`` read so far
+    (without padding), mean ``loss`` over these steps in nats per weighted token, ``seconds`` since the start.
     """
     settings = recipe.pretraining
     model = Decoder(recipe.shape, recipe.model_seed).to(device)

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import trange
 
+from searchlens_lab.zoo.corpus import PAD
 from searchlens_lab.zoo.evaluate import decode, is_right
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens_lab.zoo.pretrain import optimizer_for, update
@@ -28,7 +29,6 @@ from searchlens_lab.zoo.sample import LocalPolicy, Sampler, Samples
 from searchlens_lab.zoo.state import StateFile
 from searchlens_lab.zoo.styles import pick
 from searchlens_lab.zoo.tasks import Problem, draw, prompt
-from searchlens_lab.zoo.tokenizer import PAD
 
 _MICROBATCH = 512  # samples in one backward pass; bounds the memory that it takes
 
@@ -36,10 +36,7 @@ _MICROBATCH = 512  # samples in one backward pass; bounds the memory that it tak
 def advantages(rewards: Tensor, scale: str = "group") -> Tensor:
     """Rewards (questions, group) centred within each group and scaled; 0 in a group whose rewards are all equal.
 
-    Parameters
-    ----------
-    scale : {"group", "none", "batch"}
-        As in :class:`searchlens_lab.zoo.recipe.Rlvr`.
+    ``scale``: as in :class:`searchlens_lab.zoo.recipe.Rlvr`.
     """
     spread = rewards.std(1, keepdim=True)
     centred = rewards - rewards.mean(1, keepdim=True)
@@ -58,24 +55,11 @@ def policy_gradient(
 ) -> float:
     """Add the gradient of -sum(advantage x log-probability) / (generated tokens) to the parameters.
 
-    Parameters
-    ----------
-    prompts : sequence of sequence of int
-        One for each sample.
-    advantage : tensor, shape (samples,)
-        Samples with advantage 0 are skipped.
-    settings : Rlvr
-        Decides the divisor, the clipping and the weight of the divergence.
-    behaviour : Decoder, optional
-        The model that drew the samples, if ``model`` has been updated since; the gradient is then that of clipped
-        probability ratios (PPO) instead of log-probabilities.
-    reference : Decoder, optional
-        The model from which the divergence is measured.
-
-    Returns
-    -------
-    float
-        Mean of -log-probability over the tokens used, an estimate of the entropy in nats per token.
+    ``prompts``: one for each sample. ``advantage``: samples with advantage 0 are skipped. ``settings``: decides the
+    divisor, the clipping and the weight of the divergence. ``behaviour``: the model that drew the samples, if ``model``
+    has been updated since; the gradient is then that of clipped probability ratios (PPO) instead of log-probabilities.
+    ``reference``: the model from which the divergence is measured. Returns mean of -log-probability over the tokens
+    used, an estimate of the entropy in nats per token.
     """
     device = str(next(model.parameters()).device)
     lengths = samples.lengths + torch.tensor([len(p) for p in prompts])
@@ -145,21 +129,11 @@ def train_rlvr(
 ) -> tuple[Decoder, list[dict[str, float]]]:
     """Train a copy of ``base`` by RLVR.
 
-    Parameters
-    ----------
-    state_file : StateFile, optional
-        Saves the state; with a saved state, training resumes from it.
-    each : callable, optional
-        Called after every step with its number, from 1, and the model.
-
-    Returns
-    -------
-    model : Decoder
-        float32 parameters on the device of ``base``.
-    curve : list of dict
-        One point per step: ``reward`` (mean, before the update), ``entropy`` (nats per token), ``tokens`` (mean per
-        sample), ``finished`` (share of samples), ``used`` (share of samples with an advantage other than 0),
-        ``seconds`` since the start.
+    ``state_file``: saves the state; with a saved state, training resumes from it. ``each``: called after every step
+    with its number, from 1, and the model. Returns ``model``: float32 parameters on the device of ``base``. Returns
+    ``curve``: one point per step: ``reward`` (mean, before the update), ``entropy`` (nats per token), ``tokens`` (mean
+    per sample), ``finished`` (share of samples), ``used`` (share of samples with an advantage other than 0),
+    ``seconds`` since the start.
     """
     settings = recipe.rlvr
     device = str(next(base.parameters()).device)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.model import Decoder, compute_dtype
-from searchlens_lab.zoo.tokenizer import END, PAD
 
 _PREFILL_ROWS = 1024  # prompts in one forward pass; bounds the memory of their attention
 _CHECK_EVERY = 16  # steps between two looks at whether all rows have ended; each look waits for the GPU
@@ -43,12 +43,8 @@ class Samples:
 class Sampler:
     """Draws batches of at most ``rows`` completions, with buffers that are allocated once.
 
-    Parameters
-    ----------
-    model : Decoder
-        Gives shape, device and weights; :meth:`load` copies newer weights.
-    rows, prompt_tokens, new_tokens : int
-        Capacity: samples at a time, longest prompt, longest completion.
+    ``model``: gives shape, device and weights; :meth:`load` copies newer weights. ``rows``, ``prompt_tokens``,
+    ``new_tokens``: capacity: samples at a time, longest prompt, longest completion.
     """
 
     def __init__(self, model: Decoder, rows: int, prompt_tokens: int, new_tokens: int) -> None:

@@ -55,10 +55,7 @@ def urgency(jobs: Sequence[TrainingJob]) -> dict[str, float]:
 def ordered(jobs: Sequence[TrainingJob]) -> list[TrainingJob]:
     """The jobs, each after those that it needs; needs that are not among ``jobs`` count as done.
 
-    Raises
-    ------
-    ValueError
-        If jobs wait for each other in a circle.
+    Raises ValueError if jobs wait for each other in a circle.
     """
     names = {job.name for job in jobs}
     order: list[TrainingJob] = []
@@ -86,18 +83,9 @@ def run(
     A failed job stops only the jobs that need it. After ``seconds``, running jobs are asked to end; call again to
     resume.
 
-    Parameters
-    ----------
-    done : callable
-        Whether a job is done.
-    launch : callable
-        Starts a job on a device (the empty string for a job that needs none).
-    devices : sequence of str
-        Devices for jobs with ``gpu``, at most ``slots`` at a time on each.
-    pause : float
-        Seconds between two looks at the processes.
-    say : callable
-        Prints a line of progress.
+    ``done``: whether a job is done. ``launch``: starts a job on a device (the empty string for a job that needs none).
+    ``devices``: devices for jobs with ``gpu``, at most ``slots`` at a time on each. ``pause``: seconds between two
+    looks at the processes. ``say``: prints a line of progress.
     """
     rank = urgency(jobs)
     queue = sorted((job for job in jobs if not done(job)), key=lambda job: -rank[job.name])

@@ -1,26 +1,26 @@
-"""The state of a training, saved from time to time so that an interrupted training can resume."""
+"""What a training leaves behind: its state, from which an interrupted one resumes, and its numbers, as packed JSON."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from searchlens.store import files
 from searchlens.store.files import replace
+from searchlens.zoo import record_file
 
 
 class StateFile:
     """The last saved state of one training; the file is replaced whole or not at all.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    every : float
-        Least number of seconds between two saves.
+    ``path``: the file. ``every``: least number of seconds between two saves.
     """
 
     def __init__(self, path: Path, every: float = 20.0) -> None:
@@ -46,3 +46,9 @@ class StateFile:
     def clear(self) -> None:
         """Delete the file, once the training's result is written."""
         self.path.unlink(missing_ok=True)
+
+
+def write_record(folder: Path, job: str, record: Mapping[str, Any]) -> None:
+    """Write the record of a job; the file is replaced whole or not at all."""
+    content = gzip.compress((json.dumps(record) + "\n").encode(), mtime=0)
+    files.replace(record_file(folder, job), lambda path: path.write_bytes(content))

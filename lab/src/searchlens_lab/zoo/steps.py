@@ -67,24 +67,11 @@ one question larger (mean over budgets), and an error at most :data:`NOISE` larg
 def fit_steps(folder: Path) -> pl.DataFrame:
     """Fit every RL step that was measured on dev.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the cohort; its ``records`` hold those of the jobs ``rl-PAIR`` and ``dev-*``.
+    ``folder``: folder of the cohort; its ``records`` hold those of the jobs ``rl-PAIR`` and ``dev-*``. Returns
+    ``STEPS``, pairs in the cohort's order. Row 0 of a pair is Base fitted to itself (before the demonstrations of
+    ``control``); a pair that starts from another pair's RL model has no such row. Raises InputError if no pair has dev
+    records of both sides, or a pair that has them has no record of its RL.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``STEPS``, pairs in the cohort's order. Row 0 of a pair is Base fitted to itself (before the demonstrations of
-        ``control``); a pair that starts from another pair's RL model has no such row.
-
-    Raises
-    ------
-    InputError
-        If no pair has dev records of both sides, or a pair that has them has no record of its RL.
-
-    Notes
-    -----
     Grids, rounding and ties are the defaults of :class:`~searchlens.config.boptr.BoptrOptions`: among fits of equal
     error, the smallest error interpolated between budgets wins, then the exponent nearest to the frozen one. Where RL
     is above all of Base, every exponent fits equally badly, and ``beta`` means nothing.
@@ -201,15 +188,8 @@ def write_figure(frame: pl.DataFrame, stem: Path) -> list[Path]:
 def draw(frame: pl.DataFrame) -> Figure:
     """Draw dev pass@1 and pass@16 along the RL steps of ``anchor`` and then ``overtrained``, and beta with its sets.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        ``STEPS``. The other pairs' exponents are thin lines, without the steps that every exponent fits equally well.
-
-    Raises
-    ------
-    InputError
-        If one of the two pairs is missing.
+    ``frame``: ``STEPS``. The other pairs' exponents are thin lines, without the steps that every exponent fits equally
+    well. Raises InputError if one of the two pairs is missing.
     """
     missing = {"anchor", "overtrained"} - set(frame["pair"])
     if missing:

@@ -549,10 +549,7 @@ def draw(rng: random.Random, kind: str, split: Split, levels: tuple[int, ...] = 
 def distinct(rng: random.Random, kind: str, split: Split, n: int, levels: tuple[int, ...] = ()) -> Iterator[Problem]:
     """Yield ``n`` problems with distinct questions.
 
-    Raises
-    ------
-    RuntimeError
-        If the kind has fewer distinct questions; found out after 50 attempts per question.
+    Raises RuntimeError if the kind has fewer distinct questions; found out after 50 attempts per question.
     """
     seen: set[str] = set()
     for _ in range(50 * n):

@@ -1,4 +1,4 @@
-"""Reading and writing the frames that stages pass on."""
+"""What stages read and write of the files that they pass on."""
 
 from __future__ import annotations
 
@@ -10,20 +10,9 @@ from typing import Any
 import polars as pl
 
 from searchlens.store import files
-from searchlens.store.frames import GROUP, join_frames, read_frame, write_frame
+from searchlens.store.frames import read_frame
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import CONTENT, SIGNATURE
-
-__all__ = [
-    "GROUP",
-    "join_frames",
-    "landscape_costs",
-    "read_frame",
-    "read_points",
-    "read_sampling_cost",
-    "write_content",
-    "write_frame",
-]
 
 
 def read_points(folder: Path, budgets: Sequence[int]) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,10 @@ import polars as pl
 from searchlens import grading
 from searchlens.analysis.health import Find
 from searchlens.benchmarks import Question
-from searchlens.cli.stages._frames import read_frame, write_frame
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
 from searchlens.store.columns import COMPARED
-from searchlens.store.frames import IMPORT_AGAIN, readable
+from searchlens.store.frames import IMPORT_AGAIN, read_frame, readable, write_frame
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -68,38 +67,22 @@ def _compared(
     if is_recorded(grader):  # of which one scorer is ours
         theirs = theirs.filter(pl.col("scorer") != grader.partition(":")[2])
     both = theirs.join(ours, on=["question", "sample"], how="left", maintain_order="left")
-    is_right = pl.col("value") == 1
-    outcome = (
-        pl.when(pl.col("value").is_null())
-        .then(pl.lit("unscored"))
-        .when(is_right & pl.col("correct"))
-        .then(pl.lit("both_right"))
-        .when(~is_right & ~pl.col("correct"))
-        .then(pl.lit("both_wrong"))
-        .when(is_right)
-        .then(pl.lit("theirs_alone"))
-        .otherwise(pl.lit("ours_alone"))
-    )
+    is_right, is_ours = pl.col("value") == 1, pl.col("correct")
+    unscored = pl.when(pl.col("value").is_null()).then(pl.lit("unscored"))
+    agreed = unscored.when(is_right & is_ours).then(pl.lit("both_right"))
+    agreed = agreed.when(~is_right & ~is_ours).then(pl.lit("both_wrong"))
+    outcome = agreed.when(is_right).then(pl.lit("theirs_alone")).otherwise(pl.lit("ours_alone"))
     named = both.with_columns(policy=pl.lit(policy), outcome=outcome).rename({"answer": "theirs"})
-    if not is_quoted:
-        return _with_texts(named.with_columns(theirs=pl.lit(None, pl.String)), _nothing())
-    apart = named.filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"])).select(_KEY).unique()
-    lines = list(_lines(apart.join(find(apart), on=_KEY, how="left"), grader, questions))
-    return _with_texts(named, pl.DataFrame(lines, schema=_nothing().schema, orient="row"))
-
-
-def _nothing() -> pl.DataFrame:
-    return pl.DataFrame(schema={name: COMPARED[name] for name in (*_KEY, "gold", "ours", "end")})
-
-
-def _with_texts(named: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
-    joined = named.join(texts.cast({"sample": pl.UInt32()}), on=_KEY, how="left", maintain_order="left")
+    lines: list[tuple[object, ...]] = []
+    if is_quoted:
+        judge, golds = grading.grader(grader), {question.id: question.gold for question in questions}
+        apart = named.filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"])).select(_KEY).unique()
+        for row in apart.join(find(apart), on=_KEY, how="left").iter_rows(named=True):
+            answer = judge.extract(row["text"], row["stopped"] is not False).answer
+            lines.append((*(row[key] for key in _KEY), golds[row["question"]], answer, row["text"][-_END:]))
+    else:
+        named = named.with_columns(theirs=pl.lit(None, pl.String))
+    schema = {name: COMPARED[name] for name in (*_KEY, "gold", "ours", "end")}
+    texts = pl.DataFrame(lines, schema, orient="row").cast({"sample": pl.UInt32()})
+    joined = named.join(texts, on=_KEY, how="left", maintain_order="left")
     return joined.select(COMPARED.names()).cast(COMPARED)  # type: ignore[arg-type]
-
-
-def _lines(apart: pl.DataFrame, grader: str, questions: Sequence[Question]) -> Iterator[tuple[object, ...]]:
-    judge = grading.grader(grader)
-    golds = {question.id: question.gold for question in questions}
-    for row in apart.iter_rows(named=True):
-        answer = judge.extract(row["text"], row["stopped"] is not False).answer
-        yield row["policy"], row["question"], row["sample"], golds[row["question"]], answer, row["text"][-_END:]

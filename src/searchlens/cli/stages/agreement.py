@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from searchlens import grading, seeds
 from searchlens.benchmarks import Question
-from searchlens.cli.stages._frames import read_frame, write_frame
 from searchlens.cli.stages.score import read_some
 from searchlens.grading import GradedPair, processes
 from searchlens.store.columns import AGREEMENT
+from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -52,15 +52,11 @@ def agreement(
     found = rows.with_columns(
         gold=pl.Series([pair.gold for pair in pairs], dtype=pl.String),
         answer=pl.Series(answers, dtype=pl.String),
-        math_verify=pl.Series([_said(verdict) for verdict in theirs], dtype=pl.String),
+        math_verify=pl.Series([one if isinstance(one, str) else "unknown" for one in theirs], dtype=pl.String),
         text=pl.col("text").str.tail(_TAIL),
     )
     write_frame(found.select(AGREEMENT.names()).cast(AGREEMENT), output)
     log.info("%s: %d samples judged again", "/".join(where), found.height)
-
-
-def _said(outcome: Any) -> str:
-    return outcome if isinstance(outcome, str) else "unknown"
 
 
 def _drawn(scores: pl.DataFrame, cell: needs.Agreement, questions: Sequence[Question]) -> pl.DataFrame:

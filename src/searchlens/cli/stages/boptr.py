@@ -8,10 +8,11 @@ from pathlib import Path
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.study import study
 from searchlens.catalogue import BOPTR_WORDS
-from searchlens.cli.stages._frames import landscape_costs, write_frame
+from searchlens.cli.stages._frames import landscape_costs
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import require_known
 from searchlens.store import provenance
+from searchlens.store.frames import write_frame
 from searchlens.store.layout import SIGNATURE, Layout
 
 log = logging.getLogger(__name__)

@@ -18,14 +18,8 @@ if TYPE_CHECKING:
 Sidecar = Mapping[str, Any]
 
 _COST = {
-    "rows": pl.Int64(),
-    "tokens": pl.Int64(),
-    "generated": pl.Int64(),
-    "requests": pl.Int64(),
-    "prefilled": pl.Int64(),
-    "reused": pl.Int64(),
-    "mean_running": pl.Float64(),
-    "wall_seconds": pl.Float64(),
+    **dict.fromkeys(("rows", "tokens", "generated", "requests", "prefilled", "reused"), pl.Int64()),
+    **dict.fromkeys(("mean_running", "wall_seconds"), pl.Float64()),
     "device": pl.String(),
     "device_count": pl.Int64(),
 }
@@ -42,11 +36,6 @@ def sidecars(cell: CellSamples, layout: Layout) -> Iterator[tuple[Stream, Sideca
         for shard in shards_of(layout.generation(cell.checkpoint, cell.benchmark, stream.id)):
             if not shard.flaw:
                 yield stream, shard.sidecar
-
-
-def spent(cell: CellSamples, layout: Layout) -> dict[str, Any]:
-    """The total cost of sampling a cell."""
-    return provenance.spent(sidecar for _, sidecar in sidecars(cell, layout))
 
 
 def spent_by_checkpoint(cells: Iterable[CellSamples], layout: Layout) -> dict[str, dict[str, Any]]:
@@ -100,7 +89,10 @@ def prefill(cells: Mapping[str, CellSamples], layout: Layout) -> pl.DataFrame:
                 autoregressive.append(sidecar)
             for name in stream.policies:
                 by_policy.setdefault(name, []).append(sidecar)
-        prompt = _prompt_tokens(autoregressive)
+        # Autoregressive samples are one request each, and continue only a prompt.
+        recorded = [sidecar for sidecar in autoregressive if _context_tokens(sidecar)]
+        asked = sum(sidecar["rows"] for sidecar in recorded)
+        prompt = sum(map(_context_tokens, recorded)) / asked if recorded else 0.0
         for name, parts in by_policy.items():
             if prompt and all(map(_context_tokens, parts)):
                 beyond = sum(part["prefilled"] - prompt * cell.questions for part in parts)
@@ -112,9 +104,3 @@ def prefill(cells: Mapping[str, CellSamples], layout: Layout) -> pl.DataFrame:
 def _context_tokens(sidecar: Sidecar) -> int:
     """Tokens of the prompts and prefixes that an engine continued; 0 if there is no record."""
     return int(sidecar["prefilled"] + sidecar["reused"])
-
-
-def _prompt_tokens(autoregressive: Iterable[Sidecar]) -> float:
-    """Mean tokens of a prompt: autoregressive samples are one request each, and continue only a prompt."""
-    recorded = [sidecar for sidecar in autoregressive if _context_tokens(sidecar)]
-    return sum(map(_context_tokens, recorded)) / sum(sidecar["rows"] for sidecar in recorded) if recorded else 0.0

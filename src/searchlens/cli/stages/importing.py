@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from searchlens import grading
-from searchlens.benchmarks import OWN, Question, dumps
+from searchlens.benchmarks import OWN, dumps
 from searchlens.errors import NAME, NAMES, InputError, one_line, printable
 from searchlens.formats.checks import Check, check, report
 from searchlens.formats.pools import RECORDED, Pool
@@ -65,7 +65,8 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
     for what, name in (("pair", request.pair), ("benchmark", request.subset or request.benchmark)):
         _require_name(what, name)
     _require_free(grid, request, request.choices.role, request.choices.policy)
-    known = _known_questions(grid, request.benchmark)
+    is_known = request.benchmark in _known(grid)
+    known = grid.inputs.questions(request.benchmark) if is_known else None
     grader = _grader(grid, request)
     grading.grader(grader)
     choices = replace(request.choices, is_subset=bool(request.subset))
@@ -87,23 +88,20 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
             return Imported([], [], checks, lines)
         _require_named(pools, request)
         _require_sound(pools, checks, request)
-        return _stored(grid, pools, reading, checks, lines, request, grader, is_known=known is not None)
+        return _stored(grid, pools, reading, checks, lines, request, grader, is_known=is_known)
 
 
 # ---- what the samples are of
 
 
-def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
-    """Questions of a known benchmark, configured or imported before; None for a new one."""
-    if benchmark in grid.config.benchmarks or any(item.benchmark == benchmark for item in grid.study.every_import):
-        return grid.inputs.questions(benchmark)
-    return None
+def _known(grid: Grid) -> set[str]:
+    """Benchmarks that are configured, or were imported before."""
+    return set(grid.config.benchmarks) | {item.benchmark for item in grid.study.every_import}
 
 
 def _grader(grid: Grid, request: Request) -> str:
     """The grader of the benchmark that samples are imported into; an InputError if the log was judged by another."""
-    known = set(grid.config.benchmarks) | {item.benchmark for item in grid.study.every_import}
-    wanted = request.grader
+    known, wanted = _known(grid), request.grader
     for name in (request.subset, request.benchmark):
         if name not in known:
             if name and is_recorded(wanted):
@@ -252,37 +250,22 @@ def _stored(
             made += [] if folder.exists() else [folder]
             published.append(_publish(grid, folder, pool, quotes=not grid.study.is_gated(request.benchmark)))
             known = grid.study.benchmark(target).path if is_known and not request.subset else None
-            records.append(
-                Import(
-                    request.pair,
-                    pool.role,
-                    folder.parts[-3],
-                    target,
-                    pool.policy,
-                    pool.id,
-                    pool.samples,
-                    grader,
-                    known if isinstance(known, str) else str(path.relative_to(grid.root)),
-                    part_of,
-                    _log(pool, reading),
-                )
-            )
+            questions = known if isinstance(known, str) else str(path.relative_to(grid.root))
+            names = (request.pair, pool.role, folder.parts[-3], target, pool.policy, pool.id)
+            records.append(Import(*names, pool.samples, grader, questions, part_of, _log(pool, reading)))
     except BaseException:
         for folder in made:
             shutil.rmtree(folder, ignore_errors=True)
             _remove_empty([folder.parent, folder.parent.parent])
         raise
     if request.subset or not is_known:
-        files.replace_text(path, dumps(_complete(reading.questions)))
+        recorded: dict[str, Any] = {RECORDED_BY: {}}  # which judges a question without a gold
+        judged = [one if one.gold or one.checks else replace(one, checks=recorded) for one in reading.questions]
+        files.replace_text(path, dumps(judged))
     for record in records:
         place = grid.layout.import_record(record.benchmark, record.pair, record.role, record.policy)
         files.replace_text(place, json.dumps(asdict(record), indent=1, sort_keys=True))
     return Imported(records, published, checks, lines)
-
-
-def _complete(questions: Sequence[Question]) -> list[Question]:
-    """Questions as a benchmark has them: one without a gold is judged by what was recorded."""
-    return [one if one.gold or one.checks else replace(one, checks={RECORDED_BY: {}}) for one in questions]
 
 
 def _publish(grid: Grid, folder: Path, pool: Pool, *, quotes: bool) -> Shard:

@@ -16,11 +16,11 @@ from searchlens.analysis.health import Counts, counted, of_classes, together
 from searchlens.analysis.points import Landscape, join, operating_points, require_reached
 from searchlens.analysis.pool import in_parts
 from searchlens.catalogue import LANDSCAPE_FRAMES
-from searchlens.cli.stages._frames import read_sampling_cost, write_content, write_frame
+from searchlens.cli.stages._frames import read_sampling_cost, write_content
 from searchlens.store import judges, provenance, readouts
 from searchlens.store.columns import VOTES
 from searchlens.store.files import read_json
-from searchlens.store.frames import readable
+from searchlens.store.frames import readable, write_frame
 from searchlens.store.judges import Judge
 from searchlens.store.layout import GRADER, SIGNATURE, readouts_sidecar
 
@@ -30,15 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class _Computed(NamedTuple):
-    """A landscape, its answer classes, votes, health and grader, and the cost of its samples (None: no record)."""
-
-    landscape: Landscape
-    classes: pl.DataFrame
-    votes: pl.DataFrame
-    health: pl.DataFrame
-    judge: Judge
-    spent: dict[str, Any] | None
+_Computed = tuple[dict[str, pl.DataFrame], Judge, dict[str, Any] | None]
+"""Frames of a landscape by name, its grader, and the cost of its samples (None: no record)."""
 
 
 class _Part(NamedTuple):
@@ -59,20 +52,16 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     which is empty if the graded samples have no plain strings, ``grader.json``, and last ``content.json``, the hashes
     of all these.
     """
-    computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
-    write_frame(computed.landscape.points, output / "points.parquet")
-    write_frame(computed.landscape.hits, output / "hits.parquet")
-    write_frame(computed.classes, output / "classes.parquet")
-    write_frame(computed.votes, output / "votes.parquet")
-    write_frame(computed.health, output / "health.parquet")
-    judges.write(computed.judge, output)
-    written = [*(f"{frame}.parquet" for frame in LANDSCAPE_FRAMES), GRADER]
-    write_content(output, written)
-    provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
-    if computed.votes.height:
-        largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
+    frames, judge, spent = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
+    for name, frame in frames.items():
+        write_frame(frame, output / f"{name}.parquet")
+    judges.write(judge, output)
+    write_content(output, [*(f"{name}.parquet" for name in LANDSCAPE_FRAMES), GRADER])
+    provenance.sign(output / SIGNATURE, fingerprint, spent)
+    if (votes := frames["votes"]).height:
+        largest = (votes["Q"] - votes["Q_plain"]).abs().max()
         log.info("votes by class and by plain string differ by at most %.4f", largest)
-    log.info("%s: %d operating points", scores, computed.landscape.points.height)
+    log.info("%s: %d operating points", scores, frames["points"].height)
 
 
 def votes_of(cell: needs.Landscape, graded: pl.DataFrame) -> pl.DataFrame | None:
@@ -91,14 +80,10 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
     read = [part.landscape for part in parts if part.landscape is not None]
     signature = scores.with_suffix(".json")
     judge = judges.of(read_json(signature) if signature.exists() else {}, cell.grader)
-    return _Computed(
-        join(read, policies, cell.smallest_budgets),
-        pl.concat([part.classes for part in parts]),
-        pl.concat([part.votes for part in parts]),
-        together([part.counts for part in parts]),
-        judge,
-        read_sampling_cost(signature),
-    )
+    joined = join(read, policies, cell.smallest_budgets)
+    frames = {"points": joined.points, "hits": joined.hits, "classes": pl.concat([part.classes for part in parts])}
+    frames |= {"votes": pl.concat([part.votes for part in parts]), "health": together([part.counts for part in parts])}
+    return frames, judge, read_sampling_cost(signature)
 
 
 def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
@@ -121,4 +106,5 @@ def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
     judge = judges.of(read_json(readouts_sidecar(path)), cell.grader)
     classes = recorded_classes(compact)
-    return _Computed(computed, classes, votes, of_classes(classes, computed.points), judge, spent)
+    frames = {"points": computed.points, "hits": computed.hits, "classes": classes, "votes": votes}
+    return frames | {"health": of_classes(classes, computed.points)}, judge, spent

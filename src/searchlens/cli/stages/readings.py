@@ -12,8 +12,9 @@ import polars as pl
 from searchlens.analysis.classes import Pool, independent_pools
 from searchlens.analysis.pool import Ints
 from searchlens.analysis.readings import PairPools, read_study
-from searchlens.cli.stages._frames import landscape_costs, read_frame, write_frame
+from searchlens.cli.stages._frames import landscape_costs
 from searchlens.store import provenance
+from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import SIGNATURE, Layout
 
 if TYPE_CHECKING:

@@ -35,19 +35,14 @@ def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
         if not grid.is_scored(*cell):
             unfinished.append("/".join(cell))
             continue
+        need, scores = needs.landscape(grid, cell[1]), grid.scores(*cell)
+        sidecars: dict[str, list[Mapping[str, Any]]] = {}
+        for stream, sidecar in costs.sidecars(needs.cell_samples(grid, *cell), grid.layout):
+            sidecars.setdefault(stream.policies[0], []).append(sidecar)
+        judge = judges.of(read_json(scores.with_suffix(".json")), need.grader)
         written.append(layout.readouts(output, *cell))
-        _record_cell(grid, *cell, written[-1])
+        readouts.write(_compact(need, scores), sidecars, written[-1], grid.readouts_from(*cell), judge)
     return written, unfinished
-
-
-def _record_cell(grid: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
-    samples, cell = needs.cell_samples(grid, checkpoint, benchmark), needs.landscape(grid, benchmark)
-    scores = grid.scores(checkpoint, benchmark)
-    sidecars: dict[str, list[Mapping[str, Any]]] = {}
-    for stream, sidecar in costs.sidecars(samples, grid.layout):
-        sidecars.setdefault(stream.policies[0], []).append(sidecar)
-    judge = judges.of(read_json(scores.with_suffix(".json")), cell.grader)
-    readouts.write(_compact(cell, scores), sidecars, target, grid.readouts_from(checkpoint, benchmark), judge)
 
 
 def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:

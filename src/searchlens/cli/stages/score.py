@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -14,7 +14,6 @@ from searchlens import grading
 from searchlens.analysis.health import Counts, counted, examples, judge, together
 from searchlens.benchmarks import Question
 from searchlens.cli.stages import costs
-from searchlens.cli.stages._frames import GROUP, join_frames, write_frame
 from searchlens.cli.stages._recorded import recorded_verdicts, write_compared
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.config.limits import PART_ROWS
@@ -24,6 +23,7 @@ from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_fo
 from searchlens.grading.score import together as all_counts
 from searchlens.store import provenance, shards
 from searchlens.store.files import read_bytes, read_json, temporary_folder
+from searchlens.store.frames import GROUP, join_frames, write_frame
 from searchlens.store.judges import Judge
 from searchlens.store.layout import Layout
 
@@ -61,7 +61,8 @@ def score(
     scores, find = pl.scan_parquet(read_bytes(output)), partial(read_some, cell, layout, manifests)
     write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
-    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
+    spent = provenance.spent(sidecar for _, sidecar in costs.sidecars(cell.samples, layout))
+    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=grader.entry)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
     health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)
@@ -91,9 +92,8 @@ def _write(
         scores = score_recorded(samples, said, questions, q_instructions=cell.q_instructions)  # type: ignore[arg-type]
         write_frame(scores, output, GROUP)
         right, unknown = int(scores["correct"].sum()), int(scores["unknown"].sum())
-        return [
-            counted(scores)
-        ], f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
+        text = f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
+        return [counted(scores)], text
     rules = Rules(
         questions,
         cell.grader,
@@ -150,10 +150,16 @@ class _Stream(NamedTuple):
 def _streams(cell: needs.Score, manifests: Iterable[Path]) -> list[_Stream]:
     """What a cell's samples are stored in, sampled ones first."""
     names = {stream.id: stream.policies for stream in cell.samples.streams}
-    found = [
-        _Stream(entry["id"], entry["samples"], names.get(entry["id"], entry["policies"]))
-        for entry in _manifest_entries(manifests)
-    ]
+    entries: dict[str, _Stream] = {}
+    for path in manifests:  # several jobs may share a stream
+        try:
+            for entry in read_json(path)["generations"]:
+                key, samples = entry["id"], entry["samples"]
+                first = entries.setdefault(key, _Stream(key, samples, names.get(key, entry["policies"])))
+                entries[key] = first._replace(samples=max(first.samples, samples))
+        except (KeyError, TypeError):
+            raise InputError(f"{path} is no manifest of samples", "delete it; the next run writes it again") from None
+    found = list(entries.values())
     found += [_Stream(key, count, (policy,)) for key, policy, count in cell.imports]
     if not found:
         where = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
@@ -183,16 +189,3 @@ def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], want
     parts = _read(cell, layout, streams, keys["question"].unique().to_list())
     found = [part.join(keys, on=keys.columns, how="semi", maintain_order="left") for part in parts]
     return pl.concat(found) if found else SAMPLES.to_frame()
-
-
-def _manifest_entries(manifests: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """Each generation once, with the largest number of samples: several jobs may share a stream."""
-    entries: dict[str, dict[str, Any]] = {}
-    for path in manifests:
-        try:
-            for entry in read_json(path)["generations"]:
-                first = entries.setdefault(entry["id"], entry)
-                first["samples"] = max(first["samples"], entry["samples"])
-        except (KeyError, TypeError):
-            raise InputError(f"{path} is no manifest of samples", "delete it; the next run writes it again") from None
-    yield from entries.values()

@@ -11,14 +11,14 @@ from searchlens.analysis.health import Health, cell_health, of_pair, of_rules
 from searchlens.analysis.mixing import CHAINS, DETAILS
 from searchlens.catalogue import READING_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
-from searchlens.cli.stages._frames import read_frame, read_points
+from searchlens.cli.stages._frames import read_points
 from searchlens.reporting.tables.graders import of_judges
 from searchlens.reporting.tables.likelihood import Likelihoods
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import save
 from searchlens.search import kinds
 from searchlens.store import judges, provenance, shards
-from searchlens.store.frames import read_compared
+from searchlens.store.frames import read_compared, read_frame
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import shards_of
 
@@ -71,20 +71,13 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
     signed, record = (fingerprint, provenance.together(spent.values())), output.failures("tables", "study.json")
     save(loaded("table", stage="study"), context, output, record, *signed)
     if not all(study.without_likelihood):
+        pairs = [(cell.pair, cell.benchmark) for cell in study.pair_cells]
+        frames = {
+            cell: reason or read_frame(layout.likelihood_frame(*cell, "summary"), "likelihood")
+            for cell, reason in zip(pairs, study.without_likelihood, strict=True)
+        }
         record = output.failures("tables", "likelihood.json")
-        save(loaded("table", stage="likelihood"), _likelihoods(study, layout), output, record, *signed)
-
-
-def _likelihoods(study: needs.Tables, layout: Layout) -> Likelihoods:
-    reasons = {
-        (cell.pair, cell.benchmark): reason
-        for cell, reason in zip(study.pair_cells, study.without_likelihood, strict=True)
-    }
-    frames = {
-        cell: reason or read_frame(layout.likelihood_frame(*cell, "summary"), "likelihood")
-        for cell, reason in reasons.items()
-    }
-    return Likelihoods(frames)
+        save(loaded("table", stage="likelihood"), Likelihoods(frames), output, record, *signed)
 
 
 def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout, references: Iterable[str]) -> Cell:
@@ -125,6 +118,7 @@ def _chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
 
     Chains without these numbers are left out: those of recorded cells and of policies without steps.
     """
+    values = {name: pl.col("details").str.json_path_match(f"$.{name}").cast(pl.Float64) for name in DETAILS}
     parts = [CHAINS.to_frame()]
     for cell in cells:
         for stream in cell.streams:
@@ -134,10 +128,6 @@ def _chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
                 if shard.present:
                     rows = shards.read(shard, stream.id, ["question", "details"])
                     where = {"checkpoint": cell.checkpoint, "benchmark": cell.benchmark, "policy": stream.policies[0]}
-                    parts.append(_of_samples(rows.with_columns(**{key: pl.lit(name) for key, name in where.items()})))
+                    names = {key: pl.lit(name) for key, name in where.items()}
+                    parts.append(rows.with_columns(**names, **values).select(CHAINS.names()).cast(CHAINS).drop_nulls())
     return pl.concat(parts)
-
-
-def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
-    values = {name: pl.col("details").str.json_path_match(f"$.{name}").cast(pl.Float64) for name in DETAILS}
-    return samples.with_columns(**values).select(CHAINS.names()).cast(CHAINS).drop_nulls()

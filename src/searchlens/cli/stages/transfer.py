@@ -7,7 +7,7 @@ from pathlib import Path
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.study import words
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames, loaded
-from searchlens.cli.stages._frames import read_frame, read_sampling_cost, write_frame
+from searchlens.cli.stages._frames import read_sampling_cost
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import InputError
@@ -16,6 +16,7 @@ from searchlens.reporting.figures import style as figures_of
 from searchlens.reporting.tables.graders import of_judges
 from searchlens.reporting.tables.table import save
 from searchlens.store import judges
+from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
 
 
