@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.analysis.likelihood import summary
 from searchlens.cli.stages._frames import read_frame, write_frame
-from searchlens.sampling.scored_texts import scored_texts
+from searchlens.sampling import scored_texts
 from searchlens.store import provenance
 from searchlens.store.layout import SIGNATURE
 
