@@ -11,7 +11,7 @@ from searchlens.analysis.health_counts import line
 from searchlens.errors import one_line
 from searchlens.formats.pools import Examined, Pool
 from searchlens.formats.reading import Reading
-from searchlens.grading.base import GradedPair
+from searchlens.grading import GradedPair
 from searchlens.grading.recorded import is_recorded
 
 ANSWERED = 0.80

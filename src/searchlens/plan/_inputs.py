@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from searchlens import benchmarks
-from searchlens.benchmarks import examples as worked_examples
 from searchlens.benchmarks import prompts
-from searchlens.benchmarks.examples import WorkedExamples
+from searchlens.benchmarks.prompts import WorkedExamples
 from searchlens.config import project
 from searchlens.config.benchmarks import ExamplesSpec
 from searchlens.errors import InputError
@@ -175,9 +174,9 @@ class Inputs:
     def _read_examples(self, name: str, spec: ExamplesSpec) -> WorkedExamples:
         file = project.locate(spec.path, self.root)
         try:
-            worked = worked_examples.read(file, spec.count, spec.seed if spec.drawn else None)
+            worked = prompts.read_examples(file, spec.count, spec.seed if spec.drawn else None)
             if not self.absent(name):
-                worked_examples.require_others(file, worked, (question.text for question in self.questions(name)))
+                prompts.require_others(file, worked, (question.text for question in self.questions(name)))
         except InputError as error:
             raise InputError(f"benchmarks.{name}.examples: {error.message}", error.hint) from None
         return worked
