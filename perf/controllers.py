@@ -105,7 +105,7 @@ class Bench:
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
         """Token ids of the questions, which a job computes once."""
-        return [self.prompter.encode(question) for question in self.questions]
+        return [self.prompter.prompts([question])[0] for question in self.questions]
 
     def searches(
         self, policy: Policy, runs: int, questions: int, max_tokens: int

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens import benchmarks, seeds
-from searchlens.benchmarks.examples import plain
+from searchlens.benchmarks.questions import plain
 from searchlens.errors import InputError
 
 

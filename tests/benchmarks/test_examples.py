@@ -19,9 +19,9 @@ from tokenizers.processors import TemplateProcessing
 from conftest import write_checkpoint
 from searchlens import benchmarks
 from searchlens import sampling as stage
-from searchlens.benchmarks import Question, dumps, examples, prompts
-from searchlens.benchmarks.examples import Example, WorkedExamples
+from searchlens.benchmarks import Question, dumps, prompts
 from searchlens.benchmarks.prompter import Prompter
+from searchlens.benchmarks.prompts import Example, WorkedExamples
 from searchlens.config import check
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
@@ -127,9 +127,9 @@ def test_no_question_is_shown_its_own_answer(tmp_path: Path) -> None:
         assert set(shown) == set(SUMS) - {each}
     path = write(tmp_path / "worked.jsonl", SUMS)
     with pytest.raises(InputError, match=r"worked example 2 is a question of the benchmark") as error:
-        examples.require_others(path, examples.read(path, 3), ["what is 1 + 1"])
+        prompts.require_others(path, prompts.read_examples(path, 3), ["what is 1 + 1"])
     assert "What is" not in str(error.value)  # a benchmark's texts may be secret
-    examples.require_others(path, examples.read(path, 3), ["what is 3 + 1"])
+    prompts.require_others(path, prompts.read_examples(path, 3), ["what is 3 + 1"])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_serve_is_refused(
 ) -> None:
     (tmp_path / "worked.jsonl").write_text(content)
     with pytest.raises(InputError) as error:
-        examples.read(tmp_path / "worked.jsonl", count, seed)
+        prompts.read_examples(tmp_path / "worked.jsonl", count, seed)
     assert message in error.value.message
 
 
@@ -250,7 +250,7 @@ def test_the_engine_gets_bos_once(
 @pytest.mark.parametrize("text", ["{question}", "<bos>{question}"])
 def test_bos_of_the_tokenizer_and_of_a_template_are_one(tmp_path: Path, begin: bool, text: str) -> None:
     asking = Prompter(letters(tmp_path / "model", begin), prompts.Template(text))
-    tokens = asking.encode(Question("q", "1+1", ""))
+    tokens = asking.prompts([Question("q", "1+1", "")])[0]
     assert tokens.count(BOS) == (begin or "<bos>" in text)
     assert tokens[-3:] == asking.spell("1+1")
 

@@ -58,7 +58,7 @@ def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], 
     question = Question("q", "one  求🙂 <|eot_id|>\n\ttwo", "")
     (sent,) = asked.shown([question])
     (text,) = asked.texts([question])
-    assert "".join(sent.pieces) == text and sent.ids == asked.encode(question)
+    assert "".join(sent.pieces) == text and sent.ids == asked.prompts([question])[0]
     assert {sent.pieces[place] for place in sent.special} == set(FORMS["llama3.1"].marks) - {"<|end_of_text|>"}
     assert str(sent).startswith("⟦<|begin_of_text|>⟧⟦<|start_header_id|>⟧system") and "求🙂 ⟦<|eot_id|>⟧\n" in str(sent)
 

@@ -212,7 +212,7 @@ def test_a_template_without_answers_or_ends_of_them_ends_none(tmp_path: Path, te
     folder = write_form(tmp_path / "form", FORMS["qwen2.5"], template)
     prompter = Prompter(folder, template_of(folder))
     assert prompter.stop_ids == Specials.read(folder).ends
-    assert len(prompter.encode(QUESTION)) > 1
+    assert len(prompter.prompts([QUESTION])[0]) > 1
 
 
 # ---- templates that cannot be used
@@ -289,7 +289,7 @@ def test_a_template_that_quotes_the_question_in_its_error_shows_none_of_it() -> 
 def test_a_date_that_is_given_is_used_and_no_other(folder_of: Any, template_of: Any) -> None:
     folder = folder_of("llama3.2")
     with pytest.raises(InputError, match="prints today's date"):
-        Prompter(folder, template_of(folder)).encode(QUESTION)
+        Prompter(folder, template_of(folder)).prompts([QUESTION])[0]
     (text,) = Prompter(folder, template_of(folder, chat={"date_string": "29 Feb 2400"})).texts([QUESTION])
     assert "It is the 29 Feb 2400.\n" in text
     (text,) = Prompter(folder_of("llama3.1"), template_of(folder_of("llama3.1"))).texts([QUESTION])
@@ -341,7 +341,7 @@ def test_a_template_with_half_of_a_character_has_an_id(tmp_path: Path, template_
     """Whether its prompts can be used, a job says."""
     folder = write_form(tmp_path / "form", FORMS["qwen2.5"], "\ud800" + TURN)
     with pytest.raises(InputError, match="surrogates not allowed"):
-        Prompter(folder, template_of(folder)).encode(QUESTION)
+        Prompter(folder, template_of(folder)).prompts([QUESTION])[0]
 
 
 def test_a_damaged_file_is_named(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_another_template_than_the_planned_one_asks_nothing(tmp_path: Path, temp
     template = template_of(folder)
     write_tokenizer(folder, FORMS[name], FORMS[name].template + " ")
     with pytest.raises(InputError, match="form: its chat template has changed since the study was planned"):
-        Prompter(folder, template).encode(QUESTION)
+        Prompter(folder, template).prompts([QUESTION])[0]
 
 
 # ---- samples

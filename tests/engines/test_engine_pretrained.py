@@ -43,7 +43,7 @@ def test_greedy_texts_and_log_probabilities_are_those_of_transformers(make: Make
     folder = tmp_path / "out"
     convert(make(), folder, "float32")
     prompter = Prompter(folder, prompts.template("plain"))
-    asked = [tuple(prompter.encode(Question(str(i), text, ""))) for i, text in enumerate(ASKED)]
+    asked = [tuple(prompter.prompts([Question(str(i), text, "")])[0]) for i, text in enumerate(ASKED)]
     assert [prompt.count(BOS) for prompt in asked] == [1] * len(asked)
     assert {prompt[0] for prompt in asked} == {BOS}
     network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

@@ -226,7 +226,7 @@ def test_a_tokenizer_that_cuts_a_text_otherwise_is_noticed(make: Make) -> None:
 @pytest.mark.parametrize("bos", [True, False])
 def test_a_prompt_begins_with_bos_if_the_file_says_so(make: Make, tmp_path: Path, bos: bool) -> None:
     convert(make(bos=bos), tmp_path / "out")
-    tokens = Prompter(tmp_path / "out", prompts.template("plain")).encode(Question("q", "the capital", ""))
+    tokens = Prompter(tmp_path / "out", prompts.template("plain")).prompts([Question("q", "the capital", "")])[0]
     assert tokens.count(2) == bos and (tokens[0] == 2) == bos
 
 

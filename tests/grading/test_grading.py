@@ -24,12 +24,11 @@ from hypothesis import strategies as st
 
 from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.boxed import last_boxed
 from searchlens.benchmarks.choices import letter_of
+from searchlens.benchmarks.mathematics import last_boxed
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, processes
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict, processes
 from searchlens.grading import math as math_grader
-from searchlens.grading.base import How
 from searchlens.grading.checklist import Checklist
 from searchlens.grading.choice import Choice, ChoiceNarrow
 from searchlens.grading.math import Math, MathNarrow

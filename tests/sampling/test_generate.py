@@ -283,7 +283,7 @@ def test_a_job_killed_before_publishing_needs_no_engine(
     grid = make_grid(study)
     start(Scripted())
     with monkeypatch.context() as patch, pytest.raises(JobError, match="lost while the job ran"):
-        patch.setattr(stage.MissingShard, "publish", lambda shard: None)
+        patch.setattr(stage._chunks.MissingShard, "publish", lambda shard: None)
         sample(grid)
     assert len(chunks(grid)) == CHUNKS
     assert start() == [], "another start would find no engine"

@@ -14,7 +14,9 @@ from polars.testing import assert_frame_equal
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import JobError
 from searchlens.plan import Generation, Grid
-from searchlens.sampling import Chunk, Job, sample
+from searchlens.sampling._chunks import Chunk
+from searchlens.sampling._job import Job
+from searchlens.sampling._sample import sample
 
 MODEL = Path(__file__).parents[2] / "resources" / "zoo" / "micro-1m-base"
 LINE = {"name": "thought", "delimiter": "\n", "max_tokens": 12}

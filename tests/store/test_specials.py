@@ -166,9 +166,9 @@ def test_an_added_token_without_a_row_harms_nobody_but_its_prompt(tmp_path: Path
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     assert "'<image>'" in Specials.read(tmp_path).notes[0]
     prompter = Prompter(tmp_path, prompts.Template("{question}"))
-    assert prompter.encode(Question("q", "w1 w2", "")) == (6, 7)
+    assert prompter.prompts([Question("q", "w1 w2", "")])[0] == (6, 7)
     with pytest.raises(InputError, match=r"gives a prompt <image> \(30\), which has no row in the model's embedding"):
-        prompter.encode(Question("q", "w1 <image>", ""))
+        prompter.prompts([Question("q", "w1 <image>", "")])[0]
 
 
 @pytest.mark.parametrize("place", ["config", "tokenizer_config"])
@@ -386,7 +386,7 @@ def test_settings_of_the_training_neither_cut_nor_pad_a_prompt(tmp_path: Path, s
     folder = write(tmp_path)
     edit(folder / "tokenizer.json", **section)
     question = Question("q", " ".join(f"w{i}" for i in range(25)), "")
-    assert Prompter(folder, prompts.Template("{question}")).encode(question) == tuple(range(5, 30))
+    assert Prompter(folder, prompts.Template("{question}")).prompts([question])[0] == tuple(range(5, 30))
 
 
 def post(*parts: str) -> dict[str, Any]:
@@ -402,7 +402,7 @@ def post(*parts: str) -> dict[str, Any]:
 def test_a_token_after_the_prompt_is_refused_by_name(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     edit(tmp_path / "rl/tokenizer.json", post_processor=post("$A", "<end>"))
     with pytest.raises(InputError, match=r"tokenizer\.json puts <end> \(1\) after a text, where a model would go on"):
-        Prompter(tmp_path / "rl", prompts.template("zoo")).encode(Question("q", "w1", ""))
+        Prompter(tmp_path / "rl", prompts.template("zoo")).prompts([Question("q", "w1", "")])[0]
     assert any("puts <end> (1) after a text" in reason for reason in check(make_grid(study))["missing"])
 
 
@@ -411,9 +411,9 @@ def test_bos_may_come_again_but_not_twice_at_the_beginning(tmp_path: Path) -> No
     folder = write(tmp_path, tokenizer_config={"bos_token": "<s>"})
     edit(folder / "tokenizer.json", post_processor=post("<s>", "$A"))
     turns = prompts.Template("<s> w1 {question} <end> <s> w2")
-    assert Prompter(folder, turns).encode(Question("q", "w3", "")) == (BOS, 6, 8, END, BOS, 7)
+    assert Prompter(folder, turns).prompts([Question("q", "w3", "")])[0] == (BOS, 6, 8, END, BOS, 7)
     with pytest.raises(InputError, match=r"begins a prompt with <s> \(0\), <s> \(0\)"):
-        Prompter(folder, prompts.Template("<s> <s> {question}")).encode(Question("q", "w3", ""))
+        Prompter(folder, prompts.Template("<s> <s> {question}")).prompts([Question("q", "w3", "")])[0]
 
 
 def test_a_pair_whose_prompts_differ_is_named(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ def test_a_job_says_and_records_where_texts_end(
     record = json.loads(json.loads(sidecar.read_text())["specials"])
     assert (record["stops"], record["masked"]) == ([END], [[PAD, PAD + 1]])
     assert record["prompt"] == list(
-        Prompter(tmp_path / "base", grid.inputs.template("toy-base", "sums")).encode(Question("", "", ""))
+        Prompter(tmp_path / "base", grid.inputs.template("toy-base", "sums")).prompts([Question("", "", "")])[0]
     )
 
 

@@ -7,9 +7,16 @@ every planning step imports it; reading a Parquet file needs pyarrow.
 
 from searchlens.benchmarks.choices import options
 from searchlens.benchmarks.known import OWN, HubSplit, KnownBenchmark, family_names, known_benchmark, known_benchmarks
-from searchlens.benchmarks.loading import LoadedBenchmark, files_at, load, read, read_rows
-from searchlens.benchmarks.questions import Question, asked_hash, checks_text, content_hash, dumps
-from searchlens.benchmarks.rows import BenchmarkFile, Row, RowError
+from searchlens.benchmarks.loading import LoadedBenchmark, load, read
+from searchlens.benchmarks.questions import (
+    BenchmarkFile,
+    Question,
+    Row,
+    RowError,
+    asked_hash,
+    content_hash,
+    dumps,
+)
 
 __all__ = [
     "OWN",
@@ -21,15 +28,12 @@ __all__ = [
     "Row",
     "RowError",
     "asked_hash",
-    "checks_text",
     "content_hash",
     "dumps",
     "family_names",
-    "files_at",
     "known_benchmark",
     "known_benchmarks",
     "load",
     "options",
     "read",
-    "read_rows",
 ]

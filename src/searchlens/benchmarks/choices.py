@@ -12,10 +12,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from math import isnan
-from typing import Any
 
-from searchlens.benchmarks.questions import Question
-from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
+from searchlens.benchmarks.questions import BenchmarkFile, Layout, Question, RawRow, Row, RowError, tags_of
 
 LETTERS = "ABCDEFGHIJ"
 _MARKS = tuple(re.compile(rf"{before}\(?([A-J])[).:](?=\s)", re.MULTILINE) for before in (r"^", r"(?<!\w)"))
@@ -38,16 +36,16 @@ LAYOUTS = (
 
 def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
     """Questions with lettered choices; put in the order of ``permutation`` if the file gives the right one first."""
-    layout = layout_of(file, LAYOUTS)
+    layout = file.layout(LAYOUTS)
 
     def convert(name: str, row: RawRow) -> Row:
-        question = text_of(value(row, layout.fields["question"]))
+        question = layout.text(row, "question")
         choices, right = _choices(row, layout)
         if question is None:
             raise RowError(f"no question in {layout.fields['question']!r}")
         if not 2 <= len(choices) <= len(LETTERS) or not all(choices):
             raise RowError(f"needs 2 to {len(LETTERS)} choices, none of them empty; found {len(choices)}")
-        if right is None or not 0 <= right < len(choices):
+        if not 0 <= right < len(choices):
             raise RowError(f"no choice in {layout.fields.get('gold')!r}: a letter, or a position from 0")
         order = permutation(question, choices) if permuted else list(range(len(choices)))
         lines = [f"{letter}) {choices[position]}" for letter, position in zip(LETTERS, order, strict=False)]
@@ -59,25 +57,19 @@ def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
     return file.read(convert)
 
 
-def _choices(row: RawRow, layout: Layout) -> tuple[list[str], int | None]:
-    """The choices in the order of the file, and the position of the right one."""
+def _choices(row: RawRow, layout: Layout) -> tuple[list[str], int]:
+    """The choices in the order of the file, and the position of the right one, -1 if it is not known."""
     if "right" in layout.fields:
-        return [text_of(value(row, layout.fields[part])) or "" for part in _SEPARATE], 0
-    content = value(row, layout.fields["choices"])
-    choices = [_choice(choice) for choice in content] if isinstance(content, list) else []
-    return choices, _position(value(row, layout.fields["gold"]))
-
-
-def _choice(content: Any) -> str:
-    """The text of a choice. NaN stands for "None", because pandas reads and writes it so."""
-    return "None" if content is None or (isinstance(content, float) and isnan(content)) else str(content).strip()
-
-
-def _position(gold: Any) -> int | None:
-    text = str(gold).strip().upper()
-    if len(text) != 1:
-        return None
-    return int(text) if text.isdecimal() else LETTERS.index(text) if text in LETTERS else None
+        return [layout.text(row, part) or "" for part in _SEPARATE], 0
+    content, gold = (layout.value(row, part) for part in ("choices", "gold"))
+    choices = [  # NaN stands for "None", because pandas reads and writes it so
+        "None" if choice is None or (isinstance(choice, float) and isnan(choice)) else str(choice).strip()
+        for choice in (content if isinstance(content, list) else ())
+    ]
+    letter = str(gold).strip().upper()
+    if len(letter) != 1:
+        return choices, -1
+    return choices, int(letter) if letter.isdecimal() else LETTERS.find(letter)
 
 
 def options(question: Question) -> int:
@@ -90,17 +82,13 @@ def options(question: Question) -> int:
     >>> options(Question("2", "Points A: and B: are 3 apart. How far is C?", "7"))
     0
     """
-    counts = (_run(mark.findall(question.text)) for mark in _MARKS)
-    count = next((count for count in counts if count > 1), 0)
-    return count if question.gold and question.gold in LETTERS[:count] else 0
-
-
-def _run(letters: Sequence[str]) -> int:
-    """How far these letters run A, B, C and so on, whatever stands in between."""
-    count = 0
-    for letter in letters:
-        count += letter == LETTERS[count : count + 1]
-    return count
+    for mark in _MARKS:
+        count = 0
+        for letter in mark.findall(question.text):  # how far they run A, B, C, whatever stands in between
+            count += letter == LETTERS[count : count + 1]
+        if count > 1:
+            return count if question.gold and question.gold in LETTERS[:count] else 0
+    return 0
 
 
 def permutation(question: str, choices: Sequence[str]) -> list[int]:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens import catalogue
-from searchlens.benchmarks.examples import plain
 from searchlens.benchmarks.known import golds_file, known_benchmark, line_of
 from searchlens.benchmarks.loading import read_rows
-from searchlens.benchmarks.rows import Row
+from searchlens.benchmarks.questions import Row, plain
 from searchlens.errors import InputError
 
 SAME = 0.35
@@ -46,29 +45,25 @@ def align(trusted: Sequence[Row], other: Sequence[Row]) -> list[tuple[int, Row]]
 def write(family: str, names: Sequence[str]) -> None:
     """Write the digests of a family: the golds of the first file, the wordings of all files."""
     trusted = read_rows([Path(names[0])], family)
-    lines = {" ".join(line_of(row.wording, row.answer)) for row in trusted}
+    lines: set[str] = set()
+    wordings: dict[str, str] = {}
+    for row in trusted:
+        digest, gold = line_of(row.wording, row.answer)
+        lines.add(f"{digest} {gold}")
+        if wordings.setdefault(digest, plain(row.wording)) != plain(row.wording):  # one would be taken for the other
+            raise InputError(
+                f"two wordings have the digest {digest}", "make digests longer (WORDING in benchmarks/known.py)"
+            )
     for name in names[1:]:
         rows = read_rows([Path(name)], family)
         pairs = align(trusted, rows)
         lines |= {_line(rows[position].wording, row) for position, row in pairs}
-        differing = [position + 1 for position, row in pairs if _differ(rows[position], row)]
+        differing = [position + 1 for position, row in pairs if rows[position].answer.split() != row.answer.split()]
         print(f"{name}: {len(pairs)} of {len(rows)} rows are questions of {names[0]}; other golds in rows {differing}")
-    _require_apart(trusted)
     path = golds_file(known_benchmark(family))
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in sorted(lines)))
     print(f"{len(lines)} wordings of {len(trusted)} questions")
-
-
-def _require_apart(rows: Sequence[Row]) -> None:
-    """Refuse two wordings whose digests begin alike, so that one would be taken for the other."""
-    wordings: dict[str, str] = {}
-    for row in rows:
-        digest, _ = line_of(row.wording, row.answer)
-        if wordings.setdefault(digest, plain(row.wording)) != plain(row.wording):
-            raise InputError(
-                f"two wordings have the digest {digest}", "make digests longer (WORDING in benchmarks/known.py)"
-            )
 
 
 def _line(wording: str, trusted: Row) -> str:
@@ -76,10 +71,6 @@ def _line(wording: str, trusted: Row) -> str:
     first, _ = line_of(trusted.wording, trusted.answer)
     digest, gold = line_of(wording, trusted.answer)
     return f"{digest} {gold}" if digest == first else f"{digest} {gold} {first}"
-
-
-def _differ(row: Row, trusted: Row) -> bool:
-    return "".join(row.answer.split()) != "".join(trusted.answer.split())
 
 
 def main(argv: Sequence[str]) -> None:

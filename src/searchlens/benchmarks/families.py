@@ -8,13 +8,18 @@ of the package. Digests of known golds are in ``golds/<family>.txt``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from searchlens.benchmarks import choices, ifeval, mathematics
-from searchlens.benchmarks.questions import Question
-from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
+from searchlens.benchmarks import choices, mathematics
+from searchlens.benchmarks.questions import BenchmarkFile, Layout, Question, RawRow, Row, RowError, tags_of, text_of
 from searchlens.catalogue import family
+from searchlens.store.hashing import canonical
 
+OF_INSTRUCTIONS = Layout(
+    "google-research; google/IFEval",
+    {"prompt": "prompt", "instructions": "instruction_id_list", "parameters": "kwargs"},
+)
 WORKED = Layout("openai/grade-school-math; openai/gsm8k on the hub", {"question": "question", "gold": "answer"})
 IN_TWO_PARTS = Layout(
     "SVAMP.json; ChilleD/SVAMP on the hub", {"story": "Body", "question": "Question", "gold": "Answer"}
@@ -49,11 +54,6 @@ def math500(file: BenchmarkFile) -> list[Row]:
     hub="math-ai/aime24",
     sizes={30: "one year, I and II"},
 )
-def aime24(file: BenchmarkFile) -> list[Row]:
-    """Mathematical Association of America."""
-    return mathematics.read(file, integer=True)
-
-
 @family(
     "aime25",
     title="AIME 2025",
@@ -63,11 +63,6 @@ def aime24(file: BenchmarkFile) -> list[Row]:
     hub="math-ai/aime25",
     sizes={30: "one year, I and II"},
 )
-def aime25(file: BenchmarkFile) -> list[Row]:
-    """Mathematical Association of America."""
-    return mathematics.read(file, integer=True)
-
-
 @family(
     "aime",
     title="AIME",
@@ -78,7 +73,7 @@ def aime25(file: BenchmarkFile) -> list[Row]:
     parts=("aime24", "aime25"),
 )
 def aime(file: BenchmarkFile) -> list[Row]:
-    """Both years, if they are in one file."""
+    """Mathematical Association of America. Both years may be in one file."""
     return mathematics.read(file, integer=True)
 
 
@@ -109,9 +104,34 @@ def gpqa(file: BenchmarkFile) -> list[Row]:
     split="train",
     sizes={541: "the published prompts, everywhere"},
 )
-def ifeval_prompts(file: BenchmarkFile) -> list[Row]:
-    """Zhou et al. 2023."""
-    return ifeval.read(file)
+def ifeval(file: BenchmarkFile) -> list[Row]:
+    """Zhou et al. 2023.
+
+    Prompts, and the instructions that a response is checked against. The files of the hub give each instruction the
+    parameters of all instructions, with null for those that it does not have, and numbers as floats. Here it has its
+    own parameters only, and whole numbers are integers.
+    """
+    file.layout((OF_INSTRUCTIONS,))
+
+    def convert(name: str, row: RawRow) -> Row:
+        prompt, names, parameters = row.get("prompt"), row.get("instruction_id_list"), row.get("kwargs")
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise RowError("no prompt in 'prompt'")
+        fitting = isinstance(names, list) and isinstance(parameters, list) and len(names) == len(parameters) > 0
+        if not fitting or not all(isinstance(each, Mapping | None) for each in parameters or ()):
+            raise RowError("needs one set of parameters in 'kwargs' for each of 'instruction_id_list'")
+        given = [
+            {
+                key: int(value) if isinstance(value, float) and value.is_integer() else value
+                for key, value in (each or {}).items()
+                if value is not None
+            }
+            for each in parameters or ()
+        ]
+        check = {"instruction_id_list": names, "kwargs": given}
+        return Row(Question(name, prompt, "", {"ifeval": check}, tags_of(row)), prompt, canonical(check))
+
+    return file.read(convert)
 
 
 @family(
@@ -137,11 +157,6 @@ def amc23(file: BenchmarkFile) -> list[Row]:
     hub="math-ai/minervamath",
     sizes={272: "OCWCourses, everywhere"},
 )
-def minerva(file: BenchmarkFile) -> list[Row]:
-    """Lewkowycz et al. 2022."""
-    return mathematics.read(file)
-
-
 @family(
     "olympiadbench",
     title="OlympiadBench",
@@ -151,8 +166,8 @@ def minerva(file: BenchmarkFile) -> list[Row]:
     hub="math-ai/olympiadbench",
     sizes={675: "Qwen2.5-Math and SimpleRL harnesses; the paper's", 674: "the hub, OE_TO_maths_en_COMP"},
 )
-def olympiadbench(file: BenchmarkFile) -> list[Row]:
-    """He et al. 2024."""
+def minerva_and_olympiadbench(file: BenchmarkFile) -> list[Row]:
+    """Lewkowycz et al. 2022; He et al. 2024."""
     return mathematics.read(file)
 
 
@@ -166,11 +181,6 @@ def olympiadbench(file: BenchmarkFile) -> list[Row]:
     config="all",
     sizes={100: "the published selection, everywhere"},
 )
-def tinymmlu(file: BenchmarkFile) -> list[Row]:
-    """Maia Polo et al. 2024, of MMLU, Hendrycks et al. 2021."""
-    return choices.read(file)
-
-
 @family(
     "mmlu_stem",
     title="MMLU-STEM",
@@ -181,8 +191,8 @@ def tinymmlu(file: BenchmarkFile) -> list[Row]:
     sizes={3153: "the hub; the paper's", 3018: "Qwen2.5-Math and DeepSeek-Math harnesses, 18 subjects"},
     repeats=True,
 )
-def mmlu_stem(file: BenchmarkFile) -> list[Row]:
-    """Hendrycks et al. 2021."""
+def mmlu(file: BenchmarkFile) -> list[Row]:
+    """Hendrycks et al. 2021; the selection is of Maia Polo et al. 2024."""
     return choices.read(file)
 
 
@@ -201,10 +211,10 @@ def gsm8k(file: BenchmarkFile) -> list[Row]:
 
     Questions whose gold stands behind ``####`` at the end of a worked answer, perhaps with commas in thousands.
     """
-    layout = layout_of(file, (WORKED,))
+    layout = file.layout((WORKED,))
 
     def convert(name: str, row: RawRow) -> Row:
-        worked = text_of(value(row, layout.fields["gold"])) or ""
+        worked = layout.text(row, "gold") or ""
         if "####" not in worked:
             raise RowError("no gold behind '####' in 'answer'")
         return _row(name, text_of(row["question"]), worked.rpartition("####")[2].replace(",", ""), row)
@@ -226,13 +236,13 @@ def svamp(file: BenchmarkFile) -> list[Row]:
 
     Questions in two parts, a story and what is asked; a comma joins them where the story ends without a stop.
     """
-    layout = layout_of(file, (IN_TWO_PARTS,))
+    layout = file.layout((IN_TWO_PARTS,))
 
     def convert(name: str, row: RawRow) -> Row:
-        story, asked = (text_of(value(row, layout.fields[part])) for part in ("story", "question"))
+        story, asked = (layout.text(row, part) for part in ("story", "question"))
         if story and asked:
             asked = f"{story}{'' if story[-1] in '.?!,' else ','} {asked}"
-        return _row(name, asked, value(row, layout.fields["gold"]), row)
+        return _row(name, asked, layout.value(row, "gold"), row)
 
     return file.read(convert)
 
@@ -251,19 +261,19 @@ def mawps(file: BenchmarkFile) -> list[Row]:
 
     Questions with ``number0``, ``number1`` … in place of the numbers, which stand in a field of their own.
     """
-    layout = layout_of(file, (WITH_PLACEHOLDERS,))
+    layout = file.layout((WITH_PLACEHOLDERS,))
 
     def convert(name: str, row: RawRow) -> Row:
-        numbers = [_number(number) for number in str(value(row, layout.fields["numbers"])).split()]
+        numbers = [_number(number) for number in str(layout.value(row, "numbers")).split()]
 
         def spelled(place: re.Match[str]) -> str:
             if int(place[1]) >= len(numbers) or numbers[int(place[1])] is None:
                 raise RowError(f"no {place[0]} in 'Numbers'")
             return str(numbers[int(place[1])])
 
-        asked = text_of(value(row, layout.fields["question"])) or ""
+        asked = layout.text(row, "question") or ""
         asked = re.sub(r"\bnumber(\d+)\b", spelled, asked)
-        return _row(name, re.sub(r" +(?=[.,?!;:](?:\s|$))", "", asked), value(row, layout.fields["gold"]), row)
+        return _row(name, re.sub(r" +(?=[.,?!;:](?:\s|$))", "", asked), layout.value(row, "gold"), row)
 
     return file.read(convert)
 
@@ -280,11 +290,6 @@ def mawps(file: BenchmarkFile) -> list[Row]:
     shuffled=True,
     repeats=True,
 )
-def rltrain_easy(file: BenchmarkFile) -> list[Row]:
-    """Zeng et al. 2025."""
-    return mathematics.read(file, without_gold=True)
-
-
 @family(
     "rltrain_medium",
     title="SimpleRL-Zoo Medium (MATH levels 1-4)",
@@ -297,11 +302,6 @@ def rltrain_easy(file: BenchmarkFile) -> list[Row]:
     shuffled=True,
     repeats=True,
 )
-def rltrain_medium(file: BenchmarkFile) -> list[Row]:
-    """Zeng et al. 2025."""
-    return mathematics.read(file, without_gold=True)
-
-
 @family(
     "rltrain_hard",
     title="SimpleRL-Zoo Hard (MATH levels 3-5)",
@@ -315,7 +315,7 @@ def rltrain_medium(file: BenchmarkFile) -> list[Row]:
     shuffled=True,
     repeats=True,
 )
-def rltrain_hard(file: BenchmarkFile) -> list[Row]:
+def rltrain(file: BenchmarkFile) -> list[Row]:
     """Zeng et al. 2025."""
     return mathematics.read(file, without_gold=True)
 
@@ -326,7 +326,9 @@ def _row(name: str, asked: str | None, gold: Any, row: RawRow) -> Row:
     number = _number(gold)
     if number is None:
         raise RowError("its gold is not a number")
-    return Row.of(Question(name, asked, number, tags=_tags(row)))
+    named = {"source_id": text_of(row.get("ID")), "subject": text_of(row.get("Type"))}
+    tags = tags_of(row) | {tag: text for tag, text in named.items() if text}
+    return Row.of(Question(name, asked, number, tags=tags))
 
 
 def _number(content: Any) -> str | None:
@@ -336,11 +338,3 @@ def _number(content: Any) -> str | None:
         return None
     whole, _, fraction = text.partition(".")
     return text if fraction.strip("0") else str(int(whole or 0))
-
-
-def _tags(row: RawRow) -> dict[str, Any]:
-    tags = tags_of(row)
-    for tag, name in (("source_id", "ID"), ("subject", "Type")):
-        if text := text_of(row.get(name)):
-            tags[tag] = text
-    return tags

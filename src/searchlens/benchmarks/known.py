@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from searchlens import catalogue
-from searchlens.benchmarks.examples import plain
-from searchlens.benchmarks.rows import Row
+from searchlens.benchmarks.questions import Row, plain
 from searchlens.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -131,10 +130,6 @@ class GoldCheck(NamedTuple):
     """Number of different questions of the rows."""
 
 
-def _hex(text: str, length: int) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
-
-
 WORDING, GOLD = 8, 4
 """Hexadecimal digits of a wording, and of a wording with its gold."""
 _SIZES = (WORDING, GOLD, WORDING)
@@ -143,7 +138,9 @@ _SIZES = (WORDING, GOLD, WORDING)
 def line_of(wording: str, answer: str) -> tuple[str, str]:
     """The two digests of a question and its gold."""
     letters = plain(wording)
-    return _hex(letters, WORDING), _hex(letters + "\0" + "".join(answer.split()), GOLD)
+    both = letters + "\0" + "".join(answer.split())
+    first, second = (hashlib.sha256(text.encode()).hexdigest() for text in (letters, both))
+    return first[:WORDING], second[:GOLD]
 
 
 def golds_file(benchmark: KnownBenchmark) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.benchmarks.known import OWN, known_benchmarks
-from searchlens.benchmarks.loading import LoadedBenchmark, files_at, read
+from searchlens.benchmarks.loading import files_at, read
 from searchlens.benchmarks.questions import content_hash
 from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.errors import InputError
@@ -45,29 +45,20 @@ def answer(configured: Configured, paths_of: PathsOf) -> dict[str, Any]:
 
 def rendered(found: Mapping[str, Any]) -> str:
     """The known benchmarks as a table; under each one its configured files and its datasets on the hub."""
-    head, *table = _aligned([HEAD, *map(_cells, found["known"])])
+    sizes = [" or ".join(map(str, benchmark["questions"])) or "not known" for benchmark in found["known"]]
+    shown = [{**benchmark, "questions": size} for benchmark, size in zip(found["known"], sizes, strict=True)]
+    cells = [HEAD, *([each[key] for key in HEAD] for each in shown)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    head, *table = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
     lines = [head]
     for benchmark, row in zip(found["known"], table, strict=True):
-        lines += [row, *_file_lines(benchmark["configured"]), _on_hub(benchmark["hub"])]
+        splits = benchmark["hub"]
+        places = ", ".join(" ".join(filter(None, (one["id"], one["config"], f"({one['split']})"))) for one in splits)
+        gated = "; gated, give your own file" if any(one["gated"] for one in splits) else ""
+        lines += [row, *_file_lines(benchmark["configured"]), f"    on the hub: {places or 'no'}{gated}"]
     if own := _file_lines(found["own"]):
         lines += [f"{OWN} (the project's own format)", *own]
     return "\n".join(lines)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _cells(benchmark: Mapping[str, Any]) -> list[str]:
-    sizes = " or ".join(map(str, benchmark["questions"])) or "not known"
-    return [sizes if key == "questions" else benchmark[key] for key in HEAD]
-
-
-def _on_hub(splits: Sequence[Mapping[str, Any]]) -> str:
-    shown = ", ".join(" ".join(filter(None, (one["id"], one["config"], f"({one['split']})"))) for one in splits)
-    gated = "; gated, give your own file" if any(one["gated"] for one in splits) else ""
-    return f"    on the hub: {shown or 'no'}{gated}"
 
 
 def _files(family: str, configured: Configured, paths_of: PathsOf) -> dict[str, str]:
@@ -92,15 +83,11 @@ def _state(name: str, spec: BenchmarkSpec, paths_of: PathsOf) -> str:
         count = sum(len(files_at(path, spec.family)) for path in paths)
     except InputError as error:
         return f"REFUSED: {' '.join(error.message.split())}"
-    return f"{where}, {count} file{'s' * (count > 1)}: {_description(benchmark)}"
-
-
-def _description(benchmark: LoadedBenchmark) -> str:
     source = f" ({benchmark.source})" if benchmark.source else ""
     without_gold = benchmark.rows - len(benchmark.questions)
     left_out = f", {without_gold} rows without a gold left out" if without_gold else ""
     notice = f"; {benchmark.notice}" if benchmark.notice else ""
     return (
-        f"{len(benchmark.questions)} questions{source}{left_out}, {benchmark.checked} golds checked,"
-        f" content {content_hash(benchmark.questions)[:12]}{notice}"
+        f"{where}, {count} file{'s' * (count > 1)}: {len(benchmark.questions)} questions{source}"
+        f"{left_out}, {benchmark.checked} golds checked, content {content_hash(benchmark.questions)[:12]}{notice}"
     )

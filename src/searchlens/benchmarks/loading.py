@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from searchlens import catalogue
-from searchlens.benchmarks import files, jsonl
+from searchlens.benchmarks import files
 from searchlens.benchmarks.files import SUFFIXES
 from searchlens.benchmarks.known import OWN, HubSplit, check, known_benchmark
-from searchlens.benchmarks.questions import Question
-from searchlens.benchmarks.rows import BenchmarkFile, Row
+from searchlens.benchmarks.questions import BenchmarkFile, Question, Row
 from searchlens.errors import InputError
 
 
@@ -38,11 +37,9 @@ class LoadedBenchmark:
         if not self.unknown:
             return ""
         named = _listed([f"question {place + 1} ({self.questions[place].id})" for place in self.unknown])
-        what = (
-            "has a wording that is not known, so that its gold is"
-            if len(self.unknown) == 1
-            else ("have wordings that are not known, so that their golds are")
-        )
+        what = "have wordings that are not known, so that their golds are"
+        if len(self.unknown) == 1:
+            what = "has a wording that is not known, so that its gold is"
         return f"{len(self.unknown)} of {len(self.questions)} questions {what} not checked: {named}"
 
 
@@ -97,12 +94,19 @@ def read(
 
 def _read(paths: Sequence[Path], family: str, expected_sha256: str | None, check: bool) -> LoadedBenchmark:
     contents = _contents(paths, family)
-    if expected_sha256 is not None:
-        _check_hash(_joined(paths), contents, expected_sha256)
+    sha256 = hashlib.sha256(b"".join(each.content for each in contents)).hexdigest()
+    if expected_sha256 not in (None, sha256):
+        count = sum(1 for each in contents for line in each.content.splitlines() if line.strip())
+        raise InputError(
+            f"benchmark file {_joined(paths)} changed: its sha256 is {sha256} ({count} rows), expected"
+            f" {expected_sha256}",
+            "restore the file; or, if the change is meant, declare the new sha256 (nothing sampled so far is lost, "
+            "and questions that changed are sampled again)",
+        )
     if family == OWN:
         if len(contents) != 1:
             raise InputError(f"{_joined(paths)}: the family {OWN} is one file, found {len(contents)}")
-        questions = jsonl.read(contents[0].path, contents[0].content)
+        questions = files.questions(contents[0].path, contents[0].content)
         return LoadedBenchmark(questions, len(questions))
     count, rows = _rows(contents)
     checked, unknown = _check(_joined(paths), family, count, rows) if check else (0, [])
@@ -182,19 +186,6 @@ def _listed(lines: Sequence[str]) -> str:
     return ", ".join(lines[:3]) + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")
 
 
-def _check_hash(shown: str, contents: Sequence[_Content], expected: str) -> None:
-    sha256 = hashlib.sha256()
-    for each in contents:
-        sha256.update(each.content)
-    if sha256.hexdigest() != expected:
-        count = sum(1 for each in contents for line in each.content.splitlines() if line.strip())
-        raise InputError(
-            f"benchmark file {shown} changed: its sha256 is {sha256.hexdigest()} ({count} rows), expected {expected}",
-            "restore the file; or, if the change is meant, declare the new sha256 (nothing sampled so far is lost, "
-            "and questions that changed are sampled again)",
-        )
-
-
 def _joined(paths: Sequence[Path]) -> str:
     return " + ".join(str(path) for path in paths)
 
@@ -208,7 +199,13 @@ def select(names: Iterable[str], split: HubSplit) -> list[str]:
     The configuration and the split are words in the path of a file. Files that name no split are the training split. If
     the split is there in several formats, the first of ``SUFFIXES`` is used. Raises InputError if no file holds it.
     """
-    data = sorted(name for name in names if _is_data(name))
+    data = sorted(
+        name
+        for name in names
+        if (path := PurePosixPath(name)).suffix in SUFFIXES
+        and not any(part.startswith(".") for part in path.parts)
+        and not path.name.startswith("dataset_info")
+    )
     configured = [name for name in data if split.config and _has_word(name, split.config)] or data
     with_split = [name for name in configured if any(_has_word(name, word) for word in SPLITS)]
     files = [name for name in with_split if _has_word(name, split.split)] or ([] if with_split else configured)
@@ -220,12 +217,6 @@ def select(names: Iterable[str], split: HubSplit) -> list[str]:
         f" {', '.join(data) or '(no data files)'}",
         f"{split.id} on the hub has it; or name the file itself as path",
     )
-
-
-def _is_data(name: str) -> bool:
-    path = PurePosixPath(name)
-    hidden = any(part.startswith(".") for part in path.parts)
-    return path.suffix in SUFFIXES and not hidden and not path.name.startswith("dataset_info")
 
 
 def _has_word(name: str, word: str) -> bool:

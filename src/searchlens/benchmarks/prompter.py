@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens import seeds
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.examples import Example, plain
-from searchlens.benchmarks.prompts import Template
+from searchlens.benchmarks.prompts import Example, Template
+from searchlens.benchmarks.questions import plain
 from searchlens.errors import InputError
 from searchlens.search.stops import End, end
 from searchlens.store.chat import ChatTemplate, Conversation
@@ -56,7 +56,14 @@ class Prompter:
         path = folder / "tokenizer.json"
         self.tokenizer = _tokenizer(path, path.stat().st_mtime_ns)
         self.specials = specials or Specials.read(folder)
-        self._require_ids(path)
+        size, pad = self.specials.vocab_size, self.specials.pad
+        absent = runs([token for token in range(size) if self.tokenizer.id_to_token(token) is None])
+        if absent != self.specials.absent or (
+            pad is not None and self.tokenizer.id_to_token(pad) != self.specials.pad_text
+        ):
+            raise InputError(
+                f"{path}: ids of added_tokens are not those that tokenizers gives them", "save the tokenizer again"
+            )
         ends = self.specials.ends if stop_tokens is None else [self._stop_id(token) for token in stop_tokens]
         if not ends:
             raise InputError(
@@ -68,17 +75,6 @@ class Prompter:
         self.stop_ids = tuple(dict.fromkeys([*ends, *drawable, *self._turn_end()]))
         self.masked = self.specials.masked(self.stop_ids)
         self.drawable = self.specials.vocab_size - len(self.masked)
-
-    def _require_ids(self, path: Path) -> None:
-        """Refuse a tokenizer.json that does not give its tokens the ids that its reader gives them."""
-        size, pad = self.specials.vocab_size, self.specials.pad
-        absent = runs([token for token in range(size) if self.tokenizer.id_to_token(token) is None])
-        if absent != self.specials.absent or (
-            pad is not None and self.tokenizer.id_to_token(pad) != self.specials.pad_text
-        ):
-            raise InputError(
-                f"{path}: ids of added_tokens are not those that tokenizers gives them", "save the tokenizer again"
-            )
 
     def _stop_id(self, token: str | int) -> int:
         found = self.tokenizer.token_to_id(token) if isinstance(token, str) else token
@@ -163,10 +159,6 @@ class Prompter:
         first = self.spell(rest.lstrip())[:1] if answer else ()
         return tuple(token for token in first if token in added and token < self.specials.vocab_size)
 
-    def encode(self, question: Question) -> tuple[int, ...]:
-        """Return the token ids of the prompt of a question; ``prompts`` says what is refused."""
-        return self.prompts([question])[0]
-
     def prompts(self, questions: Sequence[Question]) -> list[tuple[int, ...]]:
         """Return the token ids of prompts, after the special tokens that the tokenizer puts before a text.
 
@@ -178,7 +170,7 @@ class Prompter:
 
     def shown(self, questions: Sequence[Question]) -> list[Prompt]:
         """Return the prompts of questions for people to look at; ``prompts`` says what is refused."""
-        return [self._shown(text) for text in self.texts(questions)]
+        return list(map(self._shown, self.texts(questions)))
 
     def _shown(self, text: str) -> Prompt:
         ids = self._encode(text)
@@ -228,7 +220,7 @@ class Prompter:
             return ()
         if worked.seed is None:
             return worked.known[: worked.count]
-        usable = worked.usable(question.text)
+        usable = [each for each in worked.known if plain(each.question) != plain(question.text)]
         chosen = seeds.generator("worked examples", worked.seed, question.id).permutation(len(usable))[: worked.count]
         return tuple(usable[place] for place in chosen)
 

@@ -10,7 +10,7 @@ from searchlens.analysis.health import line, percent
 from searchlens.errors import one_line
 from searchlens.formats.pools import Examined, Pool
 from searchlens.formats.reading import Reading
-from searchlens.grading.base import GradedPair
+from searchlens.grading import GradedPair
 from searchlens.grading.recorded import is_recorded
 
 ANSWERED = 0.80

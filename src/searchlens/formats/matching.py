@@ -13,7 +13,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question, options
 from searchlens.benchmarks.choices import LETTERS
 from searchlens.formats.readers.logged import Document
-from searchlens.grading.base import GradedPair
+from searchlens.grading import GradedPair
 from searchlens.grading.recorded import is_recorded
 
 

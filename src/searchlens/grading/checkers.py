@@ -47,7 +47,14 @@ def registry() -> Mapping[str, Any]:
         classes: Mapping[str, Any] = import_module("lm_eval.tasks.ifeval.instructions_registry").INSTRUCTION_DICT
     if len(classes) != NUMBER:
         raise RuntimeError(f"lm-eval has {len(classes)} checkers for IFEval, the official registry has {NUMBER}")
-    _seed_langdetect()
+    from langdetect import detector_factory
+
+    # Language detection draws at random, and reads its profiles in the order of the file system: fix both.
+    detector_factory.DetectorFactory.seed = 0
+    factory = detector_factory.DetectorFactory()
+    profiles = sorted(path for path in Path(detector_factory.PROFILES_DIRECTORY).iterdir() if path.suffix == "")
+    factory.load_json_profile([path.read_text(encoding="utf-8") for path in profiles])
+    detector_factory._factory = factory
     return classes
 
 
@@ -71,17 +78,6 @@ def packages_replaced() -> Iterator[None]:
         sys.modules.update(before)
 
 
-def _seed_langdetect() -> None:
-    """Language detection draws at random, and reads its profiles in the order of the file system: fix both."""
-    from langdetect import detector_factory
-
-    detector_factory.DetectorFactory.seed = 0
-    factory = detector_factory.DetectorFactory()
-    profiles = sorted(path for path in Path(detector_factory.PROFILES_DIRECTORY).iterdir() if path.suffix == "")
-    factory.load_json_profile([path.read_text(encoding="utf-8") for path in profiles])
-    detector_factory._factory = factory
-
-
 @lru_cache(maxsize=2048)
 def of_prompt(gold: str) -> tuple[Any, ...]:
     """The checkers of the instructions of one prompt, with their parameters set.
@@ -90,22 +86,21 @@ def of_prompt(gold: str) -> tuple[Any, ...]:
     parameter that is zero or empty, and draws a missing one at random.
     """
     spec = json.loads(gold)
-    return tuple(map(_checker, spec["instruction_id_list"], spec["kwargs"]))
-
-
-def _checker(name: str, parameters: Mapping[str, Any]) -> Any:
-    if name not in registry():
-        raise ValueError(f"unknown instruction {name!r}")
-    given = {key: value for key, value in parameters.items() if value}
-    random.seed(0)  # the checker draws the wording of its description, which is not used here
-    checker = registry()[name](name)
-    required = set(checker.get_instruction_args_keys())
-    if set(given) != required:
-        raise ValueError(
-            f"instruction {name} has parameters {parameters}, it needs {sorted(required)}, none zero or empty"
-        )
-    checker.build_description(**given)
-    return checker
+    found = []
+    for name, parameters in zip(spec["instruction_id_list"], spec["kwargs"], strict=False):
+        if name not in registry():
+            raise ValueError(f"unknown instruction {name!r}")
+        given = {key: value for key, value in parameters.items() if value}
+        random.seed(0)  # the checker draws the wording of its description, which is not used here
+        checker = registry()[name](name)
+        required = set(checker.get_instruction_args_keys())
+        if set(given) != required:
+            raise ValueError(
+                f"instruction {name} has parameters {parameters}, it needs {sorted(required)}, none zero or empty"
+            )
+        checker.build_description(**given)
+        found.append(checker)
+    return tuple(found)
 
 
 def judge(gold: str, answer: str) -> str:

@@ -9,12 +9,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from searchlens.benchmarks import Question, checks_text
+from searchlens.benchmarks import Question
 from searchlens.catalogue import grader
 from searchlens.errors import InputError
-from searchlens.grading import instructions
-from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
-from searchlens.store.hashing import file_sha256
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, instructions
+from searchlens.store.hashing import canonical, file_sha256
 
 # The checks are plain code, so the hash of their source is their version.
 _SOURCE = file_sha256(Path(instructions.__file__))
@@ -32,7 +31,7 @@ class Checklist(Grader):
             raise InputError(
                 f"question {question.id!r} has no checks", "the grader instructions needs `checks` in every row"
             )
-        return checks_text(question)
+        return canonical(question.checks)
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The stripped text of a finished response."""
@@ -40,11 +39,12 @@ class Checklist(Grader):
 
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
         """Run the checks, in this process. Raises InputError if one is unknown, or its parameters do not fit it."""
-        return [Verdict(_passes(pair), "") for pair in pairs]
-
-
-def _passes(pair: GradedPair) -> bool:
-    try:
-        return instructions.passes(json.loads(pair.gold), pair.answer)
-    except (TypeError, KeyError) as error:
-        raise InputError(f"checks {pair.gold} cannot be run: {error}", "correct them in the benchmark file") from None
+        verdicts = []
+        for gold, answer in pairs:
+            try:
+                verdicts.append(Verdict(instructions.passes(json.loads(gold), answer), ""))
+            except (TypeError, KeyError) as error:
+                raise InputError(
+                    f"checks {gold} cannot be run: {error}", "correct them in the benchmark file"
+                ) from None
+        return verdicts

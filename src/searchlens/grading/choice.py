@@ -15,20 +15,8 @@ from functools import lru_cache
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import letter_of
 from searchlens.catalogue import grader
-from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
-from searchlens.grading.finding import (
-    FOREIGN,
-    IS,
-    PLACES,
-    Place,
-    answer_behind,
-    found,
-    in_closed_box,
-    in_words,
-    is_hedged,
-    last_stated,
-    statement,
-)
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, finding
+from searchlens.grading.finding import IS, Place
 
 
 @grader("choice")
@@ -43,14 +31,15 @@ class Choice(Grader):
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The chosen letter, in upper case."""
-        extraction = found(text, stopped, _statement, _is_letterless)
+        extraction = finding.found(text, stopped, _statement, lambda content: _letter(content) is None)
         return extraction if extraction.how == "fallback" else _lettered(extraction)
 
     def guide(self, text: str, stopped: bool) -> Extraction:
         """By the narrow rule."""
-        if box := in_closed_box(text):
+        if box := finding.in_closed_box(text):
             return _lettered(box)
-        return in_words(_sentence(text)) if stopped else NO_ANSWER
+        sentences = _SENTENCE.findall(text) if stopped else ()
+        return finding.stated("".join(sentences[-1])) if sentences else NO_ANSWER
 
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
         """Equality of letters, in this process."""
@@ -94,11 +83,6 @@ def _letter(content: str) -> str | None:
     return match[1].upper() if match else None
 
 
-@lru_cache(4096)
-def _is_letterless(content: str) -> bool:
-    return _letter(content) is None
-
-
 # ---- words, narrow
 
 _SENTENCE = re.compile(
@@ -106,11 +90,6 @@ _SENTENCE = re.compile(
     r"(?:(?:[Oo]ption|[Cc]hoice)\s)?[$*]*+(?:\\(?:text|textbf|mathrm|mathbf)\{)?\s*+\(?([A-J])(?![A-Za-z'])(?!\s+[a-z])"
     r"|\b(?:[Oo]ption|[Cc]hoice)\s+\(?([A-J])\)?\s+is\s+(?:the\s+)?(?:correct|right|best)\b"
 )
-
-
-def _sentence(text: str) -> str:
-    sentences = _SENTENCE.findall(text)
-    return "".join(sentences[-1]) if sentences else ""
 
 
 # ---- words, wide
@@ -126,13 +105,13 @@ _SAID = re.compile(
     r"|the\s(?:correct|right)\sone\b))(?!\s?\?)",
     re.IGNORECASE,
 )
-_EXPLICIT: list[Place] = [*PLACES, *((word, _PICKED) for word in ("choice", "option"))]
+_EXPLICIT: list[Place] = [*finding.PLACES, *((word, _PICKED) for word in ("choice", "option"))]
 _PLACES: list[Place] = [
     *_EXPLICIT,
     *((word, _SPOKEN) for word in ("choose", "pick", "select", "go with")),
     *((word, _SAID) for word in ("is the", "is correct", "is right")),
 ]
-_ABROAD: list[Place] = [*FOREIGN, *((word, re.compile(rf"{word}(?=[\s:：(（A-J])")) for word in ("选", "選"))]
+_ABROAD: list[Place] = [*finding.FOREIGN, *((word, re.compile(rf"{word}(?=[\s:：(（A-J])")) for word in ("选", "選"))]
 _BEFORE = re.compile(
     r"(?P<other>\b(?i:if|whether|unless|why|statement|step|part|equation|claim)\s|\b[A-J]\)?\s(?:and|or|nor)\s)?"
     r"(?<![\w'])[*_$(\[{'\"]{0,4}(?P<letter>[A-J])[)\]}*_$'\"]{0,4}\s\Z"
@@ -149,12 +128,12 @@ _LISTED = re.compile(r"\n[ \t*]*+\(?([A-J])[.:)][ \t*]+([^\n]{1,200})(?=\n|\Z)")
 def _statement(text: str, beats_box: bool) -> str:
     """The letter that a finished text states last, empty if none; a last line with nothing but a letter states it."""
     if not beats_box and (alone := _ALONE.fullmatch(text.rstrip().rpartition("\n")[2])):
-        return _first_group(alone)
-    end, letter = last_stated(text, _EXPLICIT if beats_box else _PLACES, _chosen)
+        return alone.expand(r"\1\2").upper()
+    end, letter = finding.last_stated(text, _EXPLICIT if beats_box else _PLACES, _chosen)
     if not letter:
-        end, letter = last_stated(text, _ABROAD, _chosen)
+        end, letter = finding.last_stated(text, _ABROAD, _chosen)
     if letter:
-        return "" if is_hedged(text, end) else letter
+        return "" if finding.is_hedged(text, end) else letter
     return "" if beats_box else _of_lines(text)
 
 
@@ -163,9 +142,9 @@ def _of_lines(text: str) -> str:
     listed = _LISTED.findall(f"\n{text}")
     first = text.strip().partition("\n")[0]
     if len(listed) < 2 and (match := _ALONE.fullmatch(first) or _FIRST.fullmatch(first)):
-        return _first_group(match)
-    stated = statement(text, False).casefold() if len(listed) > 1 else ""
-    letters = [letter for letter, choice in listed if stated and choice.strip(" .*").casefold() == stated]
+        return match.expand(r"\1\2").upper()
+    words = finding.statement(text, False).casefold() if len(listed) > 1 else ""
+    letters = [letter for letter, choice in listed if words and choice.strip(" .*").casefold() == words]
     return letters[0] if len(letters) == 1 else ""
 
 
@@ -175,7 +154,7 @@ def _chosen(announced: re.Match[str]) -> str:
     if announced.lastgroup == "said":
         before = _BEFORE.search(text, max(0, start - 24), start)
         return before["letter"] if before and not before["other"] else ""
-    return _letter_in(answer_behind(announced), is_bare=announced.lastgroup != "spoken")
+    return _letter_in(finding.answer_behind(announced), is_bare=announced.lastgroup != "spoken")
 
 
 @lru_cache(4096)
@@ -187,7 +166,3 @@ def _letter_in(answer: str, *, is_bare: bool) -> str:
     if (match := _LETTER.match(plain)) and (match[1].isupper() or match[0].endswith((")", "]"))):
         return match[1].upper()
     return plain[0] if is_bare and _BARE.match(plain) else ""
-
-
-def _first_group(match: re.Match[str]) -> str:
-    return next(group for group in match.groups() if group).upper()

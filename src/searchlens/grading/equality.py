@@ -9,6 +9,7 @@ import logging
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -82,17 +83,12 @@ def _simplified(difference: Any) -> Any:
             # Decimals that cancel leave their rounding error, which grows with them.
             if value.is_number and abs(value) > 1e-6 * max([1, *(abs(term.evalf(3)) for term in difference.args)]):
                 return value
-        elif (polynomial := _polynomial(difference)) is not None:
-            return sympy.Integer(0 if polynomial.is_zero else 1)
+        else:
+            with suppress(sympy.PolynomialError):
+                polynomial = sympy.Poly(difference, *difference.free_symbols)
+                if polynomial.domain.is_ZZ or polynomial.domain.is_QQ:
+                    return sympy.Integer(0 if polynomial.is_zero else 1)
     return sympy.simplify(difference)
-
-
-def _polynomial(expression: Any) -> Any:
-    try:
-        polynomial = sympy.Poly(expression, *expression.free_symbols)
-    except sympy.PolynomialError:
-        return None
-    return polynomial if polynomial.domain.is_ZZ or polynomial.domain.is_QQ else None
 
 
 _WHOLE = (
@@ -223,19 +219,17 @@ def judge(gold: str, answer: str) -> bool:
     The comparison is not symmetric: gold ``1<x<2`` accepts ``(1,2)``, gold ``(1,2)`` does not accept ``1<x<2``.
     """
     if (ours := forms.cases(gold)) and (theirs := forms.cases(answer)):
-        return _same_cases(ours, theirs)
+        # The values under equal conditions are equal, in any order.
+        return len(ours) == len(theirs) and all(
+            any(
+                all(one == other or judge(one, other) for one, other in zip(row, other_row, strict=True))
+                for other_row in theirs
+            )
+            for row in ours
+        )
     # Compared one by one, because an error in the first comparison must not hide a success of the second.
     readings = list(product(parsed(gold), parsed(answer)))
     return any(_tried(rule, *pair) for rule in (_same, _same_range, _same_otherwise) for pair in readings)
-
-
-def _same_cases(gold: list[tuple[str, str]], answer: list[tuple[str, str]]) -> bool:
-    """Whether the values under equal conditions are equal, in any order."""
-    return len(gold) == len(answer) and all(any(all(map(_alike, row, other)) for other in answer) for row in gold)
-
-
-def _alike(one: str, other: str) -> bool:
-    return one == other or judge(one, other)
 
 
 prepare()  # in the server that the workers are forked from

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
-from searchlens.benchmarks.boxed import final_box, last_boxed
-from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, WITHDRAWN, Extraction, How
+from searchlens.benchmarks.mathematics import final_box, last_boxed
+from searchlens.grading import MAX_ANSWER, NO_ANSWER, WITHDRAWN, Extraction, How
 
 # ---- parts of a text
 
@@ -51,21 +51,19 @@ def _parts(text: str) -> Iterator[str]:
 def _in_part(text: str, stopped: bool, words: Words, is_blank: Callable[[str], bool]) -> Extraction:
     """The last box that is not blank, unless words behind it state another answer; without one, the words."""
     if text.rfind("\\boxed") < 0:  # from the end, where most texts have it
-        if text.rfind("\\fbox") < 0:
-            return in_words(words(text, False)) if stopped else NO_ANSWER
         text = text.replace("\\fbox", "\\boxed")
     content, state, end = final_box(text, stopped=stopped, is_blank=is_blank)
     if state == "absent":
-        return in_words(words(text, False)) if stopped else NO_ANSWER
+        return stated(words(text, False)) if stopped else NO_ANSWER
     if state == "withdrawn":
         return WITHDRAWN
     if state == "closed" and stopped and len(text) - end > _LEAST:
         sentence = _SENTENCE_END.search(text, end)
         if sentence and (later := words(text[sentence.end() :], True)):
-            return in_words(later)
+            return stated(later)
         if is_hedged(text, end):
             return NO_ANSWER
-    return _checked(content, "kept" if state == "kept" else "boxed")
+    return stated(content, "kept" if state == "kept" else "boxed")
 
 
 _LEAST = 6
@@ -109,15 +107,11 @@ def in_closed_box(text: str) -> Extraction | None:
     content = last_boxed(text)
     if content is None and final_box(text, stopped=False).state not in ("none", "absent"):
         return WITHDRAWN
-    return _checked(content, "boxed")
+    return stated(content, "boxed")
 
 
-def in_words(answer: str) -> Extraction:
-    """An answer that the words of a text state; none if it is empty or overlong."""
-    return _checked(answer, "fallback")
-
-
-def _checked(answer: str | None, how: How) -> Extraction:
+def stated(answer: str | None, how: How = "fallback") -> Extraction:
+    """An answer that a text states, by default in words; none if it is empty or overlong."""
     return Extraction(answer, how) if answer and len(answer) <= MAX_ANSWER else NO_ANSWER
 
 
@@ -168,7 +162,7 @@ FOREIGN: list[Place] = [(word, _FOREIGN) for word in _WORDS.split()]
 """Chinese, Japanese, Korean, Spanish, Portuguese, Italian, German, Dutch, French, Russian."""
 
 
-def last_stated(text: str, places: list[Place], stated: Callable[[re.Match[str]], str]) -> tuple[int, str]:
+def last_stated(text: str, places: list[Place], read: Callable[[re.Match[str]], str]) -> tuple[int, str]:
     """Where the last announcement of an answer ends, and the answer that it is found to state; empty if none is."""
     lowered = text.lower()
     if len(lowered) != len(text):  # of a few letters the small one is longer
@@ -177,7 +171,7 @@ def last_stated(text: str, places: list[Place], stated: Callable[[re.Match[str]]
     for word, pattern in places:
         start = lowered.rfind(word, last + 1)
         while start >= 0:
-            if (match := pattern.match(text, start)) and (found := stated(match)):
+            if (match := pattern.match(text, start)) and (found := read(match)):
                 last, end, answer = start, match.end(), found
                 break
             start = lowered.rfind(word, last + 1, start)
@@ -217,10 +211,10 @@ _REACH = MAX_ANSWER + _SHORT
 
 def statement(text: str, beats_box: bool) -> str:
     """What a finished text calls its answer last, or its whole text if that is an answer; empty if it takes it back."""
-    stated = partial(_value, beats_box=beats_box)
-    end, answer = last_stated(text, PLACES, stated)
+    value = partial(_value, beats_box=beats_box)
+    end, answer = last_stated(text, PLACES, value)
     if not answer:
-        end, answer = last_stated(text, FOREIGN, stated)
+        end, answer = last_stated(text, FOREIGN, value)
     if answer:
         return "" if (" or " in answer and _EITHER.match(answer)) or is_hedged(text, end) else answer
     alone = None if beats_box else _ALONE.fullmatch(text)

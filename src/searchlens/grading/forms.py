@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 
 from searchlens.grading.spelling import Rewriting
 
@@ -217,8 +218,5 @@ def cases(text: str) -> list[tuple[str, str]]:
     rows = [row.split("&") for row in re.split(r"\\\\", match[1]) if row.strip()] if match else []
     if any(len(row) != 2 for row in rows):
         return []
-    return [(row[0].strip().rstrip(","), _condition(row[1])) for row in rows]
-
-
-def _condition(text: str) -> str:
-    return re.sub(r"^(?:if|for|when)|is(?=even|odd)|[.,;]$", "", _key(text))
+    bare = partial(re.sub, r"^(?:if|for|when)|is(?=even|odd)|[.,;]$", "")
+    return [(value.strip().rstrip(","), bare(_key(condition))) for value, condition in rows]

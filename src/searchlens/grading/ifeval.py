@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.ifeval import CHECK
 from searchlens.catalogue import grader
 from searchlens.errors import InputError
-from searchlens.grading import checkers, processes, punkt
-from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, checkers, processes, punkt
 from searchlens.store.hashing import canonical
 
 LIMITS = processes.Limits(cpu_seconds=20.0, wall_seconds=60.0)
@@ -44,10 +41,10 @@ class IFEval(Grader):
 
     def reference(self, question: Question) -> str:
         """Instructions and parameters, as canonical JSON; InputError if one is unknown, or a parameter is missing."""
-        spec = (question.checks or {}).get(CHECK)
+        spec = (question.checks or {}).get("ifeval")
         if not spec:
             raise InputError(
-                f"question {question.id!r} has no instructions", f"the grader ifeval needs `{CHECK}` in checks"
+                f"question {question.id!r} has no instructions", "the grader ifeval needs `ifeval` in checks"
             )
         gold = canonical(spec)
         try:
@@ -63,14 +60,12 @@ class IFEval(Grader):
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         """Run the checkers in worker processes."""
         forms = processes.judge("searchlens.grading.responses", pairs, self.limits, workers)
-        return [_verdict(form) for form in forms]
-
-
-def _verdict(form: Any) -> Verdict:
-    """The verdict on a response, from what its checkers found."""
-    if isinstance(form, str):
-        return Verdict("0" not in form.split("/")[0], form)
-    return processes.verdict(form, "")
+        return [
+            Verdict("0" not in form.split("/")[0], form)
+            if isinstance(form, str)
+            else Verdict(None, "", is_lasting=form is not processes.INTERRUPTED)
+            for form in forms
+        ]
 
 
 @dataclass(frozen=True)
@@ -90,12 +85,6 @@ def accuracies(forms: Iterable[str]) -> Accuracies:
     are none.
     """
     strict, loose = zip(*(form.split("/") for form in forms), strict=True)
-    return Accuracies(*map(_prompts, (strict, loose)), *map(_instructions, (strict, loose)))
-
-
-def _prompts(vectors: Sequence[str]) -> float:
-    return sum("0" not in vector for vector in vectors) / len(vectors)
-
-
-def _instructions(vectors: Sequence[str]) -> float:
-    return sum(vector.count("1") for vector in vectors) / sum(map(len, vectors))
+    prompts = (sum("0" not in vector for vector in each) / len(each) for each in (strict, loose))
+    joined = map("".join, (strict, loose))
+    return Accuracies(*prompts, *(each.count("1") / len(each) for each in joined))

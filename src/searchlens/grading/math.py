@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import metadata
-from typing import NamedTuple
 
 from searchlens.catalogue import grader
-from searchlens.grading import forms, processes, units
-from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
-from searchlens.grading.finding import closing_sentence, found, in_closed_box, in_words, is_blank, statement
+from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict, forms, processes, units
+from searchlens.grading.finding import closing_sentence, found, in_closed_box, is_blank, stated, statement
 from searchlens.grading.spelling import DEGREES, Rewriting, spelled
 
 
@@ -45,17 +43,16 @@ class Math(Grader):
         """By the narrow rule."""
         if box := in_closed_box(text):
             return box
-        return in_words(closing_sentence(text)) if stopped else NO_ANSWER
+        return stated(closing_sentence(text)) if stopped else NO_ANSWER
 
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         """Judge pairs; worker processes start only if a pair needs math-verify, which parses each gold once per worker
         if the pairs are sorted by gold.
         """
         prepared = [_prepared(*pair) for pair in pairs]
-        cleaned = [GradedPair(pair.gold, pair.answer) for pair in prepared]
-        decisions = [pair.verdict for pair in prepared]
-        outcomes = processes.judge_open("searchlens.grading.equality", cleaned, decisions, self.limits, workers)
-        return [processes.verdict(correct, pair.form) for correct, pair in zip(outcomes, prepared, strict=True)]
+        cleaned = [GradedPair(*sides) for *sides, _, _ in prepared]
+        decided = [(verdict, form) for *_, form, verdict in prepared]
+        return processes.verdicts("searchlens.grading.equality", cleaned, decided, self.limits, workers)
 
 
 @grader("math-narrow", mathematical=True)
@@ -188,23 +185,16 @@ _RULES = (
 """Each gives a verdict, or both sides as the next one takes them."""
 
 
-class _Prepared(NamedTuple):
-    gold: str
-    answer: str
-    form: str
-    verdict: bool | None
-
-
-def _prepared(gold: str, answer: str) -> _Prepared:
+def _prepared(gold: str, answer: str) -> tuple[str, str, str, bool | None]:
     """Both sides as the workers compare them, the form by which the answer votes, and the verdict if it is clear."""
     if _SIMPLE.fullmatch(gold) and _SIMPLE.fullmatch(answer):
         form = normalise(answer)
-        return _Prepared(gold, answer, form, decide(normalise(gold), form))
+        return gold, answer, form, decide(normalise(gold), form)
     ours, theirs, form = spelled(gold), spelled(answer), normalise(clean(answer))
     for rule in _RULES:
         outcome = rule(ours, theirs)
         if isinstance(outcome, bool):
-            return _Prepared(ours, theirs, form, outcome)
+            return ours, theirs, form, outcome
         ours, theirs = outcome
     ours, theirs = _clean(ours), _clean(theirs)
-    return _Prepared(ours, theirs, form, decide(normalise(ours), normalise(theirs)))
+    return ours, theirs, form, decide(normalise(ours), normalise(theirs))

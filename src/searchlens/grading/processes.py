@@ -20,16 +20,16 @@ import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from enum import Enum
+from itertools import accumulate
 from math import comb, lgamma, log10
 from multiprocessing import get_context
-from typing import Any, Literal
+from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
 from searchlens import catalogue
 from searchlens.errors import JobError
-from searchlens.grading.base import GradedPair, Verdict
+from searchlens.grading import GradedPair, Verdict
 
 DEEPEST = 25
 """Largest depth of nested brackets."""
@@ -43,6 +43,7 @@ _FACTORIAL = re.compile(r"(\d+)\s*!")
 _RAISED = re.compile(r"(?:\^|\*\*)\s*(?:\{|\()?")
 _FACTORIAL_OF_GROUP = re.compile(r"[({]([^(){}]*(?:\{[^(){}]*\}[^(){}]*)*)[)}]\s*!")
 _POWER_OF_SUM = re.compile(r"\(([^()^]*)\)\s*\^\s*\{?\s*(\d{1,6})")
+_FURTHER_TERM = re.compile(r"(?<=[^\s+-])\s*[+-]")
 _BINOMIAL = re.compile(r"binom\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 
 
@@ -54,46 +55,34 @@ def oversized(answer: str) -> bool:
     recognised here reaches a limit of the worker that judges it, so that this list need not be complete.
     """
     return (
-        _depth(answer) > DEEPEST
+        max(accumulate(((c in "{([") - (c in "})]") for c in answer), initial=0)) > DEEPEST
         or any(_exceeds(operand, LARGEST_EXPONENT) for operand in _exponents(answer))
         or any(_exceeds(number, LARGEST_FACTORIAL) for number in _FACTORIAL.findall(answer))
         or any(_exceeds(group, LARGEST_FACTORIAL) for group in _FACTORIAL_OF_GROUP.findall(answer))
         or any(_exceeds(" ".join(pair), LARGEST_EXPONENT) for pair in _BINOMIAL.findall(answer))
-        or any(_terms(inside, int(power)) > MOST_TERMS for inside, power in _POWER_OF_SUM.findall(answer))
+        or any(
+            comb(int(power) + others, others) > MOST_TERMS
+            for inside, power in _POWER_OF_SUM.findall(answer)
+            for others in [len(_FURTHER_TERM.findall(inside))]
+        )
     )
-
-
-def _terms(inside: str, power: int) -> int:
-    others = len(re.findall(r"(?<=[^\s+-])\s*[+-]", inside))
-    return comb(power + others, others)
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        if character in "{([":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "})]":
-            depth -= 1
-    return deepest
 
 
 def _exponents(text: str) -> list[str]:
     """The operand of each ``^``: a bracketed group, or the digits or single character after it."""
-    return [_operand(text, match.end(), bracketed=match[0][-1] in "{(") for match in _RAISED.finditer(text)]
-
-
-def _operand(text: str, start: int, *, bracketed: bool) -> str:
-    if not bracketed:
-        digits = _INTEGER.match(text, start)
-        return digits[0] if digits else text[start : start + 1]
-    depth = 1
-    for end in range(start, len(text)):
-        depth += (text[end] in "{(") - (text[end] in "})")
-        if depth == 0:
-            return text[start:end]
-    return text[start:]
+    operands = []
+    for match in _RAISED.finditer(text):
+        start, depth = match.end(), 1
+        if match[0][-1] not in "{(":
+            digits = _INTEGER.match(text, start)
+            operands.append(digits[0] if digits else text[start : start + 1])
+            continue
+        for end in range(start, len(text)):
+            depth += (text[end] in "{(") - (text[end] in "})")
+            if depth == 0:
+                break
+        operands.append(text[start : end if depth == 0 else None])
+    return operands
 
 
 def _exceeds(text: str, bound: int) -> bool:
@@ -122,24 +111,13 @@ class Limits:
 DEFAULT = Limits()
 
 
-class Interruption(Enum):
-    """Outcome of a pair whose worker was ended from outside each time."""
-
-    INTERRUPTED = "interrupted"
-
-
-INTERRUPTED = Interruption.INTERRUPTED
+INTERRUPTED = object()
+"""Outcome of a pair whose worker was ended from outside each time."""
 
 _PATIENCE = (1, 1, 2)
 """Attempts at a pair that is interrupted, as multiples of the wall time; the last one in a single worker."""
 
-_OWN_SIGNALS = tuple(
-    -number
-    for number in (
-        *(signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT),
-        *(signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
-    )
-)
+_OWN_SIGNALS = [-getattr(signal, f"SIG{name}") for name in ("XCPU", "SEGV", "ABRT", "BUS", "FPE", "ILL")]
 """Exit codes of a worker that its pair has crashed, or that used up its processor time in one call."""
 
 _TERMINATED = (signal.SIGTERM, 255)
@@ -201,7 +179,17 @@ def _in_pool(module: str, pairs: Sequence[GradedPair], limits: Limits, count: in
     try:
         outcomes = pool.map(_judge, pairs, timeout=limits.wall_seconds).result()
         for _ in pairs:
-            yield _next(outcomes)
+            try:
+                outcome = next(outcomes)
+            except (MemoryError, Expired):
+                outcome = None
+            except TimeoutError:
+                outcome = INTERRUPTED
+            except ProcessExpired as error:
+                code = error.exitcode
+                is_outside = code in _TERMINATED or (code < 0 and code not in _OWN_SIGNALS)
+                outcome = INTERRUPTED if is_outside else None
+            yield outcome
     finally:
         pool.stop()  # not close: an interrupted run must not wait for the queue
         pool.join()
@@ -211,46 +199,33 @@ _STARTS = 5
 _BROKEN = "is everything installed that the grader needs, and is there memory and space in /tmp left?"
 
 
-def judge_open(
+def verdicts(
     module: str,
     pairs: Sequence[GradedPair],
-    decisions: Sequence[bool | None],
+    decided: Sequence[tuple[bool | None, str]],
     limits: Limits,
     workers: int | None,
-) -> list[bool | Literal[Interruption.INTERRUPTED] | None]:
-    """Complete decisions: pairs without one (None) go to ``judge``, except oversized answers, which stay undecided."""
-    undecided = [i for i, decision in enumerate(decisions) if decision is None and not oversized(pairs[i].answer)]
-    by_position = dict(zip(undecided, judge(module, [pairs[i] for i in undecided], limits, workers), strict=True))
-    return [by_position.get(i, decision) for i, decision in enumerate(decisions)]
+) -> list[Verdict]:
+    """Verdicts on pairs, each with its decision and its form; pairs without a decision (None) go to ``judge``.
 
-
-def verdict(outcome: bool | Literal[Interruption.INTERRUPTED] | None, form: str) -> Verdict:
-    """The verdict on a pair, from its outcome."""
-    return Verdict(None, form, is_lasting=False) if outcome is INTERRUPTED else Verdict(outcome, form)
-
-
-def _next(outcomes: Iterator[Any]) -> Any:
-    try:
-        return next(outcomes)
-    except (MemoryError, Expired):
-        return None
-    except TimeoutError:
-        return INTERRUPTED
-    except ProcessExpired as error:
-        code = error.exitcode
-        return INTERRUPTED if code in _TERMINATED or (code < 0 and code not in _OWN_SIGNALS) else None
+    Oversized answers without one stay undecided.
+    """
+    undecided = [i for i, (decision, _) in enumerate(decided) if decision is None and not oversized(pairs[i].answer)]
+    outcomes = dict(zip(undecided, judge(module, [pairs[i] for i in undecided], limits, workers), strict=True))
+    return [
+        Verdict(None, form, is_lasting=False)
+        if outcomes.get(i) is INTERRUPTED
+        else Verdict(outcomes.get(i, decision), form)
+        for i, (decision, form) in enumerate(decided)
+    ]
 
 
 # ---- in the workers
 
-
-@dataclass
-class _Worker:
-    module: Any
-    cpu_seconds: float
-
-
-_worker: _Worker
+_IN_ONE_CALL = 5
+"""Multiple of the processor time after which the kernel ends a worker that handles no signal."""
+_worker: tuple[Any, float]
+"""The module, and the processor time of a pair in seconds."""
 
 
 def _prepare(module: str, limits: Limits) -> None:
@@ -260,7 +235,7 @@ def _prepare(module: str, limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, hard))
     signal.signal(signal.SIGPROF, _expire)
     # Imported here at the latest, so that no pair pays for the import out of its limit.
-    _worker = _Worker(catalogue.import_named(module), limits.cpu_seconds)
+    _worker = catalogue.import_named(module), limits.cpu_seconds
 
 
 def _expire(*_: Any) -> None:
@@ -268,24 +243,17 @@ def _expire(*_: Any) -> None:
 
 
 def _judge(pair: GradedPair) -> Any:
+    module, seconds = _worker
     try:
-        _limit_calls()
-        signal.setitimer(signal.ITIMER_PROF, _worker.cpu_seconds)
+        # The kernel ends this process in a call that takes long by its own clock, and not by that on the wall.
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        soft = math.ceil(usage.ru_utime + usage.ru_stime + _IN_ONE_CALL * seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            return _worker.module.judge(pair.gold, pair.answer)
+            return module.judge(pair.gold, pair.answer)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     except (Expired, MemoryError, RecursionError):
         return None
-
-
-_IN_ONE_CALL = 5
-"""Multiple of the processor time after which the kernel ends a worker that handles no signal."""
-
-
-def _limit_calls() -> None:
-    """Have the kernel end this process in a call that takes long by its own clock, and not by that on the wall."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    soft = math.ceil(usage.ru_utime + usage.ru_stime + _IN_ONE_CALL * _worker.cpu_seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))

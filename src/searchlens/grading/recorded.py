@@ -14,7 +14,7 @@ from searchlens.benchmarks import Question
 from searchlens.catalogue import grader
 from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
-from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 from searchlens.grading.score import positions
 from searchlens.store.columns import GRADED
 
@@ -71,25 +71,6 @@ def scorer_of(kind: str, found: Sequence[Iterable[str]]) -> str:
     raise InputError(f"the samples have no scorer in common; found: {known}", "import them one by one")
 
 
-def judged(value: str = "value", finish: str = "finish") -> pl.Expr:
-    """Whether a sample is right: a value of 1 is; a failed request is not; null where there is no value."""
-    return (
-        pl.when(pl.col(finish).eq_missing(pl.lit("failed")))
-        .then(pl.lit(value=False))
-        .when(pl.col(value).is_not_null())
-        .then(pl.col(value) >= 1)
-    )
-
-
-def answer_classes() -> pl.Expr:
-    """Class 0 for right answers, the wrong ones of a question numbered by their texts, -1 for those without a text.
-
-    Of columns ``question``, ``correct`` (not null) and ``answer``, the text that the scorer took.
-    """
-    wrong = pl.when(~pl.col("correct")).then(pl.col("answer")).rank("dense").over("question").cast(pl.Int32)
-    return pl.when("correct").then(0).otherwise(wrong).fill_null(-1)
-
-
 def score_recorded(
     samples: pl.DataFrame,
     said: pl.DataFrame,
@@ -112,15 +93,20 @@ def score_recorded(
         samples.drop("text", strict=False)
         .join(said.select(*_KEY, "value", "answer"), on=_KEY, how="left")
         .join(positions(questions), on="question")
-        .with_columns(correct=judged())
-        .with_columns(unknown=pl.col("correct").is_null(), correct=pl.col("correct").fill_null(value=False))
+        .with_columns(  # a failed request is not right
+            pl.when(pl.col("finish").eq_missing(pl.lit("failed"))).then(0.0).otherwise("value").alias("value")
+        )
+        .with_columns(unknown=pl.col("value").is_null(), correct=(pl.col("value") >= 1).fill_null(value=False))
         .with_columns(has_answers=pl.col("answer").is_not_null().any().over("policy"))
     )
     one_each = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
     is_whole = pl.col("finish").ne_missing(pl.lit("failed"))
-    by_answer = pl.when(answer_classes() >= 0).then(pl.struct("answer", "correct").rank("dense").over("question"))
+    # Right answers are class 0, the wrong ones of a question are numbered by their texts, -1 has no text.
+    wrong = pl.when(~pl.col("correct")).then(pl.col("answer")).rank("dense").over("question").cast(pl.Int32)
+    numbered = pl.when("correct").then(0).otherwise(wrong).fill_null(-1)
+    by_answer = pl.when(numbered >= 0).then(pl.struct("answer", "correct").rank("dense").over("question"))
     classes = rows.with_columns(
-        pl.when("has_answers").then(answer_classes()).when(is_whole).then(one_each).fill_null(-1).alias("class"),
+        pl.when("has_answers").then(numbered).when(is_whole).then(one_each).fill_null(-1).alias("class"),
         pl.when("has_answers").then(by_answer).when(is_whole).then(one_each).fill_null(-1).alias("plain"),
     )
     return (

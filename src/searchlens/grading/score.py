@@ -13,9 +13,9 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.config.limits import QInstructions
 from searchlens.errors import InputError
-from searchlens.grading import Grader, verdicts
-from searchlens.grading.verdicts import Judgements, VerdictStore
-from searchlens.store import columns as schemas
+from searchlens.grading import verdicts
+from searchlens.grading.verdicts import VerdictStore
+from searchlens.store.columns import GRADED
 
 SAMPLES = pl.Schema(
     {
@@ -98,8 +98,13 @@ def named(samples: pl.DataFrame, policy: str) -> pl.DataFrame:
 def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Answers (null for none) and extractions of samples in place of their texts, which take more memory."""
     recorded = samples if "finish" in samples.columns else samples.with_columns(finish=pl.lit(None, pl.String))
-    whole = recorded.select(SAMPLES.names()).cast(SAMPLES)
-    return whole.drop("text").with_columns(_extract(whole, grading.grader(kind)))
+    whole, extract = recorded.select(SAMPLES.names()).cast(SAMPLES), grading.grader(kind).extract
+    columns = {"answer": [pl.Series([], dtype=pl.String)], "extraction": [pl.Series([], dtype=pl.String)]}
+    for part in whole.select("text", pl.col("stopped").fill_null(True)).iter_slices(_SLICE):
+        found = map(extract, part["text"].to_list(), part["stopped"].to_list())
+        for column, values in zip(columns.values(), zip(*found, strict=True), strict=True):
+            column.append(pl.Series(values, dtype=pl.String))
+    return whole.drop("text").with_columns(pl.concat(parts).alias(name) for name, parts in columns.items())
 
 
 @dataclass(frozen=True)
@@ -171,11 +176,8 @@ class Rules:
         judgements = store.judge(
             grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
         )
-        against_others = (
-            verdicts.lucky(rows, references, self.luck_policy, self.seed, grader, store, workers=self.workers)
-            if grading.votes(self.kind)
-            else verdicts.no_luck(rows.height)
-        )
+        policy = self.luck_policy if grading.votes(self.kind) else ""
+        against_others = verdicts.lucky(rows, references, policy, self.seed, grader, store, workers=self.workers)
         rows = rows.with_columns(against_others.column)
         rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
             valid=pl.col("answer").is_not_null(),
@@ -183,18 +185,43 @@ class Rules:
             unknown=pl.col("answer").is_not_null() & pl.col("correct").is_null(),
             correct=pl.col("correct").fill_null(False),
         )
-        summary = _summary(rows, judgements, against_others)
-        return _sorted(rows.drop("question", "gold", "answer"), order), summary
+        summary = Summary(
+            samples=rows.height,
+            correct=int(rows["correct"].sum()),
+            finished=int(rows["finished"].sum()),
+            no_answer=int(rows["valid"].not_().sum()),
+            extraction=dict(rows.group_by("extraction").len().sort("extraction").iter_rows()),
+            unknown=int(rows["unknown"].sum()),
+            pairs_graded=judgements.graded,
+            pairs_reused=judgements.reused,
+            pairs_unknown=judgements.verdicts["correct"].null_count(),
+            others_graded=against_others.graded,
+            others_reused=against_others.reused,
+        )
+        names = pl.Series(order, dtype=pl.String())
+        place = pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32)
+        return rows.drop("question", "gold", "answer").sort(place, "position", "sample"), summary
 
     def graded(self, rows: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
         """Graded samples (``GRADED``) of ``judged`` rows, in order, by the classes of all policies of the cell."""
         if grading.votes(self.kind):
-            numbered = rows.join(
-                classes, on=["position", "form", "correct"], how="left", maintain_order="left"
-            ).with_columns(checks=pl.lit(None, dtype=pl.String))
+            checks = pl.lit(None, dtype=pl.String)
+            rows = rows.join(classes, on=["position", "form", "correct"], how="left", maintain_order="left")
         else:
-            numbered = _separate_classes(rows, self.q_instructions)
-        return _written(numbered)
+            checks = pl.col("form")
+            number = pl.col("sample") if self.q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
+            separate = pl.when("valid").then(number)
+            rows = rows.with_columns(separate.alias("class"), separate.alias("plain"))
+        return (
+            rows.with_columns(
+                question=pl.col("position"),
+                answer=pl.col("class").cast(pl.Int32).fill_null(-1),
+                plain=pl.col("plain").cast(pl.Int32).fill_null(-1),
+                checks=checks,
+            )
+            .select(GRADED.names())
+            .cast(GRADED)  # type: ignore[arg-type]
+        )
 
 
 def answer_classes(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -239,58 +266,9 @@ def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Seque
         raise InputError(f"sample {sample} of question {question}, policy {policy}, occurs more than once")
 
 
-def _extract(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
-    """Columns ``answer`` and ``extraction``, computed in slices to limit the memory of texts as Python strings."""
-    answers, hows = [], []
-    for part in samples.select("text", pl.col("stopped").fill_null(True)).iter_slices(_SLICE):
-        extractions = list(map(grader.extract, part["text"].to_list(), part["stopped"].to_list()))
-        answers.append(pl.Series([extraction.answer for extraction in extractions], dtype=pl.String))
-        hows.append(pl.Series([extraction.how for extraction in extractions], dtype=pl.String))
-    empty = pl.Series([], dtype=pl.String)
-    return [pl.concat([empty, *answers]).alias("answer"), pl.concat([empty, *hows]).alias("extraction")]
-
-
 def positions(questions: Sequence[Question]) -> pl.DataFrame:
     """``question``, the id of each question, and ``position``, its place among them."""
     return pl.DataFrame(
         {"question": [question.id for question in questions], "position": range(len(questions))},
         schema={"question": pl.String(), "position": pl.UInt32()},
-    )
-
-
-def _separate_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.DataFrame:
-    """A class for each sample, or one for passes and one for fails."""
-    number = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
-    classes = pl.when("valid").then(number)
-    return rows.with_columns(classes.alias("class"), classes.alias("plain"), pl.col("form").alias("checks"))
-
-
-def _sorted(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
-    names = pl.Series(policies, dtype=pl.String())
-    place = pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32)
-    return rows.sort(place, "position", "sample")
-
-
-def _written(rows: pl.DataFrame) -> pl.DataFrame:
-    named = rows.with_columns(
-        pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"),
-        pl.col("plain").cast(pl.Int32).fill_null(-1),
-        pl.col("position").alias("question"),
-    )
-    return named.select(schemas.GRADED.names()).cast(schemas.GRADED)
-
-
-def _summary(rows: pl.DataFrame, judgements: Judgements, others: verdicts.Lucky) -> Summary:
-    return Summary(
-        samples=rows.height,
-        correct=int(rows["correct"].sum()),
-        finished=int(rows["finished"].sum()),
-        no_answer=int(rows["valid"].not_().sum()),
-        extraction=dict(rows.group_by("extraction").len().sort("extraction").iter_rows()),
-        unknown=int(rows["unknown"].sum()),
-        pairs_graded=judgements.graded,
-        pairs_reused=judgements.reused,
-        pairs_unknown=judgements.verdicts["correct"].null_count(),
-        others_graded=others.graded,
-        others_reused=others.reused,
     )

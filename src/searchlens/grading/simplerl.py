@@ -17,8 +17,7 @@ from math import isclose
 from typing import ClassVar
 
 from searchlens.catalogue import grader
-from searchlens.grading import processes
-from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict
+from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict, processes
 from searchlens.grading.spelling import Rewriting
 
 TOLERANCE = 1e-4
@@ -47,9 +46,8 @@ class SimpleRL(Grader):
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         """Judge pairs; worker processes start only if a pair needs a symbolic comparison."""
         forms = [GradedPair(*(normalise(text, keep_units=self.keep_units) for text in pair)) for pair in pairs]
-        decisions = [decide(*form) for form in forms]
-        outcomes = processes.judge_open("searchlens.grading.symbolic", forms, decisions, self.limits, workers)
-        return [processes.verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+        decided = [(decide(*form), form.answer) for form in forms]
+        return processes.verdicts("searchlens.grading.symbolic", forms, decided, self.limits, workers)
 
 
 @grader("simplerl-units", mathematical=True)
@@ -70,25 +68,22 @@ _NUMBER = re.compile(r"-?\d*\.?\d+", re.ASCII)
 def _find(text: str) -> tuple[str, How]:
     if final := _FINAL.search(text):
         return final[1], "fallback"
-    if "boxed" in text:
-        return _box(text.rpartition("boxed")[2]), "boxed"
+    _, boxed, rest = text.rpartition("boxed")
+    if boxed and not rest.startswith("{"):
+        return rest.split("$", maxsplit=1)[0], "boxed"
+    if boxed:  # everything, if the braces that open here are not closed
+        depth, end = 0, len(rest)
+        for brace in re.finditer(r"[{}]", rest):
+            depth += 1 if brace[0] == "{" else -1
+            if depth == 0:
+                end = brace.start()
+                break
+        return rest[1:end], "boxed"
     for phrase in _PHRASES:
         if phrase in text:
             return text.rpartition(phrase)[2], "fallback"
     numbers = _NUMBER.findall(text.replace(",", ""))
     return (numbers[-1], "number") if numbers else ("", "none")
-
-
-def _box(rest: str) -> str:
-    """The content of the braces that open here; everything, if they are not closed."""
-    if not rest.startswith("{"):
-        return rest.split("$", maxsplit=1)[0]
-    depth = 0
-    for brace in re.finditer(r"[{}]", rest):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return rest[1 : brace.start()]
-    return rest[1:]
 
 
 # ---- normal form

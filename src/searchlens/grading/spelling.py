@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from searchlens.benchmarks.mathematics import in_latex
 
@@ -39,8 +39,7 @@ _SIGNS = r"""
 _TABLE = {ord(sign): f"{latex} " if latex[-1].isalpha() else latex for sign, latex in re.findall(r"(\S) (\S+)", _SIGNS)}
 
 
-def _compatible(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
+_compatible = partial(unicodedata.normalize, "NFKC")
 
 
 def _greek(match: re.Match[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +27,7 @@ def judge(gold: str, answer: str) -> bool:
     decision = decide(gold, answer)
     if decision is not None:
         return decision
-    if _by_parts(gold, answer, _BRACKETED, _items) or _by_parts(gold, answer, _MATRIX, _cells):
+    if _by_parts(gold, answer, _BRACKETED, lambda text: text.split(",")) or _by_parts(gold, answer, _MATRIX, _cells):
         return True
     if gold.count("=") == answer.count("=") == 1:
         ours, theirs = (f"{left}-({right})" for left, right in (text.split("=") for text in (gold, answer)))
@@ -42,13 +43,16 @@ def _by_parts(gold: str, answer: str, shape: re.Pattern[str], split: Any) -> boo
     return len(ours) == len(theirs) > 1 and all(map(judge, ours, theirs))
 
 
-def _items(text: str) -> list[str]:
-    return text.split(",")
-
-
 def _cells(text: str) -> list[str]:
     """Cells row by row, with an empty cell after each row, so that matrices of different shapes differ."""
     return [cell.strip() for row in text.split(r"\\") if row.strip() for cell in f"{row}&".split("&")]
+
+
+_TESTS: tuple[Callable[[Any, Any], bool], ...] = (
+    lambda gold, answer: bool(gold == answer),
+    lambda gold, answer: bool(gold.equals(answer) or simplify(gold - answer) == 0),
+    lambda gold, answer: close(float(N(gold)), float(N(answer))),
+)
 
 
 @lru_cache(maxsize=512)
@@ -64,7 +68,7 @@ def _equal(gold: str, answer: str) -> bool:
     expressions = _parse(gold), _parse(answer)
     if expressions[0] is None or expressions[1] is None:
         return False
-    for test in (_identical, _difference_vanishes, _numerically_close):
+    for test in _TESTS:
         try:
             if test(*expressions):
                 return True
@@ -73,18 +77,6 @@ def _equal(gold: str, answer: str) -> bool:
         except Exception:  # this test does not apply to them
             continue
     return False
-
-
-def _identical(gold: Any, answer: Any) -> bool:
-    return bool(gold == answer)
-
-
-def _difference_vanishes(gold: Any, answer: Any) -> bool:
-    return bool(gold.equals(answer) or simplify(gold - answer) == 0)
-
-
-def _numerically_close(gold: Any, answer: Any) -> bool:
-    return close(float(N(gold)), float(N(answer)))
 
 
 if judge(r"\frac{x}{2}", "0.5x") is not True:

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.grading.base import GradedPair, Grader
+from searchlens.grading import GradedPair, Grader
 from searchlens.seeds import resampler
 from searchlens.store import files
 from searchlens.store.frames import read_unvouched
@@ -70,7 +70,10 @@ class VerdictStore:
         """Verdicts of all pairs, none null; only those that the table lacks are judged. InputError if it is damaged."""
         distinct = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
         table = VerdictTable(self.folder, grader.version, distinct)
-        missing = _rotated(table.missing(distinct))
+        missing = table.missing(distinct)
+        # Begun at a row that depends on the pairs, so that jobs with overlapping pairs judge different ones first.
+        start = int(missing.hash_rows(seed=0).sum()) % max(1, missing.height)
+        missing = pl.concat([missing.slice(start), missing.slice(0, start)])
         graded, passing = 0, [VERDICTS.to_frame()]
         size = self.batch or BATCH
         for start in range(0, missing.height, size):
@@ -101,14 +104,12 @@ class VerdictStore:
         )
         lasting = pl.Series([verdict.is_lasting for verdict in verdicts], dtype=pl.Boolean)
         if lasting.any():
-            self._publish(rows.filter(lasting))
+            kept = rows.filter(lasting)
+            content = json.dumps(kept.rows(), ensure_ascii=False, separators=(",", ":"))
+            path = self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.parquet"
+            files.publish(path, lambda temporary: kept.write_parquet(temporary, compression="zstd"))
+            log.info("judged %d new pairs (%s)", kept.height, path.name)
         return rows.filter(~lasting)
-
-    def _publish(self, rows: pl.DataFrame) -> None:
-        content = json.dumps(rows.rows(), ensure_ascii=False, separators=(",", ":"))
-        path = self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.parquet"
-        files.publish(path, lambda temporary: rows.write_parquet(temporary, compression="zstd"))
-        log.info("judged %d new pairs (%s)", rows.height, path.name)
 
 
 _STORED = [f"{name}_stored" for name in PAIR]
@@ -130,7 +131,17 @@ class VerdictTable:
         """Columns gold, answer (as stored), correct, form: a row per pair, of two verdicts the decided one."""
         for path in files.entries(self.folder):
             if path.suffix == ".parquet" and path not in self._parts:
-                part = _read_part(path).filter(pl.col("version") == self.version).drop("benchmark", "version")
+                content = read_unvouched(path)
+                if not content or content[0].schema != VERDICTS:
+                    has = (
+                        f"it has the columns {', '.join(content[0].columns)}"
+                        if content
+                        else "it is not readable Parquet"
+                    )
+                    raise InputError(
+                        f"verdicts {path} cannot be read: {has}", "delete this file; its pairs are judged again"
+                    )
+                part = content[0].filter(version=self.version).drop("benchmark", "version")
                 self._parts[path] = part.join(self.pairs, left_on=PAIR, right_on=_STORED, how="semi")
         rows = pl.concat([VERDICTS.to_frame().drop("benchmark", "version"), *self._parts.values()])
         if rows.select(PAIR).is_duplicated().any():
@@ -142,30 +153,16 @@ class VerdictTable:
         return pairs.join(self.verdicts(), left_on=_STORED, right_on=PAIR, how="anti").sort(_STORED)
 
 
-def _rotated(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Begin at a row that depends on the pairs, so that jobs with overlapping pairs judge different ones first."""
-    start = int(pairs.hash_rows(seed=0).sum()) % max(1, pairs.height)
-    return pl.concat([pairs.slice(start), pairs.slice(0, start)])
-
-
 def _stored(column: str) -> pl.Expr:
     """A column as the table spells it, named ``<column>_stored``; text that looks like a hash is hashed, too."""
     text = pl.col(column)
     long = (text.str.len_bytes() > LONGEST) | text.str.starts_with(_HASHED)
-    hashed = pl.when(long).then(text).map_elements(_hash, return_dtype=pl.String)
+    hashed = (
+        pl.when(long)
+        .then(text)
+        .map_elements(lambda whole: _HASHED + hashlib.sha256(whole.encode()).hexdigest(), return_dtype=pl.String)
+    )
     return pl.coalesce(hashed, text).alias(f"{column}_stored")
-
-
-def _hash(text: str) -> str:
-    return _HASHED + hashlib.sha256(text.encode()).hexdigest()
-
-
-def _read_part(path: Path) -> pl.DataFrame:
-    content = read_unvouched(path)
-    if content and content[0].schema == VERDICTS:
-        return content[0]
-    reason = f"it has the columns {', '.join(content[0].columns)}" if content else "it is not readable Parquet"
-    raise InputError(f"verdicts {path} cannot be read: {reason}", "delete this file; its pairs are judged again")
 
 
 class Lucky(NamedTuple):
@@ -180,11 +177,6 @@ class Lucky(NamedTuple):
     graded: int
     reused: int
     """``graded``, ``reused``: pairs judged now, and pairs read from the table of verdicts."""
-
-
-def no_luck(samples: int) -> Lucky:
-    """Nothing judged."""
-    return Lucky(pl.Series("lucky", [None] * samples, pl.Boolean), 0, 0)
 
 
 def other_golds(references: pl.DataFrame, seed: int) -> pl.DataFrame:
@@ -213,11 +205,12 @@ def lucky(
 
     Rows have ``policy``, ``question`` and ``answer``, null if there is none. Samples of other policies are not judged,
     since each distinct pair of gold and answer costs a verdict; new ones are added to the store of the benchmark. A
-    sample without an answer, or whose verdict is unknown, is not lucky. With a single question all is null.
+    sample without an answer, or whose verdict is unknown, is not lucky. With a single question, or without samples of
+    the policy, all is null.
     """
     judged = pl.col("policy") == policy
     if references.height < 2 or not rows.select(judged.any()).item():
-        return no_luck(rows.height)
+        return Lucky(pl.Series("lucky", [None] * rows.height, pl.Boolean), 0, 0)
     paired = rows.select("policy", "question", "answer").join(
         other_golds(references, seed), on="question", how="left", maintain_order="left"
     )

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from searchlens import benchmarks
-from searchlens.benchmarks import examples as worked_examples
 from searchlens.benchmarks import prompts
-from searchlens.benchmarks.examples import WorkedExamples
+from searchlens.benchmarks.prompts import WorkedExamples
 from searchlens.config import project
 from searchlens.errors import InputError, within
 from searchlens.plan import pins
@@ -165,9 +164,9 @@ class Inputs:
             return None
         file = project.locate(spec.path, self.root)
         with within(f"benchmarks.{name}.examples"):
-            worked = worked_examples.read(file, spec.count, spec.seed if spec.drawn else None)
+            worked = prompts.read_examples(file, spec.count, spec.seed if spec.drawn else None)
             if not self.absent(name):
-                worked_examples.require_others(file, worked, (question.text for question in self.questions(name)))
+                prompts.require_others(file, worked, (question.text for question in self.questions(name)))
         return worked
 
     # ---- weights

@@ -5,24 +5,18 @@ job resumes after them; a shard is published as soon as all its chunks are finis
 written last. docs/generation.md says how jobs are run, docs/engine.md what an engine does.
 """
 
-from searchlens.sampling._chunks import Chunk, ChunkSamples, MissingShard
-from searchlens.sampling._job import Job
+from searchlens.sampling._again import scored_texts, trace
+from searchlens.sampling._job import Job, drawn_otherwise, prompts
 from searchlens.sampling._pool import GraceExpired, Notice, generate, stop_signals
-from searchlens.sampling._prompts import drawn_otherwise, prompts
-from searchlens.sampling._sample import sample
-from searchlens.sampling._trace import trace
 
 __all__ = [
-    "Chunk",
-    "ChunkSamples",
     "GraceExpired",
     "Job",
-    "MissingShard",
     "Notice",
     "drawn_otherwise",
     "generate",
     "prompts",
-    "sample",
+    "scored_texts",
     "stop_signals",
     "trace",
 ]

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -150,23 +149,6 @@ class MissingShard:
     stop: int
     chunks: tuple[Chunk, ...]
 
-    @classmethod
-    def cut(
-        cls,
-        generation: Generation,
-        folder: Path,
-        traces: Path,
-        start: int,
-        stop: int,
-        questions: int,
-        chunk_samples: int,
-    ) -> MissingShard:
-        """Return the shard, cut into chunks of whole questions, of equal size, about ``chunk_samples`` samples each."""
-        blocks = max(1, round(questions * (stop - start) / chunk_samples))
-        edges = [round(questions * i / blocks) for i in range(blocks + 1)]
-        chunks = tuple(Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
-        return cls(generation, folder, traces, start, stop, chunks)
-
     @property
     def is_published(self) -> bool:
         """Whether this job or another one has published the shard."""
@@ -176,40 +158,19 @@ class MissingShard:
         """Publish the finished chunks as one shard, unless another job has, and remove their files."""
         parts = [samples for chunk in self.chunks if (samples := chunk.load())]
         if len(parts) == len(self.chunks):
-            self._publish(parts)
+            frame, provenance = concatenate(parts)
+            of: dict[str, Any] = {"generation_id": self.generation.id, "policies": self.generation.policies}
+            of["provenance"] = provenance
+            # What was recorded goes first: a shard that exists is not published again.
+            if rows := [found for chunk in self.chunks if (found := _recorded(chunk.trace_path)) is not None]:
+                traces.publish(self.traces, self.start, self.stop, pl.concat(rows), **of)
+            shards.publish(self.folder, self.start, self.stop, frame, **of)
         elif not self.is_published:
             raise JobError(f"{self.folder}: a chunk was damaged after it was written", "run again: it is drawn again")
         for chunk in self.chunks:
             files.remove([chunk.path, chunk.trace_path, chunk.damaged_path])
         with suppress(OSError):  # the folder is not empty, or another job has removed it
             layout.chunks(self.folder).rmdir()
-
-    def _publish(self, parts: Sequence[ChunkSamples]) -> None:
-        frame, provenance = concatenate(parts)
-        self._publish_trace(provenance)
-        shards.publish(
-            self.folder,
-            self.start,
-            self.stop,
-            frame,
-            generation_id=self.generation.id,
-            policies=self.generation.policies,
-            provenance=provenance,
-        )
-
-    def _publish_trace(self, provenance: shards.Provenance) -> None:
-        """Publish what was recorded, before the samples: a shard that exists is not published again."""
-        rows = [rows for chunk in self.chunks if (rows := _recorded(chunk.trace_path)) is not None]
-        if rows:
-            traces.publish(
-                self.traces,
-                self.start,
-                self.stop,
-                pl.concat(rows),
-                generation_id=self.generation.id,
-                policies=self.generation.policies,
-                provenance=provenance,
-            )
 
 
 def _recorded(path: Path) -> pl.DataFrame | None:

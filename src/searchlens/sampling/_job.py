@@ -1,13 +1,21 @@
-"""What sampling one pool needs: questions as token ids, answers as the grader reads them, and the engine."""
+"""What sampling one pool needs: questions as token ids, answers as the grader reads them, and the engine.
+
+Without an engine, it says what jobs would refuse of the prompts of a study, and where those of a pair differ.
+"""
 
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
+from importlib.util import find_spec
+from itertools import pairwise
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +27,7 @@ from searchlens.engines.base import Engine
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
 from searchlens.plan import Generation, Grid, JobPool, Traced
-from searchlens.sampling._chunks import MissingShard
+from searchlens.sampling._chunks import Chunk, MissingShard
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.policy import Policy, from_spec
 from searchlens.store import provenance, shards
@@ -143,11 +151,6 @@ class Job:
                 f"lower benchmarks.{self.pool.benchmark}.max_tokens; prompts are never cut",
             )
 
-    def restart(self, max_rows: int) -> None:
-        """Close the engine, if it was started; the next one decodes at most ``max_rows`` rows together."""
-        self.close()
-        self.max_rows = max_rows
-
     def close(self) -> None:
         """Close the engine, if it was started, and free the device."""
         import torch
@@ -180,14 +183,21 @@ class Job:
         )
 
     def missing_shards(self) -> list[MissingShard]:
-        """Return the shards that the store does not have, in the order of the configuration."""
+        """Return the shards that the store does not have, in the order of the configuration.
+
+        Each is cut into chunks of whole questions, of equal size, about ``chunk_samples`` samples each.
+        """
         size, count = int(self.grid.config.chunk_samples), len(self.questions)
         cell, store = (self.pool.checkpoint, self.pool.benchmark), self.grid.layout
         folders = {g.id: (store.generation(*cell, g.id), store.traces(*cell, g.id)) for g in self.pool.generations}
-        return [
-            MissingShard.cut(generation, *folders[generation.id], start, stop, count, size)
-            for generation, start, stop in self.grid.missing(self.pool)
-        ]
+        shards = []
+        for generation, start, stop in self.grid.missing(self.pool):
+            folder, recorded = folders[generation.id]
+            blocks = max(1, round(count * (stop - start) / size))
+            edges = [round(count * i / blocks) for i in range(blocks + 1)]
+            chunks = (Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
+            shards.append(MissingShard(generation, folder, recorded, start, stop, tuple(chunks)))
+        return shards
 
 
 def start_engine(
@@ -210,3 +220,79 @@ def start_engine(
     given |= {"adapter": adapter, "masked": masked, **{key: getattr(spec, key) for key in kind.reads}, **kind.options}
     engine: Engine = catalogue.find("engine", kind.name)(folder, **given)
     return engine
+
+
+# ---- the prompts of a study
+
+_HAS_TOKENIZERS = find_spec("tokenizers") is not None
+"""Not where studies are only planned and read."""
+
+
+def prompts(grid: Grid, *, shown: bool) -> tuple[list[str], list[str], list[dict[str, Any]]]:
+    """Refusals of jobs, and notes on what is drawn all the same, of all cells whose inputs are here; each once.
+
+    The third list has the first prompt of each such cell (``Prompt``), if they are to be ``shown``.
+    """
+    refusals: list[str] = []
+    notes = [] if _HAS_TOKENIZERS else ["prompts are not checked: tokenizers is not installed here"]
+    jobs: dict[tuple[str, str], Job] = {}
+    for job in _jobs_here(grid):
+        cell = job.pool.checkpoint, job.pool.benchmark
+        try:
+            job.check_lengths()
+            notes += [f"{cell[0]}: {note}" for note in job.prompter.notes]
+            if (job.folder / "adapter_config.json").exists():
+                notes.append(
+                    f"{cell[0]}: the adapter in {job.folder} is not added; name it by `adapter` if it should be"
+                )
+            jobs[cell] = job
+        except InputError as error:
+            refusals.append(f"checkpoints.{cell[0]}: {error.message} ({error.hint})")
+    for pair, benchmark in grid.study.pair_cells:
+        sides = [jobs.get((grid.study.pairs[pair][role], benchmark)) for role in ("base", "rl")]
+        if all(sides):
+            notes += [f"{pair}/{benchmark}: {what}" for what in _difference(*filter(None, sides))]
+    sent = []
+    for (checkpoint, benchmark), job in (jobs if shown else {}).items():
+        question = job.questions[0]
+        named = {"checkpoint": checkpoint, "benchmark": benchmark, "question": question.id}
+        if grid.study.terms(benchmark):  # which do not let it be shown in plain text
+            question = replace(question, text="…")
+        sent.append({**named, "prompt": asdict(job.prompter.shown([question])[0])})
+    if shown and not sent:
+        notes.append("no prompt is shown: this study samples no cell whose questions and checkpoint are here")
+    return list(dict.fromkeys(refusals)), list(dict.fromkeys(notes)), sent
+
+
+def drawn_otherwise(grid: Grid) -> Iterator[str]:
+    """Shards of the study that were drawn with other prompts, stops or masks than a job would use now, in words."""
+    words = {"stops": "other stop tokens", "masked": "other masked tokens", "prompt": "another prompt"}
+    for job in _jobs_here(grid):
+        cell, record = (job.pool.checkpoint, job.pool.benchmark), job.prompter.record
+        for shard in (shard for g in grid.jobs.generations(*cell) for shard in grid.stored(*cell, g)):
+            drawn = json.loads(shard.sidecar.get("specials") or "{}")
+            for what in (word for key, word in words.items() if key in drawn and drawn[key] != record[key]):
+                yield f"{shard.path} was drawn with {what} than {cell[0]} has now"
+
+
+def _jobs_here(grid: Grid) -> Iterator[Job]:
+    """Jobs of the cells that this study samples, whose questions and tokenizer are on this machine."""
+    for checkpoint, benchmark in grid.study.cells if _HAS_TOKENIZERS else ():
+        generations = grid.jobs.generations(checkpoint, benchmark)
+        if generations and not grid.inputs.absent(benchmark) and grid.inputs.is_here(checkpoint):
+            yield Job(grid, JobPool(checkpoint, benchmark, generations), threads=1)
+
+
+def _difference(base: Job, rl: Job) -> Iterator[str]:
+    """Where the prompts of the sides of a pair begin to differ, in words."""
+    for question, ours, theirs in zip(base.questions, base.prompts, rl.prompts, strict=True):
+        if ours == theirs:
+            continue
+        place = len(commonprefix([ours, theirs]))  # noqa: RUF071  # of tokens, not of paths
+        tokens = ours[place : place + 1], theirs[place : place + 1]
+        first, second = (job.prompter.names(each) or "nothing" for job, each in zip((base, rl), tokens, strict=True))
+        yield (
+            f"prompts of {base.pool.checkpoint} and {rl.pool.checkpoint} differ, first in question {question.id} at"
+            f" token {place + 1}: {first} and {second}"
+        )
+        return

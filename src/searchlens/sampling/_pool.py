@@ -27,7 +27,7 @@ from typing import Any
 from searchlens.engines.base import EngineMemoryError
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError, JobError, JobStoppedError
-from searchlens.plan import Generation, Grid, JobPool, cost
+from searchlens.plan import Grid, JobPool, cost
 from searchlens.progress import Progress
 from searchlens.sampling._chunks import Chunk
 from searchlens.sampling._job import Job
@@ -164,7 +164,8 @@ def _sample_within_memory(sampler: _PoolSampler) -> None:
     # Outside of the handler, because the error's traceback keeps the engine's memory in use.
     job, half = sampler.job, max(1, rows // 2)
     log.warning("out of memory with %d rows (%s): trying again with %d", rows, reason, half)
-    job.restart(half)
+    job.close()
+    job.max_rows = half
     try:
         sampler.run()
     except EngineMemoryError as error:
@@ -186,7 +187,10 @@ class _PoolSampler:
     def run(self) -> None:
         """Sample all chunks that no job has finished."""
         shards, pool = self.job.missing_shards(), self.job.pool
-        self._shard = {chunk: shard for shard in shards for chunk in shard.chunks if not _is_saved(chunk)}
+        self._shard = {chunk: shard for shard in shards for chunk in shard.chunks}
+        for chunk in [chunk for chunk in self._shard if chunk.load() is not None]:
+            log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
+            del self._shard[chunk]
         self._unfinished, total = Counter(self._shard.values()), sum(chunk.samples for chunk in self._shard)
         self.record.begin(total)
         cell = f"{pool.checkpoint}/{pool.benchmark}"
@@ -226,13 +230,6 @@ class _PoolSampler:
             shard.publish()
 
 
-def _is_saved(chunk: Chunk) -> bool:
-    if chunk.load() is None:
-        return False
-    log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
-    return True
-
-
 def _rounds(job: Job, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     """Return the chunks of each run of the driver. Starts the engine, if there is any chunk.
 
@@ -244,15 +241,11 @@ def _rounds(job: Job, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         return []
     if job.engine.repeatable:
         return [[chunk] for chunk in chunks]
-    lengths = {generation.id: _length(job, generation) for generation in job.pool.generations}
-    return [sorted(chunks, key=lambda chunk: lengths[chunk.generation.id], reverse=True)]
-
-
-def _length(job: Job, generation: Generation) -> float:
-    """Tokens that a run of a generation is expected to draw."""
     config, benchmark = job.grid.config, job.pool.benchmark
     texts = cost.texts(config, benchmark, cost.assumed_length(config, benchmark))
-    return cost.tokens_per_run(from_spec(generation.id, generation.spec["policy"]), texts)
+    policies = {each.id: from_spec(each.id, each.spec["policy"]) for each in job.pool.generations}
+    lengths = {name: cost.tokens_per_run(policy, texts) for name, policy in policies.items()}
+    return [sorted(chunks, key=lambda chunk: lengths[chunk.generation.id], reverse=True)]
 
 
 def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:

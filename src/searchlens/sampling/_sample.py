@@ -159,7 +159,9 @@ class _RunningChunk:
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
-        recorder = self._recorder(question, run_)
+        recorder = None
+        if self.traced and self.traced.holds(question, run_):
+            recorder = self.recorders[question, run_] = Recorder(prompter.text, self.traced.run_bytes)
         task = Task(
             job.prompts[question],
             seed,
@@ -176,14 +178,6 @@ class _RunningChunk:
         search = start(task, self.policy)
         return recorder.watch(search) if recorder else search
 
-    def _recorder(self, question: int, run_: int) -> Recorder | None:
-        """The recorder of a run, None if it is not to be recorded."""
-        if self.traced is None or not self.traced.holds(question, run_):
-            return None
-        recorder = Recorder(self.job.prompter.text, self.traced.run_bytes)
-        self.recorders[question, run_] = recorder
-        return recorder
-
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
         self.unfinished -= 1
         self.new_usage += outcome.usage
@@ -198,7 +192,14 @@ class _RunningChunk:
         self.ended.sort(key=itemgetter(0, 1))
         outcomes = checked([outcome for *_, outcome in self.ended], self.policy, self.job.engine.vocab_size)
         runs = [(question, run_, outcome) for (question, run_, _), outcome in zip(self.ended, outcomes, strict=True)]
-        self._report_failures(runs)
+        failures = [(q, run_, outcome.reason) for q, run_, outcome in runs if isinstance(outcome, Failure)]
+        if failures:
+            job, names = self.job, self.chunk.generation.policies
+            q, run_, reason = failures[0]
+            example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
+            if len(failures) > job.grid.config.failed_share * len(self.keys):  # too many to count them as unsolved
+                raise JobError(f"{len(failures)} searches of {', '.join(names)} failed; {example}")
+            log.warning("%d searches of %s failed and count as unsolved; %s", len(failures), names, example)
         found = (each for run_ in runs for each in _samples(self.job, *run_, self.policy))
         frame = _frame([each for each in found if self.chunk.start <= each.sample < self.chunk.stop])
         hardware = self.job.hardware
@@ -213,18 +214,6 @@ class _RunningChunk:
         )
         trace = pl.concat(self.traces).sort("question", "run", "row") if self.traces else None
         return ChunkSamples(frame, self.steps, costs, trace)
-
-    def _report_failures(self, runs: Sequence[tuple[int, int, Outcome]]) -> None:
-        """Log failed searches; end the job if there are too many to count them as unsolved."""
-        failures = [(q, run_, outcome.reason) for q, run_, outcome in runs if isinstance(outcome, Failure)]
-        if not failures:
-            return
-        job, names = self.job, self.chunk.generation.policies
-        q, run_, reason = failures[0]
-        example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
-        if len(failures) > job.grid.config.failed_share * len(self.keys):
-            raise JobError(f"{len(failures)} searches of {', '.join(names)} failed; {example}")
-        log.warning("%d searches of %s failed and count as unsolved; %s", len(failures), names, example)
 
 
 def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: Policy) -> Iterator[_Sample]:
@@ -299,23 +288,17 @@ def _trace_frame(rows: list[dict[str, Any]], run: tuple[int, str, int], width: i
 def _frame(found: Sequence[_Sample]) -> pl.DataFrame:
     columns: dict[str, Any] = dict(zip(_Sample._fields, zip(*found, strict=True), strict=True))
     lengths = np.array([len(tokens) for tokens in columns["tokens"]])
-    lists = {
-        name: _lists(columns[name], lengths, kind)
-        for name, kind in (("tokens", np.int32), ("logprobs", np.float32), ("sampling_logprobs", np.float32))
-    }
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    lists = {}
+    for name, kind in (("tokens", np.int32), ("logprobs", np.float32), ("sampling_logprobs", np.float32)):
+        flat = np.concatenate(columns[name], dtype=kind, casting="unsafe")
+        lists[name] = pl.Series(pa.LargeListArray.from_arrays(ends, flat))  # polars would take them one by one
     means = np.full(len(found), np.nan)
     logprobs = np.concatenate(columns["logprobs"], dtype=np.float64)
-    begins = np.cumsum(lengths) - lengths
-    means[lengths > 0] = np.add.reduceat(logprobs, begins[lengths > 0]) / lengths[lengths > 0]
+    means[lengths > 0] = np.add.reduceat(logprobs, ends[:-1][lengths > 0]) / lengths[lengths > 0]
     mean_logprob = pl.Series(means).fill_nan(None)
     table = {**columns, **lists, "n_tokens": lengths, "mean_logprob": mean_logprob}
     return pl.DataFrame({name: table[name] for name in shards.SAMPLES}, schema=shards.SAMPLES)
-
-
-def _lists(arrays: Sequence[npt.NDArray[Any]], lengths: npt.NDArray[np.int64], kind: type[np.generic]) -> pl.Series:
-    """Return arrays as a column of lists, by way of Arrow, because polars takes them one by one."""
-    ends = np.concatenate(([0], np.cumsum(lengths)))
-    return pl.Series(pa.LargeListArray.from_arrays(ends, np.concatenate(arrays, dtype=kind, casting="unsafe")))
 
 
 def checked(outcomes: Sequence[Outcome], policy: Policy, vocab_size: int) -> Sequence[Outcome]:
@@ -329,7 +312,15 @@ def checked(outcomes: Sequence[Outcome], policy: Policy, vocab_size: int) -> Seq
         candidates = [candidate for result in results for candidate in result]
         if not candidates or _are_sound(candidates, vocab_size):
             return outcomes
-    return [_check(outcome, policy, vocab_size) for outcome in outcomes]
+    found: list[Outcome] = []
+    for outcome in outcomes:
+        flaw: str | None = None
+        if not isinstance(outcome, Failure) and not (flaw := _list_flaw(outcome.candidates, policy.width)):
+            flaws = (_candidate_flaw(candidate, vocab_size) for candidate in outcome.candidates)
+            flaw = next(filter(None, flaws), None)
+        name = policy.controller.name
+        found.append(Failure(f"controller {name} returned {flaw}", outcome.usage) if flaw else outcome)
+    return found
 
 
 def _are_sound(candidates: Sequence[Candidate], vocab_size: int) -> bool:
@@ -343,22 +334,6 @@ def _are_sound(candidates: Sequence[Candidate], vocab_size: int) -> bool:
     in_vocabulary = tokens.dtype.kind in "iu" and tokens.min() >= 0 and tokens.max() < vocab_size
     scores = [candidate.score for candidate in candidates]
     return bool(in_vocabulary and not np.isnan(logprobs).any() and all(map(math.isfinite, scores)))
-
-
-def _check(outcome: Outcome, policy: Policy, vocab_size: int) -> Outcome:
-    """Return the outcome of a run; a failure if its controller, which may be a user's own, returned invalid samples."""
-    if isinstance(outcome, Failure):
-        return outcome
-    flaw = _flaw(outcome.candidates, policy.width, vocab_size)
-    return Failure(f"controller {policy.controller.name} returned {flaw}", outcome.usage) if flaw else outcome
-
-
-def _flaw(result: object, width: int, vocab_size: int) -> str | None:
-    """Return what is wrong with the result of a search, None if it is valid."""
-    if flaw := _list_flaw(result, width):
-        return flaw
-    assert isinstance(result, list)
-    return next((flaw for candidate in result if (flaw := _candidate_flaw(candidate, vocab_size))), None)
 
 
 def _list_flaw(result: object, width: int) -> str | None:

@@ -35,7 +35,7 @@ GRADED = pl.Schema(
     }
 )
 """What scoring writes: what the landscape needs, and how the grader came to it. ``extraction`` is a value of
-``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one. ``lucky``:
+``grading.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one. ``lucky``:
 the gold of another question would accept the answer (``grading.luck``); null if that was not judged."""
 
 COMPARED = pl.Schema(

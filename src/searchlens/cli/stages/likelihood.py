@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.analysis.likelihood import summary
-from searchlens.sampling.scored_texts import scored_texts
+from searchlens.sampling import scored_texts
 from searchlens.store import provenance
 from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import SIGNATURE

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from searchlens.benchmarks.jsonl import distinct, refuse_constant
+from searchlens.benchmarks.files import distinct, refuse_constant
 from searchlens.errors import InputError
 from searchlens.formats.readers.lines import kind, opened, raw
 from searchlens.formats.readers.logged import Problems
