@@ -21,7 +21,7 @@ V5B = V5B_ROWS[0]
 
 
 def features(rule: Planted, model: str) -> np.ndarray:
-    return fingerprint(rule, model).vector[:, 0]
+    return np.stack(fingerprint(rule, model))[:, 0]
 
 
 def delta_hat(rule: Planted, model: str) -> np.ndarray:

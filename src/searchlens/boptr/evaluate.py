@@ -11,11 +11,12 @@ from __future__ import annotations
 import gc
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from searchlens.config.boptr import BoptrOptions
 from searchlens.progress import Progress
 from searchlens.search.kinds import is_search
 
+T = TypeVar("T")
 Draws = npt.NDArray[np.float32]
 
 CHUNK = 2000
@@ -334,7 +336,8 @@ def _reselected(
     chunks = []
     for start in range(0, draws, CHUNK):
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
-        chunks.append(_errors(view, _predictions(_rules(view, options, tasks), tasks), noise))
+        predictions = _predictions(_rules(view, options, tasks), tasks)
+        chunks.append(_shared(((k, p) for k, p in predictions if k in noise), partial(_chosen, view, noise)))
         gc.collect()  # rules of one view refer to each other in a circle and hold all arrays of their draws
         progress.add(min(CHUNK, draws - progress.done))
     complete = {key: [chunk[key] for chunk in chunks] for key in chunks[0] if all(key in chunk for chunk in chunks)}
@@ -351,28 +354,25 @@ def _joined(chunks: Sequence[Draws | None]) -> Draws | None:
     return np.concatenate([arrays[0], *(a[1:] for a in arrays[1:])]) if len(arrays) == len(chunks) else None
 
 
-def _errors(
-    view: View, predictions: Iterable[tuple[Key, Prediction]], noise: Mapping[Key, Floats]
-) -> dict[Key, _Chosen]:
-    """Errors of predictions that are made on this view, one after another: all paths at once would take gigabytes."""
-    by_content: dict[tuple[str, str, bytes], _Chosen] = {}
-    errors = {}
+def _shared(predictions: Iterable[tuple[Key, Prediction]], make: Callable[[Key, Prediction], T]) -> dict[Key, T]:
+    """What is made of predictions, one after another: all at once would take gigabytes. Equal ones share it."""
+    made: dict[tuple[str, str, bytes], T] = {}
+    by_key = {}
     for key, prediction in predictions:
-        if key in noise:
-            content = (key.model, key.benchmark, _content(prediction))
-            if content not in by_content:
-                by_content[content] = _chosen(view, key, prediction, noise[key])
-            errors[key] = by_content[content]
-    return errors
+        content = (key.model, key.benchmark, _content(prediction))
+        if content not in made:
+            made[content] = make(key, prediction)
+        by_key[key] = made[content]
+    return by_key
 
 
-def _chosen(view: View, key: Key, prediction: Prediction, noise: Floats) -> _Chosen:
+def _chosen(view: View, noise: Mapping[Key, Floats], key: Key, prediction: Prediction) -> _Chosen:
     in_draw, paths = scored(view, key, prediction), _paths(prediction)
     if not paths:
         return _Chosen(in_draw)
     gaps = _path_gaps(view, key, paths, np.arange(view.draws))
     in_sample = _path_gaps(view, key, paths, np.zeros(view.draws, int))
-    folded = [inference.folded(side, noise, paths[0].skip).astype(np.float32) for side in (gaps, in_sample)]
+    folded = [inference.folded(side, noise[key], paths[0].skip).astype(np.float32) for side in (gaps, in_sample)]
     return _Chosen(in_draw, _mean_size(in_sample, paths[0]), *folded)
 
 
@@ -403,18 +403,16 @@ def _nested(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dic
     """
     parent = bootstrap_view(cohort, options.draws, options.seed, 0, min(options.reselect, options.draws, NESTED))
     view = nested_view(parent, options.seed)
-    means: dict[Key, float] = {}
-    by_content: dict[tuple[str, str, bytes], float] = {}
-    for key, prediction in _predictions(_rules(view, options, tasks), tasks):
-        paths, content = _paths(prediction), (key.model, key.benchmark, _content(prediction))
-        if not paths:
-            continue
-        if content not in by_content:
-            sides = (_path_gaps(side, key, paths, np.arange(view.draws)) for side in (view, parent))
-            inside, outside = (_mean_size(gaps, paths[0]) for gaps in sides)
-            difference = (outside - inside)[1:].astype(float)
-            by_content[content] = float(difference[~np.isnan(difference)].mean()) if difference.size else math.nan
-        means[key] = by_content[content]
+
+    def mean(key: Key, prediction: Prediction) -> float:
+        paths = _paths(prediction)
+        sides = (_path_gaps(side, key, paths, np.arange(view.draws)) for side in (view, parent))
+        inside, outside = (_mean_size(gaps, paths[0]) for gaps in sides)
+        difference = (outside - inside)[1:].astype(float)
+        return float(difference[~np.isnan(difference)].mean()) if difference.size else math.nan
+
+    predictions = _predictions(_rules(view, options, tasks), tasks)
+    means = _shared(((k, p) for k, p in predictions if _paths(p)), mean)
     gc.collect()
     return means
 

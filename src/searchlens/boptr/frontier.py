@@ -20,9 +20,8 @@ math with the cohort's own exponents.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,12 +68,8 @@ def knee(values: npt.ArrayLike, budgets: Sequence[int], tau: float) -> Floats:
 
 # ---- the RL-training split
 
-FEATURES = ("p_max", "p0", "u", "log2_n_star")
-"""Order of ``Fingerprint.vector``."""
 
-
-@dataclass(frozen=True, eq=False)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Features of one Base, each of shape (draws,)."""
 
     p_max: Floats
@@ -85,10 +80,8 @@ class Fingerprint:
     log2_n_star: Floats
     """Saturation knee, in [0, log2 max(B)]."""
 
-    @property
-    def vector(self) -> Floats:
-        """All of ``FEATURES``, shape (features, draws)."""
-        return np.stack([getattr(self, name) for name in FEATURES])
+
+FEATURES = Fingerprint._fields
 
 
 @kept(shared=True)

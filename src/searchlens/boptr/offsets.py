@@ -103,9 +103,9 @@ def offset(rule: Rule, model: str) -> Offset:
     training = defined((name, partial(fingerprint, rule, name)) for name in offsets)
     if len(training) < MIN_MODELS:
         raise Reason("too_few_models")
-    x = np.stack([known.vector for known in training.values()], axis=1)
+    x = np.stack(list(training.values()), axis=1)
     delta = np.stack([offsets[name] for name in training])
-    z, target = standardise(x, features.vector)
+    z, target = standardise(x, np.stack(features))
     tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[FEATURES.index("log2_n_star")].mean(axis=0))
     typical = np.abs(target).max(axis=0) <= GATE_Z
     return Offset(ridge(z, delta, target, RIDGE), tail, target, typical)
@@ -138,7 +138,7 @@ def offsets(rule: Rule) -> pl.DataFrame:
     for model, delta in defined((m, partial(rule.delta, m)) for m in known).items():
         known[model]["delta"] = delta[0]
     for model, features in defined((m, partial(fingerprint, rule, _same_base(rule, m) or m)) for m in known).items():
-        known[model] |= dict(zip(FEATURES, features.vector[:, 0], strict=True))
+        known[model] |= {name: values[0] for name, values in features._asdict().items()}
     return records(_OFFSETS, ((record, partial(_predicted, rule, model)) for model, record in known.items()))
 
 
