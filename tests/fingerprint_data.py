@@ -86,9 +86,11 @@ class Planted(Rule):
     def rule_without(self, *names: str) -> Planted:
         return Planted(self.pairs, self.options, self.view, without=names)
 
-    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
+    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats:
         planted = self.pairs[model].log_alpha
-        return Reason("no_rl") if planted is None else np.full(self.view.draws, planted)
+        if planted is None:
+            raise Reason("no_rl")
+        return np.full(self.view.draws, planted)
 
 
 def varied(count: int, seed: int = 1) -> dict[str, Pair]:

@@ -24,7 +24,7 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.rows import At, Prediction, calibrated, smooth
-from searchlens.boptr.rule import Exponents, Reason, Rule
+from searchlens.boptr.rule import Exponents, Rule
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
@@ -45,8 +45,6 @@ def design_with(questions: int, pool: str) -> Design:
 def at_planted_beta(rule: Rule, at: At) -> Prediction:
     """The cell's own alpha and policy at the regime's exponent, which is the planted one."""
     best = rule.scale(*at.cell, float(rule.beta(at.benchmark)[0]))
-    if isinstance(best, Reason):
-        return best
     return BudgetPath(np.broadcast_to(best.policy, best.path.shape), best.path, best.alpha, best.beta)
 
 

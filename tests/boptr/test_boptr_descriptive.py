@@ -6,7 +6,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from planted_landscapes import DEFAULT, cohort, views
 from searchlens.boptr.cohort import Benchmark
-from searchlens.boptr.descriptive import descriptive, knee
+from searchlens.boptr.frontier import descriptive, knee
 
 BENCHMARKS = {"math": Benchmark(regime="math"), "mmlu": Benchmark(regime="nonmath", role="descriptive")}
 POOL = {DEFAULT: (6, 12, 24, 30, 30), "temp_0.3": (18, 21, 24, 27, 33)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import permutations, product
 from math import erf, pi
 
@@ -16,7 +16,7 @@ from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.contrasts import mismatched
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
-from searchlens.boptr.rule import Path, Reason, Rule
+from searchlens.boptr.rule import Path, Reason, Rule, attempt, defined
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
@@ -101,7 +101,6 @@ Steps = list[list[tuple[str, int] | None]]
 
 def named(fitted: Rule, cell: Cell, prediction: Prediction) -> Steps | Curve:
     """Paths by the names of their points; a curve as it is."""
-    assert not isinstance(prediction, Reason)
     base = fitted.view.base(*cell)
     if isinstance(prediction, Curve) and not isinstance(prediction, Blend):
         return prediction
@@ -228,7 +227,7 @@ def test_reselected_draws_are_studies_of_their_own() -> None:
     """The rule fitted again on each resampled cohort, with all its constants."""
     moved = 0
     for key, score in numbers():
-        if any(isinstance(predicted(draw, key), Reason) for draw in range(DRAWS + 1)):
+        if any(isinstance(attempt(predicted, draw, key), Reason) for draw in range(DRAWS + 1)):
             continue
         expected = [error(resampled(draw), cell_of(key), chosen(draw, key)) for draw in range(DRAWS + 1)]
         assert score.reselected is not None
@@ -275,7 +274,7 @@ def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws(
     monkeypatch.setattr(evaluation, "CHUNK", chunk)
     key = Key(PAPER, "V2", "ar", SMALL, "math500")
     fits = [rule(draw, PAPER).smooth(ANCHOR, "math500") for draw in range(DRAWS + 1)]
-    policies = [AR[fit.policy[0]] for fit in fits if not isinstance(fit, Reason)]
+    policies = [AR[fit.policy[0]] for fit in fits]
     other = next(name for name in policies if name != policies[0])
     task = Task(PAPER, (ROW["V2"],), ("math500",))
     found = evaluate(lacking(cohort(), SMALL, "math500", other), OPTIONS, [task]).scores[key]
@@ -326,7 +325,7 @@ def test_corrected_error_adds_what_choosing_hid() -> None:
     """The first level of the bias twice, less the second; noise is each draw's error around that of its own path."""
     tried, nested = 0, evaluation._nested(cohort(), OPTIONS, [Task(PAPER, tuple(ROW.values()), BENCHMARKS)])
     for key, score in numbers("H6", "H7", "V3", "V2", "cell-fit", "H2"):
-        draws = [predicted(draw, key) for draw in range(1, DRAWS + 1)]
+        draws = [attempt(predicted, draw, key) for draw in range(1, DRAWS + 1)]
         if key not in nested or any(isinstance(found, Reason) for found in draws):
             continue
         cell, here = cell_of(key), followed(0, key)
@@ -367,8 +366,9 @@ def exchanged(given: Cohort, models: tuple[str, ...], order: tuple[str, ...]) ->
 def mean_error(there: Cohort, row: Row, models: tuple[str, ...], constants: Constants) -> float:
     """Over the models' cells, with a rule fitted on this cohort."""
     fitted = Rule(sample_view(there), OPTIONS, constants.exponents)
-    found = [(cell, row.predict(fitted, At(*cell))) for cell in product(models, there.plan.benchmarks)]
-    errors = [error(there, cell, named(fitted, cell, given)) for cell, given in found if not isinstance(given, Reason)]
+    cells = product(models, there.plan.benchmarks)
+    found = defined((cell, partial(row.predict, fitted, At(*cell))) for cell in cells)
+    errors = [error(there, cell, named(fitted, cell, given)) for cell, given in found.items()]
     return sum(errors) / len(errors)
 
 

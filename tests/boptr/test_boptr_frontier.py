@@ -22,7 +22,7 @@ from searchlens.boptr.frontier import (
     probe,
 )
 from searchlens.boptr.rows import ROWS, At, path_text
-from searchlens.boptr.rule import Path, Reason
+from searchlens.boptr.rule import Path, Reason, attempt
 from searchlens.boptr.view import bootstrap_view
 from searchlens.config.boptr import BoptrOptions
 
@@ -117,13 +117,13 @@ def test_sweep_holds_the_main_rows() -> None:
 def test_missing_splits_and_undefined_priors() -> None:
     """Without the anchor's split there is no Z1; Z0 goes on with the others. A pool that falls leaves no headroom."""
     lacking = Planted(KNOWN | {"anchor": Pair(None)})
-    assert FRONTIER["Z1-N*"].predict(lacking, At("early", "math")) == Reason("no_rltrain")
-    assert FRONTIER["Z0-N*"].predict(lacking, At("anchor", "math")) == Reason("no_rltrain")
+    assert attempt(FRONTIER["Z1-N*"].predict, lacking, At("early", "math")) == Reason("no_rltrain")
+    assert attempt(FRONTIER["Z0-N*"].predict, lacking, At("anchor", "math")) == Reason("no_rltrain")
     delta = np.log2(alpha(FRONTIER["Z0-N*"].predict(lacking, At("early", "gpqa"))))
     assert delta == pytest.approx(0.9 - (0.9 + 0.0) / 2, abs=1e-6)
     falling = Planted(KNOWN | {"early": Pair(pool((500, 400, 300, 200, 100)))})
     for key in ("Z0-u", "Z1-u"):
-        assert FRONTIER[key].predict(falling, At("early", "math")) == Reason("non_finite_alpha")
+        assert attempt(FRONTIER[key].predict, falling, At("early", "math")) == Reason("non_finite_alpha")
     assert isinstance(FRONTIER["Z0-u"].predict(falling, At("done", "gpqa")), Path)
 
 

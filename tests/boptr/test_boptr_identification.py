@@ -7,7 +7,7 @@ import pytest
 
 from planted_landscapes import BUDGETS, DEFAULT, along, cohort, views
 from searchlens.boptr.cohort import Benchmark
-from searchlens.boptr.identification import formula_same, identified_scale, identified_set
+from searchlens.boptr.regimes import formula_same, identified_scale, identified_set
 
 MATH = {"math": Benchmark(regime="math")}
 PATH = (2, 4, 8, 8, 16)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model, votes_fall
-from searchlens.boptr.q_channel import q_channel, q_policy, q_summary
+from searchlens.boptr.metrics import q_channel, q_policy, q_summary
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions

@@ -21,7 +21,7 @@ from searchlens.analysis.points import Landscape, operating_points
 from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
-from searchlens.boptr.q_channel import voteless
+from searchlens.boptr.metrics import voteless
 from searchlens.boptr.rows import readout_interval
 from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS

@@ -19,7 +19,7 @@ from searchlens.boptr.frontier import FRONTIER_ROWS
 from searchlens.boptr.offsets import V5B_ROWS
 from searchlens.boptr.regimes import TWO_REGIMES
 from searchlens.boptr.rows import ROWS, At, Curve, Prediction, Row, curve, mech, path_text, temperatures
-from searchlens.boptr.rule import Exponents, Path, Reason, Rule
+from searchlens.boptr.rule import Exponents, Path, Reason, Rule, attempt
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
@@ -289,6 +289,10 @@ def steps(path: Path, rule: Rule, cell: Cell) -> list[Step]:
     return [None if skipped else (base.policies[i], int(n)) for i, n, skipped in chosen]
 
 
+def tried(row: Row, rule: Rule, at: At) -> Prediction | Reason:
+    return attempt(row.predict, rule, at)
+
+
 @cache
 def plainly(seed: int) -> Plain:
     return Plain(drawn(seed))
@@ -301,7 +305,7 @@ def test_row_is_its_definition(row: Row, seed: int) -> None:
     cohort = drawn(seed)
     plain, rule = plainly(seed), Rule(sample_view(cohort))
     for pool, cell in product(row.pools, cells(cohort)):
-        expected, found = plain.predict(row.key, cell, pool), row.predict(rule, At(*cell, pool))
+        expected, found = plain.predict(row.key, cell, pool), tried(row, rule, At(*cell, pool))
         if isinstance(expected, str):
             assert found == Reason(expected), cell
             continue
@@ -348,7 +352,7 @@ def test_baselines_have_the_readings_of_option_h1() -> None:
     assert isinstance(best, Path)
     assert steps(best, rule, at.cell) == [(max(AR, key=lambda name: base[name][b]), b) for b in range(5)]
     other = At(SMALL, MATH)
-    assert ROW["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), other) == Reason(
+    assert attempt(ROW["H1"].predict, Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), other) == Reason(
         "policy_missing"
     )
 
@@ -412,7 +416,7 @@ def rule_on(rl: frozenset[Cell], how: str, exponents: Exponents = "paper") -> Ru
     return Rule(sample_view(changed(drawn(1), rl, how)), exponents=exponents)
 
 
-def same(one: Prediction, other: Prediction) -> bool:
+def same(one: Prediction | Reason, other: Prediction | Reason) -> bool:
     """The same points, or the same curve."""
     if isinstance(one, Reason) or isinstance(other, Reason):
         return one == other
@@ -437,7 +441,7 @@ def test_row_reads_no_rl_that_it_does_not_declare(row: Row, how: str) -> None:
     whole = rule_on(frozenset(), how)
     for at in questions_asked(row):
         rest = frozenset(cells(drawn(1))) - declared(row, at.cell)
-        assert same(row.predict(whole, at), row.predict(rule_on(rest, how), at)), at
+        assert same(tried(row, whole, at), tried(row, rule_on(rest, how), at)), at
 
 
 @pytest.mark.parametrize("row", EVERY, ids=lambda row: row.key)
@@ -448,10 +452,10 @@ def test_row_reads_the_rl_that_it_declares(row: Row) -> None:
         at
         for at in questions_asked(row)
         for how in ("all", "none")
-        if not same(row.predict(whole, at), row.predict(rule_on(frozenset(declared(row, at.cell)), how), at))
+        if not same(tried(row, whole, at), tried(row, rule_on(frozenset(declared(row, at.cell)), how), at))
     ]
     nothing = row.rl == "none" or not any(declared(row, at.cell) for at in questions_asked(row))
-    undefined = all(isinstance(row.predict(whole, at), Reason) for at in questions_asked(row))
+    undefined = all(isinstance(tried(row, whole, at), Reason) for at in questions_asked(row))
     assert bool(moved) != (nothing or undefined)
 
 
@@ -462,12 +466,12 @@ def test_rows_fitted_to_their_target_are_oracles(row: Row) -> None:
     for how in ("all", "none"):
         for model, benchmark in product((SMALL, NEW), (AIME, GPQA, AMC)):
             at = At(model, benchmark)
-            moved = not same(row.predict(whole, at), row.predict(rule_on(frozenset({at.cell}), how), at))
+            moved = not same(tried(row, whole, at), tried(row, rule_on(frozenset({at.cell}), how), at))
             assert not moved or row.kind == "oracle", at
     if row.kind == "oracle":
         at = At(SMALL, AMC)
         assert any(
-            not same(row.predict(whole, at), row.predict(rule_on(frozenset({at.cell}), how), at))
+            not same(tried(row, whole, at), tried(row, rule_on(frozenset({at.cell}), how), at))
             for how in ("all", "none")
         )
 
@@ -482,7 +486,7 @@ def test_held_out_benchmarks_and_new_models_fit_nothing(row: Row, exponents: Exp
     whole = rule_on(frozenset(), "none", exponents)
     for at in questions_asked(row):
         rest = frozenset(held - declared(row, at.cell))
-        assert same(row.predict(whole, at), row.predict(rule_on(rest, "none", exponents), at)), at
+        assert same(tried(row, whole, at), tried(row, rule_on(rest, "none", exponents), at)), at
 
 
 # ---- pools
@@ -509,7 +513,7 @@ def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str, rank_pool: 
     for option, exponents in product(options, ("paper", "own")):
         rule = Rule(sample_view(cohort), option, exponents)  # type: ignore[arg-type]
         for row, cell in product(EVERY, cells(cohort)):
-            found = row.predict(rule, At(*cell))
+            found = tried(row, rule, At(*cell))
             for path in getattr(found, "paths", (found,)):
                 if isinstance(path, Path):
                     assert {step[0] for step in steps(path, rule, cell) if step} <= set(AR), (row.key, cell)
@@ -547,7 +551,7 @@ def test_ar_rows_do_without_the_expanded_pool(row: Row) -> None:
     searched = [(f"{ANCHOR}-base", benchmark) for benchmark in (MATH, GPQA)]
     alone = Rule(sample_view(lacking(cohort, searched, set(cohort.landscapes[searched[0]].policies) - set(AR))))
     for cell in cells(cohort):
-        ours, theirs = row.predict(rule_on(frozenset(), "all"), At(*cell)), row.predict(alone, At(*cell))
+        ours, theirs = tried(row, rule_on(frozenset(), "all"), At(*cell)), tried(row, alone, At(*cell))
         assert same(ours, theirs), cell
 
 
@@ -559,7 +563,7 @@ def test_rows_that_search_the_pool_themselves_are_asked_for_both() -> None:
         if row.key not in both and row.kind != "copy":
             for cell in cells(drawn(1)):
                 rule = rule_on(frozenset(), "all")
-                assert same(row.predict(rule, At(*cell)), row.predict(rule, At(*cell, "full")))
+                assert same(tried(row, rule, At(*cell)), tried(row, rule, At(*cell, "full")))
 
 
 # ---- errors of predictions
@@ -602,7 +606,7 @@ def test_copied_points_are_a_number_in_every_draw_or_a_reason() -> None:
         ("m-rl", "gpqa"): drawn(DEFAULT),
     }
     found = Rule(bootstrap_view(Cohort(plan, landscapes), 300, 1))
-    predicted = ROW["H3"].predict(found, At("m", "gpqa"))
+    predicted = tried(ROW["H3"], found, At("m", "gpqa"))
     assert (
         predicted == Reason("policy_missing") or np.isfinite(mech(predicted, *found.cell("m", "gpqa"), 20, 301)).all()
     )

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
-from searchlens.boptr.signatures import PATTERNS, signature_table, signatures
+from searchlens.boptr.metrics import PATTERNS, signature_table, signatures
 from searchlens.boptr.view import bootstrap_view
 from small_cohort import DEFAULT, cohort, dense_landscape, hits, views
 

@@ -17,7 +17,7 @@ from searchlens.boptr.cohort import Benchmark, CohortPlan
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
 from searchlens.config.boptr import BoptrOptions
-from searchlens.reporting.boptr import coverage, regimes
+from searchlens.reporting.boptr import regimes, transfer
 from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.tables.table import DASH, Part, Table, escape, latex, write
 from searchlens_lab.simulate import Design, paper_design, simulate
@@ -231,7 +231,7 @@ def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
 def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     """A dagger stands at the cells above the limit and nowhere else; the new model has a line but is in no mean."""
     frames, plan = cohort
-    monkeypatch.setattr(coverage, "HELD_OUT_LIMIT", 4.0)
+    monkeypatch.setattr(transfer, "HELD_OUT_LIMIT", 4.0)
     table = boptr_tables(frames, plan, OPTIONS)["coverage_heldout"]
     lines = rows(table)
     cells = frames["errors"].filter(**AR, tier="V3", role="held_out")

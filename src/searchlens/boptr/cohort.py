@@ -275,7 +275,15 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
 
     credit = {metric: dense(column(metric, readout)) for metric in CREDITS}
     _require_complete(points, credit["P"], credit["Q"] if readout == "expected" else None)
-    tokens, rates = _tokens_and_rates(landscape.points, list(dict.fromkeys(policy for policy, _ in points)))
+    # Tokens and rates per sample are read at the smallest budget of each policy.
+    names = list(dict.fromkeys(policy for policy, _ in points))
+    expected = landscape.points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
+    smallest = expected.filter(pl.col("budget") == pl.col("budget").min().over("policy"))
+    cost = smallest.filter(pl.col("metric") == "C").select("policy", pl.col("value") / pl.col("budget"))
+    tokens = {name: float("nan") if value is None else value for name, value in cost.iter_rows()}
+    rates = smallest.filter(pl.col("metric").is_in(["valid", "stopped"])).select(
+        "policy", "metric", "value", "lo", "hi"
+    )
     return DenseLandscape(questions, points, credit, tokens, rates, votes_fall=votes_fall(points, dense("Q")))
 
 
@@ -305,16 +313,6 @@ def _require_complete(
                 f"landscape: {name!r} at budget {n} has no expected self-consistency",
                 "pools of more than 512 samples have none: sample fewer, or set boptr.readout: prefix",
             )
-
-
-def _tokens_and_rates(points: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, float], pl.DataFrame]:
-    """Mean tokens per sample and rates per sample of each policy, both read at its smallest budget."""
-    expected = points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
-    smallest = expected.filter(pl.col("budget") == pl.col("budget").min().over("policy"))
-    cost = smallest.filter(pl.col("metric") == "C").select("policy", pl.col("value") / pl.col("budget"))
-    tokens = {name: float("nan") if value is None else value for name, value in cost.iter_rows()}
-    rates = smallest.filter(pl.col("metric").is_in(["valid", "stopped"]))
-    return tokens, rates.select("policy", "metric", "value", "lo", "hi")
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,17 +363,14 @@ def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -
     landscapes = {}
     for checkpoint, benchmark in plan.cells:
         place = folder / checkpoint / benchmark
-        if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
-            landscapes[checkpoint, benchmark] = _read(place, readout)
+        points, hits, health = (place / f"{name}.parquet" for name in ("points", "hits", "health"))
+        if not (points.exists() or hits.exists()):
+            continue
+        try:
+            read = dense_landscape(Landscape(*(read_frame(part, "landscape") for part in (points, hits))), readout)
+            counts = read_frame(health, "landscape") if health.exists() else None
+        except InputError as error:
+            hint = "make it again from its scores"
+            raise InputError(f"landscape {place} cannot be read: {error.message}", hint) from None
+        landscapes[checkpoint, benchmark] = replace(read, health=counts)
     return Cohort(plan, landscapes, readout)
-
-
-def _read(place: Path, readout: Readout) -> DenseLandscape:
-    try:
-        landscape = Landscape(*(read_frame(place / f"{name}.parquet", "landscape") for name in ("points", "hits")))
-        health = place / "health.parquet"
-        counts = read_frame(health, "landscape") if health.exists() else None
-        return replace(dense_landscape(landscape, readout), health=counts)
-    except InputError as error:
-        hint = "make it again from its scores"
-        raise InputError(f"landscape {place} cannot be read: {error.message}", hint) from None

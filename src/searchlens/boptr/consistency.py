@@ -16,20 +16,19 @@ benchmarks of a batch. ``seed_summary`` has the mean and standard deviation of `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.uncertainty import Floats, Resamples, with_width
+from searchlens.analysis.uncertainty import Resamples, with_width
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import At, Point, boptr
-from searchlens.boptr.rule import Path, Reason, Rule, by_cell, schema
+from searchlens.boptr.rule import Path, Reason, Rule, by_cell, records, schema
 from searchlens.boptr.view import Readouts, View
 from searchlens.catalogue import frame
 from searchlens.search.kinds import PolicyByName, is_search, policy_of
@@ -67,12 +66,8 @@ def readout_consistency(rule: Rule, boot: View) -> pl.DataFrame:
     return cells.with_columns(pl.col("lo", "hi").fill_nan(None))
 
 
-def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, Any]] | Reason:
-    return list(_batches(rule, boot, model, benchmark)) or Reason("no_batches")
-
-
-def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
-    cohort = rule.view.cohort
+def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
+    cohort, compared = rule.view.cohort, False
     mains = {"base": cohort.base(model, benchmark), "rl": cohort.rl(model, benchmark)}
     for batch, sides in rule.plan.models[model].batches.items():
         for role, checkpoint in sides.items():
@@ -83,6 +78,9 @@ def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dic
             for group, points in _groups(shared, rule.plan.configured).items():
                 values = _differences(rule, boot, benchmark, (main, other), points)
                 yield {"role": role, "batch": batch, "group": group, **values}
+                compared = True
+    if not compared:
+        raise Reason("no_batches")
 
 
 def _groups(points: Sequence[Point], configured: PolicyByName) -> dict[str, list[Point]]:
@@ -109,13 +107,16 @@ def _differences(
     lo, hi = with_width(signed.mean(), drawn, len(signed), confidence, (-100.0, 100.0))
     size = float(np.abs(delta).mean())
     at = int(np.abs(delta).argmax())
+    # One random sign for each question's gaps at all points.
+    flips = resampler(rule.options.seed, *gaps.shape).integers(0, 2, (gaps.shape[1], EXCHANGES))
+    signs = flips * 2.0 - 1
     return {
         "points": len(points),
         "mean_abs": size,
         "mean_signed": float(delta.mean()),
         "lo": float(lo[0]),
         "hi": float(hi[0]),
-        "chance": _chance(gaps, rule.options.seed),
+        "chance": float(np.abs(gaps @ signs).mean() / gaps.shape[1]),
         "largest": float(delta[at]),
         "policy": points[at][0],
         "budget": points[at][1],
@@ -123,22 +124,7 @@ def _differences(
     }
 
 
-def _chance(gaps: Floats, seed: int) -> float:
-    """Mean |difference| if each question's gaps, shape (points, questions), get one random sign at all points."""
-    signs = resampler(seed, *gaps.shape).integers(0, 2, (gaps.shape[1], EXCHANGES)) * 2.0 - 1
-    return float(np.abs(gaps @ signs).mean() / gaps.shape[1])
-
-
 # ---- the anchor at several seeds
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """One batch of the anchor's Base on a benchmark, restricted to the policies that every batch has."""
-
-    name: str
-    landscape: DenseLandscape
-    cell: Readouts
 
 
 @frame("seed_replication")
@@ -151,49 +137,33 @@ def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
     batch may differ from H5. The record ``mean`` of a batch averages the benchmarks that are defined in every batch,
     and is null if there are none. Paper, note of the table of horizontal transfer, "3-seed replication".
     """
-    records = [record for d in rule.plan.with_role("fitted") for record in _on_batches(rule, boot, d)]
-    frame = pl.DataFrame(records, REPLICATION)
+    cells = [{"reading": reading, "benchmark": d} for d in rule.plan.with_role("fitted") for reading in READINGS]
+    frame = records(REPLICATION, ((cell, partial(_on_batches, rule, boot, **cell)) for cell in cells))
     return pl.concat([frame, means_within_batches(frame)])
 
 
-def _on_batches(rule: Rule, boot: View, benchmark: str) -> Iterator[dict[str, Any]]:
-    at, batches = At(rule.plan.anchor_model, benchmark), _anchor_batches(rule, benchmark)
-    cell = rule.cell(*at.cell)
-    path = cell if isinstance(cell, Reason) else boptr(rule, at)
-    if not isinstance(path, Reason) and len(batches) < 2:
-        path = Reason("no_batches")
-    if isinstance(path, Reason):
-        yield from ({"reading": reading, "benchmark": benchmark, "reason": path.code} for reading in READINGS)
-        return
-    base = rule.view.base(*at.cell)
-    assert isinstance(path, Path) and base is not None
-    for reading in READINGS:
-        for batch in batches:
-            record = {"reading": reading, "benchmark": benchmark, "batch": batch.name}
-            main = base.policies[int(path.policy[0, 0])]
-            policy = main if reading == "fixed_pi" else _selected(rule, benchmark, batch, path)
-            if isinstance(policy, Reason):
-                yield {**record, "reason": policy.code}
-            elif policy not in batch.cell.index:
-                yield {**record, "reason": "policy_missing"}
-            else:
-                yield {**record, "policy": policy, **_error(rule, boot, at, batch.landscape, policy, path)}
-
-
-def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
-    cohort, model = rule.view.cohort, rule.plan.anchor_model
-    main = cohort.base(model, benchmark)
-    if main is None:
-        return []
-    landscapes = {MAIN: main}
+def _on_batches(rule: Rule, boot: View, benchmark: str, reading: str) -> Iterator[dict[str, Any]]:
+    model, budgets = rule.plan.anchor_model, rule.plan.budgets
+    base, _ = rule.cell(model, benchmark)
+    path, cohort = boptr(rule, At(model, benchmark)), rule.view.cohort
+    found = {MAIN: cohort.base(model, benchmark)}
     for batch, sides in rule.plan.models[model].batches.items():
-        landscape = cohort.landscapes.get((sides.get("base", ""), benchmark))
-        if landscape is not None:
-            landscapes[batch] = landscape
-    pools = [set(landscape.complete(rule.plan.budgets)) for landscape in landscapes.values()]
-    common = [name for name in main.complete(rule.plan.budgets) if all(name in pool for pool in pools)]
-    cells = {name: rule.view.readouts(landscape, benchmark) for name, landscape in landscapes.items()}
-    return [_Batch(name, landscapes[name], _only(cell, common)) for name, cell in cells.items() if cell is not None]
+        found[batch] = cohort.landscapes.get((sides.get("base", ""), benchmark))
+    landscapes = {batch: landscape for batch, landscape in found.items() if landscape}
+    common = [name for name in base.policies if all(name in each.complete(budgets) for each in landscapes.values())]
+    cells = {batch: rule.view.readouts(landscape, benchmark) for batch, landscape in landscapes.items()}
+    known = {batch: _only(cell, common) for batch, cell in cells.items() if cell}
+    if len(known) < 2:
+        raise Reason("no_batches")
+    for batch, cell in known.items():
+        try:
+            main = base.policies[int(path.policy[0, 0])]
+            policy = main if reading == "fixed_pi" else _selected(rule, benchmark, cell, path)
+            if policy not in cell.index:
+                raise Reason("policy_missing")
+            yield {"batch": batch, "policy": policy, **_error(rule, boot, benchmark, landscapes[batch], policy, path)}
+        except Reason as reason:
+            yield {"batch": batch, "reason": reason.code}
 
 
 def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
@@ -201,24 +171,21 @@ def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
     return Readouts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
 
 
-def _selected(rule: Rule, benchmark: str, batch: _Batch, path: Path) -> str | Reason:
+def _selected(rule: Rule, benchmark: str, cell: Readouts, path: Path) -> str:
     """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch."""
-    proto, cell = rule.prototype(), batch.cell
-    if isinstance(proto, Reason):
-        return proto
     candidates = rule.candidates(cell, benchmark)
-    if not len(candidates):
-        return Reason("policy_missing")
-    distance = selector.distances(selector.features(cell, rule.options), proto, rule.options)
+    distance = selector.distances(selector.features(cell, rule.options), rule.prototype(), rule.options)
     cost = selector.COST_WEIGHT * selector.relative_cost(cell)
     return cell.policies[int(selector.select(distance, path.budget, cost, candidates, cell.policies)[0])]
 
 
-def _error(rule: Rule, boot: View, at: At, landscape: DenseLandscape, policy: str, path: Path) -> dict[str, Any]:
+def _error(
+    rule: Rule, boot: View, benchmark: str, landscape: DenseLandscape, policy: str, path: Path
+) -> dict[str, Any]:
     budgets = [rule.plan.budgets[n] for n in path.budget[:, 0]]
-    predicted, target = boot.count(landscape, at.benchmark, "P", policy, budgets), boot.target(*at.cell)
+    target = boot.target(rule.plan.anchor_model, benchmark)
     assert target is not None
-    total = boot.total(at.benchmark)
+    total, predicted = boot.total(benchmark), boot.count(landscape, benchmark, "P", policy, budgets)
     return ErrorDraws.of(100 / total * (predicted - target), total).columns(rule.options.confidence)
 
 
@@ -228,7 +195,7 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
 
     Null with the reason ``no_batches`` if there is no such benchmark.
     """
-    records: list[Mapping[str, Any]] = []
+    means: list[Mapping[str, Any]] = []
     for reading in READINGS:
         defined = frame.filter(reading=reading).filter(pl.col("error").is_not_null())
         batches = defined["batch"].unique(maintain_order=True).to_list()
@@ -237,10 +204,10 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
         for batch in batches:
             values = matched.filter(batch=batch).select(pl.col("error", "corrected").mean()).row(0, named=True)
             reason = "no_batches" if values["error"] is None else None
-            records.append({"reading": reading, "benchmark": MEAN, "batch": batch, **values, "reason": reason})
+            means.append({"reading": reading, "benchmark": MEAN, "batch": batch, **values, "reason": reason})
         if not batches:
-            records.append({"reading": reading, "benchmark": MEAN, "reason": "no_batches"})
-    return pl.DataFrame(records, REPLICATION)
+            means.append({"reading": reading, "benchmark": MEAN, "reason": "no_batches"})
+    return pl.DataFrame(means, REPLICATION)
 
 
 @frame("seed_summary", of=("seed_replication",))

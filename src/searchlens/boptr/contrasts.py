@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import polars as pl
@@ -64,7 +65,12 @@ def contrasts(
     fitted, models = plan.with_role("fitted"), plan.fitted_models
     anchor, cohort = grid([plan.anchor_model], fitted), grid(models, fitted)
     others = grid([model for model in models if model != plan.anchor_model], fitted)
-    rival = _best_rival(evaluation, constants, cohort)
+
+    def error(rival: str) -> float:
+        scores = _scores(evaluation, constants, rival, cohort)
+        return sum(float(score.corrected[0]) for score in scores.values()) / len(scores) if scores else math.inf
+
+    rival = min(RIVALS, key=error)
     planned = [(first, rival if second == BEST_RIVAL else second) for first, second in PLANNED_CONTRASTS]
     records = []
     for scope, pairs in (("anchor", ANCHOR_CONTRASTS), ("cohort", COHORT_CONTRASTS), ("planned", planned)):
@@ -80,14 +86,6 @@ def _scores(evaluation: Evaluation, constants: Constants, row: str, cells: Seque
     """The scores of a row of the AR pool, in the cells where it is defined."""
     keys = {cell: Key(constants, row, "ar", *cell) for cell in cells}
     return {cell: evaluation.scores[key] for cell, key in keys.items() if key in evaluation.scores}
-
-
-def _best_rival(evaluation: Evaluation, constants: Constants, cells: Sequence[Cell]) -> str:
-    def error(rival: str) -> float:
-        scores = _scores(evaluation, constants, rival, cells)
-        return sum(float(score.corrected[0]) for score in scores.values()) / len(scores) if scores else math.inf
-
-    return min(RIVALS, key=error)
 
 
 def decided(frame: pl.DataFrame, confidence: float) -> pl.DataFrame:
@@ -192,9 +190,8 @@ def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple
         for model in view.partners:
             for benchmark in task.benchmarks:
                 key = Key(task.constants, row.key, "ar", model, benchmark)
-                prediction = predicted(rule, row, key)
-                if not isinstance(prediction, Reason):
-                    total += scored(view, key, prediction)
+                with suppress(Reason):
+                    total += scored(view, key, predicted(rule, row, key))
                     cells += 1
         if cells:
             means[row.key] = total / cells

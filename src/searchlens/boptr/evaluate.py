@@ -11,11 +11,12 @@ from __future__ import annotations
 import gc
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,13 @@ from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.rows import At, Blend, Curve, Prediction, Row, mech
-from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
+from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, attempt, content_key
 from searchlens.boptr.view import View, bootstrap_view, nested_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.progress import Progress
 from searchlens.search.kinds import is_search
 
+T = TypeVar("T")
 Draws = npt.NDArray[np.float32]
 
 CHUNK = 2000
@@ -72,7 +74,7 @@ class Key:
 class Score:
     """One number that is defined."""
 
-    prediction: Path | Curve
+    prediction: Prediction
     """On the sample."""
     error: float
     """mech_P, percentage points."""
@@ -131,11 +133,9 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
     A row that can search the pool ``full`` has a number for it in every cell. It is undefined with the reason
     ``no_expanded_pool`` if the cell (for a copied path, the cell it is copied from) has no expanded pool.
     """
-    sample = sample_view(cohort)
+    sample, reasons = sample_view(cohort), dict[Key, Reason]()
     rules = _rules(sample, options, tasks)
-    predictions = dict(_predictions(rules, tasks))
-    defined = {key: p for key, p in predictions.items() if not isinstance(p, Reason)}
-    reasons = {key: p for key, p in predictions.items() if isinstance(p, Reason)}
+    defined = dict(_predictions(rules, tasks, reasons))
     rows = {row.key: row for task in tasks for row in task.rows}
     fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), defined, rules, rows)
     again = [task for task in tasks if task.reselect]
@@ -201,8 +201,10 @@ def _rules(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Con
     return {constants: constants.rule(rule) for constants in dict.fromkeys(task.constants for task in tasks)}
 
 
-def _predictions(rules: Mapping[Constants, Rule], tasks: Sequence[Task]) -> Iterator[tuple[Key, Prediction]]:
-    """The prediction of every number; a number that occurs in several tasks comes once."""
+def _predictions(
+    rules: Mapping[Constants, Rule], tasks: Sequence[Task], reasons: dict[Key, Reason] | None = None
+) -> Iterator[tuple[Key, Prediction]]:
+    """Every number that is defined, once; ``reasons`` receives the reasons of the others."""
     done = set()
     for task in tasks:
         rule = rules[task.constants]
@@ -212,19 +214,21 @@ def _predictions(rules: Mapping[Constants, Rule], tasks: Sequence[Task]) -> Iter
                 key = Key(task.constants, row.key, *cell)
                 if key not in done:
                     done.add(key)
-                    yield key, predicted(rule, row, key)
+                    prediction = attempt(predicted, rule, row, key)
+                    if not isinstance(prediction, Reason):
+                        yield key, prediction
+                    elif reasons is not None:
+                        reasons[key] = prediction
 
 
 def predicted(rule: Rule, row: Row, key: Key) -> Prediction:
     """What a row predicts, if the cell and the pool are there."""
-    cell = rule.cell(key.model, key.benchmark)
-    if isinstance(cell, Reason):
-        return cell
+    rule.cell(key.model, key.benchmark)
     if key.pool == "full":
         anchor = rule.plan.anchor_model, key.benchmark
         sources = {"": key.at.cell, "anchor cell": rule.anchor, "same benchmark": anchor}
         if not has_expanded_pool(rule.view.cohort, *sources[row.copies]):
-            return Reason("no_expanded_pool")
+            raise Reason("no_expanded_pool")
     return row.predict(rule, key.at)
 
 
@@ -232,10 +236,10 @@ def predicted(rule: Rule, row: Row, key: Key) -> Prediction:
 
 
 def _fixed(
-    view: View, predictions: Mapping[Key, Path | Curve], rules: Mapping[Constants, Rule], rows: Mapping[str, Row]
+    view: View, predictions: Mapping[Key, Prediction], rules: Mapping[Constants, Rule], rows: Mapping[str, Row]
 ) -> dict[Key, _OnDraws]:
     """Every number on the draws, cell by cell in parallel."""
-    cells: dict[tuple[str, str], dict[Key, Path | Curve]] = {}
+    cells: dict[tuple[str, str], dict[Key, Prediction]] = {}
     for key, prediction in predictions.items():
         cells.setdefault(key.at.cell, {})[key] = prediction
     on_draws = Rule(view, next(iter(rules.values())).options)
@@ -247,7 +251,7 @@ def _fixed(
 def _fixed_cell(
     on_draws: Rule,
     cell: tuple[str, str],
-    predictions: Mapping[Key, Path | Curve],
+    predictions: Mapping[Key, Prediction],
     rules: Mapping[Constants, Rule],
     rows: Mapping[str, Row],
 ) -> dict[Key, _OnDraws]:
@@ -281,7 +285,7 @@ def _fixed_cell(
     return errors | {key: of_paths[places] for key, places in visits.items()}
 
 
-def _paths(prediction: Path | Curve) -> tuple[Path, ...]:
+def _paths(prediction: Prediction) -> tuple[Path, ...]:
     """The paths whose mean a prediction is; none for a curve without paths."""
     if isinstance(prediction, Path):
         return (prediction,)
@@ -290,8 +294,7 @@ def _paths(prediction: Path | Curve) -> tuple[Path, ...]:
 
 def _steps(rule: Rule, key: Key, path: Path) -> list[tuple[str, int] | None]:
     """Policy and budget at every b; None at a budget that is left out."""
-    base, budgets = rule.view.base(key.model, key.benchmark), rule.plan.budgets
-    assert base is not None
+    base, budgets = rule.base(key.model, key.benchmark), rule.plan.budgets
     skip = np.zeros(len(path.budget), bool) if path.skip is None else path.skip[:, 0]
     steps = zip(path.policy[:, 0], path.budget[:, 0], skip, strict=True)
     return [None if skipped else (base.policies[i], budgets[n]) for i, n, skipped in steps]
@@ -333,7 +336,8 @@ def _reselected(
     chunks = []
     for start in range(0, draws, CHUNK):
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
-        chunks.append(_errors(view, _predictions(_rules(view, options, tasks), tasks), noise))
+        predictions = _predictions(_rules(view, options, tasks), tasks)
+        chunks.append(_shared(((k, p) for k, p in predictions if k in noise), partial(_chosen, view, noise)))
         gc.collect()  # rules of one view refer to each other in a circle and hold all arrays of their draws
         progress.add(min(CHUNK, draws - progress.done))
     complete = {key: [chunk[key] for chunk in chunks] for key in chunks[0] if all(key in chunk for chunk in chunks)}
@@ -350,29 +354,25 @@ def _joined(chunks: Sequence[Draws | None]) -> Draws | None:
     return np.concatenate([arrays[0], *(a[1:] for a in arrays[1:])]) if len(arrays) == len(chunks) else None
 
 
-def _errors(
-    view: View, predictions: Iterable[tuple[Key, Prediction]], noise: Mapping[Key, Floats]
-) -> dict[Key, _Chosen]:
-    """Errors of predictions that are made on this view, one after another: all paths at once would take gigabytes."""
-    by_content: dict[tuple[str, str, bytes], _Chosen] = {}
-    errors = {}
+def _shared(predictions: Iterable[tuple[Key, Prediction]], make: Callable[[Key, Prediction], T]) -> dict[Key, T]:
+    """What is made of predictions, one after another: all at once would take gigabytes. Equal ones share it."""
+    made: dict[tuple[str, str, bytes], T] = {}
+    by_key = {}
     for key, prediction in predictions:
-        if isinstance(prediction, Reason) or key not in noise:
-            continue
         content = (key.model, key.benchmark, _content(prediction))
-        if content not in by_content:
-            by_content[content] = _chosen(view, key, prediction, noise[key])
-        errors[key] = by_content[content]
-    return errors
+        if content not in made:
+            made[content] = make(key, prediction)
+        by_key[key] = made[content]
+    return by_key
 
 
-def _chosen(view: View, key: Key, prediction: Path | Curve, noise: Floats) -> _Chosen:
+def _chosen(view: View, noise: Mapping[Key, Floats], key: Key, prediction: Prediction) -> _Chosen:
     in_draw, paths = scored(view, key, prediction), _paths(prediction)
     if not paths:
         return _Chosen(in_draw)
     gaps = _path_gaps(view, key, paths, np.arange(view.draws))
     in_sample = _path_gaps(view, key, paths, np.zeros(view.draws, int))
-    folded = [inference.folded(side, noise, paths[0].skip).astype(np.float32) for side in (gaps, in_sample)]
+    folded = [inference.folded(side, noise[key], paths[0].skip).astype(np.float32) for side in (gaps, in_sample)]
     return _Chosen(in_draw, _mean_size(in_sample, paths[0]), *folded)
 
 
@@ -403,23 +403,21 @@ def _nested(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dic
     """
     parent = bootstrap_view(cohort, options.draws, options.seed, 0, min(options.reselect, options.draws, NESTED))
     view = nested_view(parent, options.seed)
-    means: dict[Key, float] = {}
-    by_content: dict[tuple[str, str, bytes], float] = {}
-    for key, prediction in _predictions(_rules(view, options, tasks), tasks):
-        if isinstance(prediction, Reason) or not _paths(prediction):
-            continue
-        content = (key.model, key.benchmark, _content(prediction))
-        if content not in by_content:
-            paths, each = _paths(prediction), np.arange(view.draws)
-            inside, outside = (_mean_size(_path_gaps(side, key, paths, each), paths[0]) for side in (view, parent))
-            difference = (outside - inside)[1:].astype(float)
-            by_content[content] = float(difference[~np.isnan(difference)].mean()) if difference.size else math.nan
-        means[key] = by_content[content]
+
+    def mean(key: Key, prediction: Prediction) -> float:
+        paths = _paths(prediction)
+        sides = (_path_gaps(side, key, paths, np.arange(view.draws)) for side in (view, parent))
+        inside, outside = (_mean_size(gaps, paths[0]) for gaps in sides)
+        difference = (outside - inside)[1:].astype(float)
+        return float(difference[~np.isnan(difference)].mean()) if difference.size else math.nan
+
+    predictions = _predictions(_rules(view, options, tasks), tasks)
+    means = _shared(((k, p) for k, p in predictions if _paths(p)), mean)
     gc.collect()
     return means
 
 
-def _content(prediction: Path | Curve) -> bytes:
+def _content(prediction: Prediction) -> bytes:
     if isinstance(prediction, Curve):
         return content_key(prediction.counts)
     parts: list[np.ndarray] = [prediction.policy.astype(np.uint16), prediction.budget.astype(np.uint8)]
@@ -428,7 +426,7 @@ def _content(prediction: Path | Curve) -> bytes:
     return content_key(*parts)
 
 
-def scored(view: View, key: Key, prediction: Path | Curve) -> Draws:
+def scored(view: View, key: Key, prediction: Prediction) -> Draws:
     """mech_P of a prediction that was made on this view, in every draw."""
     base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
     assert target is not None

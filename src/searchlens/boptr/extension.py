@@ -9,7 +9,7 @@ Larger budgets are points (policy, budget) of a landscape like all others; not e
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from searchlens.boptr.rows import (
     point_errors,
     readout_interval,
 )
-from searchlens.boptr.rule import Columns, Found, Path, PoolName, Reason, Rule, records, schema
+from searchlens.boptr.rule import Columns, Find, PoolName, Reason, Rule, attempt, records, schema
 from searchlens.boptr.view import Counts, View
 from searchlens.catalogue import frame
 from searchlens.search.kinds import is_search
@@ -81,39 +81,38 @@ def extension(rule: Rule, boot: View) -> pl.DataFrame:
     N-hat(b), so a pool without larger budgets is never scored at a clipped one.
     """
     confidence = rule.options.confidence
-    rows: list[tuple[Columns, Found]] = []
+    rows: list[Columns] = []
     for model in rule.plan.models:
         fitted = []
         for benchmark in rule.plan.with_role("fitted", "held_out"):
-            cell, points = {"model": model, "benchmark": benchmark}, _larger(rule, model, benchmark)
+            cell, points = {"model": model, "benchmark": benchmark}, attempt(_larger, rule, model, benchmark)
             if isinstance(points, Reason):
-                rows.append((cell, points))
+                rows.append({**cell, "reason": points.code})
                 continue
             errors = point_errors(boot, model, benchmark, list(points.values()), list(points))
             fitted += [errors] if rule.plan.benchmarks[benchmark].role == "fitted" else []
             policy, _ = next(iter(points.values()))
             text = {"budgets": "/".join(map(str, points)), "path": budgets_text(list(points.values()))}
-            rows.append((cell, {"policy": policy, **text, **errors.columns(confidence)}))
-        mean = ErrorDraws.mean(fitted).columns(confidence) if fitted else Reason("no_extension")
-        rows.append(({"model": model}, mean))
-    return records(EXTENSION, rows)
+            rows.append({**cell, "policy": policy, **text, **errors.columns(confidence)})
+        mean = ErrorDraws.mean(fitted).columns(confidence) if fitted else {"reason": "no_extension"}
+        rows.append({"model": model, **mean})
+    return pl.DataFrame(rows, EXTENSION)
 
 
-def _larger(rule: Rule, model: str, benchmark: str) -> dict[int, Point] | Reason:
+def _larger(rule: Rule, model: str, benchmark: str) -> dict[int, Point]:
     """Where the frozen rule is scored: budgets b, and a point of Base for each."""
-    cell = rule.cell(model, benchmark)
-    path = cell if isinstance(cell, Reason) else boptr(rule, At(model, benchmark))
-    if isinstance(path, Reason):
-        return path
-    readouts, (base, rl) = rule.view.base(model, benchmark), both_sides(rule.view, model, benchmark)
-    assert isinstance(path, Path) and path.alpha is not None and path.beta is not None and readouts is not None
+    (readouts, _), (base, rl) = rule.cell(model, benchmark), both_sides(rule.view, model, benchmark)
+    path = boptr(rule, At(model, benchmark))
+    assert path.alpha is not None and path.beta is not None
     name = readouts.policies[int(path.policy[0, 0])]
     of_rl = _doublings(rl, rule.plan.default_policy)
     top = max(of_rl[-1], _doublings(base, name)[-1])
     larger = [b for b in of_rl if b > rule.plan.budgets[-1]]
     n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top, rule.options.rounding)
     points = {b: (name, n_b) for b, n_b in zip(larger, n, strict=True) if (name, n_b) in base.points}
-    return points or Reason("no_extension")
+    if not points:
+        raise Reason("no_extension")
+    return points
 
 
 def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: str = "log2") -> list[int]:
@@ -138,23 +137,26 @@ def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
 @frame("aime_large_budget")
 def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
     """Base envelope and RL default curve at equal budgets, on the floor benchmarks (paper, same-budget comparison)."""
-    return records(LARGE_BUDGET, _compared(rule, partial(_curves, boot, rule.options.confidence)))
+    return records(LARGE_BUDGET, _floor_cells(rule, partial(_curves, rule, boot)))
 
 
-def _curves(boot: View, confidence: float, comparison: _Comparison) -> Iterator[Columns]:
+def _curves(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName) -> Iterator[Columns]:
+    comparison = _comparison(rule, model, benchmark, pool)
     places = comparison.crossing(boot)
     for i, b in enumerate(comparison.budgets):
         crossing, tie = (_share(place, i) for place in (places.for_good, places.first))
-        yield {"b": b, **comparison.at(boot, i, confidence), "crossing_share": crossing, "tie_share": tie}
+        at_b = comparison.at(boot, i, rule.options.confidence)
+        yield {"b": b, **at_b, "crossing_share": crossing, "tie_share": tie}
 
 
 @frame("crossing")
 def crossing(rule: Rule, boot: View) -> pl.DataFrame:
     """k* on every floor benchmark."""
-    return records(CROSSING, _compared(rule, partial(_crossing, rule, boot)))
+    return records(CROSSING, _floor_cells(rule, partial(_crossing, rule, boot)))
 
 
-def _crossing(rule: Rule, boot: View, comparison: _Comparison) -> Columns:
+def _crossing(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName) -> Columns:
+    comparison = _comparison(rule, model, benchmark, pool)
     budget = dict(enumerate(comparison.budgets))
     record: dict[str, Any] = {"largest": comparison.budgets[-1]}
     if comparison.equal(rule.view):
@@ -253,23 +255,21 @@ class _Comparison:
         }
 
 
-def _compared(rule: Rule, find: Callable[[_Comparison], Found]) -> Iterator[tuple[Columns, Found]]:
-    """What is found in every floor cell by pool, or why there is nothing to compare."""
+def _floor_cells(
+    rule: Rule, find: Callable[[str, str, PoolName], Columns | Iterable[Columns]]
+) -> Iterator[tuple[Columns, Find]]:
+    """Every floor cell by pool, with what finds its records."""
     floor = [d for d in rule.plan.with_role("fitted", "held_out") if rule.regime(d) == "floor"]
     for model, benchmark, pool in itertools.product(rule.plan.models, floor, POOLS):
-        comparison = _comparison(rule, model, benchmark, pool)
-        found = comparison if isinstance(comparison, Reason) else find(comparison)
-        yield {"model": model, "benchmark": benchmark, "pool": pool}, found
+        yield {"model": model, "benchmark": benchmark, "pool": pool}, partial(find, model, benchmark, pool)
 
 
-def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comparison | Reason:
-    cell = rule.cell(model, benchmark)
-    if isinstance(cell, Reason):
-        return cell
+def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comparison:
+    rule.cell(model, benchmark)
     base, rl = both_sides(rule.view, model, benchmark)
     searches = {policy for policy in base.policies if is_search(policy, rule.plan.configured)}
     if pool == "full" and not searches:
-        return Reason("no_expanded_pool")
+        raise Reason("no_expanded_pool")
     members: dict[str, list[int]] = {}
     for policy, n in base.points:
         if pool == "full" or policy not in searches:

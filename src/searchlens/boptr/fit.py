@@ -201,7 +201,12 @@ def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", bet
     tied = _tied(total, best)
 
     def interpolated_error(pairs: Ints, at: slice) -> Floats:
-        return _interpolated(grid.weights[pairs], P[:, :, tied.draw[at]], R[:, tied.draw[at]])
+        weights, counts = grid.weights[pairs], P[:, :, tied.draw[at]].astype(float)
+        total = np.zeros((len(weights), counts.shape[2]))
+        for b, target in enumerate(R[:, tied.draw[at]]):
+            gap = weights[:, b] @ counts - target
+            total += np.abs(gap, out=gap).min(axis=0)
+        return total
 
     pair, _ = _settled(tied, ties, grid, beta_g, interpolated_error)
     path = grid.paths[grid.path[pair]].T
@@ -281,13 +286,3 @@ def _expand(grid: Lattice, path: Ints) -> tuple[Ints, Ints]:
     entry = np.repeat(np.arange(len(path)), count)
     within = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)
     return grid.members[grid.start[path][entry] + within], entry
-
-
-def _interpolated(weights: Floats, P: Array, R: Array) -> Floats:
-    """Sum over b of the smallest |P - R(b)| of any policy, P interpolated in log2 n; shape (pairs, draws)."""
-    counts = P.astype(float)
-    total = np.zeros((len(weights), P.shape[2]))
-    for b, target in enumerate(R):
-        gap = weights[:, b] @ counts - target
-        total += np.abs(gap, out=gap).min(axis=0)
-    return total

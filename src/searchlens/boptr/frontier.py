@@ -1,4 +1,13 @@
-"""How much RL a scale needs: alpha from Base features alone (Z0), or from one anchor and Base features (Z1).
+"""Base alone, and how much RL a scale needs: alpha from Base features alone (Z0), or from one anchor and them (Z1).
+
+P_max@16 is the pass rate of the best autoregressive policy at the largest budget, P_0 that of the default policy at one
+sample,
+
+    u = sqrt((1 - P_0) headroom),
+
+and N* is the saturation knee of the default policy. Searches do not count, because the expanded pool differs between
+models. ``fingerprint`` reads them from a Base on the RL-training split (base@rltrain), ``descriptive`` on benchmarks
+without an RL side.
 
 Paper, appendix "RL-information budget frontier". A prior is a scale f that is read from the model's fingerprint on
 base@rltrain: f = 2^(4u), which spans the budgets 1 to 16, or f = N*. ``FRONTIER_ROWS`` are the main rows,
@@ -10,19 +19,92 @@ math with the cohort's own exponents.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr.descriptive import TAU, fingerprint
-from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
-from searchlens.boptr.rule import Reason, Rule, mean_log_alpha, schema
+from searchlens.boptr import fit
+from searchlens.boptr.rows import At, Predict, Prediction, Row, anchor_log_alpha, point_counts, readout_interval
+from searchlens.boptr.rule import Reason, Rule, by_cell, defined, kept, mean_log_alpha, schema
+from searchlens.boptr.view import View
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
+
+# ---- the knee
+
+TAU = 0.02
+"""Tolerance of N* in the main rows, as a proportion (printed)."""
+
+
+def knee(values: npt.ArrayLike, budgets: Sequence[int], tau: float) -> Floats:
+    """N*: the smallest budget at which a curve, shape (budgets, ...), reaches its last value minus ``tau``, in its
+    unit.
+
+    Between two budgets the curve is linear in log2 b. For a curve that falls again, the first time counts. 1 for a
+    constant curve, NaN if any value is NaN. Paper, appendix on the RL-information frontier: "the smallest budget within
+    tau of the per-cell ceiling, log2-interpolated".
+
+    >>> float(knee([0.2, 0.4, 0.6, 0.6], [1, 2, 4, 8], tau=0.1).round(3))
+    2.828
+    """
+    curve = np.asarray(values, float)
+    # GUARD: a value exactly tau below the last has reached it, whatever its floating-point error.
+    level = curve[-1] - tau - fit.GUARD
+    first = (curve >= level).argmax(axis=0)
+    before = np.maximum(first - 1, 0)
+    above, below = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (first, before))
+    steps = np.log2(np.asarray(budgets, float))
+    rise = np.where(above > below, above - below, 1.0)
+    share = np.where(first == before, 0.0, (level - below) / rise)
+    budget: Floats = 2.0 ** (steps[before] + share * (steps[first] - steps[before]))
+    return np.where(np.isnan(curve).any(axis=0), np.nan, budget)
+
+
+# ---- the RL-training split
+
+
+class Fingerprint(NamedTuple):
+    """Features of one Base, each of shape (draws,)."""
+
+    p_max: Floats
+    p0: Floats
+    """``p_max``, ``p0``: pass rates, in [0, 1]."""
+    u: Floats
+    """Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget."""
+    log2_n_star: Floats
+    """Saturation knee, in [0, log2 max(B)]."""
+
+
+FEATURES = Fingerprint._fields
+
+
+@kept(shared=True)
+def fingerprint(rule: Rule, model: str, tau: float = TAU) -> Fingerprint:
+    """Features of a model's Base on its own RL-training split; ``tau`` is the tolerance of N*, a proportion."""
+    split = rule.plan.rltrain(model)
+    base = rule.view.base(model, split) if split else None
+    if split is None or base is None:
+        raise Reason("no_rltrain")
+    if rule.plan.default_policy not in base.index:
+        raise Reason("policy_missing")
+    draws, total, P = rule.view.draws, rule.view.total(split), base.P.astype(float)
+    default = np.broadcast_to(P[base.index[rule.plan.default_policy]], (rule.view.levels, draws))
+    p_max = np.broadcast_to(P[base.autoregressive, -1].max(axis=0), draws) / total
+    p0 = default[0] / total
+    headroom = p_max - p0 if rule.options.headroom == "pmax_minus_p0" else 1 - p0
+    with np.errstate(invalid="ignore"):
+        u = np.sqrt((1 - p0) * headroom)
+    # In questions, so that a knee exactly halfway between two budgets stays there: round_B rounds halves up.
+    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, round(tau * total, 6))))
+
+
+# ---- a prior in place of RL
 
 Prior = Literal["u", "N*"]
 PRIORS: tuple[Prior, ...] = ("u", "N*")
@@ -32,31 +114,27 @@ TAUS = (0.01, TAU, 0.05)
 """Tolerances of N* in the sweep."""
 
 
-def log_prior(rule: Rule, model: str, prior: Prior, tau: float = TAU) -> Floats | Reason:
+def log_prior(rule: Rule, model: str, prior: Prior, tau: float = TAU) -> Floats:
     """Ln f of a model, shape (draws,), or why it is undefined.
 
     f = 2^(u log2 max(B)), which is 1 if Base solves everything with one sample; or the saturation knee.
     """
     features = fingerprint(rule, model, tau)
-    if isinstance(features, Reason):
-        return features
     position = (rule.view.levels - 1) * features.u if prior == "u" else features.log2_n_star
-    return LN2 * position if np.isfinite(position).all() else Reason("non_finite_alpha")
+    if not np.isfinite(position).all():
+        raise Reason("non_finite_alpha")
+    return LN2 * position
 
 
 def zero_rl(rule: Rule, at: At, prior: Prior, tau: float = TAU) -> Prediction:
     """Z0: alpha_math = f_m; in other regimes mu_g + delta_m, with delta_m = ln f_m minus the cohort's mean of ln f."""
     log_f = log_prior(rule, at.model, prior, tau)
-    if isinstance(log_f, Reason):
-        return log_f
     if rule.regime(at.benchmark) == rule.regime(rule.plan.anchor_benchmark):
         return rule.path(*at.cell, log_f)
-    cohort = [
-        value for name in rule.cohort_models if not isinstance(value := log_prior(rule, name, prior, tau), Reason)
-    ]
+    cohort = defined((name, partial(log_prior, rule, name, prior, tau)) for name in rule.cohort_models)
     if not cohort:
-        return Reason("too_few_models")
-    return rule.path(*at.cell, rule.mu(at.benchmark) + log_f - mean_log_alpha(np.stack(cohort)))
+        raise Reason("too_few_models")
+    return rule.path(*at.cell, rule.mu(at.benchmark) + log_f - mean_log_alpha(np.stack(list(cohort.values()))))
 
 
 def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float = TAU) -> Prediction:
@@ -65,11 +143,7 @@ def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float
     ``weight`` is lambda; with 0 the row is B0 wherever the prior is defined.
     """
     log_f, of_anchor = (log_prior(rule, name, prior, tau) for name in (at.model, rule.plan.anchor_model))
-    scale = anchor_log_alpha(rule, at.benchmark)
-    for part in (log_f, of_anchor, scale):
-        if isinstance(part, Reason):
-            return part
-    return rule.path(*at.cell, scale + weight * (log_f - of_anchor))  # type: ignore[operator]
+    return rule.path(*at.cell, anchor_log_alpha(rule, at.benchmark) + weight * (log_f - of_anchor))
 
 
 _NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
@@ -82,24 +156,18 @@ FRONTIER_ROWS = (
 )
 
 
-def _sweep_rows() -> tuple[Row, ...]:
-    blends = [
-        (f"Z1-{prior} λ={weight:g}", _ONE, partial(one_anchor, prior=prior, weight=weight))
-        for prior in PRIORS
-        for weight in LAMBDAS
-    ]
-    knees = [
-        sweep
+def _swept(key: str, predict: Predict) -> Row:
+    return Row(key, key, "frontier", _ONE if key.startswith("Z1") else _NO_RL, predict)
+
+
+SWEEP_ROWS = (
+    *(_swept(f"Z1-{f} λ={w:g}", partial(one_anchor, prior=f, weight=w)) for f in PRIORS for w in LAMBDAS),
+    *(
+        _swept(f"{row}-N* τ={tau:g}", partial(predict, prior="N*", tau=tau))
         for tau in TAUS
-        for sweep in (
-            (f"Z0-N* τ={tau:g}", _NO_RL, partial(zero_rl, prior="N*", tau=tau)),
-            (f"Z1-N* τ={tau:g}", _ONE, partial(one_anchor, prior="N*", tau=tau)),
-        )
-    ]
-    return tuple(Row(key, key, "frontier", rl, predict) for key, rl, predict in (*blends, *knees))
-
-
-SWEEP_ROWS = _sweep_rows()
+        for row, predict in (("Z0", zero_rl), ("Z1", one_anchor))
+    ),
+)
 """Z1 at every lambda, and both N* rows at every tau; otherwise as the main rows."""
 
 
@@ -113,17 +181,12 @@ def probe(rule: Rule) -> pl.DataFrame:
     One record: ``n`` models; the slope with its t interval; Pearson r with its Fisher z interval, null with fewer than
     four models. Undefined with fewer than three, or if either variable is the same for all of them (``constant``).
     """
-    points = []
-    for name in rule.cohort_models:
-        alpha, features = rule.log_alpha(name, rule.plan.anchor_benchmark), fingerprint(rule, name)
-        if not isinstance(alpha, Reason) and not isinstance(features, Reason):
-            points.append((features.p_max[0], alpha[0]))
-    n = len(points)
-    if n < 3:
-        return pl.DataFrame([{"n": n, "reason": "too_few_models"}], _PROBE)
-    x, y = np.array(points).T
-    if min(np.ptp(x), np.ptp(y)) <= 1e-9:
-        return pl.DataFrame([{"n": n, "reason": "constant"}], _PROBE)
+    alphas = rule.log_alphas(rule.plan.anchor_benchmark)
+    features = defined((name, partial(fingerprint, rule, name)) for name in alphas)
+    n = len(features)
+    x, y = np.array([(found.p_max[0], alphas[name][0]) for name, found in features.items()]).reshape(n, 2).T
+    if n < 3 or min(np.ptp(x), np.ptp(y)) <= 1e-9:
+        return pl.DataFrame([{"n": n, "reason": "too_few_models" if n < 3 else "constant"}], _PROBE)
     confidence = rule.options.confidence
     line = stats.linregress(x, y)
     half = line.stderr * stats.t.ppf(0.5 + confidence / 2, n - 2)
@@ -133,3 +196,42 @@ def probe(rule: Rule) -> pl.DataFrame:
         interval = stats.pearsonr(x, y).confidence_interval(confidence)
         row |= {"r_lo": interval.low, "r_hi": interval.high}
     return pl.DataFrame([row], _PROBE)
+
+
+# ---- benchmarks without an RL side
+
+DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headroom knee reason")
+"""Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
+``headroom``: as option ``headroom`` defines it. ``knee``: N*, the budget at which the default policy comes within
+``TAU`` of its value at max(B)."""
+
+
+@frame("descriptive")
+def descriptive(rule: Rule, boot: View) -> pl.DataFrame:
+    """Base on the descriptive benchmarks: a record per budget of B, or one record with a reason."""
+    cells = [(model, benchmark) for model in rule.plan.models for benchmark in rule.plan.with_role("descriptive")]
+    return by_cell(DESCRIPTIVE, cells, partial(_cell, rule, boot))
+
+
+def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, Any]]:
+    base, options, default = rule.base(model, benchmark), rule.options, rule.plan.default_policy
+    if default not in base.index:
+        raise Reason("policy_missing")
+    total = rule.view.total(benchmark)
+    values = base.P[base.index[default], :, 0].astype(float) / total
+    landscape = rule.view.cohort.base(model, benchmark)
+    assert landscape is not None
+    counts = point_counts(boot, landscape, benchmark, [(default, b) for b in rule.plan.budgets])
+    ends = readout_interval(boot, counts, benchmark, options.confidence)
+    members = base.autoregressive
+    best = members[fit.first_least(-base.P[members, -1, 0])]
+    p_max = float(base.P[best, -1, 0]) / total
+    of_cell = {
+        "questions": int(total),
+        "p_max": p_max,
+        "policy": base.policies[best],
+        "headroom": p_max - values[0] if options.headroom == "pmax_minus_p0" else 1 - values[0],
+        "knee": float(knee(values, rule.plan.budgets, TAU)),
+    }
+    by_budget = zip(rule.plan.budgets, values, ends.lo, ends.hi, strict=True)
+    return [{**of_cell, "b": b, "value": value, "lo": lo, "hi": hi} for b, value, lo, hi in by_budget]

@@ -6,8 +6,8 @@ ln alpha_math with its null. Features are proportions; logarithms are natural un
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr.descriptive import FEATURES, fingerprint
 from searchlens.boptr.fit import Ints
+from searchlens.boptr.frontier import FEATURES, fingerprint
 from searchlens.boptr.rows import At, Prediction, Row
-from searchlens.boptr.rule import Reason, Rule, kept, schema
+from searchlens.boptr.rule import Reason, Rule, defined, kept, records, schema
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
 from searchlens.seeds import resampler
@@ -84,7 +84,7 @@ class Offset:
 
 
 @kept()
-def offset(rule: Rule, model: str) -> Offset | Reason:
+def offset(rule: Rule, model: str) -> Offset:
     """Predict a model's offset from the other models' offsets and Base alone.
 
     The training models are those of the cohort with another Base checkpoint. A new model has the fingerprint of the
@@ -96,19 +96,16 @@ def offset(rule: Rule, model: str) -> Offset | Reason:
     """
     source = _same_base(rule, model)
     if source is None:
-        return Reason("outside_cohort")
+        raise Reason("outside_cohort")
     features = fingerprint(rule, source)
-    if isinstance(features, Reason):
-        return features
-    training = []
-    for name in (m for m in rule.cohort_models if rule.plan.models[m].base != rule.plan.models[model].base):
-        others, value = fingerprint(rule, name), rule.delta(name)
-        if not isinstance(others, Reason) and not isinstance(value, Reason):
-            training.append((others.vector, value))
+    others = [m for m in rule.cohort_models if rule.plan.models[m].base != rule.plan.models[model].base]
+    offsets = defined((name, partial(rule.delta, name)) for name in others)
+    training = defined((name, partial(fingerprint, rule, name)) for name in offsets)
     if len(training) < MIN_MODELS:
-        return Reason("too_few_models")
-    x, delta = np.stack([vector for vector, _ in training], axis=1), np.stack([value for _, value in training])
-    z, target = standardise(x, features.vector)
+        raise Reason("too_few_models")
+    x = np.stack(list(training.values()), axis=1)
+    delta = np.stack([offsets[name] for name in training])
+    z, target = standardise(x, np.stack(features))
     tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[FEATURES.index("log2_n_star")].mean(axis=0))
     typical = np.abs(target).max(axis=0) <= GATE_Z
     return Offset(ridge(z, delta, target, RIDGE), tail, target, typical)
@@ -122,15 +119,9 @@ def _same_base(rule: Rule, model: str) -> str | None:
     return next((name for name in fitted if models[name].base == models[model].base), None)
 
 
-def delta_hat(rule: Rule, model: str) -> Floats | Reason:
-    """The predicted offset, shape (draws,), or a reason of ``offset``."""
-    predicted = offset(rule, model)
-    return predicted if isinstance(predicted, Reason) else predicted.value
-
-
 def base_only(rule: Rule, at: At) -> Prediction:
     """V5b: V3 with the predicted offset instead of the calibrated one."""
-    return rule.path(*at.cell, rule.moved(at.benchmark, delta_hat(rule, at.model)))
+    return rule.path(*at.cell, rule.mu(at.benchmark) + offset(rule, at.model).value)
 
 
 V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
@@ -143,23 +134,20 @@ def offsets(rule: Rule) -> pl.DataFrame:
     ``delta``: the calibrated offset, null without an own pair; ``branch``: ``ridge`` or ``tail``, whose predictions
     follow; then the largest z and the fingerprint.
     """
-    return pl.DataFrame([_offset_row(rule, name) for name in rule.plan.models], schema=_OFFSETS)
+    known: dict[str, dict[str, object]] = {model: {"model": model} for model in rule.plan.models}
+    for model, delta in defined((m, partial(rule.delta, m)) for m in known).items():
+        known[model]["delta"] = delta[0]
+    for model, features in defined((m, partial(fingerprint, rule, _same_base(rule, m) or m)) for m in known).items():
+        known[model] |= {name: values[0] for name, values in features._asdict().items()}
+    return records(_OFFSETS, ((record, partial(_predicted, rule, model)) for model, record in known.items()))
 
 
 _OFFSETS = schema(f"model delta delta_hat branch ridge tail largest_z {' '.join(FEATURES)} reason")
 
 
-def _offset_row(rule: Rule, model: str) -> dict[str, object]:
-    delta, predicted, source = rule.delta(model), offset(rule, model), _same_base(rule, model)
-    features = fingerprint(rule, source or model)
-    record: dict[str, object] = {"model": model}
-    if not isinstance(delta, Reason):
-        record["delta"] = delta[0]
-    if not isinstance(features, Reason):
-        record |= dict(zip(FEATURES, features.vector[:, 0], strict=True))
-    if isinstance(predicted, Reason):
-        return record | {"reason": predicted.code}
-    return record | {
+def _predicted(rule: Rule, model: str) -> dict[str, object]:
+    predicted = offset(rule, model)
+    return {
         "delta_hat": predicted.value[0],
         "branch": "ridge" if predicted.typical[0] else "tail",
         "ridge": predicted.ridge[0],
@@ -224,68 +212,51 @@ def v4(rule: Rule) -> V4:
     hardly move, and every score is near that of the training mean, as the paper's printed scores are. Standardised
     features spread the scores and the null far more.
     """
-    calibrated = {
-        name: value[0]
-        for name in rule.cohort_models
-        if not isinstance(value := rule.log_alpha(name, rule.plan.anchor_benchmark), Reason)
-    }
-    y = np.array(list(calibrated.values()))
-    table = _v4_features(rule, list(calibrated))
+    calibrated = {name: value[0] for name, value in rule.log_alphas(rule.plan.anchor_benchmark).items()}
+    y, table = np.array(list(calibrated.values())), _v4_features(rule, list(calibrated))
     complete = {name: value for name, value in table.items() if value is not None}
     missing = [{"feature": name, "reason": "no_base"} for name, value in table.items() if value is None]
-    problem = _problem(y, complete)
-    if problem:
-        records = [{"feature": name, "reason": problem} for name in complete]
+    if len(y) < MIN_MODELS or not complete or np.ptp(y) <= FLAT:
+        problem = "too_few_models" if len(y) < MIN_MODELS else "constant" if complete else "no_base"
+        features = pl.DataFrame([{"feature": name, "reason": problem} for name in complete] + missing, _FEATURES)
         summary = [{**probe._asdict(), "models": len(y), "reason": problem} for probe in _PROBES]
-        return V4(pl.DataFrame(records + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
+        return V4(features, pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
     x = np.stack(list(complete.values()))
     rng = resampler(rule.options.seed, len(y), SHUFFLES)
     # y itself, then its shuffles.
     shuffled = np.concatenate([y[:, None], rng.permuted(np.repeat(y[:, None], SHUFFLES, axis=1), axis=0)], axis=1)
-    scores = {probe: _score(probe, x, shuffled, RIDGE) for probe in _PROBES}
+    scores = {probe: _score(probe, x, shuffled) for probe in _PROBES}
     paper, raw = (scores[_Probe(scale, "all_models", 1)][1:] for scale in SCALES)
     null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": paper, "score_raw": raw}
     summary = [{**probe._asdict(), "models": len(y), **_against_null(score)} for probe, score in scores.items()]
-    features = pl.concat([_single(list(complete), x, y, RIDGE), pl.DataFrame(missing, _FEATURES)])
+    features = pl.concat([_single(list(complete), x, y), pl.DataFrame(missing, _FEATURES)])
     return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
-
-
-def _problem(y: Floats, features: Mapping[str, Floats]) -> str | None:
-    if len(y) < MIN_MODELS:
-        return "too_few_models"
-    if not features:
-        return "no_base"
-    return "constant" if np.ptp(y) <= FLAT else None
 
 
 def _v4_features(rule: Rule, models: list[str]) -> dict[str, Floats | None]:
     """Features by name, shape (models,); None if a feature is missing for some model."""
     features: dict[str, Floats | None] = {}
+    first, last = rule.plan.budgets[0], rule.plan.budgets[-1]
+    names = (f"P0_b{first}", f"P0_b{last}", f"Pmax_b{first}", f"Pmax_b{last}", "Dp", "Hp")
     for benchmark in rule.plan.with_role("fitted"):
         cells = [cell for model in models if (cell := _cell_features(rule, model, benchmark))]
-        for name in _cell_names(rule):
-            values = np.array([cell[name] for cell in cells])
-            features[f"{benchmark}__{name}"] = values if len(cells) == len(models) else None
+        for i, name in enumerate(names):
+            complete = len(cells) == len(models)
+            features[f"{benchmark}__{name}"] = np.array([cell[i] for cell in cells]) if complete else None
     sizes = [size for model in models if (size := rule.plan.models[model].parameters)]
     if len(sizes) == len(models):
         features["log_size"] = np.log(sizes)
     return features
 
 
-def _cell_names(rule: Rule) -> tuple[str, ...]:
-    first, last = rule.plan.budgets[0], rule.plan.budgets[-1]
-    return f"P0_b{first}", f"P0_b{last}", f"Pmax_b{first}", f"Pmax_b{last}", "Dp", "Hp"
-
-
-def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] | None:
+def _cell_features(rule: Rule, model: str, benchmark: str) -> tuple[float, ...] | None:
     base = rule.view.base(model, benchmark)
     if base is None or rule.plan.default_policy not in base.index:
         return None
     P = base.P[:, :, 0].astype(float) / rule.view.total(benchmark)
     p0_first, p0_last = P[base.index[rule.plan.default_policy], [0, -1]]
     top_first, top_last = P[base.autoregressive][:, [0, -1]].max(axis=0)
-    values = (p0_first, p0_last, top_first, top_last, p0_last - p0_first, top_last - p0_last)
-    return dict(zip(_cell_names(rule), values, strict=True))
+    return p0_first, p0_last, top_first, top_last, p0_last - p0_first, top_last - p0_last
 
 
 def _correlation(x: Floats, y: Floats) -> Floats:
@@ -323,20 +294,20 @@ def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale:
     return score
 
 
-def _score(probe: _Probe, x: Floats, y: Floats, penalty: float) -> Floats:
+def _score(probe: _Probe, x: Floats, y: Floats) -> Floats:
     """The score of a probe in each draw."""
     scale, selection, k = probe
     if selection == "in_fold":
-        return loo_score(x, y, penalty, k, scale)
-    each = np.stack([loo_score(feature[None], y, penalty, scale=scale) for feature in x])
+        return loo_score(x, y, RIDGE, k, scale)
+    each = np.stack([loo_score(feature[None], y, RIDGE, scale=scale) for feature in x])
     leader: Floats = np.take_along_axis(each, _leading(_correlation(x, y), 1), axis=0)[0]
     return leader
 
 
-def _single(names: list[str], x: Floats, y: Floats, penalty: float) -> pl.DataFrame:
+def _single(names: list[str], x: Floats, y: Floats) -> pl.DataFrame:
     """Correlation and scores of every feature alone, the most correlated first."""
     flat = x.std(axis=1) <= FLAT
-    alone = [[loo_score(feature[None], y[:, None], penalty, scale=scale)[0] for feature in x] for scale in SCALES]
+    alone = [[loo_score(feature[None], y[:, None], RIDGE, scale=scale)[0] for feature in x] for scale in SCALES]
     columns = {
         "feature": names,
         "pearson_r": np.where(flat, np.nan, _correlation(x, y[:, None])[:, 0]),

@@ -16,7 +16,7 @@ null for flags without one. ``severity``: ``ok``, ``undecided`` or ``attention``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from searchlens.analysis.health import TRUNCATED, judge, of_pair
 from searchlens.analysis.uncertainty import Interval, with_width
 from searchlens.boptr.cohort import CohortPlan, DenseLandscape
 from searchlens.boptr.evaluate import has_expanded_pool
-from searchlens.boptr.rule import Reason, Rule, by_cell, schema
+from searchlens.boptr.rule import Reason, Rule, attempt, by_cell, schema
 from searchlens.config.health import DEFAULTS, HealthOptions
 
 FEW_QUESTIONS = 30
@@ -101,11 +101,11 @@ def protocol_flags(rule: Rule, limits: HealthOptions = DEFAULTS) -> pl.DataFrame
 
 def _cell_flags(rule: Rule, limits: HealthOptions, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
-    cell = rule.cell(model, benchmark)
-    if isinstance(cell, Reason) or base is None or rl is None:
-        reason = cell.code if isinstance(cell, Reason) else None
-        yield from ({"flag": flag, "reason": reason} for flag in FLAG_NAMES)
+    cell = attempt(rule.cell, model, benchmark)
+    if isinstance(cell, Reason):
+        yield from ({"flag": flag, "reason": cell.code} for flag in FLAG_NAMES)
         return
+    assert base is not None and rl is not None
     yield _rate_flag(rule, limits, "truncation", "stopped", base, rl)
     yield _rate_flag(rule, limits, "extraction", "valid", base, rl)
     yield _length_flag(rule, base, rl)
@@ -146,7 +146,7 @@ def _rate_flag(
     if of_base is None or of_rl is None:
         return {"flag": flag, "reason": "no_rates"}
     if flag == "truncation":
-        of_base, of_rl = _complement(of_base), _complement(of_rl)
+        of_base, of_rl = ((1 - value, 1 - hi, 1 - lo) for value, lo, hi in (of_base, of_rl))
     difference, lo, hi = rate_difference(of_rl, of_base)
     sides = (of_base[0], of_rl[0])
     beyond = max(sides) > TRUNCATED if flag == "truncation" else min(sides) < limits.answered
@@ -154,11 +154,6 @@ def _rate_flag(
     severity = "attention" if apart or beyond else "ok" if -margin <= lo and hi <= margin else "undecided"
     values = {"base": of_base[0], "rl": of_rl[0], "difference": difference, "lo": lo, "hi": hi}
     return {"flag": flag, **values, "severity": severity}
-
-
-def _complement(side: tuple[float, float, float]) -> tuple[float, float, float]:
-    value, lo, hi = side
-    return 1 - value, 1 - hi, 1 - lo
 
 
 def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[str, Any]:
@@ -200,13 +195,18 @@ def checklist(
 
     ``attention``: the claim must not be made for this study, or only with the caveat in ``detail``. Of ``errors`` the
     AR pool under the paper's exponents is used. ``unvoted``: benchmarks without a vote, such as those of instruction
-    following (``q_channel.voteless``).
+    following (``metrics.voteless``).
     """
     scored = errors.filter(pool="ar", exponents="paper").filter(pl.col("error").is_not_null())
     # On the anchor model V2 is V1, its own fitted path.
     scored = scored.filter((pl.col("tier") != "V2") | (pl.col("model") != rule.plan.anchor_model))
     items = (
-        _no_parameters(),
+        (
+            "RL is not equivalent, in its parameters, to an external decoding policy",
+            "every number is computed from readouts of sampled answers; no weight is read",
+            "ok",
+            "say: the rule selects operating points that behave alike",
+        ),
         _no_prediction(contrasts),
         _directions(rule, scored),
         _pools(rule),
@@ -218,15 +218,6 @@ def checklist(
 
 
 _Item = tuple[str, str, str, str]
-
-
-def _no_parameters() -> _Item:
-    return (
-        "RL is not equivalent, in its parameters, to an external decoding policy",
-        "every number is computed from readouts of sampled answers; no weight is read",
-        "ok",
-        "say: the rule selects operating points that behave alike",
-    )
 
 
 def _no_prediction(contrasts: pl.DataFrame) -> _Item:
@@ -308,15 +299,14 @@ def _stress(flags: pl.DataFrame) -> _Item:
     flagged = protocol.filter(severity="attention")
     parts = []
     for model in flagged["model"].unique(maintain_order=True).to_list():
-        cells = ", ".join(_difference(row) for row in flagged.filter(model=model).iter_rows(named=True))
-        parts.append(f"{model}: {cells}")
+        cells = [
+            f"{row['benchmark']} length x {row['rl'] / row['base']:.2f}"
+            if row["flag"] == "length"
+            else f"{row['benchmark']} {row['flag']} {100 * row['difference']:+.1f} pp"
+            for row in flagged.filter(model=model).iter_rows(named=True)
+        ]
+        parts.append(f"{model}: {', '.join(cells)}")
     return claim, check, "attention" if parts else "ok", "; ".join(parts) or "none differs"
-
-
-def _difference(row: Mapping[str, Any]) -> str:
-    if row["flag"] == "length":
-        return f"{row['benchmark']} length x {row['rl'] / row['base']:.2f}"
-    return f"{row['benchmark']} {row['flag']} {100 * row['difference']:+.1f} pp"
 
 
 # ---- what is compared

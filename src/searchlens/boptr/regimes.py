@@ -1,4 +1,9 @@
-"""Regime discovery: the exponent that each cell prefers by itself, and what the floor regime costs or gains.
+"""Fits of single cells: what a fit identifies, the exponent that each cell prefers, what the floor regime changes.
+
+Many (alpha, beta) give the same path of budgets, and several paths nearly the same error. ``identified_scale`` has a
+record per model: the fitted alpha at the frozen exponent, and the interval of alpha with exactly the same predictions.
+``identified_set`` has a record per cell: the set of (alpha, beta, pi) that the data do not distinguish from the best.
+``formula_same`` is the paper's table "Formula-same, parameters-different", with the interval of alpha added.
 
 ``regime_betas`` has a record per model, benchmark and policy constraint: R0 (a policy per budget), R1 (one policy), R2
 (the RL default policy), each fitted over both grids on the AR pool. ``beta`` is the fitted exponent, ``lo`` to ``hi``
@@ -16,33 +21,33 @@ the draws too. Then neither agreement with ``assigned`` nor a narrow interval is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.uncertainty import Floats, Interval
+from searchlens.analysis.uncertainty import Interval
 from searchlens.boptr import fit, inference
-from searchlens.boptr.fit import Array, Fit, Ints, Lattice
+from searchlens.boptr.fit import Fit, Ints
 from searchlens.boptr.inference import ErrorDraws
+from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import (
     At,
-    Point,
-    Predict,
-    Prediction,
     Row,
     boptr,
+    both_sides,
     budgets_text,
     operating_points,
     point_counts,
     point_errors,
     readout_interval,
 )
-from searchlens.boptr.rule import Columns, Found, Path, Reason, Rule, records, schema
-from searchlens.boptr.view import Readouts, View, bootstrap_view
+from searchlens.boptr.rule import Columns, Path, Reason, Rule, by_cell, records, schema
+from searchlens.boptr.view import Counts, Readouts, View, bootstrap_view
 from searchlens.catalogue import frame
 
 Constraint = Literal["R0", "R1", "R2"]
@@ -67,6 +72,25 @@ mean over the fitted benchmarks. Records with ``map`` ``three - two`` hold paire
 interval if both maps predict the same, and whether the intervals of the two paths' readouts
 (``rows.readout_interval``) overlap at every budget."""
 
+IDENTIFIED_SCALE = schema(
+    "model benchmark beta alpha alpha_lo alpha_hi boundary delta delta_lo delta_hi policy path error reason"
+)
+"""``benchmark`` is the anchor benchmark. Every alpha from ``alpha_lo`` (closed) to ``alpha_hi`` (open) gives the same
+path N(b); 0 or inf: the path cannot change on that side. ``boundary``: distance of log2 alpha to the nearer end.
+``delta_lo``, ``delta_hi``: the offsets at the two ends. ``policy``, ``path`` and ``error`` (percentage points) belong
+to the fit. Intervals are null with linear rounding."""
+
+IDENTIFIED_SET = schema(
+    "model benchmark alpha beta policy path error se triples of paths policies alpha_min alpha_max beta_min beta_max "
+    "reason"
+)
+"""First the R1 fit on the AR pool; then the set of all (alpha, beta, pi) on the grids whose error is at most ``error``
+plus ``se``, the bootstrap standard deviation of the fitted path's error (both in percentage points): its size
+``triples`` of ``of``, its numbers of distinct ``paths`` N(b) and ``policies``, and the range of each parameter."""
+
+FORMULA_SAME = schema("model alpha alpha_lo alpha_hi policy path error reason")
+"""Columns as in ``IDENTIFIED_SCALE``: the exponent is the regime's, and one policy serves all budgets."""
+
 
 # ---- the exponents of single cells
 
@@ -88,9 +112,9 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
                     "a_priori": rule.plan.benchmarks[benchmark].role == "held_out",
                     "constraint": constraint,
                     "assigned": rule.options.beta[rule.regime(benchmark)],
-                    "own": _own_beta(own, benchmark),
+                    "own": float(own.beta(benchmark)[0]) if own.sources(benchmark) else None,
                 },
-                _constrained(rule, boot, refits, constraint, model, benchmark),
+                partial(_constrained, rule, boot, refits, constraint, model, benchmark),
             )
             for model, benchmark, constraint in cells
         ),
@@ -99,16 +123,18 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
 
 def _constrained(
     rule: Rule, boot: View, refits: View, constraint: Constraint, model: str, benchmark: str
-) -> dict[str, Any] | Reason:
+) -> dict[str, Any]:
     if rule.plan.benchmarks[benchmark].role == "held_out":
-        return Reason("held_out")
-    problem = _problem(rule, rule.view, constraint, model, benchmark)
-    if isinstance(problem, Reason):
-        return problem
-    best = problem.fit()
-    points = problem.points(best)
+        raise Reason("held_out")
+    base, at, target, best = _fit(rule, constraint, model, benchmark)
+    points = operating_points(rule, base, Path(np.broadcast_to(at[best.policy], best.path.shape), best.path))
     se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
-    scale = 100 / rule.view.total(benchmark)
+    scale, grid = 100 / rule.view.total(benchmark), rule.lattice()
+    error = fit.errors(base.P[at], target)
+    error = error.min(axis=0, keepdims=True) if constraint == "R0" else error
+    total = fit.path_errors(error, grid.paths).min(axis=1)[:, 0] / rule.view.levels
+    least = {beta: float(total[grid.path[grid.beta == beta]].min()) for beta in np.unique(grid.beta).tolist()}
+    limit = min(least.values()) + fit.SAME
     lo, hi = _refitted(rule, refits, constraint, benchmark) if model == rule.plan.anchor_model else (None, None)
     return {
         "beta": float(best.beta[0]),
@@ -119,65 +145,27 @@ def _constrained(
         "path": budgets_text(points),
         "error": float(best.error[0]) * scale,
         "se": se,
-        "exact": problem.tied(0),
-        "tied": problem.tied(se / scale),
+        "exact": [beta for beta, error in least.items() if error <= limit],
+        "tied": [beta for beta, error in least.items() if error <= limit + se / scale],
     }
 
 
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """One fit: counts P of the policies ``at`` that a constraint allows, and the RL target R; axes as in ``View``."""
-
-    rule: Rule
-    constraint: Constraint
-    base: Readouts
-    at: Ints
-    P: Array
-    R: Array
-    beta_g: float
-
-    def fit(self) -> Fit:
-        """The best (alpha, beta) with its policy or policies."""
-        make = fit.fit_free if self.constraint == "R0" else fit.fit_locked
-        return make(self.P, self.R, self.rule.lattice(), self.rule.options.ties, self.beta_g)
-
-    def points(self, best: Fit) -> list[Point]:
-        """Operating points of a fit in draw 0."""
-        policy = np.broadcast_to(self.at[best.policy], best.path.shape)
-        return operating_points(self.rule, self.base, Path(policy, best.path))
-
-    def tied(self, margin: float) -> list[float]:
-        """Exponents whose smallest error is within ``margin`` questions of the best, in draw 0."""
-        betas, error = _errors_by_beta(self.P, self.R, self.rule.lattice(), free=self.constraint == "R0")
-        exponents: list[float] = betas[error <= error.min() + margin + fit.SAME].tolist()
-        return exponents
-
-
-def _problem(rule: Rule, view: View, constraint: Constraint, model: str, benchmark: str) -> _Problem | Reason:
-    base, target = view.base(model, benchmark), view.target(model, benchmark)
-    if base is None or target is None:
-        return Reason("no_base" if base is None else "no_rl")
+def _fit(rule: Rule, constraint: Constraint, model: str, benchmark: str) -> tuple[Readouts, Ints, Counts, Fit]:
+    """Base, the policies of it that a constraint allows, the RL target, and the best (alpha, beta) of these."""
+    base, target = rule.cell(model, benchmark)
     at = base.autoregressive
     if constraint == "R2":
         if rule.plan.default_policy not in base.index:
-            return Reason("policy_missing")
+            raise Reason("policy_missing")
         at = np.array([base.index[rule.plan.default_policy]])
-    return _Problem(rule, constraint, base, at, base.P[at], target, rule.options.beta[rule.regime(benchmark)])
-
-
-def _errors_by_beta(P: Array, R: Array, grid: Lattice, *, free: bool) -> tuple[Floats, Floats]:
-    """Betas of the lattice and the smallest error at each, in questions, in draw 0."""
-    error = fit.errors(P[..., :1], R[..., :1])
-    error = error.min(axis=0, keepdims=True) if free else error
-    total = fit.path_errors(error, grid.paths).min(axis=1)[:, 0] / P.shape[1]
-    betas = np.unique(grid.beta)
-    return betas, np.array([total[grid.path[grid.beta == beta]].min() for beta in betas], float)
+    make = fit.fit_free if constraint == "R0" else fit.fit_locked
+    best = make(base.P[at], target, rule.lattice(), rule.options.ties, rule.options.beta[rule.regime(benchmark)])
+    return base, at, target, best
 
 
 def _refitted(rule: Rule, refits: View, constraint: Constraint, benchmark: str) -> tuple[float | None, float | None]:
-    problem = _problem(rule, refits, constraint, rule.plan.anchor_model, benchmark)
-    assert isinstance(problem, _Problem)
-    drawn, grid = problem.fit().beta, np.unique(rule.lattice().beta)
+    *_, best = _fit(Rule(refits, rule.options), constraint, rule.plan.anchor_model, benchmark)
+    drawn, grid = best.beta, np.unique(rule.lattice().beta)
     lo, hi = inference.interval(drawn, rule.options.confidence)
     if np.isnan(lo):
         return None, None
@@ -197,32 +185,25 @@ def beta_stability(rule: Rule) -> pl.DataFrame:
     A fitted benchmark is left out of its own estimate if its regime has another one, so only a held-out benchmark shows
     the estimate from the whole regime.
     """
-    rows: list[tuple[Columns, Found]] = []
+    rows: list[Columns] = []
     for left_out in (None, *rule.plan.fitted_models):
         own = rule.with_constants("own", () if left_out is None else (left_out,))
         for benchmark in rule.plan.with_role("fitted", "held_out"):
             cell = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
-            beta = _own_beta(own, benchmark)
-            rows.append((cell, Reason("too_few_models") if beta is None else {"beta": beta}))
-    return records(BETA_STABILITY, rows)
-
-
-def _own_beta(own: Rule, benchmark: str) -> float | None:
-    """The cohort's own exponent; None if no cell of the benchmark's regime can be fitted (``Rule.beta``)."""
-    alike = [d for d in own.plan.with_role("fitted") if own.regime(d) == own.regime(benchmark)]
-    sampled = any(not isinstance(own.cell(m, d), Reason) for m in own.cohort_models for d in alike)
-    return float(own.beta(benchmark)[0]) if sampled else None
+            known = own.sources(benchmark)
+            rows.append(cell | ({"beta": own.beta(benchmark)[0]} if known else {"reason": "too_few_models"}))
+    return pl.DataFrame(rows, BETA_STABILITY)
 
 
 # ---- three regimes or two
 
 
-def two_regimes(rule: Rule, at: At) -> Prediction:
+def two_regimes(rule: Rule, at: At) -> Path:
     """H5 with every floor benchmark treated as math: mu_g, beta_g and offset of the anchor cell."""
     if rule.regime(at.benchmark) != "floor":
         return boptr(rule, at)
     name, source = rule.anchor
-    return rule.path(*at.cell, rule.moved(source, rule.delta(name)), rule.beta(source))
+    return rule.path(*at.cell, rule.mu(source) + rule.delta(name), rule.beta(source))
 
 
 TWO_REGIMES = Row("H5 two regimes", "H5 two regimes (floor as math)", "rule", "anchor; cohort through μ", two_regimes)
@@ -233,29 +214,28 @@ MAPS = {"three regimes": boptr, "two regimes": two_regimes}
 def beta_sensitivity(rule: Rule, boot: View) -> pl.DataFrame:
     """Three regimes against two on the anchor model (paper, table of the sensitivity of the floor assignment)."""
     model, confidence = rule.plan.anchor_model, rule.options.confidence
-    rows: list[tuple[Columns, Found]] = []
-    maps = {
-        name: {d: _mapped(rule, boot, predict, model, d) for d in rule.plan.with_role("fitted")}
-        for name, predict in MAPS.items()
-    }
-    for name, cells in maps.items():
-        for d, cell in cells.items():
-            rows.append(({"map": name, "benchmark": d}, cell if isinstance(cell, Reason) else cell.columns(confidence)))
-        errors = [cell.errors for cell in cells.values() if isinstance(cell, _Cell)]
-        rows.append(({"map": name}, ErrorDraws.mean(errors).columns(confidence) if errors else Reason("no_rl")))
-    rows += [({"map": "three - two"}, columns) for columns in _differences(rule, *maps.values())]
-    return records(BETA_SENSITIVITY, (({"model": model, **cell}, found) for cell, found in rows))
+    rows: list[Columns] = []
+    maps: list[dict[str, _Cell]] = []
+    for name, predict in MAPS.items():
+        cells: dict[str, _Cell] = {}
+        for d in rule.plan.with_role("fitted"):
+            try:
+                cells[d] = _mapped(rule, boot, predict, model, d)
+                rows.append({"map": name, "benchmark": d, **cells[d].columns(confidence)})
+            except Reason as reason:
+                rows.append({"map": name, "benchmark": d, "reason": reason.code})
+        errors = [cell.errors for cell in cells.values()]
+        rows.append({"map": name} | (ErrorDraws.mean(errors).columns(confidence) if errors else {"reason": "no_rl"}))
+        maps.append(cells)
+    rows += [{"map": "three - two", **columns} for columns in _differences(rule, *maps)]
+    return pl.DataFrame([{"model": model, **row} for row in rows], BETA_SENSITIVITY)
 
 
-def _differences(
-    rule: Rule, three: Mapping[str, _Cell | Reason], two: Mapping[str, _Cell | Reason]
-) -> Iterator[dict[str, Any]]:
+def _differences(rule: Rule, three: Mapping[str, _Cell], two: Mapping[str, _Cell]) -> Iterator[dict[str, Any]]:
     """Three regimes minus two, on each floor benchmark and on average."""
     confidence, gaps, same = rule.options.confidence, [], True
-    for d in three:
+    for d in (d for d in three if d in two):
         a, b = three[d], two[d]
-        if isinstance(a, Reason) or isinstance(b, Reason):
-            continue
         gaps.append(a.errors.minus(b.errors))
         equal = (a.policy, a.path) == (b.policy, b.path)
         same &= equal
@@ -290,14 +270,89 @@ class _Cell:
         return {"policy": self.policy, "path": self.path, **self.errors.columns(confidence)}
 
 
-def _mapped(rule: Rule, boot: View, predict: Predict, model: str, benchmark: str) -> _Cell | Reason:
-    cell = rule.cell(model, benchmark)
-    path = cell if isinstance(cell, Reason) else predict(rule, At(model, benchmark))
-    if isinstance(path, Reason):
-        return path
-    base, landscape = rule.view.base(model, benchmark), rule.view.cohort.base(model, benchmark)
-    assert isinstance(path, Path) and base is not None and landscape is not None
-    points = operating_points(rule, base, path)
+def _mapped(rule: Rule, boot: View, predict: Callable[[Rule, At], Path], model: str, benchmark: str) -> _Cell:
+    (base, _), (landscape, _) = rule.cell(model, benchmark), both_sides(rule.view, model, benchmark)
+    points = operating_points(rule, base, predict(rule, At(model, benchmark)))
     ends = readout_interval(boot, point_counts(boot, landscape, benchmark, points), benchmark, rule.options.confidence)
     errors = point_errors(boot, model, benchmark, points, rule.plan.budgets)
     return _Cell(points[0][0], budgets_text(points), ends, errors)
+
+
+# ---- what a fit identifies
+
+
+@frame("identified_scale", of=("rule",))
+def identified_scale(rule: Rule) -> pl.DataFrame:
+    """The fitted scale of every model on the anchor benchmark, and the interval that the path identifies.
+
+    mu is a mean over M models. If a model is one of these, its offset changes by (1 - 1/M) of the change of its ln
+    alpha, the other models' alphas being fixed. With M = 1 the offset is zero whatever alpha is, and has no interval.
+    """
+    cells = [(model, rule.plan.anchor_benchmark) for model in rule.plan.models]
+    return by_cell(IDENTIFIED_SCALE, cells, partial(_scale, rule))
+
+
+def _scale(rule: Rule, model: str, benchmark: str) -> dict[str, Any]:
+    beta = float(rule.beta(benchmark)[0])
+    best = rule.scale(model, benchmark, beta)
+    alpha, delta = float(best.alpha[0]), float(rule.delta(model)[0])
+    columns = {"beta": beta, "alpha": alpha, "delta": delta, **_fitted(rule, model, benchmark, best)}
+    if rule.options.rounding != "log2":
+        return columns
+    low, high = fit.identified_alpha(alpha, beta, rule.view.levels)
+    columns |= {"alpha_lo": low, "alpha_hi": high, "boundary": fit.boundary_distance(alpha, beta, rule.view.levels)}
+    averaged = rule.sampled(benchmark)
+    if share := 1 - 1 / len(averaged) if model in averaged else 1.0:
+        with np.errstate(divide="ignore"):
+            ends = (delta + share * float(np.log(end) - np.log(alpha)) for end in (low, high))
+            columns |= dict(zip(("delta_lo", "delta_hi"), ends, strict=True))
+    return columns
+
+
+def _fitted(rule: Rule, model: str, benchmark: str, best: Fit) -> dict[str, Any]:
+    points = operating_points(rule, rule.base(model, benchmark), Path(best.policy, best.path))
+    error = 100 * float(best.error[0]) / rule.view.total(benchmark)
+    return {"policy": points[0][0], "path": budgets_text(points), "error": error}
+
+
+@frame("formula_same", of=("rule",))
+def formula_same(rule: Rule) -> pl.DataFrame:
+    """Scale and locked policy of every model at the shared exponent."""
+    return identified_scale(rule).select(list(FORMULA_SAME))
+
+
+@frame("identified_set")
+def identified_set(rule: Rule, boot: View) -> pl.DataFrame:
+    """The set of parameters that the data do not distinguish from the R1 fit of the sample, in every cell."""
+    return by_cell(IDENTIFIED_SET, study_cells(rule.plan), partial(_set, rule, boot))
+
+
+def _set(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any]:
+    best, cell = rule.smooth(model, benchmark), rule.cell(model, benchmark)
+    points = operating_points(rule, cell[0], Path(best.policy, best.path))
+    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
+    return {
+        "alpha": float(best.alpha[0]),
+        "beta": float(best.beta[0]),
+        **_fitted(rule, model, benchmark, best),
+        "se": se,
+        **_within(rule, *cell, se * rule.view.total(benchmark) / 100),
+    }
+
+
+def _within(rule: Rule, base: Readouts, target: fit.Array, margin: float) -> dict[str, Any]:
+    """Size and ranges of the set of (alpha, beta, pi) whose error is within ``margin`` questions of the smallest."""
+    grid, P = rule.lattice(), base.P[base.autoregressive]
+    error = fit.path_errors(fit.errors(P, target), grid.paths)[:, :, 0] / rule.view.levels
+    within = error <= error.min() + margin + fit.SAME
+    pairs = within.any(axis=1)[grid.path]
+    return {
+        "triples": int(within[grid.path].sum()),
+        "of": grid.alpha.size * len(P),
+        "paths": int(within.any(axis=1).sum()),
+        "policies": int(within.any(axis=0).sum()),
+        "alpha_min": float(grid.alpha[pairs].min()),
+        "alpha_max": float(grid.alpha[pairs].max()),
+        "beta_min": float(grid.beta[pairs].min()),
+        "beta_max": float(grid.beta[pairs].max()),
+    }

@@ -1,7 +1,7 @@
 """The rows of the paper's tables: each predicts the RL curve of a cell, from a stated amount of RL information.
 
 A row is a function of a fitted ``Rule`` and a cell. It returns a ``Path`` through the cell's own Base landscape, or a
-``Curve`` if it predicts without a path, or the ``Reason`` why it is undefined in the cell.
+``Curve`` if it predicts without a path, or raises the ``Reason`` why it is undefined in the cell.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from searchlens.analysis.uncertainty import Floats, Interval, quantiles, wilson, with_width
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import DenseLandscape
-from searchlens.boptr.fit import Ints
+from searchlens.boptr.fit import Array, Ints
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.rule import Path, PoolName, Reason, Rule, kept
+from searchlens.boptr.rule import Path, PoolName, Reason, Rule, attempt, kept
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.search.kinds import NO_POLICIES, PolicyByName, family, policy_of
 
@@ -43,7 +43,7 @@ class Blend(Curve):
     """None of them may skip a budget."""
 
 
-Prediction = Path | Curve | Reason
+Prediction = Path | Curve
 
 
 @dataclass(frozen=True)
@@ -87,51 +87,49 @@ def _same_budgets(rule: Rule) -> Ints:
     return np.repeat(np.arange(rule.view.levels)[:, None], rule.view.draws, axis=1)
 
 
-def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None) -> Path | Reason:
+def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None) -> Path:
     if name not in base.index:
-        return Reason("policy_missing")
+        raise Reason("policy_missing")
     budget = _same_budgets(rule) if budget is None else budget
     return Path(np.full(budget.shape, base.index[name]), budget)
 
 
 def temperatures(names: Sequence[str], configured: PolicyByName = NO_POLICIES) -> dict[str, float]:
-    """Those of these policies that only set a temperature, with their temperatures."""
+    """Those of these policies that only set a temperature, with their temperatures; or ``policy_missing``."""
     parsed = {name: policy_of(name, configured) for name in names}
-    return {
+    pure = {
         name: policy.local.temperature for name, policy in parsed.items() if policy and policy.family == "temperature"
     }
+    if not pure:
+        raise Reason("policy_missing")
+    return pure
 
 
 def base_greedy(rule: Rule, at: At) -> Prediction:
     """H1: N = b at the lowest pure temperature of the pool; option ``h1`` has two alternatives."""
-    base = rule.view.base(*at.cell)
-    if base is None:
-        return Reason("no_base")
+    base, landscape = rule.base(*at.cell), rule.view.cohort.base(*at.cell)
     if rule.options.h1 == "literal_greedy":
-        return _literal_greedy(rule, at)
+        points = landscape.points if landscape else ()
+        greedy = [name for name, n in points if n == 1 and family(name, rule.plan.configured) == "greedy"]
+        if landscape is None or not greedy:
+            raise Reason("policy_missing")
+        first = rule.view.count(landscape, at.benchmark, "P", greedy[0], (1,))
+        return Curve(np.repeat(first, rule.view.levels, axis=0))
     if rule.options.h1 == "argmax_same_b":
-        members = base.pool("ar")
-        budget = _same_budgets(rule)
-        return Path(np.broadcast_to(members[fit.first_least(-base.P[members])], budget.shape), budget)
+        return _best_policies(rule, base.autoregressive, -base.P[base.autoregressive])
     temperature = temperatures(base.policies, rule.plan.configured)
-    if not temperature:
-        return Reason("policy_missing")
     return _constant(rule, base, min(temperature, key=lambda name: temperature[name]))
 
 
-def _literal_greedy(rule: Rule, at: At) -> Prediction:
-    landscape = rule.view.cohort.base(*at.cell)
-    points = landscape.points if landscape else ()
-    greedy = [name for name, n in points if n == 1 and family(name, rule.plan.configured) == "greedy"]
-    if landscape is None or not greedy:
-        return Reason("policy_missing")
-    return Curve(np.repeat(rule.view.count(landscape, at.benchmark, "P", greedy[0], (1,)), rule.view.levels, axis=0))
+def _best_policies(rule: Rule, members: Ints, distance: Array) -> Path:
+    """N = b with the first policy of the least distance, at each budget or at all."""
+    budget = _same_budgets(rule)
+    return Path(np.broadcast_to(members[fit.first_least(distance)], budget.shape), budget)
 
 
 def same_policy(rule: Rule, at: At) -> Prediction:
     """H2: the RL default policy on Base, N = b."""
-    base = rule.view.base(*at.cell)
-    return Reason("no_base") if base is None else _constant(rule, base, rule.plan.default_policy)
+    return _constant(rule, rule.base(*at.cell), rule.plan.default_policy)
 
 
 def anchor_copy(rule: Rule, at: At) -> Prediction:
@@ -144,18 +142,15 @@ def strict(rule: Rule, at: At) -> Prediction:
     return rule.path(*at.cell, rule.log_alpha(*rule.anchor), rule.beta(rule.plan.anchor_benchmark))
 
 
-def boptr(rule: Rule, at: At) -> Prediction:
+def boptr(rule: Rule, at: At) -> Path:
     """H5: BOPTR-P1 with the anchor's offset."""
-    return rule.path(*at.cell, rule.moved(at.benchmark, rule.delta(rule.plan.anchor_model)))
+    return rule.path(*at.cell, rule.mu(at.benchmark) + rule.delta(rule.plan.anchor_model))
 
 
 @kept(shared=True)
-def two_d_oracle(rule: Rule, at: At) -> Prediction:
+def two_d_oracle(rule: Rule, at: At) -> Path:
     """H6 and ORACLE-2D: at each b the point (pi, n) nearest to RL; ties to the smaller n, then the earlier policy."""
-    cell = rule.cell(*at.cell)
-    if isinstance(cell, Reason):
-        return cell
-    base, target = cell
+    base, target = rule.cell(*at.cell)
     members = base.pool(at.pool)
     nearest = fit.first_least(np.abs(base.P[members].transpose(1, 0, 2).reshape(-1, 1, base.P.shape[2]) - target))
     budget, policy = np.divmod(nearest, len(members))
@@ -165,34 +160,29 @@ def two_d_oracle(rule: Rule, at: At) -> Prediction:
 @kept(shared=True)
 def one_d_oracle(rule: Rule, at: At) -> Prediction:
     """ORACLE-1D: at each b the policy that is nearest to RL at N = b."""
-    cell = rule.cell(*at.cell)
-    if isinstance(cell, Reason):
-        return cell
-    base, target = cell
+    base, target = rule.cell(*at.cell)
     members = base.pool(at.pool)
-    policy = members[fit.first_least(np.abs(base.P[members] - target))]
-    return Path(policy, np.repeat(np.arange(rule.view.levels)[:, None], policy.shape[1], axis=1))
+    return _best_policies(rule, members, np.abs(base.P[members] - target))
 
 
-def smooth(rule: Rule, at: At) -> Prediction:
+def smooth(rule: Rule, at: At) -> Path:
     """H7 and V1: the cell's own R1 fit."""
     best = rule.smooth(*at.cell, at.pool)
-    if isinstance(best, Reason):
-        return best
     return Path(np.broadcast_to(best.policy, best.path.shape), best.path, best.alpha, best.beta)
 
 
 def anchor_path(rule: Rule, at: At) -> Prediction:
     """V2-path: the anchor model's R1 path on the same benchmark; undefined if the cell has no such policy."""
-    source = smooth(rule, At(rule.plan.anchor_model, at.benchmark, at.pool))
+    anchor = rule.plan.anchor_model, at.benchmark
+    source = attempt(smooth, rule, At(*anchor, at.pool))
     if isinstance(source, Reason):
-        return Reason("no_anchor_cell")
-    return _transplant(rule, source, (rule.plan.anchor_model, at.benchmark), at, skip=False)
+        raise Reason("no_anchor_cell")
+    return _transplant(rule, source, anchor, at, skip=False)
 
 
 def calibrated(rule: Rule, at: At) -> Prediction:
     """V3 and MAIN: BOPTR-P1 with delta_m from the model's own pair on the anchor benchmark."""
-    return rule.path(*at.cell, rule.moved(at.benchmark, rule.delta(at.model)))
+    return rule.path(*at.cell, rule.mu(at.benchmark) + rule.delta(at.model))
 
 
 def no_offset(rule: Rule, at: At) -> Prediction:
@@ -200,7 +190,7 @@ def no_offset(rule: Rule, at: At) -> Prediction:
     return rule.path(*at.cell, rule.mu(at.benchmark))
 
 
-def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats | Reason:
+def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats:
     """Ln alpha of B0, shape (draws,): the anchor cell's in its regime, mu_g in the others (option ``b0``)."""
     if rule.options.b0 == "cohort_mu" or rule.regime(benchmark) != rule.regime(rule.plan.anchor_benchmark):
         return rule.mu(benchmark)
@@ -214,12 +204,8 @@ def anchor_scale(rule: Rule, at: At) -> Prediction:
 
 def no_selector(rule: Rule, at: At) -> Prediction:
     """A1: N-hat of MAIN under the RL default policy, without the selector."""
-    log_alpha, base = rule.moved(at.benchmark, rule.delta(at.model)), rule.view.base(*at.cell)
-    if isinstance(log_alpha, Reason):
-        return log_alpha
-    if base is None:
-        return Reason("no_base")
-    return _constant(rule, base, rule.plan.default_policy, rule.n_hat(log_alpha, rule.beta(at.benchmark)))
+    budget = rule.n_hat(rule.mu(at.benchmark) + rule.delta(at.model), rule.beta(at.benchmark))
+    return _constant(rule, rule.base(*at.cell), rule.plan.default_policy, budget)
 
 
 def same_budget(rule: Rule, at: At) -> Prediction:
@@ -238,7 +224,7 @@ def cohort_curve(rule: Rule, at: At) -> Prediction:
     """The mean RL curve of the other fitted models on the benchmark."""
     others = _others(rule, at)
     if not others:
-        return Reason("no_other_models")
+        raise Reason("no_other_models")
     return Curve(np.mean(list(others.values()), axis=0), tuple((1 / len(others), _rl(rule, m)) for m in others))
 
 
@@ -246,11 +232,11 @@ def base_plus_gain(rule: Rule, at: At) -> Prediction:
     """Base under the default policy at N = b, plus the mean gain of the other fitted models at that budget."""
     default = rule.view.default(*at.cell)
     if default is None:
-        return Reason("policy_missing")
+        raise Reason("policy_missing")
     others = [(m, target, rule.view.default(m, at.benchmark)) for m, target in _others(rule, at).items()]
     gains = {m: target - base for m, target, base in others if base is not None}
     if not gains:
-        return Reason("no_other_models")
+        raise Reason("no_other_models")
     predicted = np.clip(default + np.mean(list(gains.values()), axis=0), 0, rule.view.total(at.benchmark))
     terms = [(1.0, rule.plan.models[at.model].base)]
     for m in gains:
@@ -260,15 +246,9 @@ def base_plus_gain(rule: Rule, at: At) -> Prediction:
 
 def low_temperature(rule: Rule, at: At) -> Prediction:
     """N = b at the pure temperature with the best Base pass@1."""
-    base = rule.view.base(*at.cell)
-    if base is None:
-        return Reason("no_base")
-    candidates = [base.index[name] for name in temperatures(base.policies, rule.plan.configured)]
-    if not candidates:
-        return Reason("policy_missing")
-    chosen = np.array(candidates)[fit.first_least(-base.P[candidates, 0])]
-    budget = _same_budgets(rule)
-    return Path(np.broadcast_to(chosen, budget.shape), budget)
+    base = rule.base(*at.cell)
+    candidates = np.array([base.index[name] for name in temperatures(base.policies, rule.plan.configured)])
+    return _best_policies(rule, candidates, -base.P[candidates, 0])
 
 
 def _rl(rule: Rule, model: str) -> str:
@@ -284,20 +264,16 @@ def _others(rule: Rule, at: At) -> dict[str, Counts]:
     return {m: curve for m, curve in curves.items() if curve is not None}
 
 
-def _transplant(rule: Rule, path: Prediction, source: tuple[str, str], at: At, *, skip: bool) -> Prediction:
+def _transplant(rule: Rule, path: Path, source: tuple[str, str], at: At, *, skip: bool) -> Path:
     """The same policies, by name, and the same budgets in another cell."""
-    there, here = rule.view.base(*source), rule.view.base(*at.cell)
-    if not isinstance(path, Path):
-        return path
-    if there is None or here is None:
-        return Reason("no_base")
+    there, here = rule.base(*source), rule.base(*at.cell)
     position = np.array([here.index.get(name, -1) for name in there.policies])
     policy = position[path.policy]
     missing = policy < 0
     if not missing.any():
         return Path(policy, path.budget, path.alpha, path.beta, path.skip)
     if not skip or missing.all(axis=0).any():
-        return Reason("policy_missing")
+        raise Reason("policy_missing")
     return Path(np.where(missing, 0, policy), path.budget, path.alpha, path.beta, missing)
 
 

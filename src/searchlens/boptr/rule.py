@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
@@ -24,28 +24,41 @@ from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.config.boptr import DEFAULTS, LN2, BoptrOptions, Regime
 
+K = TypeVar("K")
 T = TypeVar("T")
 Given = ParamSpec("Given")
 Exponents = Literal["paper", "own"]
 PoolName = Literal["ar", "full"]
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why a number is not defined."""
+class Reason(Exception):  # noqa: N818
+    """Why a number is not defined: raised where that shows. ``code`` is a key of ``REASONS``."""
 
-    code: str
-    """Key of ``REASONS``."""
+    def __init__(self, code: str) -> None:
+        if code not in REASONS:
+            raise ValueError(f"unknown reason {code!r}")
+        super().__init__(code)
+        self.code = code
 
-    def __post_init__(self) -> None:
-        """Check the code."""
-        if self.code not in REASONS:
-            raise ValueError(f"unknown reason {self.code!r}")
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reason) and self.code == other.code
 
-    @property
-    def text(self) -> str:
-        """The reason as a sentence."""
-        return REASONS[self.code]
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+
+def attempt(make: Callable[Given, T], *args: Given.args, **named: Given.kwargs) -> T | Reason:
+    """What a function returns, or why it is not defined."""
+    try:
+        return make(*args, **named)
+    except Reason as reason:
+        return Reason(reason.code)  # without the traceback, which holds the arrays of every frame
+
+
+def defined(things: Iterable[tuple[K, Callable[[], T]]]) -> dict[K, T]:
+    """What is made for each key, those left out that are not defined."""
+    each = {key: attempt(make) for key, make in things}
+    return {key: thing for key, thing in each.items() if not isinstance(thing, Reason)}
 
 
 REASONS = {
@@ -94,13 +107,13 @@ def kept(*, shared: bool = False) -> Callable[[Callable[Given, T]], Callable[Giv
 
     def decorator(make: Callable[Given, T]) -> Callable[Given, T]:
         @wraps(make)
-        def found(*args: Given.args, **named: Given.kwargs) -> T:
+        def once(*args: Given.args, **named: Given.kwargs) -> T:
             rule, *others = args
             assert isinstance(rule, Rule)
             key = (make.__qualname__, *others, *named.items())
             return rule.keep(key, lambda: make(*args, **named), shared=shared)
 
-        return found
+        return once
 
     return decorator
 
@@ -132,8 +145,10 @@ class Rule:
         """The result of ``make``, computed once per key; ``shared``: once for all constants (``with_constants``)."""
         results = self._shared_results if shared else self._results
         if key not in results:
-            results[key] = make()
-        return results[key]  # type: ignore[return-value]
+            results[key] = attempt(make)
+        if isinstance(result := results[key], Reason):
+            raise Reason(result.code)
+        return result  # type: ignore[return-value]
 
     # ---- cells
 
@@ -151,12 +166,24 @@ class Rule:
         """g(d)."""
         return self.plan.benchmarks[benchmark].regime
 
-    def cell(self, model: str, benchmark: str, metric: str = "P") -> tuple[Readouts, Counts] | Reason:
-        """Base readouts and the RL target of a metric in a cell; ``no_base`` or ``no_rl``."""
-        base, target = self.view.base(model, benchmark), self.view.target(model, benchmark, metric)
+    def base(self, model: str, benchmark: str) -> Readouts:
+        """Base readouts of a cell, or ``no_base``."""
+        base = self.view.base(model, benchmark)
         if base is None:
-            return Reason("no_base")
-        return Reason("no_rl") if target is None else (base, target)
+            raise Reason("no_base")
+        return base
+
+    def cell(self, model: str, benchmark: str, metric: str = "P") -> tuple[Readouts, Counts]:
+        """Base readouts and the RL target of a metric in a cell; ``no_base`` or ``no_rl``."""
+        base, target = self.base(model, benchmark), self.view.target(model, benchmark, metric)
+        if target is None:
+            raise Reason("no_rl")
+        return base, target
+
+    def sampled(self, benchmark: str) -> list[str]:
+        """Models of the cohort with both sides on a benchmark."""
+        view = self.view
+        return [m for m in self.cohort_models if view.base(m, benchmark) and view.target(m, benchmark) is not None]
 
     # ---- fits
 
@@ -166,35 +193,28 @@ class Rule:
         betas = tuple(fit.beta_grid(self.options.beta_top)) if beta is None else (beta,)
         return fit.lattice(alphas, betas, self.view.levels, self.options.rounding)
 
-    def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
+    def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit:
         """R1: the cell's own (alpha, beta, pi) with one policy for all budgets, as a position in the cell."""
-        return self.keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool), shared=True)
+        key = ("smooth", model, benchmark, pool)
+        return self.keep(key, lambda: self._fit(model, benchmark, pool, None, slice(None)), shared=True)
 
-    def _smooth(self, model: str, benchmark: str, pool: PoolName) -> Fit | Reason:
-        cell = self.cell(model, benchmark)
-        if isinstance(cell, Reason):
-            return cell
-        base, target = cell
+    def scale(self, model: str, benchmark: str, beta: float) -> Fit:
+        """The cell's own (alpha, pi) of the AR pool at a fixed beta."""
+        return self._fit(model, benchmark, "ar", beta, slice(None))
+
+    def _fit(self, model: str, benchmark: str, pool: PoolName, beta: float | None, draws: Ints | slice) -> Fit:
+        """The best (alpha, beta, pi) in some draws, pi as a position in the cell; ``beta`` may be fixed."""
+        at, P, R = self._sides(model, benchmark, pool)
+        beta_g = self.options.beta[self.regime(benchmark)] if beta is None else beta
+        best = fit.fit_locked(P[..., draws], R[..., draws], self.lattice(beta), self.options.ties, beta_g)
+        return replace(best, policy=at[best.policy])
+
+    def _sides(self, model: str, benchmark: str, pool: PoolName = "ar") -> tuple[Ints, Counts, Counts]:
+        """Positions of a pool, its counts and the RL target, these on the view's axis of draws."""
+        base, target = self.cell(model, benchmark)
         at = base.pool(pool)
-        beta_g = self.options.beta[self.regime(benchmark)]
-        args = (self._along(base.P[at]), self._along(target), self.lattice(), self.options.ties, beta_g)
-        return _placed(fit.fit_locked(*args), at)
-
-    def scale(self, model: str, benchmark: str, beta: float, draws: Ints | None = None) -> Fit | Reason:
-        """The cell's own (alpha, pi) of the AR pool at a fixed beta, in all draws or in ``draws``."""
-        cell = self.cell(model, benchmark)
-        if isinstance(cell, Reason):
-            return cell
-        base, target = cell
-        at = base.autoregressive
-        P, R = self._along(base.P[at]), self._along(target)
-        if draws is not None:
-            P, R = P[:, :, draws], R[:, draws]
-        return _placed(fit.fit_locked(P, R, self.lattice(beta), self.options.ties, beta), at)
-
-    def _along(self, counts: Counts) -> Counts:
-        """The counts on the view's axis of draws, also if they are equal in all draws."""
-        return np.broadcast_to(counts, (*counts.shape[:-1], self.view.draws))
+        P, R = (np.broadcast_to(side, (*side.shape[:-1], self.view.draws)) for side in (base.P[at], target))
+        return at, P, R
 
     # ---- beta_g
 
@@ -208,26 +228,23 @@ class Rule:
         the most brittle: on multiple choice all of 0.8 to 1.2 give N = b, but 0.8 for a small range of alpha only.
         """
         constant = self.options.beta[self.regime(benchmark)]
-        sources = self._sources(benchmark)
+        sources = self.sources(benchmark)
         if self.exponents == "paper" or not sources:
             return np.full(self.view.draws, constant)
         return self._own_beta(sources, constant)
 
     @kept()
-    def _sources(self, benchmark: str) -> tuple[str, ...]:
+    def sources(self, benchmark: str) -> tuple[str, ...]:
+        """The sampled benchmarks that estimate the own constants of a benchmark's regime."""
         regime = self.regime(benchmark)
-        fitted = [d for d in self.plan.with_role("fitted") if self.regime(d) == regime and self._sampled(d)]
-        others = tuple(d for d in fitted if d != benchmark)
-        return others or tuple(fitted)
-
-    def _sampled(self, benchmark: str) -> list[str]:
-        return [m for m in self.cohort_models if not isinstance(self.cell(m, benchmark), Reason)]
+        fitted = tuple(d for d in self.plan.with_role("fitted") if self.regime(d) == regime and self.sampled(d))
+        return tuple(d for d in fitted if d != benchmark) or fitted
 
     @kept()
     def _own_beta(self, sources: tuple[str, ...], constant: float) -> Floats:
         total, betas = np.zeros((1, 1)), np.zeros(1)
         for benchmark in sources:
-            for model in self._sampled(benchmark):
+            for model in self.sampled(benchmark):
                 betas, error = self._by_beta(model, benchmark)
                 total = total + error / self.view.total(benchmark)
         # Exponents that lead every cell to the same path have the same sum to the bit, in either readout. Under prefix
@@ -239,50 +256,45 @@ class Rule:
 
     @kept(shared=True)
     def _by_beta(self, model: str, benchmark: str) -> tuple[Floats, Array]:
-        cell = self.cell(model, benchmark)
-        assert not isinstance(cell, Reason)
-        base, target = cell
-        return fit.best_by_beta(self._along(base.P[base.autoregressive]), self._along(target), self.lattice())
+        _, P, R = self._sides(model, benchmark)
+        return fit.best_by_beta(P, R, self.lattice())
 
     # ---- mu_g and delta_m
 
-    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
+    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats:
         """Natural logarithm of the alpha that a cell has at beta_g, shape (draws,).
 
         ``at`` is the benchmark d whose beta_g is used, by default the cell's own. A constant that is applied to d must
         use beta_g(d), which is estimated without d; the cell's own beta_g may have been estimated from d.
         """
         beta = self.beta(at or benchmark)
-        key = ("log_alpha", model, benchmark, content_key(beta))
-        return self.keep(key, lambda: self._log_alpha(model, benchmark, beta), shared=True)
 
-    def _log_alpha(self, model: str, benchmark: str, beta: Floats) -> Floats | Reason:
-        log_alpha = np.empty(self.view.draws)
-        for value in np.unique(beta):
-            draws = np.flatnonzero(beta == value)
-            cell = self.scale(model, benchmark, float(value), draws)
-            if isinstance(cell, Reason):
-                return cell
-            log_alpha[draws] = np.log(cell.alpha)
-        return log_alpha
+        def fitted() -> Floats:
+            log_alpha = np.empty(self.view.draws)
+            for value in np.unique(beta):
+                draws = np.flatnonzero(beta == value)
+                log_alpha[draws] = np.log(self._fit(model, benchmark, "ar", float(value), draws).alpha)
+            return log_alpha
 
-    def delta(self, model: str) -> Floats | Reason:
-        """delta_m = ln alpha of (m, anchor benchmark) minus the cohort's mean, shape (draws,)."""
-        log_alpha = self.log_alpha(model, self.plan.anchor_benchmark)
-        if isinstance(log_alpha, Reason):
-            return Reason("no_calibration")
+        return self.keep(("log_alpha", model, benchmark, content_key(beta)), fitted, shared=True)
+
+    def delta(self, model: str) -> Floats:
+        """delta_m = ln alpha of (m, anchor benchmark) minus the cohort's mean, (draws,); or ``no_calibration``."""
+        try:
+            log_alpha = self.log_alpha(model, self.plan.anchor_benchmark)
+        except Reason:
+            raise Reason("no_calibration") from None
         delta: Floats = log_alpha - self.mean_log_alpha((self.plan.anchor_benchmark,))
         return delta
+
+    def log_alphas(self, benchmark: str, at: str | None = None) -> dict[str, Floats]:
+        """``log_alpha`` on a benchmark by model, of those of the cohort that have one."""
+        return defined((m, partial(self.log_alpha, m, benchmark, at)) for m in self.cohort_models)
 
     @kept()
     def mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None = None) -> Floats:
         """Mean of ``log_alpha`` over the cohort's models and these benchmarks; 0 if no cell was sampled."""
-        cells = [
-            value
-            for d in benchmarks
-            for m in self.cohort_models
-            if not isinstance(value := self.log_alpha(m, d, at), Reason)
-        ]
+        cells = [value for d in benchmarks for value in self.log_alphas(d, at).values()]
         return mean_log_alpha(np.stack(cells)) if cells else np.zeros(self.view.draws)
 
     def mu(self, benchmark: str) -> Floats:
@@ -295,15 +307,10 @@ class Rule:
         regime = self.regime(benchmark)
         if regime == self.regime(self.plan.anchor_benchmark):
             return self.mean_log_alpha((self.plan.anchor_benchmark,), benchmark)
-        if self.exponents == "own" and (sources := self._sources(benchmark)):
-            return self.mean_log_alpha(sources, benchmark)
-        if regime == "floor" and self.options.mu_floor == "cohort_mean" and (sources := self._sources(benchmark)):
+        estimated = self.exponents == "own" or (regime == "floor" and self.options.mu_floor == "cohort_mean")
+        if estimated and (sources := self.sources(benchmark)):
             return self.mean_log_alpha(sources, benchmark)
         return np.full(self.view.draws, LN2 if regime == "floor" else 0.0)
-
-    def moved(self, benchmark: str, delta: Floats | Reason) -> Floats | Reason:
-        """Ln alpha of a model with this offset, mu_g + delta_m."""
-        return delta if isinstance(delta, Reason) else self.mu(benchmark) + delta
 
     # ---- the path
 
@@ -313,30 +320,24 @@ class Rule:
         return fit.round_position(log_alpha / LN2 + slope, self.view.levels, self.options.rounding)
 
     @kept(shared=True)
-    def prototype(self) -> Array | Reason:
+    def prototype(self) -> Array:
         """r-bar: features of the policy of the anchor cell's R1 fit, along the path of that fit."""
         locked = self.smooth(*self.anchor)
-        if isinstance(locked, Reason):
-            return locked
         return selector.prototype(self.features(*self.anchor), locked.policy, locked.path, self.options)
 
     def features(self, model: str, benchmark: str) -> selector.Features:
         """r(pi, n) of a cell with a Base."""
-        base = self.view.base(model, benchmark)
-        assert base is not None
         key = ("features", self.plan.models[model].base, benchmark)
-        return self.keep(key, lambda: selector.features(base, self.options), shared=True)
+        return self.keep(key, lambda: selector.features(self.base(model, benchmark), self.options), shared=True)
 
-    def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
+    def select(self, model: str, benchmark: str, path: Ints) -> Ints:
         """pi-hat along a path of budgets, as positions in the cell, shape (draws,)."""
-        proto, base = self.prototype(), self.view.base(model, benchmark)
-        if base is None:
-            return Reason("no_base")
-        if isinstance(proto, Reason):
-            return Reason("no_prototype")
+        base = self.base(model, benchmark)
+        try:
+            proto = self.prototype()
+        except Reason:
+            raise Reason("no_prototype") from None
         candidates = self.candidates(base, benchmark)
-        if not len(candidates):
-            return Reason("policy_missing")
 
         def chosen() -> Ints:
             cost = selector.COST_WEIGHT * selector.relative_cost(base)
@@ -355,19 +356,17 @@ class Rule:
         at = base.autoregressive
         if self.options.exclude_default_on_anchor and benchmark == self.plan.anchor_benchmark:
             at = np.array([i for i in at if base.policies[i] != self.plan.default_policy], int)
+        if not len(at):
+            raise Reason("policy_missing")
         return at
 
-    def path(self, model: str, benchmark: str, log_alpha: Floats | Reason, beta: Floats | None = None) -> Path | Reason:
+    def path(self, model: str, benchmark: str, log_alpha: Floats, beta: Floats | None = None) -> Path:
         """The rule's path at a scale, shape (draws,): N-hat, then pi-hat along it; ``beta`` is beta_g by default."""
-        if isinstance(log_alpha, Reason):
-            return log_alpha
         if not np.isfinite(log_alpha).all():
-            return Reason("non_finite_alpha")
+            raise Reason("non_finite_alpha")
         exponent = self.beta(benchmark) if beta is None else beta
         budget = self.n_hat(log_alpha, exponent)
         chosen = self.select(model, benchmark, budget)
-        if isinstance(chosen, Reason):
-            return chosen
         return Path(np.broadcast_to(chosen, budget.shape), budget, np.exp(log_alpha), exponent)
 
 
@@ -385,14 +384,9 @@ def content_key(*arrays: np.ndarray) -> bytes:
     return hashed.digest()
 
 
-def _placed(best: Fit, at: Ints) -> Fit:
-    """The fit with policies as positions in the whole cell, instead of in the pool ``at``."""
-    return replace(best, policy=at[best.policy])
-
-
 Columns = Mapping[str, Any]
-Found = Columns | Iterable[Columns] | Reason
-"""What is known of a cell: one record, several, or why there is none."""
+Find = Callable[[], Columns | Iterable[Columns]]
+"""Makes what is known of a cell, one record or several, or raises the ``Reason`` why there is none."""
 
 _NAMES: dict[DataTypeClass | pl.DataType, str] = {
     pl.String: """
@@ -425,15 +419,20 @@ def schema(names: str, **exceptions: DataTypeClass) -> pl.Schema:
     return pl.Schema({name: exceptions.get(name) or TYPES[name] for name in names.split()})
 
 
-def records(columns: pl.Schema, cells: Iterable[tuple[Columns, Found]]) -> pl.DataFrame:
+def records(columns: pl.Schema, cells: Iterable[tuple[Columns, Find]]) -> pl.DataFrame:
     """A frame of cells and what is known of each; a cell of which nothing is known has one record with the reason."""
     rows: list[Columns] = []
-    for cell, found in cells:
-        known = {"reason": found.code} if isinstance(found, Reason) else found
-        rows += [{**cell, **each} for each in ([known] if isinstance(known, Mapping) else known)]
+    for cell, find in cells:
+        try:
+            known = find()
+            rows += [{**cell, **each} for each in ([known] if isinstance(known, Mapping) else known)]
+        except Reason as reason:
+            rows.append({**cell, "reason": reason.code})
     return pl.DataFrame(rows, columns)
 
 
-def by_cell(columns: pl.Schema, cells: Iterable[tuple[str, str]], find: Callable[[str, str], Found]) -> pl.DataFrame:
+def by_cell(
+    columns: pl.Schema, cells: Iterable[tuple[str, str]], find: Callable[[str, str], Columns | Iterable[Columns]]
+) -> pl.DataFrame:
     """``records`` of what is found in each (model, benchmark)."""
-    return records(columns, (({"model": model, "benchmark": name}, find(model, name)) for model, name in cells))
+    return records(columns, (({"model": model, "benchmark": d}, partial(find, model, d)) for model, d in cells))

@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.boptr.cohort import Cohort, CohortPlan
+from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.contrasts import contrasts, decided, nulls
-from searchlens.boptr.evaluate import Evaluation, Task, evaluate
+from searchlens.boptr.evaluate import Task, evaluate
 from searchlens.boptr.frontier import SWEEP_ROWS
 from searchlens.boptr.offsets import v4
 from searchlens.boptr.protocol import blocks, checklist, protocol_flags
@@ -36,7 +36,12 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     if cohort.readout != options.readout:
         raise ValueError(f"the cohort holds the readout {cohort.readout!r}, the options name {options.readout!r}")
     plan = cohort.plan
-    evaluation = evaluate(cohort, options, _tasks(plan, options))
+    fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
+    tasks = [Task(constants, MAIN_ROWS, predicted) for constants in (PAPER, OWN)]
+    tasks += [Task(PAPER, VARIANT_ROWS, fitted), Task(PAPER, SWEEP_ROWS, fitted, reselect=False)]
+    if options.mu_without:
+        tasks.append(Task(WITHOUT, pick((*ABLATION, "cell-fit")), fitted, without=options.mu_without))
+    evaluation = evaluate(cohort, options, tasks)
     rows = {row.key: row for row in (*MAIN_ROWS, *SWEEP_ROWS, *VARIANT_ROWS)}
     boot = bootstrap_view(cohort, options.draws, options.seed)
     sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
@@ -47,8 +52,14 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
         "means": means(evaluation, plan, options, sets),
         "contrasts": decided(pl.concat(compared), options.confidence),
         "nulls": nulls(cohort, options),
-        **_linear_probes(evaluation),
     }
+    # V4 over all fitted models, and without those left out: the column ``mu`` before the others.
+    probes = {
+        constants.mu: v4(evaluation.rules[constants]) for constants in (PAPER, WITHOUT) if constants in evaluation.rules
+    }
+    for name, part in {"v4": "features", "v4_null": "null", "v4_summary": "summary"}.items():
+        named = [getattr(probe, part).select(pl.lit(mu).alias("mu"), pl.all()) for mu, probe in probes.items()]
+        frames[name] = pl.concat(named)
     frames |= _declared(frames, evaluation.rules[PAPER], boot)
     frames |= words(cohort, options, frames)
     unread = {*BOPTR_WORDS, *loaded("frame", in_words=True)}
@@ -91,22 +102,3 @@ def _declared(made: Mapping[str, pl.DataFrame], rule: Rule, boot: View) -> dict[
         return known[name]
 
     return {name: value(name) for name in declared}
-
-
-def _linear_probes(evaluation: Evaluation) -> dict[str, pl.DataFrame]:
-    """The frames of V4, with a column ``mu`` before the others: over all fitted models, and without those left out."""
-    probes = {c.mu: v4(evaluation.rules[c]) for c in (PAPER, WITHOUT) if c in evaluation.rules}
-    return {
-        name: pl.concat([getattr(probe, part).select(pl.lit(mu).alias("mu"), pl.all()) for mu, probe in probes.items()])
-        for name, part in {"v4": "features", "v4_null": "null", "v4_summary": "summary"}.items()
-    }
-
-
-def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
-    fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
-    tasks = [Task(constants, MAIN_ROWS, predicted) for constants in (PAPER, OWN)]
-    tasks.append(Task(PAPER, VARIANT_ROWS, fitted))
-    tasks.append(Task(PAPER, SWEEP_ROWS, fitted, reselect=False))
-    if options.mu_without:
-        tasks.append(Task(WITHOUT, pick((*ABLATION, "cell-fit")), fitted, without=options.mu_without))
-    return tasks

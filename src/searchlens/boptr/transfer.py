@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -104,6 +105,9 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
     variances = weights**2 * np.array(
         [score.corrected[1:].var() if len(score.corrected) > 1 else 0 for score in scores]
     )
+    # Degrees of freedom of a sum of variances (Welch and Satterthwaite).
+    freedoms = np.array([score.freedom for score in scores])
+    total = float((variances**2 / freedoms).sum())
     return Score(
         scores[0].prediction,
         float(weights @ np.array([score.error for score in scores])),
@@ -111,14 +115,8 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
         mean(reselected) if len(reselected) == len(scores) else None,
         mean([score.corrected[:shortest] for score in scores]),
         min(score.questions for score in scores),
-        _freedom(variances, np.array([score.freedom for score in scores])),
+        float(variances.sum() ** 2 / total) if total > 0 else float(freedoms.min()),
     )
-
-
-def _freedom(variances: Floats, freedom: Floats) -> float:
-    """Degrees of freedom of a sum of variances (Welch and Satterthwaite)."""
-    total = float((variances**2 / freedom).sum())
-    return float(variances.sum() ** 2 / total) if total > 0 else float(freedom.min())
 
 
 def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
@@ -188,33 +186,22 @@ def means_frame(
 ) -> pl.DataFrame:
     """Every mean of every scope, of the rows that were evaluated with each set of constants; returns ``MEANS``."""
     evaluated = {(key.constants, key.row) for key in (*evaluation.scores, *evaluation.reasons)}
-    records = [
-        {**_key(constants, row, pool), "scope": scope.name, "column": column.name, **values}
-        for scope in scopes
-        for constants in sets
-        for row, pool, column, values in _scope_means(evaluation, scope, constants, confidence)
-        if (constants, row.key) in evaluated
-    ]
-    return pl.DataFrame(records, MEANS)
-
-
-def _scope_means(
-    evaluation: Evaluation, scope: Scope, constants: Constants, confidence: float
-) -> Iterable[tuple[Row, PoolName, Column, dict[str, Any]]]:
-    for pool in ("ar", "full"):
+    records = []
+    pools: tuple[PoolName, ...] = ("ar", "full")
+    for scope, constants, pool in product(scopes, sets, pools):
         rows = [row for row in scope.rows if pool in row.pools]
-        deciding = [row for row in rows if row.key not in scope.apart]
+        deciding = [row.key for row in rows if row.key not in scope.apart]
         for column in scope.columns:
-            cells = column.cells
-            if column.matched:
-                cells = tuple(
-                    cell
-                    for cell in cells
-                    if all(Key(constants, row.key, pool, *cell) in evaluation.scores for row in deciding)
-                )
-            for row in rows:
+            cells = [
+                cell
+                for cell in column.cells
+                if not column.matched or all(Key(constants, row, pool, *cell) in evaluation.scores for row in deciding)
+            ]
+            for row in (row for row in rows if (constants, row.key) in evaluated):
                 keys = {cell: Key(constants, row.key, pool, *cell) for cell in cells}
-                yield row, pool, column, _mean(evaluation, keys, column, confidence)
+                values = {"scope": scope.name, "column": column.name, **_mean(evaluation, keys, column, confidence)}
+                records.append({**_key(constants, row, pool), **values})
+    return pl.DataFrame(records, MEANS)
 
 
 def _mean(evaluation: Evaluation, keys: Mapping[Cell, Key], column: Column, confidence: float) -> dict[str, Any]:
@@ -234,7 +221,8 @@ def means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets:
     means = means_frame(evaluation, scopes(plan), sets, options.confidence)
     if WITHOUT not in evaluation.rules:
         return means
-    ablation = _ablation(plan, [name for name in plan.fitted_models if name not in options.mu_without])
+    kept = [name for name in plan.fitted_models if name not in options.mu_without]
+    ablation = Scope("ablation", pick(ABLATION), _by_regime(plan, kept))
     return pl.concat([means, means_frame(evaluation, [ablation], [WITHOUT], options.confidence)])
 
 
@@ -255,12 +243,24 @@ def scopes(plan: CohortPlan) -> list[Scope]:
         Column("matched macro", everything, "macro", matched=True),
         Column("matched micro", everything, matched=True),
     )
-    sweeps = (*pick(FRONTIER), *SWEEP_ROWS)
+    sweeps, horizontal, by_model = (*pick(FRONTIER), *SWEEP_ROWS), list[Scope](), list[Column]()
+    for model in plan.models:
+        columns = [Column(d, ((model, d),)) for d in fitted]
+        columns += [Column("mean", grid([model], fitted)), Column("matched mean", grid([model], fitted), matched=True)]
+        columns += [Column(d, ((model, d),)) for d in held_out]
+        columns.append(Column("held-out mean", grid([model], held_out)))
+        rows = pick((*HORIZONTAL, *RIVALS))
+        horizontal.append(Scope(f"horizontal/{model}", rows, tuple(columns), ("V5b", *RIVALS)))
+    for group in ("upper", "lower"):
+        members = plan.in_group(group)  # type: ignore[arg-type]
+        by_model += [Column(m, grid([m], fitted)) for m in members]
+        if members:
+            by_model.append(Column(f"{group} mean", grid(members, fitted), "macro"))
     return [
-        *(_horizontal(model, fitted, held_out) for model in plan.models),
-        Scope("vertical", pick((*VERTICAL, *RIVALS)), (*_by_model(plan, fitted), *overall), ("V5b", *RIVALS)),
+        *horizontal,
+        Scope("vertical", pick((*VERTICAL, *RIVALS)), (*by_model, *overall), ("V5b", *RIVALS)),
         Scope("decomposition", pick(DECOMPOSITION), overall, ("V5b", "Z1-N*", "Z0-u")),
-        _ablation(plan, models),
+        Scope("ablation", pick(ABLATION), _by_regime(plan, models)),
         Scope("frontier", sweeps, overall, tuple(row.key for row in sweeps if row.kind == "frontier")),
         Scope("variants", VARIANT_ROWS, _by_regime(plan, models)),
         Scope("new models", pick(NEW), tuple(Column(m, grid([m], fitted)) for m in plan.in_group("new"))),
@@ -276,33 +276,11 @@ def scopes(plan: CohortPlan) -> list[Scope]:
     ]
 
 
-def _ablation(plan: CohortPlan, models: Sequence[str]) -> Scope:
-    return Scope("ablation", pick(ABLATION), _by_regime(plan, models))
-
-
 def _by_regime(plan: CohortPlan, models: Sequence[str]) -> tuple[Column, ...]:
     """The fitted cells of some models by regime, and all of them."""
     fitted = plan.with_role("fitted")
     regimes = [(name, [d for d in fitted if plan.benchmarks[d].regime == name]) for name in REGIMES]
     return (*(Column(name, grid(models, d)) for name, d in regimes), Column("all cells", grid(models, fitted)))
-
-
-def _horizontal(model: str, fitted: Sequence[str], held_out: Sequence[str]) -> Scope:
-    columns = [Column(d, ((model, d),)) for d in fitted]
-    columns += [Column("mean", grid([model], fitted)), Column("matched mean", grid([model], fitted), matched=True)]
-    columns += [Column(d, ((model, d),)) for d in held_out]
-    columns.append(Column("held-out mean", grid([model], held_out)))
-    return Scope(f"horizontal/{model}", pick((*HORIZONTAL, *RIVALS)), tuple(columns), ("V5b", *RIVALS))
-
-
-def _by_model(plan: CohortPlan, fitted: Sequence[str]) -> list[Column]:
-    columns = []
-    for group in ("upper", "lower"):
-        members = plan.in_group(group)  # type: ignore[arg-type]
-        columns += [Column(m, grid([m], fitted)) for m in members]
-        if members:
-            columns.append(Column(f"{group} mean", grid(members, fitted), "macro"))
-    return columns
 
 
 # ---- parts of the errors

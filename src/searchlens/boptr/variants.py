@@ -44,34 +44,33 @@ class Ranks(NamedTuple):
 
 Coordinates = Callable[[Ranks, Floats], Features]
 """Features of a cell, from its ranks and its fixed coordinates."""
-Scale = Callable[[Rule, At], Floats | Reason]
+Scale = Callable[[Rule, At], Floats]
 """ln alpha in every draw."""
 
 
 # ---- coordinates
 
 
-def first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
+def first_finish(rule: Rule, model: str, benchmark: str) -> Counts:
     """T counts of a cell's policies, shape (policies, budgets, draws).
 
     ``unknown_tokens`` if token counts, and so T, are unknown for any policy that is ranked or may be chosen.
     """
-    return rule.keep(("T", rule.plan.models[model].base, benchmark), lambda: _first_finish(rule, model, benchmark))
 
+    def finished() -> Counts:
+        landscape, base = rule.view.cohort.base(model, benchmark), rule.base(model, benchmark)
+        assert landscape is not None
+        counts = rule.view.counts(landscape, benchmark, "T", base.policies, rule.plan.budgets)
+        if np.isnan(counts[np.union1d(base.autoregressive, selector.ranked_pool(base, rule.options))]).any():
+            raise Reason("unknown_tokens")
+        return counts
 
-def _first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
-    landscape, base = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
-    if landscape is None or base is None:
-        return Reason("no_base")
-    counts = rule.view.counts(landscape, benchmark, "T", base.policies, rule.plan.budgets)
-    needed = np.union1d(base.autoregressive, selector.ranked_pool(base, rule.options))
-    return Reason("unknown_tokens") if np.isnan(counts[needed]).any() else counts
+    return rule.keep(("T", rule.plan.models[model].base, benchmark), finished)
 
 
 def ranks(rule: Rule, model: str, benchmark: str) -> Ranks:
     """Ranks of a cell whose T is known; those of P and Q are the ranks of the paper's rule."""
-    base, finished = rule.view.base(model, benchmark), first_finish(rule, model, benchmark)
-    assert base is not None and not isinstance(finished, Reason)
+    base, finished = rule.base(model, benchmark), first_finish(rule, model, benchmark)
     P, _, Q = rule.features(model, benchmark).ranks
     return Ranks(P, Q, selector.rank(finished, base, rule.options))
 
@@ -84,19 +83,12 @@ def signed_axis(rank: Ranks) -> Array:
     return rank.Q - rank.P
 
 
-def signed_features(rank: Ranks, fixed: Floats) -> Features:
-    """r6 = [rank(P), A, rank(T), ctrl, log cost]."""
-    return Features((rank.P, signed_axis(rank), rank.T), fixed, SIGNED_WEIGHTS)
-
-
-def support_features(rank: Ranks, fixed: Floats) -> Features:
-    """r_S = [rank(P), ctrl, log cost]."""
-    return Features((rank.P,), fixed, SUPPORT_WEIGHTS)
-
-
-def concentration_features(rank: Ranks, fixed: Floats) -> Features:
-    """r_A = [A, rank(T)]."""
-    return Features((signed_axis(rank), rank.T), fixed[:0], CONCENTRATION_WEIGHTS)
+_COORDINATES: dict[str, Coordinates] = {
+    "v6": lambda rank, fixed: Features((rank.P, signed_axis(rank), rank.T), fixed, SIGNED_WEIGHTS),
+    "v7 support": lambda rank, fixed: Features((rank.P,), fixed, SUPPORT_WEIGHTS),
+    "v7 concentration": lambda rank, fixed: Features((signed_axis(rank), rank.T), fixed[:0], CONCENTRATION_WEIGHTS),
+}
+"""r6 = [rank(P), A, rank(T), ctrl, log cost]; r_S = [rank(P), ctrl, log cost]; r_A = [A, rank(T)]."""
 
 
 # ---- rules with other fits and other selectors
@@ -109,10 +101,10 @@ class _Votes(Rule):
         super().__init__(rule.view, rule.options, rule.exponents)
         self.cohort_models, self._rule = rule.cohort_models, rule
 
-    def cell(self, model: str, benchmark: str, metric: str = "Q") -> tuple[Readouts, Counts] | Reason:
+    def cell(self, model: str, benchmark: str, metric: str = "Q") -> tuple[Readouts, Counts]:
         """Base readouts and the RL target of a cell, with Q in the place of P."""
-        found = super().cell(model, benchmark, metric)
-        return found if isinstance(found, Reason) else (replace(found[0], P=found[0].Q), found[1])
+        base, target = super().cell(model, benchmark, metric)
+        return replace(base, P=base.Q), target
 
     def beta(self, benchmark: str) -> Floats:
         """beta_g of the paper's rule: all variants and heads share it."""
@@ -130,17 +122,15 @@ class _Head(Rule):
     def beta(self, benchmark: str) -> Floats:
         return self._fits.beta(benchmark)
 
-    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
+    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats:
         return self._fits.log_alpha(model, benchmark, at)
 
-    def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
+    def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit:
         return self._fits.smooth(model, benchmark, pool)
 
-    def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
+    def select(self, model: str, benchmark: str, path: Ints) -> Ints:
         for cell in ((model, benchmark), self.anchor):
-            finished = first_finish(self._rule, *cell)
-            if isinstance(finished, Reason):
-                return finished
+            first_finish(self._rule, *cell)
         return super().select(model, benchmark, path)
 
     def features(self, model: str, benchmark: str) -> Features:
@@ -153,44 +143,43 @@ def _votes(rule: Rule) -> Rule:
     return rule.keep("votes", lambda: _Votes(rule))
 
 
+def _head(rule: Rule, name: str, fits: Rule) -> Rule:
+    return rule.keep(name, lambda: _Head(rule, fits, _COORDINATES[name]))
+
+
 # ---- scales
 
 
-def one_anchor(rule: Rule, at: At) -> Floats | Reason:
+def one_anchor(rule: Rule, at: At) -> Floats:
     """The anchor's scale: ln alpha of the anchor cell in the anchor's regime, mu_g in the others; delta = 0."""
     if rule.regime(at.benchmark) != rule.regime(rule.plan.anchor_benchmark):
         return rule.mu(at.benchmark)
     return rule.log_alpha(*rule.anchor)
 
 
-def own_pair(rule: Rule, at: At) -> Floats | Reason:
+def own_pair(rule: Rule, at: At) -> Floats:
     """The model's own scale: mu_g + delta_m, with delta_m from its own pair on the anchor benchmark."""
-    return rule.moved(at.benchmark, rule.delta(at.model))
+    return rule.mu(at.benchmark) + rule.delta(at.model)
 
 
 # ---- variants
 
 
-def shared_core(rule: Rule, at: At, scale: Scale) -> Path | Reason:
+def shared_core(rule: Rule, at: At, scale: Scale) -> Path:
     """v5: the paper's rule."""
     return rule.path(*at.cell, scale(rule, at))
 
 
 def signed(rule: Rule, at: At, scale: Scale) -> Prediction:
     """v6: the scale of v5, and a selector on rank(P), the signed axis A and rank(T)."""
-    return shared_core(rule.keep("v6", lambda: _Head(rule, rule, signed_features)), at, scale)
+    return shared_core(_head(rule, "v6", rule), at, scale)
 
 
 def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
     """v7: the mean of P along the paths of a support head (fitted on P) and a concentration head (fitted on Q)."""
-    on_p = rule.keep("v7 support", lambda: _Head(rule, rule, support_features))
-    on_q = rule.keep("v7 concentration", lambda: _Head(rule, _votes(rule), concentration_features))
-    support, concentration = (shared_core(head, at, scale) for head in (on_p, on_q))
-    if isinstance(support, Reason):
-        return support
-    if isinstance(concentration, Reason):
-        return concentration
-    base, draws = rule.view.base(*at.cell), rule.view.draws
+    support = shared_core(_head(rule, "v7 support", rule), at, scale)
+    concentration = shared_core(_head(rule, "v7 concentration", _votes(rule)), at, scale)
+    base, draws = rule.base(*at.cell), rule.view.draws
     mean: Counts = np.mean([curve(head, base, draws) for head in (support, concentration)], axis=0)
     return Blend(mean, paths=(support, concentration))
 
@@ -302,16 +291,21 @@ def variant_scales(rule: Rule) -> pl.DataFrame:
     sides = (("P", rule), ("Q", _votes(rule)))
     return records(
         SCALES,
-        (({"model": m, "readout": name}, _scale_ends(fits, m)) for m in rule.plan.models for name, fits in sides),
+        (
+            ({"model": m, "readout": name}, partial(_scale_ends, fits, m))
+            for m in rule.plan.models
+            for name, fits in sides
+        ),
     )
 
 
-def _scale_ends(fits: Rule, model: str) -> dict[str, float] | Reason:
+def _scale_ends(fits: Rule, model: str) -> dict[str, float]:
     benchmark = fits.plan.anchor_benchmark
-    cell, log_alpha = fits.cell(model, benchmark), fits.log_alpha(model, benchmark)
-    if isinstance(cell, Reason) or isinstance(log_alpha, Reason):
-        return Reason("no_calibration")
-    (base, target), grid = cell, fits.lattice(float(fits.beta(benchmark)[0]))
+    try:
+        (base, target), log_alpha = fits.cell(model, benchmark), fits.log_alpha(model, benchmark)
+    except Reason:
+        raise Reason("no_calibration") from None
+    grid = fits.lattice(float(fits.beta(benchmark)[0]))
     error = fit.path_errors(fit.errors(base.P[base.autoregressive], target), grid.paths).min(axis=1)[:, 0]
     tied = grid.alpha[error[grid.path] <= error.min() + fit.SAME]
     return {"alpha": float(np.exp(log_alpha[0])), "alpha_lo": float(tied.min()), "alpha_hi": float(tied.max())}
@@ -327,18 +321,16 @@ def variant_heads(rule: Rule) -> pl.DataFrame:
         (
             (
                 {"tier": row.key, "model": model, "benchmark": benchmark, "head": head},
-                _head(rule, row, At(model, benchmark), i),
+                partial(_of_head, rule, row, At(model, benchmark), i),
             )
             for row, (model, benchmark), (i, head) in cells
         ),
     )
 
 
-def _head(rule: Rule, row: Row, at: At, head: int) -> dict[str, Any] | Reason:
-    prediction, base = row.predict(rule, at), rule.view.base(*at.cell)
-    if isinstance(prediction, Reason):
-        return prediction
-    assert isinstance(prediction, Blend) and base is not None
+def _of_head(rule: Rule, row: Row, at: At, head: int) -> dict[str, Any]:
+    prediction, base = row.predict(rule, at), rule.base(*at.cell)
+    assert isinstance(prediction, Blend)
     path = prediction.paths[head]
     assert path.alpha is not None and path.beta is not None
     return {

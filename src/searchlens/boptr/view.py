@@ -212,7 +212,13 @@ def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
     plan = cohort.plan
     paired = [d for d in plan.with_role("fitted") if any(cohort.rl(m, d) for m in plan.fitted_models)]
     exchanged = [name for name in plan.fitted_models if all(_complete(cohort, name, d) for d in paired)]
-    order = _orders(len(exchanged), permutations, seed)
+    # Orders of the models, one per column, the natural one first.
+    models = len(exchanged)
+    if math.factorial(models) <= permutations:
+        order = np.array(list(itertools.permutations(range(models))), np.int64).T
+    else:
+        order = np.tile(np.arange(models)[:, None], (1, permutations))
+        order[:, 1:] = resampler(seed, models, permutations).permuted(order[:, 1:], axis=0)
     partner = {name: order[i] for i, name in enumerate(exchanged)}
     weights = {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()}
     return View(cohort, order.shape[1], weights, partner, tuple(exchanged))
@@ -224,13 +230,3 @@ def _complete(cohort: Cohort, model: str, benchmark: str) -> bool:
     if base is None or rl is None:
         return False
     return bool(base.complete(plan.budgets)) and plan.default_policy in rl.complete(plan.budgets)
-
-
-def _orders(models: int, permutations: int, seed: int) -> Ints:
-    """Orders of the models, one per column, the natural one first."""
-    if math.factorial(models) <= permutations:
-        return np.array(list(itertools.permutations(range(models))), np.int64).T
-    rng = resampler(seed, models, permutations)
-    order = np.tile(np.arange(models)[:, None], (1, permutations))
-    order[:, 1:] = rng.permuted(order[:, 1:], axis=0)
-    return order

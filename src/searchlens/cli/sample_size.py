@@ -22,7 +22,7 @@ from scipy.stats import nct, norm, t
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.rows import ROWS, At, Curve, Row
-from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.rule import Reason, Rule, attempt
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError, require_known
@@ -185,7 +185,7 @@ def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
 
 def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Floats | None:
     plan, rl = rule.plan, rule.view.cohort.rl(model, benchmark)
-    prediction = row.predict(rule, At(model, benchmark, row.pools[0]))
+    prediction = attempt(row.predict, rule, At(model, benchmark, row.pools[0]))
     if isinstance(prediction, Reason) or rl is None or plan.default_policy not in rl.complete(plan.budgets):
         return None
     target = rl.block("P", [plan.default_policy], plan.budgets)[0]

@@ -16,7 +16,7 @@ from searchlens.config.boptr import REGIMES, BoptrOptions, Readout
 from searchlens.reporting.figures import style
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line, changes
-from searchlens.reporting.tables.table import Part
+from searchlens.reporting.tables.table import Part, Table
 
 READOUTS: dict[Readout, str] = {
     "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"
@@ -89,6 +89,32 @@ class BoptrContext:
         """For example ``95% interval``."""
         return f"{self.options.confidence:.0%} interval"
 
+    @property
+    def single_readouts(self) -> str:
+        """A note: what the intervals of single readouts are."""
+        kind = "Wilson" if self.options.readout == "prefix" else "bootstrap over questions"
+        return f"Brackets of a single readout: {kind}."
+
+    @property
+    def brackets(self) -> str:
+        """A note: what the intervals are."""
+        return (
+            f"Brackets: {self.options.confidence:.0%} bootstrap over questions ({self.options.draws} draws shared by"
+            " all rows, both sides of a question together), the path of the row held fixed; where no question differs,"
+            " what 0 differences in so many questions leave open. The models are given; another set of models is"
+            " another study."
+        )
+
+    @property
+    def single_pair(self) -> list[str]:
+        """A note for a cohort of one pair, in which the offset means nothing."""
+        pairs = [name for name in self.plan.fitted_models if self.plan.models[name].rl]
+        return ["With a single pair δ = 0 by definition and H5 = B0."] if len(pairs) == 1 else []
+
+    def table(self, data: pl.DataFrame, parts: Sequence[Part], notes: Sequence[str], *frames: pl.DataFrame) -> Table:
+        """A table whose last note explains every code in the columns ``reason`` of the frames."""
+        return Table(data, parts or [fmt.part([])], [*notes, *reasons(*frames)])
+
 
 POOLS = {"ar": "AR pool", "full": "full pool"}
 READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
@@ -142,21 +168,6 @@ def corrected(row: Row, sign: str = "") -> str:
 # ---- notes
 
 
-def single_readouts(options: BoptrOptions) -> str:
-    """What the intervals of single readouts are."""
-    kind = "Wilson" if options.readout == "prefix" else "bootstrap over questions"
-    return f"Brackets of a single readout: {kind}."
-
-
-def brackets(options: BoptrOptions) -> str:
-    """What the intervals are."""
-    return (
-        f"Brackets: {options.confidence:.0%} bootstrap over questions ({options.draws} draws shared by all rows, both"
-        " sides of a question together), the path of the row held fixed; where no question differs, what 0 differences"
-        " in so many questions leave open. The models are given; another set of models is another study."
-    )
-
-
 def reasons(*frames: pl.DataFrame) -> list[str]:
     """One note that explains every code in the columns ``reason``; none without a code."""
     codes = dict.fromkeys(
@@ -165,12 +176,6 @@ def reasons(*frames: pl.DataFrame) -> list[str]:
     if not codes:
         return []
     return [f"{DASH} not defined: " + "; ".join(f"{REASONS[code]} ({code})" for code in codes) + "."]
-
-
-def single_pair(plan: CohortPlan) -> list[str]:
-    """A note for a cohort of one pair, in which the offset means nothing."""
-    pairs = [name for name in plan.fitted_models if plan.models[name].rl]
-    return ["With a single pair δ = 0 by definition and H5 = B0."] if len(pairs) == 1 else []
 
 
 FULL_POOL = "full pool (expanded policies included); not comparable with the rows of the AR pool"
@@ -218,6 +223,19 @@ class Means:
             printed[str(key)] = line | {"RL used": first["rl"]}
         return printed
 
+    def table(
+        self,
+        data: pl.DataFrame,
+        blocks: Sequence[Part],
+        notes: Sequence[str],
+        *more: pl.DataFrame,
+        nulls: Sequence[Part] = (),
+    ) -> Table:
+        """A table of these means; ``more``: frames with further reasons, ``nulls``: blocks before the own exponents."""
+        first = [f"{notes[0]} {ERROR}", self.context.brackets, CORRECTED]
+        parts = [*blocks, *self.full_pool(), *nulls, *self.own_exponents()]
+        return Table(data, parts, [*first, *notes[1:], *self.closing(*more)])
+
     def full_pool(self) -> list[Part]:
         """The block of the full pool, or nothing if no cell has one."""
         full = self.rows.filter(pool="full", exponents="paper")
@@ -245,7 +263,7 @@ class Means:
     def closing(self, *more: pl.DataFrame) -> list[str]:
         """The last notes: what exponents and pools change, and why numbers are missing, those of ``more``, too."""
         unchanged = [] if self.own_exponents() else [UNCHANGED]
-        return [*unchanged, *self.pool_note(), *single_pair(self.context.plan), *reasons(self.rows, *more)]
+        return [*unchanged, *self.pool_note(), *self.context.single_pair, *reasons(self.rows, *more)]
 
     def pool_note(self) -> list[str]:
         """A note for a study without expanded pools."""

@@ -9,7 +9,7 @@ import polars as pl
 from searchlens.analysis.claims import DASH, Row, number
 from searchlens.boptr.protocol import BASELINES
 from searchlens.catalogue import table
-from searchlens.reporting.boptr.context import ERROR, EXPONENTS, BoptrContext, brackets, corrected, reasons, single_pair
+from searchlens.reporting.boptr.context import ERROR, EXPONENTS, BoptrContext, corrected
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
 from searchlens.reporting.tables.table import Part, Table
@@ -40,7 +40,7 @@ def contrasts(context: BoptrContext) -> Table:
     notes = [
         f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is"
         f" compared on the cells of other models only: on those of {anchor} V2 is V1. {ERROR}",
-        brackets(context.options),
+        context.brackets,
         "Difference: of the raw errors. Corrected: without the upward bias of absolute errors and the downward one of a"
         " path chosen on the same questions, which differ between rows. The columns over models go by this, too:"
         " interval and p of the mean over models if models and questions could both have been others, and p of exact"
@@ -50,10 +50,9 @@ def contrasts(context: BoptrContext) -> Table:
         "Differing: cells in which the two predict differently; 0: the same predictions.",
         "Planned: V3 and V5b are compared with the rival that has the lowest mean corrected error on these cells, which"
         " favours the rival.",
-        *single_pair(context.plan),
-        *reasons(frame),
+        *context.single_pair,
     ]
-    return Table(frame, parts or [fmt.part([])], notes)
+    return context.table(frame, parts, notes, frame)
 
 
 def _contrast_line(row: Row) -> Line:
@@ -99,9 +98,8 @@ def nulls(context: BoptrContext) -> Table:
         "Every Base is scored against another model's RL, the rule fitted again; error: mean over the fitted cells of"
         " the exchanged models under the true pairing. p: share of pairings, the true one included, with an error at"
         " most the true one's. A row that reads no RL has a low p too where models differ in strength.",
-        *reasons(frame),
     ]
-    return Table(frame, [fmt.part(lines)], notes)
+    return context.table(frame, [fmt.part(lines)], notes, frame)
 
 
 # ---- in other tables
@@ -139,17 +137,14 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
     paper, own = (list(defined.filter(exponents=which).iter_rows(named=True)) for which in ("paper", "own"))
     if not paper:
         return []
-    differences = f"Paired differences on common cells: {'; '.join(map(_contrast_text, paper))}. {VERDICTS}"
+    texts = [
+        f"{row['first']} − {row['second']} = {number(row['difference'], sign='+')}, corrected {corrected(row, '+')}"
+        f" (cells: {row['cells']}, questions: {row['questions']}; {_verdict_text(row)})"
+        for row in paper
+    ]
+    differences = f"Paired differences on common cells: {'; '.join(texts)}. {VERDICTS}"
     with_own = [f"With the cohort's own exponents: {note}" for note in _lower_than(rule, own)]
     return [differences, *_lower_than(rule, paper), *with_own]
-
-
-def _contrast_text(contrast: Row) -> str:
-    """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4, questions: 958; over questions: ...)``."""
-    plain = number(contrast["difference"], sign="+")
-    names = f"{contrast['first']} − {contrast['second']}"
-    rests_on = f"cells: {contrast['cells']}, questions: {contrast['questions']}"
-    return f"{names} = {plain}, corrected {corrected(contrast, '+')} ({rests_on}; {_verdict_text(contrast)})"
 
 
 def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:

@@ -15,7 +15,7 @@ from searchlens.analysis.claims import DASH, OVERTAKES, Row, percent, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import POOLS, BoptrContext, cell_line, reasons, single_readouts
+from searchlens.reporting.boptr.context import POOLS, BoptrContext, cell_line
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
@@ -45,20 +45,20 @@ def aime_large_budget(context: BoptrContext) -> Table:
     crossings = [_cell(row, plan) | _crossing_line(row, context) for row in found.iter_rows(named=True)]
     notes = [
         "Proportions in %. Envelope: the largest Base pass rate over the pool at any n ≤ b, reached by the policy"
-        f" shown; RL − envelope: in percentage points. {single_readouts(context.options)} Brackets of a difference:"
+        f" shown; RL − envelope: in percentage points. {context.single_readouts} Brackets of a difference:"
         " paired bootstrap over questions at these points. A maximum over a pool is biased upwards, and no interval"
         " here allows for that.",
         "k*: the budget from which on Base is never behind RL, up to the largest one compared. First tie: the smallest"
         " budget at which Base is at or above RL, though it may fall behind again. Shares of bootstrap draws, the"
         " envelope taken again in each; never: draws in which Base is behind at the largest budget.",
         *_without_crossing(crossing, plan),
-        *reasons(frame, crossing.filter(pl.col("reason").ne_missing("no_difference"))),
     ]
     blocks += [
         fmt.part(differences, "RL − envelope at equal budgets, percentage points"),
         *([fmt.part(crossings, "budget from which on Base is never behind")] if crossings else []),
     ]
-    return Table(fmt.stacked(curves=frame, crossing=crossing), blocks, notes)
+    others = crossing.filter(pl.col("reason").ne_missing("no_difference"))
+    return context.table(fmt.stacked(curves=frame, crossing=crossing), blocks, notes, frame, others)
 
 
 def _cell(row: Row, plan: CohortPlan) -> Line:

@@ -1,15 +1,14 @@
-"""How much RL a scale needs."""
+"""Base alone on benchmarks without an RL side, and how much RL a scale needs."""
 
 from __future__ import annotations
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from searchlens.analysis.claims import Row, interval, number
-from searchlens.boptr.descriptive import TAU
+from searchlens.analysis.claims import Row, interval, number, percent
+from searchlens.boptr.frontier import TAU
 from searchlens.catalogue import figure, table
 from searchlens.config.boptr import BoptrOptions
 from searchlens.reporting.boptr import parts
@@ -20,7 +19,7 @@ from searchlens.reporting.boptr.context import (
     BoptrContext,
     Means,
     block,
-    brackets,
+    cell_line,
     corrected,
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes
@@ -28,6 +27,36 @@ from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import NO, YES, Line
 from searchlens.reporting.tables.table import Part, Table
+
+# ---- Base alone
+
+
+@table("descriptive", stage="boptr")
+def descriptive(context: BoptrContext) -> Table:
+    """Base alone on benchmarks without an RL side."""
+    frame, plan = context.frames["descriptive"], context.plan
+    lines = []
+    for (model, benchmark), rows in frame.group_by("model", "benchmark", maintain_order=True):
+        first = rows.row(0, named=True)
+        line = cell_line(plan, str(model), str(benchmark))
+        line["n"] = fmt.word(first["questions"])
+        line |= {
+            f"b = {row['b']}": percent(row["value"], row["lo"], row["hi"])
+            for row in rows.iter_rows(named=True)
+            if row["b"] is not None
+        }
+        line |= {"P_max": percent(first["p_max"]), "reached by": fmt.word(first["policy"])}
+        lines.append(line | {"headroom": percent(first["headroom"]), "N*": number(first["knee"], 1)})
+    notes = [
+        f"Base pass@b under {plan.default_policy}, in %. {context.single_readouts} P_max: best AR policy at"
+        f" the largest budget; N*: smallest budget within {percent(TAU)} points of the value there."
+        " No RL was sampled on these benchmarks: nothing is predicted.",
+        *([] if frame.height else ["The cohort has no descriptive benchmark."]),
+    ]
+    return context.table(frame, [fmt.part(lines)], notes, frame)
+
+
+# ---- a prior in place of RL
 
 RL_USED = {
     "Z0-u": ("0", YES),
@@ -58,7 +87,7 @@ def frontier(context: BoptrContext) -> Table:
         "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL holds for"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
         f"N*: the smallest budget at which Base on base@rltrain is within τ = {TAU:g} of its last readout.",
-        brackets(context.options),
+        context.brackets,
         CORRECTED,
         "Sweeps: no path is chosen again in the draws, so their errors are corrected for the first bias alone, and may"
         " differ slightly from those of the same row above.",
@@ -160,7 +189,13 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     parts.error_axis(axes, rows)
     for i, layer in enumerate(sweeps):
         _sweep_panel(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
-    parts.legend(figure, [*parts.kind_handles(rows["kind"], context), *_sweep_handles(numbers)], missing, 3)
+    swept = numbers.filter(pl.col("layer") != "tier").drop_nulls("error")
+    handles = [
+        parts.line(f"{name} swept", color=colour, marker=marker, markersize=2.5, linewidth=0.8)
+        for name, (colour, marker) in LOOKS.items()
+        if name in swept["predictor"]
+    ]
+    parts.legend(figure, [*parts.kind_handles(rows["kind"], context), *handles], missing, 3)
     return figure
 
 
@@ -189,12 +224,3 @@ def _sweep_panel(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
     axes.set_ylabel("error (pp)")
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.set_ylim(bottom=min([0.0, *points["corrected"]]))
-
-
-def _sweep_handles(numbers: pl.DataFrame) -> list[Line2D]:
-    swept = numbers.filter(pl.col("layer") != "tier").drop_nulls("error")
-    return [
-        parts.line(f"{name} swept", color=colour, marker=marker, markersize=2.5, linewidth=0.8)
-        for name, (colour, marker) in LOOKS.items()
-        if name in swept["predictor"]
-    ]

@@ -17,7 +17,7 @@ from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.rule import REASONS
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import ERROR, PATHS_OF_ALPHA, BoptrContext, cell_line, model_name, reasons
+from searchlens.reporting.boptr.context import ERROR, PATHS_OF_ALPHA, BoptrContext, cell_line, model_name
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
@@ -32,9 +32,9 @@ def formula_same(context: BoptrContext) -> Table:
         f"Fit on {plan.title(plan.anchor_benchmark)} with β of its regime and one policy for all budgets (R1 locked)."
         f" {ERROR}",
         PATHS_OF_ALPHA,
-        *reasons(frame),
     ]
-    return Table(frame, [fmt.part([_scale_line(row, plan) for row in frame.iter_rows(named=True)])], notes)
+    lines = [_scale_line(row, plan) for row in frame.iter_rows(named=True)]
+    return context.table(frame, [fmt.part(lines)], notes, frame)
 
 
 def _scale_line(row: Row, plan: CohortPlan) -> Line:
@@ -59,34 +59,32 @@ def identification(context: BoptrContext) -> Table:
         }
         for row in scales.iter_rows(named=True)
     ]
-    lower = [_triples_line(row, plan) for row in triples.iter_rows(named=True)]
+    lower = [
+        {
+            **cell_line(plan, row["model"], row["benchmark"]),
+            "α̂": number(row["alpha"]),
+            "β̂": number(row["beta"], 1),
+            "N̂(b)": fmt.word(row["path"]),
+            "error": fmt.spread(row["error"], row["se"]),
+            "triples": fmt.fraction(row["triples"], row["of"]),
+            "paths": fmt.word(row["paths"]),
+            "policies": fmt.word(row["policies"]),
+            "α from–to": _from_to(row["alpha_min"], row["alpha_max"], 2),
+            "β from–to": _from_to(row["beta_min"], row["beta_max"], 1),
+        }
+        for row in triples.iter_rows(named=True)
+    ]
     notes = [
         f"Upper block: scale at the frozen β. {PATHS_OF_ALPHA} The interval of δ is the one that these intervals"
         " allow.",
         "Lower block: R1 fit of each cell, then every (α, β, π) of the grids whose error is within one bootstrap"
         " standard deviation (± after the error) of the best.",
-        *reasons(scales, triples),
     ]
     blocks = [
         fmt.part(upper, f"scale on {plan.title(plan.anchor_benchmark)}"),
         fmt.part(lower, "identified set of every cell, AR pool", fmt.changes(triples["model"].to_list())),
     ]
-    return Table(fmt.stacked(scale=scales, set=triples), blocks, notes)
-
-
-def _triples_line(row: Row, plan: CohortPlan) -> Line:
-    return {
-        **cell_line(plan, row["model"], row["benchmark"]),
-        "α̂": number(row["alpha"]),
-        "β̂": number(row["beta"], 1),
-        "N̂(b)": fmt.word(row["path"]),
-        "error": fmt.spread(row["error"], row["se"]),
-        "triples": fmt.fraction(row["triples"], row["of"]),
-        "paths": fmt.word(row["paths"]),
-        "policies": fmt.word(row["policies"]),
-        "α from–to": _from_to(row["alpha_min"], row["alpha_max"], 2),
-        "β from–to": _from_to(row["beta_min"], row["beta_max"], 1),
-    }
+    return context.table(fmt.stacked(scale=scales, set=triples), blocks, notes, scales, triples)
 
 
 def _from_to(low: float | None, high: float | None, digits: int) -> str:
@@ -154,7 +152,9 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
     figure = context.new_figure(style.PAGE, height, first, second, models, [benchmark])
     axes, text_axes = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
     limits = _limits(rows)
-    _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)
+    for alpha in numbers.filter(layer="boundary")["alpha"]:
+        if limits[0] <= alpha <= limits[1]:
+            axes.axvline(alpha, color="#D5D5D5", linewidth=0.6, zorder=0, gid="boundary")
     _scales(axes, rows.with_columns(y=pl.Series(heights, dtype=pl.Float64)), limits)
     _axis(axes, rows["model"].to_list(), heights, limits)
     _columns(text_axes, rows, heights)
@@ -171,12 +171,6 @@ def _limits(rows: pl.DataFrame) -> tuple[float, float]:
     ends = [rows[name].drop_nulls() for name in ("alpha", "alpha_lo", "alpha_hi")]
     values = [value for column in ends for value in column if 0 < value < float("inf")]
     return (min(values) / 1.25, max(values) * 1.25) if values else (1.0, 16.0)
-
-
-def _edges(axes: Axes, edges: list[float], limits: tuple[float, float]) -> None:
-    for alpha in edges:
-        if limits[0] <= alpha <= limits[1]:
-            axes.axvline(alpha, color="#D5D5D5", linewidth=0.6, zorder=0, gid="boundary")
 
 
 def _scales(axes: Axes, rows: pl.DataFrame, limits: tuple[float, float]) -> None:

@@ -15,7 +15,7 @@ from searchlens.analysis.claims import PREDICTS, ROUNDING, number, percent, say
 from searchlens.boptr.offsets import GATE_Z, SHUFFLES
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import BoptrContext, model_name, reasons, single_pair
+from searchlens.reporting.boptr.context import BoptrContext, model_name
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
@@ -46,10 +46,9 @@ def offsets(context: BoptrContext) -> Table:
         "δ: from the model's own pair; δ̂ (V5b): from Base on the RL-training split and the other models' offsets."
         f" Ridge where every feature is within {GATE_Z:g} standard deviations of the other models, tail"
         " consistency elsewhere. P_max and P_0 in %.",
-        *single_pair(plan),
-        *reasons(frame),
+        *context.single_pair,
     ]
-    return Table(frame, [fmt.part(lines)], notes)
+    return context.table(frame, [fmt.part(lines)], notes, frame)
 
 
 TOP = 10
@@ -75,12 +74,12 @@ def v4(context: BoptrContext) -> Table:
         " largest |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
         "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
         f" each fold. Null: {SHUFFLES} shuffles of ln α_math over the models, chosen again in each.",
-        *reasons(features, summary),
     ]
     if not blocks:
         blocks, models = [fmt.part([])], max(summary["models"].to_list(), default=0)
         notes[:2] = [f"Nothing is printed: too few models have a pair of their own to leave one out ({models})."]
-    return Table(fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"]), blocks, notes)
+    data = fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"])
+    return context.table(data, blocks, notes, features, summary)
 
 
 def _feature_lines(features: pl.DataFrame) -> list[Line]:

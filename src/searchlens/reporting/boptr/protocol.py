@@ -1,13 +1,25 @@
-"""What is compared, whether it can be compared, and what may be claimed."""
+"""What is compared, whether it can be compared, and what may be claimed; the same checkpoints sampled again."""
 
 from __future__ import annotations
 
 import polars as pl
 
-from searchlens.analysis.claims import Row, number, percent
+from searchlens.analysis.claims import Row, interval, number, percent
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.consistency import CRITERION
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
-from searchlens.reporting.boptr.context import BoptrContext, cell_line, model_changes, reasons
+from searchlens.reporting.boptr.context import (
+    CORRECTED_SIZE,
+    ERROR,
+    READINGS,
+    BoptrContext,
+    cell_line,
+    corrected,
+    heading,
+    model_changes,
+    model_name,
+)
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
 from searchlens.reporting.tables.table import Table
@@ -50,12 +62,11 @@ def protocol_flags(context: BoptrContext) -> Table:
         "Health: share of all samples with an answer; attention: the cell is not interpretable, see the table health.",
         "All or nothing: one side solves no question at any point, or every one; constant RL curve: the same at every"
         f" budget; constant base pool: no budget at which two policies differ; few questions: below {FEW_QUESTIONS}.",
-        *reasons(frame),
     ]
     parts = [fmt.part(lines, "severity of every flag", model_changes(frame))]
     if details:
         parts.append(fmt.part(details, "numbers of the flags"))
-    return Table(frame, parts, notes)
+    return context.table(frame, parts, notes, frame)
 
 
 def _flag(row: Row) -> str:
@@ -79,3 +90,89 @@ def checklist(context: BoptrContext) -> Table:
     lines = [{name: row[name] for name in ("item", "status", "claim", "check")} for row in rows]
     notes = [f"{row['item']}: {fmt.minus(row['detail'])}." for row in rows if row["detail"]]
     return Table(frame, [fmt.part(lines)], notes)
+
+
+# ---- the same checkpoints sampled again
+
+
+@table("seed_replication", stage="boptr")
+def seed_replication(context: BoptrContext) -> Table:
+    """The rule on batches of Base samples drawn again."""
+    frame, summary, plan = context.frames["seed_replication"], context.frames["seed_summary"], context.plan
+    lines: list[Line] = []
+    for (reading, batch), rows in frame.group_by("reading", "batch", maintain_order=True):
+        line = {"reading": READINGS[str(reading)], "batch": fmt.word(batch)}
+        for row in rows.iter_rows(named=True):
+            line[heading(plan, row["benchmark"])] = corrected(row)
+        lines.append(line)
+    means: list[Line] = []
+    for (reading,), rows in summary.group_by("reading", maintain_order=True):
+        line = {"reading": READINGS[str(reading)], "batches": fmt.word(rows["batches"][0])}
+        for row in rows.iter_rows(named=True):
+            line[heading(plan, row["benchmark"])] = fmt.spread(row["mean"], row["sd"])
+        means.append(line)
+    selected = frame.filter(pl.col("policy").is_not_null())
+    policies = [
+        f"{READINGS[str(reading)]}, {plan.title(str(benchmark))}: {'/'.join(rows['policy'].to_list())}"
+        for (reading, benchmark), rows in selected.group_by("reading", "benchmark", maintain_order=True)
+    ]
+    notes = [
+        f"H5 of {plan.anchor_model} on batches that differ in the seed of Base's samples alone; RL is the same"
+        f" curve. {ERROR}",
+        f"{CORRECTED_SIZE} Means over batches are raw.",
+        context.brackets,
+        "Fixed π̂: policy of the main batch; full rule: selected again on each. Mean: over benchmarks within the batch;"
+        " ±: standard deviation over batches (ddof 1).",
+        *([f"Policies, by batch: {'; '.join(policies)}."] if policies else []),
+    ]
+    parts = [
+        fmt.part(lines, "every batch", fmt.changes([line["reading"] for line in lines])),
+        fmt.part(means, "mean ± sd over batches, raw"),
+    ]
+    return context.table(fmt.stacked(batches=frame, summary=summary), parts, notes, frame, summary)
+
+
+@table("readout_consistency", stage="boptr")
+def readout_consistency(context: BoptrContext) -> Table:
+    """How far readouts move when the same checkpoint is sampled again."""
+    frame, plan = context.frames["readout_consistency"], context.plan
+    compared = frame.filter(pl.col("reason").is_null())
+    whole = compared.filter(group="all")
+    lines = [
+        {
+            **_cell(row, plan),
+            "points": str(row["points"]),
+            "mean |Δ|": number(row["mean_abs"]),
+            "by chance": number(row["chance"]),
+            "mean Δ": interval(row["mean_signed"], row["lo"], row["hi"], sign="+"),
+            "largest Δ": f"{number(row['largest'], 1, '+')} ({row['policy']} at {row['budget']})",
+            f"≤ {CRITERION:g} pp": fmt.tick(row["meets_criterion"]),
+        }
+        for row in whole.iter_rows(named=True)
+    ]
+    temperatures = compared.filter(pl.col("group") != "all")
+    by_temperature = [
+        _cell(rows.row(0, named=True), plan)
+        | {row["group"]: f"{number(row['mean_abs'])} ({number(row['chance'])})" for row in rows.iter_rows(named=True)}
+        for _, rows in temperatures.group_by("model", "role", "batch", "benchmark", maintain_order=True)
+    ]
+    single = frame.filter(reason="no_batches").height
+    notes = [
+        "Δ: pass@b of the second batch − that of the main one at every shared point (policy, budget), pp. By chance:"
+        " the mean |Δ| of two batches that differ by sampling alone; only what exceeds it is a difference of batches.",
+        context.brackets,
+        *([f"Cells without a second batch: {single}; their rows are in the CSV."] if single else []),
+    ]
+    parts = [fmt.part(lines, "all shared points", fmt.changes(whole["model"].to_list()))]
+    if by_temperature:
+        parts.append(fmt.part(by_temperature, "by temperature: mean |Δ| (by chance)"))
+    return context.table(frame, parts, notes, frame)
+
+
+def _cell(row: Row, plan: CohortPlan) -> Line:
+    return {
+        "model": model_name(plan, row["model"]),
+        "side": row["role"],
+        "batch": row["batch"],
+        "benchmark": plan.title(row["benchmark"]),
+    }

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from searchlens.analysis.claims import ASSIGNED, DASH, ROUNDING, Row, interval, number, say
+from searchlens.analysis.claims import ASSIGNED, DASH, ROUNDING, interval, number, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import parts
@@ -20,10 +20,8 @@ from searchlens.reporting.boptr.context import (
     CORRECTED_SIZE,
     ERROR,
     BoptrContext,
-    brackets,
     corrected,
     model_name,
-    reasons,
 )
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import format as fmt
@@ -45,15 +43,21 @@ def regime_betas(context: BoptrContext) -> Table:
         "Frozen β: the paper's constants, in every main row. Own β: the estimate of this cohort, without the benchmark"
         " itself if its regime has another one.",
         "†: regime assigned beforehand; nothing is fitted on the benchmark.",
-        *reasons(betas, stability),
     ]
     blocks = [
         fmt.part(_anchor_lines(betas.filter(model=plan.anchor_model), plan), f"{plan.anchor_model}: R0, R1, R2"),
         fmt.part(_r1_lines(betas, plan), "R1 β of every model, with the exponents within one standard deviation"),
     ]
     if stability.filter(pl.col("without").is_not_null())["beta"].is_not_null().any():
-        blocks.append(fmt.part(_stability_lines(stability, plan), "own β with each model left out"))
-    return Table(fmt.stacked(fits=betas, stability=stability), blocks, notes)
+        lines: list[Line] = []
+        for (benchmark,), rows in stability.group_by("benchmark", maintain_order=True):
+            line = {"benchmark": plan.title(str(benchmark))}
+            for row in rows.iter_rows(named=True):
+                name = "all models" if row["without"] is None else f"without {row['without']}"
+                line[name] = number(row["beta"], 1)
+            lines.append(line)
+        blocks.append(fmt.part(lines, "own β with each model left out"))
+    return context.table(fmt.stacked(fits=betas, stability=stability), blocks, notes, betas, stability)
 
 
 def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
@@ -69,27 +73,14 @@ def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
 
 
 def _r1_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
-    fitted = betas.filter(~pl.col("a_priori"), constraint="R1")
-    return [
-        {"model": model_name(plan, str(model))}
-        | {plan.title(row["benchmark"]): _tied_beta(row) for row in rows.iter_rows(named=True)}
-        for (model,), rows in fitted.group_by("model", maintain_order=True)
-    ]
-
-
-def _tied_beta(row: Row) -> str:
-    return DASH if row["beta"] is None else f"{number(row['beta'], 1)} ({ranges(row['tied'])})"
-
-
-def _stability_lines(stability: pl.DataFrame, plan: CohortPlan) -> list[Line]:
-    return [
-        {"benchmark": plan.title(str(benchmark))}
-        | {
-            "all models" if row["without"] is None else f"without {row['without']}": number(row["beta"], 1)
-            for row in rows.iter_rows(named=True)
-        }
-        for (benchmark,), rows in stability.group_by("benchmark", maintain_order=True)
-    ]
+    lines = []
+    for (model,), rows in betas.filter(~pl.col("a_priori"), constraint="R1").group_by("model", maintain_order=True):
+        line = {"model": model_name(plan, str(model))}
+        for row in rows.iter_rows(named=True):
+            tied = DASH if row["beta"] is None else f"{number(row['beta'], 1)} ({ranges(row['tied'])})"
+            line[plan.title(row["benchmark"])] = tied
+        lines.append(line)
+    return lines
 
 
 def ranges(exponents: list[float] | None) -> str:
@@ -125,12 +116,11 @@ def beta_sensitivity(context: BoptrContext) -> Table:
     notes = [
         f"{plan.anchor_model}; only the columns of floor benchmarks can differ. {ERROR}",
         CORRECTED_SIZE,
-        brackets(context.options),
+        context.brackets,
         *_overlap_note(frame, plan),
         "The two-regime row is a counterfactual, not an adopted rule.",
-        *reasons(frame),
     ]
-    return Table(frame, [fmt.part(lines, rule_before=(len(lines) - 1,))], notes)
+    return context.table(frame, [fmt.part(lines, rule_before=(len(lines) - 1,))], notes, frame)
 
 
 def _overlap_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:

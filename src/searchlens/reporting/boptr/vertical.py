@@ -1,4 +1,4 @@
-"""Transfer to other models: every model's means, what each assumption costs, and the rule without its parts."""
+"""Transfer to other models: every model's means, what each assumption costs, parts and variants of the rule."""
 
 from __future__ import annotations
 
@@ -30,12 +30,51 @@ from searchlens.reporting.boptr.context import (
     BoptrContext,
     Means,
     block,
-    brackets,
     heading,
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
+from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.table import Table
+
+# ---- variants of the rule
+
+
+@table("rule_variants", stage="boptr")
+def rule_variants(context: BoptrContext) -> Table:
+    """What distinguishes the variants, and what each reaches."""
+    variants = context.frames["rule_variants"]
+    rows = context.frames["means"].filter(scope="variants", exponents="paper")
+    descriptions = [
+        {"rule": row["rule"], **{name: row[name] for name in ("state", "parameters", "use", "interpretation")}}
+        for row in variants.iter_rows(named=True)
+    ]
+    means = Means(context, rows, BY_REGIME, "all cells")
+    line_by_key = means.lines()
+    keys = [key for pair in variants.select("tier", "tier_anchor").iter_rows() for key in pair]
+    measured = {key: line_by_key[key] for key in keys if key in line_by_key}
+    notes = [
+        f"Lower block: mean over the fitted cells of a regime. {ERROR}",
+        context.brackets,
+        CORRECTED,
+        "Each variant is measured at two levels of information: an offset from each model's own pair, or the anchor's"
+        " scale alone. Oracles read the curve that they are scored on; v8-H has no formula and is not evaluated.",
+        "v6 and v7 have no formula in print: docs/rule-variants.md defines the ones that are measured here. The first"
+        " finish (T) that they choose policies by is read from the first n samples.",
+        *means.pool_note(),
+        *context.single_pair,
+    ]
+    parts = [
+        fmt.part(descriptions, "variants"),
+        block(measured, "measured with the paper's exponents, AR pool"),
+        *means.full_pool(),
+    ]
+    # Every variant with its means, then those that are also measured with the anchor's scale alone, with theirs.
+    anchored = variants.filter(pl.col("tier_anchor").is_not_null()).drop("tier").rename({"tier_anchor": "tier"})
+    joined = [frame.join(rows, on="tier", how="left", maintain_order="left") for frame in (variants, anchored)]
+    data = pl.concat(joined, how="diagonal_relaxed").drop("tier_anchor", "scope")
+    return context.table(data, parts, notes, rows)
+
 
 # ---- every model
 
@@ -53,20 +92,17 @@ def vertical(context: BoptrContext) -> Table:
             lines = replace(means, columns=columns, count="").lines()
             blocks.append(block(lines, f"{description}, AR pool", RIVALS[:1]))
     blocks.append(block(means.lines(), "all models, AR pool", RIVALS[:1]))
-    blocks += [*means.full_pool(), *null_part(frames["nulls"], means.paper), *means.own_exponents()]
     notes = [
-        f"Rows: what predicts the RL curves of a model; columns: mean over its fitted benchmarks. {ERROR}",
-        brackets(context.options),
-        CORRECTED,
+        "Rows: what predicts the RL curves of a model; columns: mean over its fitted benchmarks.",
         OVERALL_NOTE,
         "V1 reads the RL curve that it is scored on. V2 uses the anchor's own path on the same benchmark, which is not"
         " δ = 0; V2 δ=0 is.",
         *means.fewer_cells(),
         null_note(frames["nulls"]),
         *contrast_notes(frames["contrasts"], "cohort", "V3", means.paper["tier"].unique()),
-        *means.closing(),
     ]
-    return Table(means.rows.drop("scope"), blocks, notes)
+    nulls = null_part(frames["nulls"], means.paper)
+    return means.table(means.rows.drop("scope"), blocks, notes, nulls=nulls)
 
 
 # ---- one assumption after another
@@ -91,9 +127,7 @@ def decomposition(context: BoptrContext) -> Table:
         for key, line in means.lines().items()
     }
     notes = [
-        f"Rows: ways of transfer, over the fitted cells. {ERROR}",
-        brackets(context.options),
-        CORRECTED,
+        "Rows: ways of transfer, over the fitted cells.",
         OVERALL_NOTE,
         *means.fewer_cells(),
         "From V2 δ=0 to V3: the value of the offset. From V3 to V1: what the formula costs; V1 is fitted to the curve"
@@ -101,10 +135,8 @@ def decomposition(context: BoptrContext) -> Table:
         "Lower block: how the offset degrades as less RL is read. Without RL (Z0-u) holds for α alone: β and the"
         " selector's prototype come from the anchor's RL.",
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", ASSUMPTIONS),
-        *means.closing(),
     ]
-    blocks = [block(lines, "AR pool", ("Z1-N*",)), *means.full_pool(), *means.own_exponents()]
-    return Table(means.rows.drop("scope"), blocks, notes)
+    return means.table(means.rows.drop("scope"), [block(lines, "AR pool", ("Z1-N*",))], notes)
 
 
 ABLATION_LABELS = {"V3": "MAIN (BOPTR-P1)", "H6": "ORACLE-2D per-b (π, N)"}
@@ -117,20 +149,17 @@ def ablation(context: BoptrContext) -> Table:
     means = Means(context, rows.filter(mu="cohort"), BY_REGIME, "all cells", ABLATION_LABELS)
     without = rows.filter(mu="without", pool="ar")
     notes = [
-        f"Rows: variants of the rule, mean over the fitted cells of a regime. {ERROR}",
-        brackets(context.options),
-        CORRECTED,
+        "Rows: variants of the rule, mean over the fitted cells of a regime.",
         "A1: RL default policy in place of π̂. A2: δ = 0 (as V2-δ0). A3: N = b. The selector is run again in A2 and A3."
         " Oracles read the curve that they are scored on.",
         *means.fewer_cells(),
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", ("A1", "V2-δ0", "A3")),
-        *means.closing(rows),
     ]
     blocks = [block(means.lines(), "AR pool", ("H6",))]
     if without.height:
         title = f"μ without {', '.join(context.options.mu_without)}, AR pool"
         blocks.append(block(means.lines(without), title, ("H6",)))
-    return Table(rows.drop("scope"), [*blocks, *means.full_pool(), *means.own_exponents()], notes)
+    return means.table(rows.drop("scope"), blocks, notes, rows)
 
 
 # ---- figure
