@@ -96,7 +96,7 @@ def imported(name: str) -> Read:
     def read(path: Path) -> list[Any]:
         known = {"requests": str(path.parents[1] / "asked.jsonl"), "right": "acc >= 1"}
         wishes = {key: known[key] for key in declared("reader")[name].options["wishes"] if key in known}
-        with formats.read([path], None, "math", Choices(wishes=wishes), needs_golds=False) as reading:
+        with formats.reading.read([path], None, "math", Choices(wishes=wishes), needs_golds=False) as reading:
             asked = [(question.id, question.text, question.gold) for question in reading.questions]
             rows = [row for pool in reading.pools for part in pool.frames() for row in part.rows()]
             return [*asked, *rows]
@@ -138,7 +138,7 @@ def members(log: Path) -> dict[str, bytes]:
     """Content of all members of a log of Inspect."""
     with log.open("rb") as file:
         found = inspect_reader._members(log, file)
-        return {n: inspect_reader._unpacked(n, inspect_reader._packed(n, file, i), i) for n, i in found.items()}
+        return {n: inspect_reader._unpacked(n, file, i) for n, i in found.items()}
 
 
 def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:

@@ -52,7 +52,7 @@ def imported(
     path: Path, rows: Sequence[Any], questions: Sequence[Question] | None = SUMS, choices: Choices = BASE
 ) -> Frame:
     """What a file of one pool becomes: the reading, and the samples in the columns of the store."""
-    with formats.read([write(path, rows)], questions, "math", choices) as reading:
+    with formats.reading.read([write(path, rows)], questions, "math", choices) as reading:
         (pool,) = reading.pools
         return reading, pl.concat(pool.frames())
 
@@ -134,7 +134,7 @@ def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
     rows = [{**sample, "tokens": 7, "finish": "stop", "text": "line\nwith, comma"} for sample in GOOD]
     expected, frame = imported(tmp_path / "plain.jsonl", rows)
     write_as(tmp_path / name, rows)
-    with formats.read([tmp_path / name], SUMS, "math", BASE) as reading:
+    with formats.reading.read([tmp_path / name], SUMS, "math", BASE) as reading:
         (pool,) = reading.pools
         assert pool.id == expected.pools[0].id
         assert pl.concat(pool.frames()).equals(frame)
@@ -206,12 +206,12 @@ def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", [{"id": 1, "score": 2}])
     with (
         pytest.raises(InputError, match=r"other\.jsonl has no format that is known: its first row has the keys id, sc"),
-        formats.read([other], SUMS, "math"),
+        formats.reading.read([other], SUMS, "math"),
     ):
         pass
     with (
         pytest.raises(InputError, match=r"cannot read .*nothing\.jsonl"),
-        formats.read([tmp_path / "nothing.jsonl"], SUMS, "math"),
+        formats.reading.read([tmp_path / "nothing.jsonl"], SUMS, "math"),
     ):
         pass
 
@@ -220,14 +220,14 @@ def test_a_folder_is_read_as_the_files_in_it(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", GOOD[:2])
     write(tmp_path / "b.jsonl", GOOD[2:])
     (tmp_path / "notes.txt").write_text("nothing of this")
-    with formats.read([tmp_path], SUMS, "math", BASE) as reading:
+    with formats.reading.read([tmp_path], SUMS, "math", BASE) as reading:
         assert [file.name for file in reading.files] == ["a.jsonl", "b.jsonl"]
         assert reading.pools[0].samples == 2
 
 
 def test_a_file_twice_is_refused(tmp_path: Path) -> None:
     files = [write(tmp_path / name, GOOD) for name in ("a.jsonl", "b.jsonl")]
-    with pytest.raises(InputError, match="have the same content"), formats.read(files, SUMS, "math"):
+    with pytest.raises(InputError, match="have the same content"), formats.reading.read(files, SUMS, "math"):
         pass
 
 
@@ -305,7 +305,7 @@ def test_several_models_and_policies_are_pools_of_their_own(path: Path) -> None:
         for policy in ("greedy", "temp_1.0")
         for sample in GOOD
     ]
-    with formats.read([write(path, rows)], SUMS, "math") as reading:
+    with formats.reading.read([write(path, rows)], SUMS, "math") as reading:
         found = [(pool.stream.model, pool.role, pool.policy, pool.samples) for pool in reading.pools]
     assert found == [(m, r, p, 2) for m, r in (("a", "base"), ("b", "rl")) for p in ("greedy", "temp_1.0")]
 
@@ -330,7 +330,7 @@ def test_a_pool_that_is_sorted_outside_of_memory_is_the_same(
     ]
     folder = tmp_path / "spilled"
     folder.mkdir()
-    with formats.read([write(path, rows)], known, "math", BASE, folder=lambda: folder) as reading:
+    with formats.reading.read([write(path, rows)], known, "math", BASE, folder=lambda: folder) as reading:
         assert len(list(folder.iterdir())) > 3, "several runs were written"
         pieces = list(reading.pools[0].frames())
         assert len(pieces) > 3

@@ -185,7 +185,7 @@ def outcome(folder: Path, name: str) -> str:
     wishes = {"requests": str(folder.parent / "asked.jsonl"), "right": "acc >= 1"}
     asked = {key: wishes[key] for key in declared("reader")[name].options["wishes"] if key in wishes}
     try:
-        with formats.read([folder], None, "math", Choices(wishes=asked), needs_golds=False) as reading:
+        with formats.reading.read([folder], None, "math", Choices(wishes=asked), needs_golds=False) as reading:
             for pool in reading.pools:
                 heights = [part.height for part in (*pool.frames(), *pool.recorded())]
                 assert sum(heights) and len(pool.id) == 12 and str(pool.proposal)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from searchlens.errors import InputError
 from searchlens.formats.readers.logged import Document, Finish, Notes, Verdict
 
 ENDS: Mapping[str, Finish] = {
@@ -70,22 +67,16 @@ def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | 
 
 
 def _first(row: Mapping[str, Any], wish: str | None, names: Iterable[str], kinds: tuple[type, ...]) -> Any:
+    """The first value of these kinds that is not empty, or that of a wish: ``a.b`` is field b of field a, where no
+    field has the whole name.
+    """
     if wish:
-        value = _at(row, wish)
+        value: Any = row
+        for part in [wish] if wish in row else wish.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
         return value if isinstance(value, kinds) and not isinstance(value, bool) else None
-    for name in names:
-        value = row.get(name)
-        if value is not None and value != "" and isinstance(value, kinds) and value is not True and value is not False:
-            return value
-    return None
-
-
-def _at(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a field; ``a.b`` is field b of field a, where no field has the whole name."""
-    value: Any = row
-    for part in [name] if name in row else name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
+    found = (row.get(name) for name in names)
+    return next((v for v in found if v != "" and isinstance(v, kinds) and not isinstance(v, bool)), None)
 
 
 def choices_of(value: Any) -> tuple[str, ...]:
@@ -115,13 +106,9 @@ def parts_of(content: Any) -> tuple[str, str]:
     if not isinstance(content, list):
         return "", ""
     parts = [part for part in content if isinstance(part, Mapping)]
-    reasoning = [str(part.get("reasoning") or part.get("summary") or "") for part in parts if _is(part, "reasoning")]
-    texts = [str(part.get("text") or "") for part in parts if _is(part, "text", "output_text", "input_text")]
-    return "".join(reasoning), "".join(texts)
-
-
-def _is(part: Mapping[str, Any], *kinds: str) -> bool:
-    return part.get("type") in kinds
+    thought = [part.get("reasoning") or part.get("summary") for part in parts if part.get("type") == "reasoning"]
+    texts = [part.get("text") for part in parts if part.get("type") in ("text", "output_text", "input_text")]
+    return "".join(str(part or "") for part in thought), "".join(str(text or "") for text in texts)
 
 
 def joined(reasoning: str | None, text: str | None) -> str:
@@ -187,6 +174,12 @@ def of_texts(count: int, verdicts: Verdicts, numbers: Numbers) -> dict[str, Any]
     return {"verdicts": verdicts, "numbers": numbers} if count == 1 else {"document_verdicts": verdicts}
 
 
+def token_logprobs(found: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """Log-probabilities of the tokens of a choice, as OpenAI's interface gives them."""
+    content = found.get("content")
+    return logprobs_of([token.get("logprob") for token in content]) if content else None
+
+
 def logprobs_of(values: Any) -> tuple[float, ...] | None:
     """Log-probabilities, rounding errors above 0 set to 0; None if there are none, or one of them is no number."""
     if not isinstance(values, list) or not values:
@@ -214,86 +207,3 @@ def end_of(word: Any, notes: Notes, place: str) -> Finish:
         notes.add(f"{str(word)[:40]!r} is no known end of a text; the end counts as unknown", place)
         return "unknown"
     return finish
-
-
-_COMPARED: dict[str, Callable[[float, float], bool]] = {
-    "==": operator.eq,
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_RULE = re.compile(r"\s*([\w./-]+)\s*(==|>=|<=|>|<)\s*(true|false|-?[\d.]+(?:e-?\d+)?)\s*", re.IGNORECASE)
-
-
-class Right:
-    """A rule that makes a verdict of a number: ``acc == 1`` or ``score >= 0.5``; an ``InputError`` if it is none.
-
-    A reward may hold terms for format or length, so that none counts as a verdict without a rule.
-    """
-
-    def __init__(self, rule: str | None) -> None:
-        self._rule: tuple[str, Callable[[float, float], bool], float] | None = None
-        if rule is None:
-            return
-        match = _RULE.fullmatch(rule)
-        if match is None:
-            raise InputError(
-                f"right is {rule!r}; allowed: a name, one of {', '.join(_COMPARED)}, and a number",
-                "for example 'acc == 1' or 'score >= 0.5'",
-            )
-        word = match[3].lower()
-        try:
-            limit = {"true": 1.0, "false": 0.0}[word] if word in ("true", "false") else float(word)
-        except ValueError:
-            raise InputError(f"right is {rule!r}: {word!r} is no number") from None
-        self._rule = match[1], _COMPARED[match[2]], limit
-
-    def verdicts(self, row: Mapping[str, Any], answer: Any, place: str) -> dict[str, Verdict]:
-        """The verdict of the rule on a row, under the name of its number; none without a rule. Refuses a row without
-        the number.
-        """
-        if self._rule is None:
-            return {}
-        name, compare, limit = self._rule
-        if name not in row:
-            raise InputError(f"{place}: no {name!r}, which the option right names; found: {', '.join(list(row)[:12])}")
-        found = row[name]
-        number = float(found) if isinstance(found, bool) else number_of(found)
-        value = None if number is None else float(compare(number, limit))
-        return {name: Verdict(value, None if answer is None else str(answer))}
-
-
-class Prompts:
-    """Questions known by their prompts alone: the document of each, and how many samples of it came so far."""
-
-    def __init__(self) -> None:
-        self._documents: dict[str, Document] = {}
-        self._counts: dict[str, int] = {}
-
-    def next(self, prompt: str, gold: Any) -> tuple[Document, int]:
-        """The document of a prompt, and the number of its next sample."""
-        number = self._counts.get(prompt, 0)
-        self._counts[prompt] = number + 1
-        if number == 0:
-            self._documents[prompt] = Document(None, False, prompt, True, (), gold_of(gold))
-        return self._documents[prompt], number
-
-
-def gold_of(value: Any) -> tuple[str, ...]:
-    """Right answers of a reward function's ground truth, which may be an object around them."""
-    if isinstance(value, Mapping):
-        value = next((value[key] for key in ("ground_truth", "target", "answer", "gold") if key in value), None)
-    return golds_of(value)
-
-
-def numbers_in(row: Mapping[str, Any], without: tuple[str, ...]) -> dict[str, float]:
-    """All numbers of a row but some; true is 1 and false 0."""
-    found = {}
-    for key, value in row.items():
-        if key in without:
-            continue
-        number = float(value) if isinstance(value, bool) else number_of(value)
-        if number is not None:
-            found[key] = number
-    return found

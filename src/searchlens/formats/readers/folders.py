@@ -6,28 +6,35 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from searchlens.errors import InputError
-from searchlens.formats.readers.logged import Notes
+from searchlens.formats.readers.lines import first_object
+from searchlens.formats.readers.logged import LoggedSample, Notes
 
 _COMPRESSED = r"(\.gz|\.gzip|\.zst|\.zstd)?"
 
 
-def candidates(path: Path, name: str, fits: Callable[[Path], bool]) -> list[Path]:
-    """Files of a format by their content: a file whatever its name is, or those in a folder whose names match ``name``.
+class InFolders:
+    """The part of a reader that finds files by their content, whatever the name of a file that is given itself."""
 
-    It is a regular expression, without the suffix of a compression.
-    """
-    if path.is_file():
-        return [path] if fits(path) else []
-    return [file for file in _below(path) if re.fullmatch(name + _COMPRESSED, file.name) and fits(file)]
+    name: ClassVar[str]
+    """Regular expression of the names in a folder, without the suffix of a compression."""
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Keys of the first object of a file of lines, if they tell the format."""
 
+    def files(self, path: Path) -> list[Path]:
+        """Files of the format: the path itself, or those in a folder and below it, by name; hidden ones left out."""
+        if path.is_file():
+            return [path] if self.fits(path) else []
+        below = (file for file in sorted(path.rglob("*")) if re.fullmatch(self.name + _COMPRESSED, file.name))
+        shown = (file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts))
+        return [file for file in shown if file.is_file() and self.fits(file)]
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Files in a folder and the folders in it, in the order of their names; hidden ones left out."""
-    for file in sorted(folder.rglob("*")):
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts):
-            yield file
+    def fits(self, path: Path) -> bool:
+        """Whether a file is of the format."""
+        row = first_object(path)
+        return row is not None and all(key in row for key in self.keys)
 
 
 def plain_name(path: Path) -> str:
@@ -53,26 +60,38 @@ class Dated:
     """A file of a task that may have been run several times."""
 
     path: Path
+    series: str
+    """What runs of one task share: their folder, or their model."""
     task: str
     date: str
 
 
-def chosen(files: Sequence[Dated], date: str | None, notes: Notes) -> list[Dated]:
-    """For each folder and task the newest file, or those of a date, of which the beginning is enough; ``all`` takes
-    every file, in the order of their dates. An ``InputError`` lists the dates of a task that has none of this one.
+def of_dates(
+    files: Sequence[Dated], date: str | None, notes: Notes, read: Callable[[Dated, int], Iterator[LoggedSample]]
+) -> Iterator[LoggedSample]:
+    """For each series and task the samples of the newest file, or of those of a date, of which the beginning is enough;
+    ``all`` takes every file, in the order of their dates, and ``read`` gets the number of its first sample. An
+    ``InputError`` lists the dates of a task that has none of this one.
     """
-    by_task: dict[tuple[Path, str], list[Dated]] = {}
-    for file in sorted(files, key=lambda file: (str(file.path.parent), file.task, file.date)):
-        by_task.setdefault((file.path.parent, file.task), []).append(file)
-    taken = []
-    for (_, task), same in by_task.items():
-        wanted = [file for file in same if date in (None, "all") or file.date.startswith(str(date))]
-        if not wanted:
+    by_task: dict[tuple[str, str], list[Dated]] = {}
+    for file in sorted(files, key=lambda file: (file.series, file.task, file.date)):
+        by_task.setdefault((file.series, file.task), []).append(file)
+    wanted = {}
+    for (series, task), same in by_task.items():
+        dated = [file for file in same if date in (None, "all") or file.date.startswith(str(date))]
+        if not dated:
             dates = ", ".join(file.date for file in same)
             raise InputError(f"{same[0].path.parent}: task {task!r} has no file of date {date!r}; found: {dates}")
-        if len(wanted) > 1 and date != "all":
-            others = ", ".join(file.date for file in wanted[:-1])
-            notes.add(f"task {task!r} has several dates; {wanted[-1].date} was read, not {others}")
-            wanted = wanted[-1:]
-        taken += wanted
-    return taken
+        if len(dated) > 1 and date != "all":
+            others = ", ".join(file.date for file in dated[:-1])
+            notes.add(f"task {task!r} has several dates; {dated[-1].date} was read, not {others}")
+            dated = dated[-1:]
+        wanted[series, task] = dated
+    for dated in wanted.values():
+        start = 0
+        for file in dated:
+            most = start
+            for sample in read(file, start):
+                most = max(most, sample.sample + 1)
+                yield sample
+            start = most

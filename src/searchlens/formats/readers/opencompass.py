@@ -11,7 +11,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers.fields import count_of, golds_of, of_texts, value_of
-from searchlens.formats.readers.folders import beside, candidates, plain_name
+from searchlens.formats.readers.folders import InFolders, beside, plain_name
 from searchlens.formats.readers.lines import kind, opened, walked
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
@@ -37,15 +37,27 @@ class _Set:
     ran=False,
     wishes=(),
 )
-class OpencompassReader:
+class OpencompassReader(InFolders):
     """Folders ``predictions/<model>``, with the verdicts in ``results`` beside them if details were dumped.
 
     With several runs the data set is repeated as a whole, so a sample's number is how often its prompt came before.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Predictions: the path itself, or all of them in a folder and below it; unfinished ones left out."""
-        return candidates(path, r"(?!tmp_).+\.json", _is_predictions)
+    name = r"(?!tmp_).+\.json"  # unfinished ones left out
+
+    def fits(self, path: Path) -> bool:
+        """Whether the first member is a prediction."""
+        if kind(path) in ("zip", "parquet"):
+            return False
+        with opened(path) as file:
+            if not _BEGINNING.match(file.read(4096).removeprefix(b"\xef\xbb\xbf")):
+                return False
+        try:
+            with walked(path, Notes()) as text:
+                row = next((text.value() for _ in text.members()), None)
+        except InputError:
+            return False
+        return isinstance(row, dict) and "prediction" in row
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples, data set by data set; refuses missing parts, and verdicts on other rows than these."""
@@ -56,22 +68,6 @@ class OpencompassReader:
 
 
 # ---- files
-
-
-def _is_predictions(path: Path) -> bool:
-    if kind(path) in ("zip", "parquet"):
-        return False
-    with opened(path) as file:
-        if not _BEGINNING.match(file.read(4096).removeprefix(b"\xef\xbb\xbf")):
-            return False
-    try:
-        with walked(path, Notes()) as text:
-            for _ in text.members():
-                row = text.value()
-                return isinstance(row, dict) and "prediction" in row
-    except InputError:
-        pass
-    return False
 
 
 def _sets(files: Sequence[Path]) -> list[_Set]:
@@ -109,19 +105,12 @@ def _samples(predictions: _Set, notes: Notes) -> Iterator[LoggedSample]:
         key = prompt if prompt is not None else str(index)
         document = Document(first_index.setdefault(key, index), True, prompt, True, (), golds_of(row.get("gold")))
         texts = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
-        own = {"opencompass": verdicts[index]} if index in verdicts else {}
+        said = of_texts(len(texts), {"opencompass": verdicts[index]} if index in verdicts else {}, {})
+        tokens = count_of(row.get("res_length")) if len(texts) == 1 else None
         for text in texts:
             sample = counts.get(key, 0)
             counts[key] = sample + 1
-            yield LoggedSample(
-                stream=stream,
-                document=document,
-                sample=sample,
-                text=str(text),
-                place=place,
-                tokens=count_of(row.get("res_length")) if len(texts) == 1 else None,
-                **of_texts(len(texts), own, {}),
-            )
+            yield LoggedSample(stream, document, sample, str(text), place, tokens=tokens, **said)
     if verdicts and max(verdicts) != index:
         raise InputError(
             f"{predictions.paths[0]}: {index + 1} rows, but the results have verdicts on {max(verdicts) + 1}",
