@@ -21,8 +21,7 @@ from searchlens.errors import InputError, printable
 from searchlens.formats.documents import Found, KnownDocuments, OwnDocuments
 from searchlens.formats.matching import Ids
 from searchlens.formats.pools import Pool, Tally, proposed, verdicts_text
-from searchlens.formats.readers import Recognised, recognised
-from searchlens.formats.readers.guarded import guarded
+from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
 from searchlens.formats.spill import Spill
 from searchlens.store.hashing import file_sha256

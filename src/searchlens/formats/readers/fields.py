@@ -47,7 +47,7 @@ _PARAMETERS = {
 }
 """Name in some tool to the name here."""
 
-_NOISE = 1e-4
+NOISE = 1e-4
 """How far above 0 a log-probability may be: rounding of the engine."""
 
 
@@ -188,7 +188,7 @@ def logprobs_of(values: Any) -> tuple[float, ...] | None:
         largest = max(values)
     except TypeError:
         return None
-    if not largest <= _NOISE:  # also NaN
+    if not largest <= NOISE:  # also NaN
         return None
     return tuple(values) if largest <= 0 else tuple(min(value, 0.0) for value in values)
 
