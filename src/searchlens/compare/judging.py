@@ -150,14 +150,19 @@ def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[s
             others = [each for each in pool.tally.scorers if each != scorer]
             instead = f", not of {', '.join(others)}" if others else ""
             notes.setdefault(f"verdicts of {side.title} are those of {scorer}{instead}")
-            scores = _as_recorded(pool, name, common.of(side.role), scorer)
+            questions = common.of(side.role)
+            samples = pl.concat([rows.drop("text") for rows in _rows(pool, name, questions)])
+            said = verdicts_of(pool).filter(scorer=scorer).unique(["question", "sample"], keep="first")
+            scores = score_recorded(samples, said.with_columns(policy=pl.lit(name)), questions)
             if missing := int(scores["unknown"].sum()):
                 raise InputError(
                     f"{side.title}: {missing:,} of {scores.height:,} samples have"
                     f" no verdict of {scorer} that is right (1) or wrong (0)",
                     "grade the texts instead: --grader math or choice",
                 )
-            parts.append(scores.with_columns(unknown=pl.lit(None, pl.Boolean)))
+            has_answers = said.join(samples, on=["question", "sample"], how="semi")["answer"].count()
+            without = {} if has_answers else {"answer": pl.lit(None, pl.Int32)}
+            parts.append(scores.with_columns(unknown=pl.lit(None, pl.Boolean), **without))
         found[side.role] = pl.concat(parts)
     return found, list(notes)
 
@@ -166,14 +171,6 @@ def verdicts_of(pool: Pool) -> pl.DataFrame:
     """What the log says of each sample: ``importing.RECORDED`` with null for a value that is neither 0 nor 1."""
     said = pl.concat([pl.DataFrame(schema=RECORDED), *pool.recorded()])
     return said.with_columns(value=pl.when(pl.col("value").is_in([0.0, 1.0])).then("value"))
-
-
-def _as_recorded(pool: Pool, name: str, questions: Sequence[Question], scorer: str) -> pl.DataFrame:
-    samples = pl.concat([rows.drop("text") for rows in _rows(pool, name, questions)])
-    said = verdicts_of(pool).filter(scorer=scorer).unique(["question", "sample"], keep="first")
-    scores = score_recorded(samples, said.with_columns(policy=pl.lit(name)), questions)
-    has_answers = said.join(samples, on=["question", "sample"], how="semi")["answer"].count()
-    return scores if has_answers else scores.with_columns(answer=pl.lit(None, pl.Int32))
 
 
 # ---- other graders
@@ -203,10 +200,8 @@ EXAMPLE = pl.Schema(
     {
         **dict.fromkeys(("side", "grader", "question"), pl.String()),
         "sample": pl.UInt32(),
-        "ours": pl.Boolean(),
-        "theirs": pl.Boolean(),
-        "gold": pl.String(),
-        "end": pl.String(),
+        **dict.fromkeys(("ours", "theirs"), pl.Boolean()),
+        **dict.fromkeys(("gold", "end"), pl.String()),
     }
 )
 """A sample that is judged differently; ``end``, of the text, is null of recorded verdicts."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
-from searchlens.formats.readers.fields import count_of, last_asked
-from searchlens.formats.readers.folders import InFolders
+from searchlens.formats.readers.fields import InFolders, count_of, last_asked
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.inputs import CHOICES, require_at_most
 
@@ -81,9 +80,6 @@ class BatchReader(InFolders):
                     yield LoggedSample(request.stream, request.document, number, None, place, "failed")
 
 
-# ---- requests
-
-
 def _pattern(text: str) -> re.Pattern[str]:
     if "{question}" not in text or "{sample}" not in text:
         raise InputError(
@@ -142,9 +138,6 @@ def _request_of(name: str, known: dict[str, _Request], pattern: re.Pattern[str] 
         question, sample = _parsed(pattern, name, place)
         known[name] = _Request(Document(question), sample, 1, Stream())
     return known[name]
-
-
-# ---- answers
 
 
 def _body(row: lines.Object) -> lines.Object | None:

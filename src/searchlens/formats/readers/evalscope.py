@@ -10,7 +10,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
-from searchlens.formats.readers.folders import InFolders, beside, plain_name, split_at
+from searchlens.formats.readers.fields import InFolders, beside, plain_name, split_at
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream
 from searchlens.store import yaml_text
 

@@ -9,7 +9,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
-from searchlens.formats.readers.folders import InFolders, beside, plain_name
+from searchlens.formats.readers.fields import InFolders, beside, plain_name
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
 
 _FORMAT = "Every Eval Ever"

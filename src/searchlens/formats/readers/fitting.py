@@ -34,11 +34,6 @@ class Recognised(NamedTuple):
     files: list[Path]
     name: str
 
-    @property
-    def takes_newest(self) -> bool:
-        """Whether the reader takes the newest of several runs of a task, unless the wish ``date`` says otherwise."""
-        return "date" in catalogue.declared("reader")[self.name].options.get("wishes", ())
-
 
 def recognised(paths: Sequence[Path]) -> Recognised:
     """The one reader whose format the files, or those in folders, have; an ``InputError`` says what they are if none or

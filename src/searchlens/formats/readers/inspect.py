@@ -16,8 +16,7 @@ import pyarrow as pa
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
-from searchlens.formats.readers.fields import count_of
-from searchlens.formats.readers.folders import InFolders
+from searchlens.formats.readers.fields import InFolders, count_of
 from searchlens.formats.readers.lines import kind, opened, walked
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.inputs import CHOICES, LONGEST, require_at_most, require_parsable

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import count_of, golds_of, joined, judged, logprobs_of, of_texts, parameters
-from searchlens.formats.readers.folders import Dated, InFolders, beside, of_dates, split_at
-from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, split_at
+from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
@@ -73,7 +72,7 @@ def _stream(file: Dated, notes: Notes) -> Stream:
         return Stream(model, file.task, {}, "lighteval")
     general = lines.whole(results, notes).get("config_general") or {}
     settings = general.get("model_config") or {}
-    asked = {"temperature": 0.0, **parameters(settings.get("generation_parameters"))}
+    asked = {"temperature": 0.0, **fields.parameters(settings.get("generation_parameters"))}
     version = str(general.get("lighteval_sha") or "").replace("?", "")
     return Stream(str(general.get("model_name") or model), file.task, asked, f"lighteval {version}".strip())
 
@@ -115,35 +114,30 @@ def _drawn(
     texts = answer.get("text") or []
     ids = answer.get("output_tokens") or []
     reasonings = answer.get("reasonings") or []
-    verdicts, numbers = judged({name: value for name, value in scores.items() if value is not None})
+    verdicts, numbers = fields.judged({name: value for name, value in scores.items() if value is not None})
     if verdicts and len(texts) > 1:
         notes.add("metrics judge several texts together; they are kept for the question, not for a text")
-    document, limit = _document(row), count_of(row.get("generation_size"))
+    document, limit = _document(row), fields.count_of(row.get("generation_size"))
     for position, text in enumerate(texts):
         tokens = tuple(ids[position]) if len(ids) == len(texts) else None
         reasoning = reasonings[position] if len(reasonings) == len(texts) else None
         # The format says no end: a text with all the tokens that its document allows was cut off.
         is_cut = bool(tokens and limit and len(tokens) >= limit)
-        logprobs = logprobs_of(answer.get("logprobs")) if position == 0 and tokens else None
-        yield LoggedSample(
-            stream,
-            document,
-            start + position,
-            text if reasoning and reasoning in text else joined(reasoning, text),
-            place,
-            "length" if is_cut else "unknown",
-            tokens or None,
-            logprobs if logprobs and tokens and len(logprobs) == len(tokens) else None,
-            **of_texts(len(texts), verdicts, numbers),
-            is_finish_inferred=is_cut,
-        )
+        logprobs = fields.logprobs_of(answer.get("logprobs")) if position == 0 and tokens else None
+        if logprobs and tokens and len(logprobs) != len(tokens):
+            logprobs = None
+        said = fields.of_texts(len(texts), verdicts, numbers) | {"is_finish_inferred": is_cut}
+        finish: Finish = "length" if is_cut else "unknown"
+        whole = text if reasoning and reasoning in text else fields.joined(reasoning, text)
+        number = start + position
+        yield LoggedSample(stream, document, number, whole, place, finish, tokens or None, logprobs, **said)
 
 
 def _document(row: Row) -> Document:
     choices = tuple(row.get("choices") or ())
     right = row.get("gold_index")
     indices = right if isinstance(right, list) else [] if right is None else [right]
-    gold = tuple(text for index in indices if 0 <= index < len(choices) for text in golds_of(choices[index]))
+    gold = tuple(text for index in indices if 0 <= index < len(choices) for text in fields.golds_of(choices[index]))
     name = row.get("id")
     number = int(name) if isinstance(name, str) and name.isdecimal() else name
     return Document(

@@ -11,8 +11,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import end_of, golds_of
-from searchlens.formats.readers.folders import InFolders, plain_name, split_at
+from searchlens.formats.readers.fields import InFolders, end_of, golds_of, plain_name, split_at
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
 _NAME = re.compile(
@@ -30,7 +29,6 @@ class _Part:
     seed: int
     start: int
     temperature: float | None
-    series: tuple[str, ...]
 
 
 @reader(
@@ -59,8 +57,12 @@ class LimitOfRlvrReader(InFolders):
         """The samples, seed by seed; refuses a line whose lists have different lengths."""
         series: dict[tuple[str, ...], list[_Part]] = {}
         for path in files:
-            part = _part(path)
-            series.setdefault(part.series, []).append(part)
+            match = _NAME.fullmatch(plain_name(path))
+            part, key = _Part(path, 0, 0, None), [str(path)]
+            if match is not None:
+                part = _Part(path, int(match["seed"]), int(match["start"] or 0), float(match["temperature"]))
+                key = [str(path.parent), match["split"], match["prompt"], match["temperature"]]
+            series.setdefault(tuple(key), []).append(part)
         notes.add("texts of this format are stripped and cut at stop words")
         for _, parts in sorted(series.items()):
             seeds = sorted({part.seed for part in parts})
@@ -69,19 +71,6 @@ class LimitOfRlvrReader(InFolders):
             for part in sorted(parts, key=lambda part: (part.seed, part.start, part.path.name)):
                 first = sum(widths[seed] for seed in seeds if seed < part.seed)
                 yield from _samples(part, first, widths[part.seed], notes)
-
-
-def _part(path: Path) -> _Part:
-    match = _NAME.fullmatch(plain_name(path))
-    if match is None:
-        return _Part(path, 0, 0, None, (str(path),))
-    return _Part(
-        path,
-        int(match["seed"]),
-        int(match["start"] or 0),
-        float(match["temperature"]),
-        (str(path.parent), match["split"], match["prompt"], match["temperature"]),
-    )
 
 
 def _samples(part: _Part, first: int, width: int, notes: Notes) -> Iterator[LoggedSample]:
@@ -118,5 +107,5 @@ def _list(row: lines.Object, key: str, width: int, place: str) -> list[Any] | No
 def _verdict(scores: list[Any] | None, answers: list[Any] | None, position: int) -> dict[str, Verdict]:
     if scores is None or not isinstance(scores[position], bool):
         return {}
-    answer = None if answers is None or answers[position] is None else str(answers[position])
-    return {"math_eval": Verdict(float(scores[position]), answer)}
+    answer = answers[position] if answers is not None else None
+    return {"math_eval": Verdict(float(scores[position]), None if answer is None else str(answer))}

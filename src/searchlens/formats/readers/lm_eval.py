@@ -12,7 +12,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
-from searchlens.formats.readers.folders import Dated, InFolders, beside, of_dates, plain_name
+from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, plain_name
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")

@@ -197,16 +197,15 @@ class Problems:
     @property
     def lines(self) -> list[str]:
         """One line for each kind, in the order in which they were found."""
-        return [self._line(what, count) for what, count in self._counts.items()]
-
-    def _line(self, what: str, count: int) -> str:
-        examples = self._examples[what][:2]
-        if count == 1:
-            place, found = examples[0]
-            return f"{place}{': ' if place else ''}{what}{', ' if found else ''}{found}"
-        shown = [place + (f" ({found})" if found and place else found) for place, found in examples]
-        more = f" and {count - len(shown):,} more" if count > len(shown) else ""
-        return f"{what} ({count:,} times): {', '.join(filter(None, shown))}{more}"
+        lines = []
+        for what, count in self._counts.items():
+            (place, found), *_ = examples = self._examples[what][:2]
+            shown = [place + (f" ({found})" if found and place else found) for place, found in examples]
+            more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+            alone = f"{place}{': ' if place else ''}{what}{', ' if found else ''}{found}"
+            several = f"{what} ({count:,} times): {', '.join(filter(None, shown))}{more}"
+            lines.append(alone if count == 1 else several)
+        return lines
 
     def refuse(self) -> None:
         """Raise one ``InputError`` if anything was counted."""

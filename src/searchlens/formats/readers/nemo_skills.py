@@ -9,9 +9,8 @@ from pathlib import Path
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import count_of, document_of, end_of, joined, logprobs_of, number_of
-from searchlens.formats.readers.folders import InFolders, plain_name
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import InFolders, plain_name
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
 _NAME = re.compile(r"output(?:-rs(?P<seed>\d+))?(?:_chunk_(?P<chunk>\d+))?\.jsonl(?P<async>-async)?")
@@ -57,31 +56,21 @@ class NemoSkillsReader(InFolders):
         """
         folders: dict[Path, list[_Output]] = {}
         for path in files:
-            folders.setdefault(path.parent, []).append(_output(path))
+            found = _NAME.fullmatch(plain_name(path))
+            seed, chunk = (int(found[name]) if found and found[name] else None for name in ("seed", "chunk"))
+            output = _Output(path, seed, chunk, bool(found and found["async"]))
+            folders.setdefault(path.parent, []).append(output)
         for folder, outputs in sorted(folders.items()):
-            _require_done(outputs, "partial" in wishes, notes)
+            for path in (output.path for output in outputs if output.is_async):
+                if "partial" not in wishes:
+                    raise InputError(
+                        f"{path} is still being written, or its run was stopped; allowed: files without '-async'",
+                        "with the option partial its samples are read as well; nothing was imported",
+                    )
+                notes.add("a file that is still being written was read as far as it goes", str(path))
             stream = Stream("", folder.name, {}, "NeMo-Skills")
             for rank, output in _ranked(outputs, folder, notes):
                 yield from _samples(output, rank, stream, wishes, notes)
-
-
-def _output(path: Path) -> _Output:
-    match = _NAME.fullmatch(plain_name(path))
-    if match is None:
-        return _Output(path, None, None, False)
-    seed, chunk = (int(match[name]) if match[name] else None for name in ("seed", "chunk"))
-    return _Output(path, seed, chunk, match["async"] is not None)
-
-
-def _require_done(outputs: Sequence[_Output], is_partial: bool, notes: Notes) -> None:
-    unfinished = [output.path for output in outputs if output.is_async]
-    if unfinished and not is_partial:
-        raise InputError(
-            f"{unfinished[0]} is still being written, or its run was stopped; allowed: files without '-async'",
-            "with the option partial its samples are read as well; nothing was imported",
-        )
-    for path in unfinished:
-        notes.add("a file that is still being written was read as far as it goes", str(path))
 
 
 def _ranked(outputs: Sequence[_Output], folder: Path, notes: Notes) -> Iterator[tuple[int, _Output]]:
@@ -117,24 +106,24 @@ def _samples(
             continue
         if "generation" not in row and "_full_generation" not in row:
             lines.required(row, ("predicted_answer",), place, "NeMo-Skills")
-        document = document_of(row, wishes, number - 1 if is_whole else None)
+        document = fields.document_of(row, wishes, number - 1 if is_whole else None)
         yield _sample(row, rank, document, place, stream, notes)
 
 
 def _sample(row: lines.Object, rank: int, document: Document, place: str, stream: Stream, notes: Notes) -> LoggedSample:
     text = row.get("_full_generation", row.get("generation"))
-    tokens = count_of(row.get("num_generated_tokens"))
-    logprobs = logprobs_of(row.get("logprobs"))
+    tokens = fields.count_of(row.get("num_generated_tokens"))
+    logprobs = fields.logprobs_of(row.get("logprobs"))
     if logprobs and tokens is not None and len(logprobs) != tokens:
         notes.add("log-probabilities were left out: there is not one for each token", place)
         logprobs = None
-    finish = end_of(row.get("finish_reason"), notes, place)
+    finish = fields.end_of(row.get("finish_reason"), notes, place)
     if text is not None:
-        text = joined(row.get("reasoning_content"), text)
+        text = fields.joined(row.get("reasoning_content"), text)
         if not text and tokens == 0:
             notes.add("a request failed", place)
             finish = "failed"
-    score = number_of(row.get("reward_model_score"))
+    score = fields.number_of(row.get("reward_model_score"))
     numbers = {} if score is None else {"reward_model_score": score}
     return LoggedSample(stream, document, rank, text, place, finish, tokens, logprobs, _verdicts(row), numbers=numbers)
 

@@ -109,17 +109,11 @@ def _sample(
     document = Document(question, prompt=prompt, gold=golds_of(gold))
     tokens, logprobs, correct, answer = (row.get(key) for key in ("tokens", "logprob", "correct", "answer"))
     answer = next(iter(golds_of(answer)), answer)
-    return LoggedSample(
-        stream,
-        documents.setdefault((question, gold, prompt), document),
-        int(row["sample"]),
-        row.get("text"),
-        place,
-        finish_of(row.get("finish")) or "unknown",
-        _numbers(tokens, int),
-        _numbers(logprobs, lambda value: min(0.0, float(value))),
-        {} if correct is None else {SCORER: Verdict(float(correct), answer)},
-    )
+    document = documents.setdefault((question, gold, prompt), document)
+    finish, number = finish_of(row.get("finish")) or "unknown", int(row["sample"])
+    tokens, logprobs = _numbers(tokens, int), _numbers(logprobs, lambda value: min(0.0, float(value)))
+    verdicts = {} if correct is None else {SCORER: Verdict(float(correct), answer)}
+    return LoggedSample(stream, document, number, row.get("text"), place, finish, tokens, logprobs, verdicts)
 
 
 def _numbers(value: Any, number: Callable[[Any], Any]) -> Any:

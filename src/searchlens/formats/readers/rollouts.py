@@ -15,8 +15,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import golds_of, last_asked, number_of, parts_of
-from searchlens.formats.readers.folders import InFolders
+from searchlens.formats.readers.fields import InFolders, golds_of, last_asked, number_of, parts_of
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 from searchlens.store.parquet import columns_of, rows
 
@@ -150,9 +149,6 @@ def _generated(path: Path, notes: Notes) -> Iterator[LoggedSample]:
             yield LoggedSample(stream, document, sample, text, place)
 
 
-# ---- what both have
-
-
 _COMPARED: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     ">=": operator.ge,
@@ -181,7 +177,7 @@ class _Right:
             )
         word = match[3].lower()
         try:
-            limit = {"true": 1.0, "false": 0.0}[word] if word in ("true", "false") else float(word)
+            limit = float({"true": "1", "false": "0"}.get(word, word))
         except ValueError:
             raise InputError(f"right is {rule!r}: {word!r} is no number") from None
         self._rule = match[1], _COMPARED[match[2]], limit
