@@ -138,7 +138,7 @@ def members(log: Path) -> dict[str, bytes]:
     """Content of all members of a log of Inspect."""
     with log.open("rb") as file:
         found = inspect_reader._members(log, file)
-        return {n: inspect_reader._unpacked(n, inspect_reader._packed(n, file, i), i) for n, i in found.items()}
+        return {n: inspect_reader._unpacked(n, file, i) for n, i in found.items()}
 
 
 def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:

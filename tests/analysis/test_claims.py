@@ -21,7 +21,7 @@ from searchlens.analysis.health import Health
 from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL
 from searchlens.api.statements import statements, told
 from searchlens.cli import summary
-from searchlens.compare.found import LogComparison
+from searchlens.compare.logs import LogComparison
 from searchlens.reporting import explorer_sentences
 from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
 from searchlens.reporting.figures import (
@@ -440,8 +440,7 @@ def test_graders_and_health_say_what_was_counted(seed: int) -> None:
         rows.append({"side": side, "grader": "other", "compared": 50, "share": share, "lo": lo, "hi": hi})
     recorded = bool(rng.random() < 0.2)
     sides = [SimpleNamespace(title=title, health=(one := health(rng)), counts=one.counts) for title in ("Base", "RL")]
-    opinions = SimpleNamespace(agreeing=pl.DataFrame(rows))
-    found: Any = SimpleNamespace(grader="recorded" if recorded else "math", opinions=opinions, sides=sides)
+    found: Any = SimpleNamespace(grader="recorded" if recorded else "math", agreeing=pl.DataFrame(rows), sides=sides)
     graders, of_health = LogComparison._graders(found), LogComparison._health(found)
     assert graders.can.startswith("not identified") == (recorded or not rows)
     doubtful = [row["side"] for row in rows if row["lo"] < 0.95]

@@ -86,7 +86,7 @@ def numbers(found: LogComparison) -> dict[str, Any]:
 @pytest.fixture
 def no_second_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """math-verify takes seconds to start, and one test looks at what it says."""
-    monkeypatch.setattr("searchlens.compare.opinions.TEXTS", 0)
+    monkeypatch.setattr("searchlens.compare.judging.TEXTS", 0)
 
 
 def value(found: LogComparison, measure: str, side: str, k: int) -> float:
@@ -102,7 +102,7 @@ def test_numbers_are_those_of_the_texts(tmp_path: Path) -> None:
     support = found.comparison.support.row(0, named=True)
     assert (support["kept"], support["shrunk"], support["expanded"], support["out"]) == (3, 0, 1, 1)
     assert value(found, "luck", "Base", 4) == 0
-    agreeing = found.opinions.agreeing.to_dicts()
+    agreeing = found.agreeing.to_dicts()
     assert [(row["side"], row["grader"], row["compared"], row["share"]) for row in agreeing] == [
         ("Base", "math-verify alone", 20, 1.0),
         ("RL", "math-verify alone", 20, 1.0),
@@ -293,7 +293,7 @@ def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
 def test_recorded_verdicts_are_another_opinion(tmp_path: Path) -> None:
     """A harness that calls everything right disagrees on every wrong sample."""
     found = compared(own(tmp_path / "base", BASE, correct=True), own(tmp_path / "rl", RL))
-    (row,) = found.opinions.agreeing.to_dicts()
+    (row,) = found.agreeing.to_dicts()
     assert (row["side"], row["grader"], row["compared"]) == ("Base", "correct (recorded)", 20)
     assert (row["agree"], row["ours_alone"], row["theirs_alone"]) == (sum(BASE), 0, 20 - sum(BASE))
 

@@ -18,8 +18,7 @@ from searchlens import catalogue
 from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
-from searchlens.formats import export_pools
-from searchlens.formats.export import export, lost
+from searchlens.formats.export import export, lost, pools
 from small_results import finish
 
 POLICY = "topp0.95_t1.0"
@@ -129,7 +128,7 @@ def test_a_folder_with_files_and_unknown_names_are_refused(study: Study, tmp_pat
 
 
 def test_a_failed_search_and_an_unknown_verdict(study: Study, tmp_path: Path) -> None:
-    pool = next(iter(export_pools(study, [POLICY])))
+    pool = next(iter(pools(study, [POLICY])))
     frame = (
         pool.read([0])
         .head(2)

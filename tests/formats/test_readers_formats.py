@@ -15,7 +15,8 @@ from reading import numbered, read, samples, written
 from searchlens import catalogue
 from searchlens.cli.main import parser
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines, recognised
+from searchlens.formats.readers import lines
+from searchlens.formats.readers.fitting import recognised
 from searchlens.formats.readers.logged import Notes, Verdict
 
 # ---- NeMo-Skills

@@ -1,15 +1,12 @@
 """Base and RL compared from the log files of other tools, in one go: read, matched, graded and read.
 
 common.py     which questions of the two sides are the same
-judging.py    right and wrong samples, by a grader or as recorded
-opinions.py   what other graders say of the same samples
-logs.py       all of it: log files to ``LogComparison``
-found.py      what was found, and the sentences about it
+judging.py    right and wrong samples, by a grader, as recorded, and by other graders
+logs.py       all of it: log files to ``LogComparison``, and the sentences about it
 sections.py   the same as small tables of text
 """
 
-from searchlens.compare.found import LogComparison
-from searchlens.compare.logs import Wishes, compare_logs
+from searchlens.compare.logs import LogComparison, Wishes, compare_logs
 from searchlens.compare.sections import page
 
 __all__ = ["LogComparison", "Wishes", "compare_logs", "page"]

@@ -83,11 +83,8 @@ def differing(one: Pool, other: Pool, apart_from: Collection[str] = ()) -> str:
     """What was asked otherwise of two pools, with both values; empty if the log says nothing that differs."""
     ours, theirs = one.stream.asked, other.stream.asked
     keys = [key for key in {**ours, **theirs} if key not in apart_from and ours.get(key) != theirs.get(key)]
-    return ", ".join(f"{key} {_said(ours.get(key))} and {_said(theirs.get(key))}" for key in keys)
-
-
-def _said(value: object) -> str:
-    return "not stated" if value is None else str(value)
+    said = [{key: "not stated" if asked.get(key) is None else asked[key] for key in keys} for asked in (ours, theirs)]
+    return ", ".join(f"{key} {said[0][key]} and {said[1][key]}" for key in keys)
 
 
 SHOWN = 3
@@ -128,11 +125,12 @@ class Common:
             ("Base and RL have other golds of", ", left out"): self.other_golds,
             ("Base and RL have other words, but the same id, for", ""): self.reworded,
         }
-        return [
-            f"{why} {len(ids):,} question{'s' * (len(ids) > 1)}{what}: {_some(ids)}"
-            for (why, what), ids in told.items()
-            if ids
-        ]
+        lines = []
+        for (why, what), ids in told.items():
+            more = f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
+            count = f"{len(ids):,} question{'s' * (len(ids) > 1)}"
+            lines += [f"{why} {count}{what}: {', '.join(ids[:SHOWN])}{more}"] if ids else []
+        return lines
 
 
 Found = dict[int, tuple[int, str, dict[str, str]]]
@@ -228,8 +226,3 @@ def _completed(base: Question, rl: Question, letters: dict[str, str]) -> tuple[Q
     if not rl.gold:
         rl = replace(rl, gold=theirs.get(base.gold, base.gold))
     return base, rl
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
-    return ", ".join(ids[:SHOWN]) + more

@@ -1,10 +1,13 @@
-"""From the log files of two sides to everything that is found in them. What is written lies in a temporary folder."""
+"""From the log files of two sides to everything that is found in them, and what it can and cannot say, in sentences.
+
+What is written lies in a temporary folder.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,17 +17,18 @@ import numpy as np
 import polars as pl
 
 from searchlens import grading
-from searchlens.analysis.health import judge, line, of_graded, of_pair, of_rules
+from searchlens.analysis.claims import solved
+from searchlens.analysis.health import Health, judge, line, of_graded, of_pair, of_rules, percent
 from searchlens.api.comparison import Comparison, compare
+from searchlens.api.statements import Statement, stated
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
+from searchlens.compare import judging
 from searchlens.compare.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
-from searchlens.compare.found import LogComparison, SideFound
-from searchlens.compare.judging import MATH, by_question, chosen_grader, graded, mean_tokens, plain_golds, recorded
-from searchlens.compare.opinions import SecondJudge, opinions
+from searchlens.compare.judging import by_question, mean_tokens
 from searchlens.errors import InputError
 from searchlens.formats import reading
-from searchlens.formats.readers import recognised
-from searchlens.formats.reading import Choices, Failed, Reading
+from searchlens.formats.readers.fitting import recognised
+from searchlens.formats.reading import Choices, Failed
 from searchlens.grading.recorded import is_recorded
 
 
@@ -57,41 +61,160 @@ class Wishes:
     """Processes of graders, >= 1."""
 
 
+DOUBTFUL = 0.95
+"""Share of samples on which two graders agree; their disagreement is named unless it is surely at least that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideFound:
+    """The samples of one side."""
+
+    title: str
+    """``Base`` or ``RL``."""
+    model: str
+    """As the log names it; empty if it does not."""
+    policies: tuple[str, ...]
+    """As the log says them; the first is compared one to one."""
+    unstated: tuple[str, ...]
+    """Parameters of the first policy that the log does not give."""
+    format: str
+    """Name of the reader."""
+    files: int
+    questions: int
+    samples: int
+    """``files``, ``questions``, ``samples``: files, questions in them, and samples of each question."""
+    tokens: float | None
+    """Mean of a sample; None if unknown."""
+    health: Health
+    """Of the samples of the common questions."""
+    counts: Mapping[str, Any]
+    """``store.columns.HEALTH`` of all policies together."""
+    notes: tuple[str, ...]
+    """What was chosen or left out while reading."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain types."""
+        return {
+            "model": self.model,
+            "policies": list(self.policies),
+            "not_stated": list(self.unstated),
+            "format": self.format,
+            "files": self.files,
+            "questions": self.questions,
+            "samples": self.samples,
+            "mean_tokens": self.tokens,
+            "health": {"level": self.health.level, "reason": self.health.reason, **self.counts},
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogComparison:
+    """Everything that was found."""
+
+    comparison: Comparison
+    """The readings."""
+    sides: tuple[SideFound, ...]
+    """Base and RL."""
+    grader: str
+    """Name of the grader, or ``recorded``."""
+    common: Common
+    """The questions."""
+    agreeing: pl.DataFrame
+    """What other graders say: ``judging.AGREEING``."""
+    examples: pl.DataFrame
+    """Some samples that they judge differently: ``judging.EXAMPLE``."""
+    notes: tuple[str, ...]
+    """What was left out or chosen for both sides."""
+    withheld: str
+    """Why no text may be quoted; empty if texts may be."""
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What each reading can and cannot say: those of the readings, then of the verdicts and of the samples."""
+        return (*self.comparison.statements, self._graders(), self._health())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain types, for JSON. Texts are left out."""
+        base, rl = self.sides
+        return {
+            "base": base.to_dict(),
+            "rl": rl.to_dict(),
+            "grader": self.grader,
+            "matched": {
+                "questions": len(self.common),
+                **{f"by_{how}": number for how, number in self.common.how.items()},
+                "only_base": list(self.common.only_base),
+                "only_rl": list(self.common.only_rl),
+                "other_golds": list(self.common.other_golds),
+                "reworded": list(self.common.reworded),
+                "ids": [question.id for question in self.common.base],
+            },
+            "graders": self.agreeing.to_dicts(),
+            "notes": list(self.notes),
+            "withheld": self.withheld,
+            **self.comparison.to_dict(),
+            "says": [statement.to_dict() for statement in self.statements],
+        }
+
+    def _graders(self) -> Statement:
+        rows = self.agreeing.to_dicts()
+        found = "; ".join(
+            f"{row['grader']} on {solved(row['share'], row['lo'], row['hi'])} of {row['compared']:,} samples"
+            f" ({row['side']})"
+            for row in rows
+        )
+        doubtful = "; ".join(f"{row['grader']}, {row['side']}" for row in rows if row["lo"] < DOUBTFUL)
+        row = {"grader": self.grader, "recorded": is_recorded(self.grader), "found": found, "doubtful": doubtful}
+        return stated("graders", row)
+
+    def _health(self) -> Statement:
+        parts = []
+        for side in self.sides:
+            answered, cut, unknown_end = (
+                percent(side.counts[name], side.counts["samples"]) for name in ("answered", "truncated", "unknown_end")
+            )
+            shares = f"answers in {answered}, {cut} cut off, unknown end of {unknown_end}"
+            parts.append(f"{side.title}: {shares} of {side.counts['samples']:,} samples")
+        unknown = [side.title for side in self.sides if side.counts["unknown_end"] != 0]
+        ill = [f"{side.title} than its samples allow ({side.health})" for side in self.sides if side.health.reason]
+        return stated("health", {"found": "; ".join(parts), "unknown": " and ".join(unknown), "ill": ", of ".join(ill)})
+
+
 def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> LogComparison:
     """Read, match and grade the samples of both sides, whose formats may differ, and read what they say. An
     ``InputError`` if files cannot be read, no question is on both sides, or nothing can be graded.
     """
     if wishes.grader:
         grading.grader(wishes.grader)
-    files = []
-    for paths, role in ((base, BASE), (rl, RL)):  # before anything is read, which takes time
+    given, files = {BASE: base, RL: rl}, []
+    for role, paths in given.items():  # before anything is read, which takes time
         with _named(role):
             files += recognised(paths).files
     withheld = wishes.withheld or _gated(map(str, [*files, *wishes.tasks]))
-    with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place, ExitStack() as stack:
-
-        def read(paths: Sequence[Path], role: str) -> Reading:
-            with _named(role):
-                return stack.enter_context(_reading(paths, wishes, Path(place, role), quotes=not withheld))
-
-        sides = base_and_rl(read(base, BASE), read(rl, RL), wishes.models)
-        tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
-        is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
-        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
-
-
-def _reading(paths: Sequence[Path], wishes: Wishes, place: Path, *, quotes: bool) -> AbstractContextManager[Reading]:
-    """The files of one side; golds of a known benchmark are compared by its grader."""
-
-    def folder() -> Path:
-        place.mkdir()
-        return place
-
     choices = Choices(
         tasks=wishes.tasks, failed=wishes.failed, is_subset=wishes.questions is not None, wishes=wishes.log
     )
-    grader = wishes.grader if wishes.grader and not is_recorded(wishes.grader) else MATH
-    return reading.read(paths, wishes.questions, grader, choices, folder=folder, quotes=quotes, needs_golds=False)
+    # Golds of a known benchmark are compared by its grader.
+    grader = wishes.grader if wishes.grader and not is_recorded(wishes.grader) else judging.MATH
+    with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place, ExitStack() as stack:
+        readings = {}
+        for role, paths in given.items():
+            with _named(role):
+                one = reading.read(
+                    paths,
+                    wishes.questions,
+                    grader,
+                    choices,
+                    folder=lambda: Path(tempfile.mkdtemp(dir=place)),
+                    quotes=not withheld,
+                    needs_golds=False,
+                )
+                readings[role] = stack.enter_context(one)
+        sides = base_and_rl(readings[BASE], readings[RL], wishes.models)
+        tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
+        is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
+        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
 
 
 @contextmanager
@@ -116,28 +239,20 @@ def _known(names: Iterable[str]) -> list[KnownBenchmark]:
 
 
 def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str, *, is_floor: bool) -> LogComparison:
-    grader = chosen_grader(wishes.grader, *sides)
+    grader, seed, workers = judging.chosen_grader(wishes.grader, *sides), wishes.seed, wishes.workers
     by_logs = is_recorded(grader)
-    known = [plain_golds(side.reading.questions, grader) for side in sides]
+    known = [judging.plain_golds(side.reading.questions, grader) for side in sides]
     both = common(known[0], known[1], "" if by_logs else grader)
     notes = [*both.notes, *_differences(*sides)]
-    second = SecondJudge(sides, both, grader, seed=wishes.seed, everything=wishes.every_text, workers=wishes.workers)
+    second = judging.SecondJudge(sides, both, grader, seed=seed, everything=wishes.every_text, workers=workers)
     if by_logs:
-        scores, more = recorded(sides, both, grader)
+        scores, more = judging.recorded(sides, both, grader)
         notes += more
     else:
-        _require_golds(both)
-        scores = graded(sides, both, grader, verdicts, seed=wishes.seed, workers=wishes.workers, see=second.see)
+        scores = judging.graded(sides, both, grader, verdicts, seed=seed, workers=workers, see=second.see)
     firsts = {side.role: scores[side.role].filter(policy=next(iter(side.pools))) for side in sides}
-    agreement = opinions(
-        sides,
-        both,
-        firsts,
-        second.verdicts(),
-        is_recorded=by_logs,
-        seed=wishes.seed,
-        confidence=wishes.confidence,
-    )
+    theirs = second.verdicts()
+    agreeing, examples = judging.opinions(sides, both, firsts, theirs, grader, seed=seed, confidence=wishes.confidence)
     if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
         notes.append("both sides have the same samples: every difference is 0 by construction")
     shown = [_side(side, firsts[side.role]) for side in sides]
@@ -152,18 +267,11 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
         sides=tuple(shown),
         grader=grader,
         common=both,
-        opinions=agreement,
+        agreeing=agreeing,
+        examples=examples,
         notes=tuple(notes),
         withheld=withheld,
     )
-
-
-def _require_golds(both: Common) -> None:
-    if missing := [question.id for question in both.base if not question.gold and not question.checks]:
-        raise InputError(
-            f"{len(missing):,} questions have no gold on either side, such as {missing[0]!r}",
-            "--benchmark NAME takes the golds of a configured benchmark; --grader recorded the logs' verdicts",
-        )
 
 
 def _wrong_sample(side: Side, scores: pl.DataFrame, both: Common) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from searchlens.analysis.health import percent
 from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.api import faces, pages
 from searchlens.api.statements import told
-from searchlens.compare.found import LogComparison
+from searchlens.compare.logs import LogComparison
 from searchlens.grading.recorded import is_recorded
 from searchlens.reporting.tables import format as fmt
 
@@ -23,13 +23,13 @@ CHANGED = 20
 """Questions that changed sides that are listed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
     """A small table."""
 
     title: str
     heads: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
+    rows: Sequence[Sequence[str]] = ()
     """Empty: there is nothing, and ``note`` says why."""
     note: str = ""
     """One sentence on how to read it; may be empty."""
@@ -39,11 +39,13 @@ def sections(found: LogComparison) -> list[Section]:
     """All tables, in the order in which they are shown."""
     # Of unequal numbers of samples there is no support: that and the like are not identified, as the statements say.
     is_equal = not found.comparison.support.is_empty()
+    cover = [(f"{tau:g}", *_three(sides)) for tau, sides in _sides(found, "Cover@tau", "tau").items()]
+    note = "Percent of questions of which at least a share τ of the samples is right."
     return [
         _samples(found),
         _pass_at_k(found, f"{found.comparison.confidence:.0%}"),
         _equivalents(found),
-        *([_support(found), _changes(found), _cover(found)] if is_equal else []),
+        *([_support(found), _changes(found), Section("Cover@τ", ("τ", *_THREE), cover, note)] if is_equal else []),
         _guessing(found),
         *([_extrapolated(found)] if is_equal else []),
         _graders(found),
@@ -51,26 +53,16 @@ def sections(found: LogComparison) -> list[Section]:
 
 
 def _samples(found: LogComparison) -> Section:
+    heads = ("side", "model", "policy", "samples", "answered", "cut off", "unknown end", "failed", "health")
     rows = []
     for side in found.sides:
-        counts, of = side.counts, side.counts["samples"]
-        rows.append(
-            (
-                side.title,
-                side.model or "(no name)",
-                ", ".join(side.policies),
-                f"{side.samples:,}",
-                *(percent(counts[name], of) for name in ("answered", "truncated", "unknown_end", "failed")),
-                str(side.health),
-            )
-        )
+        names = (side.title, side.model or "(no name)", ", ".join(side.policies), f"{side.samples:,}")
+        counts = (side.counts[name] for name in ("answered", "truncated", "unknown_end", "failed"))
+        rows.append((*names, *(percent(count, side.counts["samples"]) for count in counts), str(side.health)))
     count = len(found.common)
-    return Section(
-        title=f"Samples: {count:,} common question{'s' * (count != 1)}, grader {found.grader}",
-        heads=("side", "model", "policy", "samples", "answered", "cut off", "unknown end", "failed", "health"),
-        rows=tuple(rows),
-        note="Samples are of each question; shares are of all samples of the common questions.",
-    )
+    title = f"Samples: {count:,} common question{'s' * (count != 1)}, grader {found.grader}"
+    note = "Samples are of each question; shares are of all samples of the common questions."
+    return Section(title, heads, rows, note)
 
 
 def _pass_at_k(found: LogComparison, level: str) -> Section:
@@ -88,25 +80,19 @@ def _pass_at_k(found: LogComparison, level: str) -> Section:
         note += " Luck: the same samples, with golds of other questions; without it: RL − Base if luck is"
         note += " alike on all questions."
     heads = ("luck: Base, RL, RL − Base", "without luck") if lucky else ()
-    return Section(title="pass@k", heads=("k", *_THREE, *heads), rows=tuple(rows), note=note)
+    return Section("pass@k", ("k", *_THREE, *heads), rows, note)
 
 
 def _equivalents(found: LogComparison) -> Section:
     frame = found.comparison.equivalents
-    several = frame["policy"].n_unique() > 1
-    rows = []
-    for row in frame.to_dicts():
-        line = [str(row["budget"]), claims.located(claims.EQUIVALENT, row), claims.number(row["token_ratio"])]
-        rows.append(tuple([row["policy"], *line] if several else line))
-    heads: tuple[str, ...] = ("samples of RL", "samples of Base", "tokens of Base / RL")
-    if all(row["token_ratio"] is None for row in frame.to_dicts()):
-        rows, heads = [row[:-1] for row in rows], heads[:-1]
-    return Section(
-        title="Budget equivalents",
-        heads=("policy", *heads) if several else heads,
-        rows=tuple(rows),
-        note="How many samples of Base solve as much as so many of RL.",
-    )
+    heads: tuple[str, ...] = ("policy", "samples of RL", "samples of Base", "tokens of Base / RL")
+    rows = [
+        (row["policy"], str(row["budget"]), claims.located(claims.EQUIVALENT, row), claims.number(row["token_ratio"]))
+        for row in frame.to_dicts()
+    ]
+    kept = slice(0 if frame["policy"].n_unique() > 1 else 1, 4 if frame["token_ratio"].count() else 3)
+    note = "How many samples of Base solve as much as so many of RL."
+    return Section("Budget equivalents", heads[kept], [row[kept] for row in rows], note)
 
 
 def _support(found: LogComparison) -> Section:
@@ -117,108 +103,58 @@ def _support(found: LogComparison) -> Section:
         "expanded": "expanded: RL alone",
         "out": "neither",
     }
-    rows = [
-        (
-            word,
-            claims.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0),
-            str(row.get(f"{name}_significant", "")),
-            claims.number(row[f"{name}_null"], 1) if f"{name}_null" in row else "",
-        )
-        for name, word in words.items()
-    ]
-    missed = max(row["base_epsilon"], row["rl_epsilon"])
-    return Section(
-        title="Support: questions with a right sample",
-        heads=("", "questions", "significant", "expected by chance"),
-        rows=tuple(rows),
-        note=f"A chance of a right answer below {missed:.3f} may have been missed.",
-    )
+    rows = []
+    for name, word in words.items():
+        questions = claims.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0)
+        by_chance = claims.number(row[f"{name}_null"], 1) if f"{name}_null" in row else ""
+        rows.append((word, questions, str(row.get(f"{name}_significant", "")), by_chance))
+    note = f"A chance of a right answer below {max(row['base_epsilon'], row['rl_epsilon']):.3f} may have been missed."
+    heads = ("", "questions", "significant", "expected by chance")
+    return Section("Support: questions with a right sample", heads, rows, note)
 
 
 def _changes(found: LogComparison) -> Section:
-    changed = found.comparison.support_changes.sort("p")
-    rows = [
-        (
-            found.common.base[row["question"]].id,
-            row["change"],
-            fmt.fraction(row["base"], found.comparison.base_samples),
-            fmt.fraction(row["rl"], found.comparison.rl_samples),
-            f"{row['p_holm']:.2g}",
-        )
-        for row in changed.head(CHANGED).to_dicts()
-    ]
+    changed, of = found.comparison.support_changes.sort("p"), found.comparison
+    rows = []
+    for row in changed.head(CHANGED).to_dicts():
+        name = found.common.base[row["question"]].id
+        counts = fmt.fraction(row["base"], of.base_samples), fmt.fraction(row["rl"], of.rl_samples)
+        rows.append((name, row["change"], *counts, f"{row['p_holm']:.2g}"))
     more = f" {changed.height - CHANGED:,} more are in --json." if changed.height > CHANGED else ""
-    return Section(
-        title="Questions that one side alone solves",
-        heads=("question", "change", "right of Base", "right of RL", "p (Holm)"),
-        rows=tuple(rows),
-        note=(f"Those with the smallest p first.{more}") if rows else "There are none.",
-    )
-
-
-def _cover(found: LogComparison) -> Section:
-    rows = [(f"{tau:g}", *_three(sides)) for tau, sides in _sides(found, "Cover@tau", "tau").items()]
-    return Section(
-        title="Cover@τ",
-        heads=("τ", *_THREE),
-        rows=tuple(rows),
-        note="Percent of questions of which at least a share τ of the samples is right.",
-    )
+    note = f"Those with the smallest p first.{more}" if rows else "There are none."
+    heads = ("question", "change", "right of Base", "right of RL", "p (Holm)")
+    return Section("Questions that one side alone solves", heads, rows, note)
 
 
 def _guessing(found: LogComparison) -> Section:
-    sides = _sides(found, CORRECTED)
+    sides, title = _sides(found, CORRECTED), "Corrected for guessing"
     if not sides:
-        note = claims.say(claims.OPEN_ANSWERS, {"luck": _measure(found, LUCK)})
-        return Section(title="Corrected for guessing", note=note)
+        return Section(title, note=claims.say(claims.OPEN_ANSWERS, {"luck": _measure(found, LUCK)}))
     nulls = {row["k"]: row["value"] for row in _measure(found, GUESS_NULL) if row["side"] == BASE}
     rows = [(str(k), *_three(line), claims.percent(nulls.get(k))) for k, line in sides.items()]
-    return Section(
-        title="Corrected for guessing",
-        heads=("k", *_THREE, "guessing alone"),
-        rows=tuple(rows),
-        note="pass@k without what guessing among the lettered options adds, in percent.",
-    )
+    note = "pass@k without what guessing among the lettered options adds, in percent."
+    return Section(title, ("k", *_THREE, "guessing alone"), rows, note)
 
 
 def _extrapolated(found: LogComparison) -> Section:
-    rows = [
-        (
-            row["side"],
-            row["model"],
-            str(row["k"]),
-            claims.percent(row["value"], row["lo"], row["hi"]),
-            claims.number(row["coverage"]),
-            "yes" if row["trusted"] else "no",
-        )
-        for row in found.comparison.extrapolated.to_dicts()
-    ]
-    return Section(
-        title="pass@k beyond the samples",
-        heads=("side", "difficulty", "k", "pass@k", "right in trials", "to be trusted"),
-        rows=tuple(rows),
-        note="Trials predict the known pool from a quarter of it." if rows else "There are too few samples to try it.",
-    )
+    rows = []
+    for row in found.comparison.extrapolated.to_dicts():
+        covered, trusted = claims.number(row["coverage"]), "yes" if row["trusted"] else "no"
+        rows.append((row["side"], row["model"], str(row["k"]), _percent(row), covered, trusted))
+    note = "Trials predict the known pool from a quarter of it." if rows else "There are too few samples to try it."
+    heads = ("side", "difficulty", "k", "pass@k", "right in trials", "to be trusted")
+    return Section("pass@k beyond the samples", heads, rows, note)
 
 
 def _graders(found: LogComparison) -> Section:
-    rows = [
-        (
-            row["side"],
-            row["grader"],
-            f"{row['compared']:,}",
-            claims.percent(row["share"], row["lo"], row["hi"]),
-            f"{row['ours_alone']:,}",
-            f"{row['theirs_alone']:,}",
-        )
-        for row in found.opinions.agreeing.to_dicts()
-    ]
-    return Section(
-        title="Other graders on the same samples",
-        heads=("side", "grader", "samples", "agree", f"right by {found.grader} alone", "by the other alone"),
-        rows=tuple(rows),
-        note="Percent of the samples that were compared." if rows else "No other grader applies.",
-    )
+    rows = []
+    for row in found.agreeing.to_dicts():
+        share = claims.percent(row["share"], row["lo"], row["hi"])
+        alone = f"{row['ours_alone']:,}", f"{row['theirs_alone']:,}"
+        rows.append((row["side"], row["grader"], f"{row['compared']:,}", share, *alone))
+    note = "Percent of the samples that were compared." if rows else "No other grader applies."
+    heads = ("side", "grader", "samples", "agree", f"right by {found.grader} alone", "by the other alone")
+    return Section("Other graders on the same samples", heads, rows, note)
 
 
 def _measure(found: LogComparison, name: str) -> list[dict[str, Any]]:
@@ -257,10 +193,13 @@ def remarks(found: LogComparison) -> Iterator[str]:
 def page(found: LogComparison) -> str:
     """The page, complete, as text of HTML."""
     base, rl = found.sides
+    count = len(found.common)
+    judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
+    drawn = f"{base.samples:,} samples of Base and {rl.samples:,} of RL"
     return pages.rendered(
         "compare/page.html.j2",
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
-        head=_head(found),
+        head=f"{count:,} question{'s' * (count != 1)}, {drawn}, judged by {judge}.",
         statements=[(each.reading, each.can, each.cannot) for each in told(found.statements)],
         curves=faces.curves(found.comparison.measures),
         sections=sections(found),
@@ -271,20 +210,10 @@ def page(found: LogComparison) -> str:
     )
 
 
-def _head(found: LogComparison) -> str:
-    base, rl = found.sides
-    count = len(found.common)
-    return (
-        f"{count:,} question{'s' * (count != 1)}, {base.samples:,} samples of Base and {rl.samples:,} of RL, judged by"
-        f" {'the verdicts in the logs' if is_recorded(found.grader) else found.grader}."
-    )
-
-
 def _examples(found: LogComparison) -> Iterator[tuple[str, str]]:
     """Samples that graders judge differently, each with the end of its text unless texts are withheld."""
-    for row in found.opinions.examples.to_dicts():
+    for row in found.examples.to_dicts():
         ours, theirs = ("right" if row[name] else "wrong" for name in ("ours", "theirs"))
         where = f"{row['side']}, question {row['question']}, sample {row['sample']}"
-        gold = "" if found.withheld else f", gold {row['gold']}"
-        end = "" if found.withheld else row["end"] or ""
+        gold, end = ("", "") if found.withheld else (f", gold {row['gold']}", row["end"] or "")
         yield f"{where}: {found.grader} {ours}, {row['grader']} {theirs}{gold}", end

@@ -37,9 +37,7 @@ class Check:
     examined: int
     finished: int
     answered: int
-    cut: int
-    """``examined``, ``finished``, ``answered``, ``cut``: texts; those of them that are not known to be cut off or
-    failed; finished ones with an answer; and those cut off."""
+    """``examined``, ``finished``, ``answered``: texts; those of them that are not cut off; of these, with an answer."""
     agreeing: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Scorer to the number of its verdicts that ours agree with, and of those that were compared."""
     verdicts: tuple[str, int, int] | None = None
@@ -56,7 +54,7 @@ class Check:
             parts += [f"{percent(self.examined - known, self.examined)} without a verdict"] * (known < self.examined)
             return f"{', '.join(parts)} (of {self.examined:,} samples looked at)"
         parts = [f"answers in {percent(self.answered, self.finished)} of finished texts"]
-        parts += [f"cut off {percent(self.cut, self.examined)}"]
+        parts += [f"cut off {percent(self.examined - self.finished, self.examined)}"]
         parts += [f"agrees with {name} on {percent(*both)}" for name, both in self.agreeing.items()]
         return f"{', '.join(parts)} (of {self.examined:,} texts looked at)"
 
@@ -86,14 +84,18 @@ def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
         if count >= FEWEST and same < AGREEING * count:
             faults.append(f"our verdicts agree with {percent(same, count)} of {count:,} recorded by {name}")
             shown += [one for one, is_same in compared[name] if not is_same]
+    examples = []
+    for one in shown[:SHOWN]:
+        finish, text = None if one.finish == "unknown" else one.finish, one.text if quotes else None
+        name = pool.question(one.number).id
+        examples.append(line(name, one.sample, finish, text, pool.policy or "no name of a policy"))
     return Check(
         examined=len(examined),
         finished=len(finished),
         answered=len(finished) - len(silent),
-        cut=len(examined) - len(finished),
         agreeing=agreeing,
         faults=tuple(faults),
-        examples=tuple(_shown(pool, one, quotes=quotes) for one in shown[:SHOWN]),
+        examples=tuple(examples),
     )
 
 
@@ -104,9 +106,8 @@ def _of_verdicts(pool: Pool, examined: Sequence[Examined]) -> Check:
     plain = [value for value in found if value in (0, 1)]
     faults = []
     if len(values) >= FEWEST and len(found) < VERDICTS * len(values):
-        faults.append(
-            f"only {percent(len(found), len(values))} of {len(values):,} samples have a verdict of {pool.scorer}"
-        )
+        share = percent(len(found), len(values))
+        faults.append(f"only {share} of {len(values):,} samples have a verdict of {pool.scorer}")
     elif len(found) >= FEWEST and len(plain) < VERDICTS * len(found):
         between = percent(len(found) - len(plain), len(found))
         faults.append(f"{between} of {len(found):,} values of {pool.scorer} are between 0 and 1, which counts as wrong")
@@ -114,7 +115,6 @@ def _of_verdicts(pool: Pool, examined: Sequence[Examined]) -> Check:
         examined=len(examined),
         finished=sum(one.finish != "length" for one in examined),
         answered=0,
-        cut=sum(one.finish == "length" for one in examined),
         verdicts=(pool.scorer, sum(value == 1 for value in plain), len(found)),
         faults=tuple(faults),
     )
@@ -140,12 +140,6 @@ def _compared(
             if verdict.value in (0, 1):
                 compared.setdefault(name, []).append((one, is_right == bool(verdict.value)))
     return compared
-
-
-def _shown(pool: Pool, one: Examined, *, quotes: bool) -> str:
-    question = pool.question(one.number).id
-    finish = None if one.finish == "unknown" else one.finish
-    return line(question, one.sample, finish, one.text if quotes else None, pool.policy or "no name of a policy")
 
 
 def report(reading: Reading, pools: Sequence[Pool], checks: Sequence[Check]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from searchlens import grading
@@ -24,27 +25,11 @@ class Located(NamedTuple):
     letters: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Found:
-    """How many documents were matched by their id, text, containment in a prompt, or index; how many are new."""
-
-    id: int = 0
-    text: int = 0
-    containment: int = 0
-    index: int = 0
-    new: int = 0
-
-    def __str__(self) -> str:
-        ways = {"by id": self.id, "by text": self.text, "by containment": self.containment, "by index": self.index}
-        parts = [f"{count:,} {name}" for name, count in ways.items() if count] + [f"{self.new:,} new"] * bool(self.new)
-        return ", ".join(parts) or "none"
-
-
 class KnownDocuments:
     """Documents of a known benchmark; ``ids`` as of ``Matcher``. Without ``quotes``, messages name ids alone."""
 
     def __init__(self, questions: Sequence[Question], ids: Ids = "own", *, quotes: bool = True) -> None:
-        self._questions = questions
+        self.questions = questions
         self._quotes = quotes
         self.notes: list[str] = []
         self._matcher = Matcher(questions, ids)
@@ -55,26 +40,21 @@ class KnownDocuments:
         self._how: dict[int, str] = {}
 
     @property
-    def questions(self) -> Sequence[Question]:
-        """The benchmark."""
-        return self._questions
-
-    @property
-    def found(self) -> Found:
-        """Questions by the way in which they were found."""
-        return Found(**Counter(self._how.values()))
+    def found(self) -> str:
+        """How many questions were found in which way."""
+        counts = Counter(self._how.values())
+        ways = [f"{counts[how]:,} by {how}" for how in ("id", "text", "containment", "index") if counts[how]]
+        return ", ".join(ways) or "none"
 
     def locate(self, document: Document, place: str) -> Located | None:
         """The question of a document; one that is none is counted once."""
-        if document not in self._known:
-            self._known[document] = self._located(document, place)
-        return self._known[document]
-
-    def _located(self, document: Document, place: str) -> Located | None:
+        if document in self._known:
+            return self._known[document]
         match = self._matcher.match(document)
         if not isinstance(match, Match):
             name = f"question {shown(document.id)}" if document.id is not None else ""
             self._wrong.add(f"not a question of the benchmark: {match.why}", place, name)
+            self._known[document] = None
             return None
         number = match.number
         name = str(document.id) if document.id is not None else digest(letters(document.prompt or ""), 12)
@@ -83,7 +63,8 @@ class KnownDocuments:
         if document.gold:
             gold = _gold(document)
             self._golds.setdefault((number, match.letters.get(gold, gold)), place)
-        return Located(number, self.questions[number].id, match.letters)
+        self._known[document] = Located(number, self.questions[number].id, match.letters)
+        return self._known[document]
 
     def rank(self, number: int) -> int:
         """The order of the benchmark."""
@@ -130,17 +111,16 @@ class OwnDocuments:
         self._prompts: dict[str, tuple[str, str]] = {}
         self._several = 0
         self._wrong = Problems()
-        self._questions: tuple[Question, ...] | None = None
 
     @property
-    def found(self) -> Found:
+    def found(self) -> str:
         """All are new."""
-        return Found(new=len(self._names))
+        return f"{len(self._names):,} new" if self._names else "none"
 
     def locate(self, document: Document, place: str) -> Located:
         """The question of a document, which is new if its id or, without one, its prompt is."""
         if document not in self._known:
-            name = _name(document)
+            name = f"text-{digest(letters(document.prompt or ''), 12)}" if document.id is None else str(document.id)
             if name not in self._numbers:
                 self._numbers[name] = len(self._names)
                 self._names.append(name)
@@ -168,15 +148,12 @@ class OwnDocuments:
         """The order of ids."""
         return self._names[number]
 
-    @property
+    @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The benchmark."""
-        if self._questions is None:
-            self._questions = tuple(
-                _lettered(Question(name, self._prompts.get(name, (name, ""))[0], self._golds.get(name, ("", ""))[0]))
-                for name in sorted(self._names)
-            )
-        return self._questions
+        """The benchmark, when all documents are known."""
+        prompts = {name: self._prompts.get(name, (name, ""))[0] for name in sorted(self._names)}
+        golds = {name: self._golds.get(name, ("", ""))[0] for name in prompts}
+        return tuple(_lettered(Question(name, prompt, golds[name])) for name, prompt in prompts.items())
 
     def check(self, problems: Problems, grader: str, *, is_subset: bool = False) -> None:  # noqa: ARG002
         """Questions without a gold or with another one's text, golds and prompts that differ, and a wrong grader."""
@@ -188,11 +165,8 @@ class OwnDocuments:
         first: dict[str, str] = {}
         for question in self.questions:
             if (other := first.setdefault(question.text, question.id)) != question.id:
-                problems.add(
-                    "questions have the same prompt",
-                    self._places[self._numbers[question.id]],
-                    f"{shown(other)} and {shown(question.id)}",
-                )
+                place = self._places[self._numbers[question.id]]
+                problems.add("questions have the same prompt", place, f"{shown(other)} and {shown(question.id)}")
         if self._several:
             self.notes.append(f"{self._several:,} questions have several golds; the first is used")
         reference = grading.grader(grader).reference
@@ -201,12 +175,6 @@ class OwnDocuments:
                 reference(question)
         except InputError as error:
             problems.add(error.message)
-
-
-def _name(document: Document) -> str:
-    if document.id is not None:
-        return str(document.id)
-    return f"text-{digest(letters(document.prompt or ''), 12)}"
 
 
 def _gold(document: Document) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from searchlens import __version__
 from searchlens.catalogue import exporter
-from searchlens.formats.export_pools import Pool, Record
+from searchlens.formats.export import Pool, Record
 
 LOST = "log-probabilities and ends (as metadata only); verdicts that are not known (is_correct has no such value)"
 
@@ -43,9 +43,7 @@ def _result_id(pool: Pool) -> str:
 def _line(question: Record, row: Record, pool: Pool, evaluation: str) -> Record:
     raw, reference = question["prompt"] or "", [question["gold"]] if question["gold"] else []
     hashed = json.dumps({"raw": raw, "reference": reference}, sort_keys=True, separators=(",", ":"))
-    metadata = {
-        "sample": str(row["sample"]),
-        "run": str(row["run"]),
+    metadata = {name: str(row[name]) for name in ("sample", "run")} | {
         "policy": pool.policy,
         "finish": str(row["finish"]),
     }

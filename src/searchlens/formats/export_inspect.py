@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from searchlens.catalogue import exporter
-from searchlens.formats.export_pools import Pool, Record
+from searchlens.formats.export import Pool, Record
 
 LOST = (
     "token ids and log-probabilities of each token; candidates of one search look like independent epochs"
@@ -76,7 +76,8 @@ def _sample(question: Record, row: Record, pool: Pool) -> Record:
     text = row["text"] or ""
     message = {"role": "assistant", "content": text, "source": "generate"}
     choice = {"message": message, "stop_reason": _STOPS.get(row["finish"], "unknown")}
-    failed = row["finish"] == "failed"
+    failed, right = row["finish"] == "failed", row["correct"]
+    grade = math.nan if right is None else "C" if right else "I"
     output: Record = {
         "model": pool.checkpoint,
         "choices": [] if failed else [choice],
@@ -94,13 +95,9 @@ def _sample(question: Record, row: Record, pool: Pool) -> Record:
         "target": question["gold"] or "",
         "messages": [],
         "output": output,
-        "scores": {} if failed else {pool.grader: {"value": _grade(row["correct"]), "answer": row["answer"]}},
+        "scores": {} if failed else {pool.grader: {"value": grade, "answer": row["answer"]}},
         "metadata": metadata | ({"withheld": pool.withheld} if pool.withheld else {}),
     }
     if failed:
         found["error"] = {"message": "the search failed", "traceback": "", "traceback_ansi": ""}
     return found
-
-
-def _grade(correct: bool | None) -> str | float:
-    return math.nan if correct is None else "C" if correct else "I"

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from searchlens.catalogue import exporter
-from searchlens.formats.export_pools import Pool, Record
+from searchlens.formats.export import Pool, Record
 
 LOST = "verdicts of all samples but the first of a question, ends, tokens and log-probabilities"
 
@@ -22,7 +22,11 @@ def write(pool: Pool, out: Path) -> Iterator[Path]:
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
     folder = pool.folder(out)
     samples, results = folder / f"samples_{pool.benchmark}_{date}.jsonl", folder / f"results_{date}.json"
-    options = _options(pool)
+    options: Record = {"until": []}
+    if pool.asked:
+        options |= {"do_sample": pool.asked["temperature"] > 0, **pool.asked}
+    if pool.max_tokens:
+        options["max_gen_toks"] = pool.max_tokens
     with samples.open("w", encoding="utf-8") as file:
         for number, (_, rows) in enumerate(groupby(pool.rows(), key=lambda item: item[1]["question"])):
             file.write(json.dumps(_row(number, list(rows), options)) + "\n")
@@ -35,13 +39,6 @@ def write(pool: Pool, out: Path) -> Iterator[Path]:
     }
     results.write_text(json.dumps(found, indent=1) + "\n")
     yield from (samples, results)
-
-
-def _options(pool: Pool) -> Record:
-    options: Record = {"until": []}
-    if pool.asked:
-        options |= {"do_sample": pool.asked["temperature"] > 0, **pool.asked}
-    return options | ({"max_gen_toks": pool.max_tokens} if pool.max_tokens else {})
 
 
 def _row(number: int, rows: list[tuple[Record, Record]], options: Record) -> Record:

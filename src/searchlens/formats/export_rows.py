@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from searchlens.catalogue import exporter
-from searchlens.formats.export_pools import ROWS, Pool, Record
+from searchlens.formats.export import ROWS, Pool, Record
 from searchlens.store import frames
 
 LOST = "token ids and log-probabilities of each token; which samples a search returned together"
@@ -75,17 +75,7 @@ def _frames(pool: Pool) -> Iterator[pl.DataFrame]:
 def _rows(pool: Pool) -> Iterator[Record]:
     for question, row in pool.rows():
         tokens, logprob = row["tokens"], row["logprob"]
-        yield {
-            "question": question["id"],
-            "sample": row["sample"],
-            "text": row["text"],
-            "tokens": tokens,
-            "logprob": logprob / tokens if logprob is not None and tokens else None,
-            "finish": row["finish"],
-            "gold": question["gold"],
-            "prompt": question["prompt"],
-            "policy": pool.policy,
-            "model": pool.checkpoint,
-            "correct": row["correct"],
-            "answer": row["answer"],
-        }
+        known = row | {"question": question["id"], "gold": question["gold"], "prompt": question["prompt"]}
+        known |= {"policy": pool.policy, "model": pool.checkpoint}
+        known["logprob"] = logprob / tokens if logprob is not None and tokens else None
+        yield {name: known[name] for name in _SCHEMA}

@@ -105,9 +105,8 @@ class Matcher:
         self._choices = [choices(question) for question in questions]
         stems = [stem(question) for question in questions]
         self._own = {question.id: i for i, question in enumerate(questions)}
-        self._source = _unique(
-            (str(tag), i) for i, q in enumerate(questions) if (tag := q.tags.get("source_id")) is not None
-        )
+        tags = ((q.tags.get("source_id"), i) for i, q in enumerate(questions))
+        self._source = _unique((str(tag), i) for tag, i in tags if tag is not None)
         self._plain = _unique((plain(question.text), i) for i, question in enumerate(questions))
         self._letters = _unique((letters(question.text), i) for i, question in enumerate(questions))
         self._stems = _unique((letters(text), i) for i, text in enumerate(stems) if self._choices[i])
@@ -123,7 +122,10 @@ class Matcher:
     def match(self, document: Document) -> Match | NoMatch:
         """The question that a document is, or why it is none."""
         if document.is_index and self._ids == "index":
-            return self._by_index(document)
+            number = int(document.id) if str(document.id).isdecimal() else -1  # type: ignore[arg-type]
+            if not 0 <= number < len(self.questions):
+                return NoMatch(f"its index is not one of 0 to {len(self.questions) - 1}")
+            return self._with_letters(document, number, "index", is_ours=False)
         by_id = None if document.is_index or document.id is None else self._by_id(str(document.id))
         by_text = self._by_text(document)
         if by_id and by_text and by_id[0] != by_text[0]:
@@ -135,12 +137,6 @@ class Matcher:
         if document.prompt and document.is_templated:
             return self._by_containment(document)
         return NoMatch("neither its id nor its text is that of a question of the benchmark")
-
-    def _by_index(self, document: Document) -> Match | NoMatch:
-        number = int(document.id) if str(document.id).isdecimal() else -1  # type: ignore[arg-type]
-        if not 0 <= number < len(self.questions):
-            return NoMatch(f"its index is not one of 0 to {len(self.questions) - 1}")
-        return self._with_letters(document, number, "index", is_ours=False)
 
     def _by_id(self, name: str) -> tuple[int, bool] | None:
         """Position, and whether the id is the project's own, so that the choices are in its order."""
@@ -180,9 +176,8 @@ class Matcher:
         if not ours:
             return Match(number, how, {})
         if not document.choices:
-            return (
-                Match(number, how, {}) if is_ours else NoMatch("it has letters, but not the choices that they are of")
-            )
+            why = "it has letters, but not the choices that they are of"
+            return Match(number, how, {}) if is_ours else NoMatch(why)
         places = {letters(choice): letter for choice, letter in zip(ours, LETTERS, strict=False)}
         theirs = [letters(choice) for choice in document.choices]
         if len(places) != len(ours) or sorted(theirs) != sorted(places):
@@ -225,8 +220,5 @@ def differing_golds(
     order = sorted(set(asked))
     verdicts = dict(zip(order, judge.grade(order, workers=1), strict=True))
     right = [bool(verdicts[pair].correct) for pair in asked]
-    return [
-        pair
-        for pair, plainly, found in zip(distinct, right[::2], right[1::2], strict=True)
-        if not plainly and not found
-    ]
+    is_right = (plainly or found for plainly, found in zip(right[::2], right[1::2], strict=True))
+    return [pair for pair, same in zip(distinct, is_right, strict=True) if not same]

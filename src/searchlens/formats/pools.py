@@ -123,11 +123,6 @@ class Tally:
         """Samples of a question that did not fail."""
         return len(self.samples.get(number, ())) - len(self.failed.get(number, ()))
 
-    def absent(self, number: int, size: int) -> list[int]:
-        """The samples below ``size`` that a question does not have."""
-        present = set(self.samples.get(number, ()))
-        return [sample for sample in range(size) if sample not in present]
-
 
 _DECIDING = ("top_p", "top_k", "min_p", "repetition_penalty")
 """Parameters that a server fills from the model's ``generation_config.json`` where a request does not give them."""
@@ -168,20 +163,15 @@ def proposed(asked: Mapping[str, Any], name: str = "") -> Proposal:
     if "temperature" not in given:
         return Proposal("", why="the log does not say the temperature")
     try:
-        policy = parse(Policy(Sampling(**_numbers(given))).name)  # checks every limit
+        numbers: dict[str, Any] = {key: float(given[key]) for key in _FLOATS if key in given}
+        if "top_k" in given:  # -1 keeps everything, as min_p 0 does
+            numbers["top_k"] = max(0, int(given["top_k"]))
+        policy = parse(Policy(Sampling(**numbers)).name)  # checks every limit
     except (TypeError, ValueError, OverflowError) as error:
         return Proposal("", why=f"a sampling parameter of the log is no number: {error}")
     except InputError as error:
         return Proposal("", why=error.message)
     return Proposal(policy.name, tuple(key for key in _DECIDING if key not in given))
-
-
-def _numbers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of ``Sampling``; a top_k of -1 and a min_p of 0 keep everything."""
-    numbers: dict[str, Any] = {key: float(given[key]) for key in _FLOATS if key in given}
-    if "top_k" in given:
-        numbers["top_k"] = max(0, int(given["top_k"]))
-    return numbers
 
 
 RECORDED = pl.Schema(
@@ -230,21 +220,19 @@ class Pool:
 
         Verdicts of the log are part of it only where they count (``scorer``).
         """
-        content = {
+        content: dict[str, Any] = {
             "imported": self.tally.content,
             "questions": asked_hash(self.questions),
             "samples": self.samples,
             "failed": self.failed,
         }
-        return digest(content | ({"recorded": self._recorded_hash()} if self.scorer else {}), 12)
-
-    def _recorded_hash(self) -> str:
-        """Hash of the verdicts that count, in the order of the samples."""
-        content = hashlib.sha256(json.dumps(self.scorer).encode())
-        for part in self.recorded():
-            rows = part.filter(scorer=self.scorer).select("question", "sample", "value", "answer")
-            content.update("".join(json.dumps(row) + "\n" for row in rows.iter_rows()).encode())
-        return content.hexdigest()
+        if self.scorer:  # hash of the verdicts that count, in the order of the samples
+            recorded = hashlib.sha256(json.dumps(self.scorer).encode())
+            for part in self.recorded():
+                rows = part.filter(scorer=self.scorer).select("question", "sample", "value", "answer")
+                recorded.update("".join(json.dumps(row) + "\n" for row in rows.iter_rows()).encode())
+            content["recorded"] = recorded.hexdigest()
+        return digest(content, 12)
 
     @property
     def has_texts(self) -> bool:
@@ -301,30 +289,16 @@ class Pool:
         ids = pl.Series([question.id for question in self.questions])
         for part in self._read():
             kept = part
-            if self.failed in ("drop", "unequal"):
-                kept = _first(part, self.samples if self.failed == "drop" else part.height)
-            if self.failed == "wrong":
-                kept = _filled(part, self.samples)
+            if self.failed in ("drop", "unequal"):  # the first that did not fail, numbered again from 0
+                rank = (pl.col("sample").cum_count().over("number") - 1).cast(pl.UInt32)
+                kept = part.filter(pl.col("finish") != "failed").with_columns(sample=rank)
+            if self.failed == "drop":
+                kept = kept.filter(pl.col("sample") < self.samples)
+            if self.failed == "wrong":  # a sample that is missing is a failed request
+                numbers = part.select(pl.col("number").unique(maintain_order=True))
+                every = numbers.join(
+                    pl.DataFrame({"sample": range(self.samples)}, {"sample": pl.UInt32()}), how="cross"
+                )
+                filled = every.join(part, on=["number", "sample"], how="left", maintain_order="left")
+                kept = filled.with_columns(pl.col("finish").fill_null("failed"))
             yield kept.with_columns(question=ids.gather(kept["number"]))
-
-
-def _first(part: pl.DataFrame, samples: int) -> pl.DataFrame:
-    """The first samples of each question that did not fail, numbered again from 0."""
-    usable = part.filter(pl.col("finish") != "failed")
-    rank = (pl.col("sample").cum_count().over("number") - 1).cast(pl.UInt32)
-    return usable.with_columns(sample=rank).filter(pl.col("sample") < samples)
-
-
-def _filled(part: pl.DataFrame, samples: int) -> pl.DataFrame:
-    """Every sample of each question; one that is missing is a failed request."""
-    numbers = part.select(pl.col("number").unique(maintain_order=True))
-    every = numbers.join(pl.DataFrame({"sample": pl.int_range(samples, dtype=pl.UInt32, eager=True)}), how="cross")
-    filled = every.join(part, on=["number", "sample"], how="left", maintain_order="left")
-    return filled.with_columns(pl.col("finish").fill_null("failed"))
-
-
-def verdicts_text(verdicts: Mapping[str, Any]) -> str | None:
-    """Verdicts of one sample as JSON, in the form that ``recorded`` reads."""
-    if not verdicts:
-        return None
-    return json.dumps([{"scorer": name, "value": v.value, "answer": v.answer} for name, v in verdicts.items()])

@@ -15,14 +15,13 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from searchlens import grading
+from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError, printable
-from searchlens.formats.documents import Found, KnownDocuments, OwnDocuments
+from searchlens.formats.documents import KnownDocuments, OwnDocuments
 from searchlens.formats.matching import Ids
-from searchlens.formats.pools import Pool, Tally, proposed, verdicts_text
-from searchlens.formats.readers import Recognised, recognised
-from searchlens.formats.readers.guarded import guarded
+from searchlens.formats.pools import Pool, Tally, proposed
+from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
 from searchlens.formats.spill import Spill
 from searchlens.store.hashing import file_sha256
@@ -63,7 +62,7 @@ class Reading:
     """One for each model and policy."""
     questions: tuple[Question, ...]
     """Those that have samples, in the order of the benchmark."""
-    found: Found
+    found: str
     """How the documents of the log were matched."""
     format: str
     """Name of the reader."""
@@ -93,12 +92,11 @@ def read(
     """
     chosen = recognised(paths)
     notes = Notes()
-    takes_newest = chosen.takes_newest and choices.wishes.get("date") != "all"
+    wishes = catalogue.declared("reader")[chosen.name].options.get("wishes", ())
+    takes_newest = "date" in wishes and choices.wishes.get("date") != "all"
     chosen = chosen._replace(files=_without_repeats(chosen.files, notes, takes_newest=takes_newest))
-    documents: Documents
-    if questions is None:
-        documents = OwnDocuments(needs_golds=needs_golds, quotes=quotes)
-    else:
+    documents: Documents = OwnDocuments(needs_golds=needs_golds, quotes=quotes)
+    if questions is not None:
         documents = KnownDocuments(questions, choices.ids, quotes=quotes)
     spill = Spill(documents.rank, folder or (lambda: Path(tempfile.mkdtemp(prefix="searchlens-"))))
     try:
@@ -129,7 +127,7 @@ def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool)
             seen[content] = file
             if before is None:
                 continue
-            if _run(before) != _run(file):
+            if len({path.with_name(_TIME.sub("(time)", path.name)) for path in (before, file)}) > 1:
                 raise InputError(f"{before} and {file} have the same content", "name each file once")
             if not takes_newest:
                 notes.add(f"{before.name} and {file.name} have the same content; the newest was read", str(file.parent))
@@ -137,35 +135,34 @@ def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool)
     return [file for file in files if file not in earlier]
 
 
-def _run(path: Path) -> Path:
-    """A path without the time in its name; itself if there is none."""
-    return path.with_name(_TIME.sub("(time)", path.name))
-
-
+@dataclass
 class _Assembly:
     """One import while it is read."""
 
-    def __init__(
-        self, chosen: Recognised, documents: Documents, spill: Spill, grader: str, choices: Choices, notes: Notes
-    ) -> None:
-        self.chosen = chosen
-        self.documents = documents
-        self.spill = spill
-        self.grader = grader
-        self.choices = choices
-        self.notes = notes
-        self.problems = Problems()
-        self.tallies: dict[str, Tally] = {}
-        self.streams: dict[str, Stream] = {}
-        self.tasks: dict[str, None] = {}
-        self._keys: dict[int, tuple[Stream, str | None]] = {}
-        self._extract = grading.grader(grader).extract
+    chosen: Recognised
+    documents: Documents
+    spill: Spill
+    grader: str
+    choices: Choices
+    notes: Notes
+    problems: Problems = field(default_factory=Problems)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    tasks: dict[str, None] = field(default_factory=dict)
+    _keys: dict[int, tuple[Stream, str | None]] = field(default_factory=dict)
 
     def reading(self) -> Reading:
         """Read everything, check it, and describe the pools."""
+        self._extract = grading.grader(self.grader).extract
         for sample in guarded(self.chosen.reader, self.chosen.files, self.choices.wishes, self.notes):
             self._add(sample)
-        self._check_tasks()
+        if absent := [task for task in self.choices.tasks if task not in self.tasks]:
+            raise InputError(f"no task {', '.join(absent)} in the files; found: {', '.join(self.tasks)}")
+        if len(self.tasks) > 1 and not self.choices.tasks:
+            raise InputError(
+                f"the files have {len(self.tasks)} tasks: {', '.join(sorted(self.tasks))}",
+                "choose one with --task TASK; several --task are read as one benchmark",
+            )
         if not self.tallies:
             self.problems.add("no samples", ", ".join(map(str, self.chosen.files)))
         self.documents.check(self.problems, self.grader, is_subset=self.choices.is_subset)
@@ -178,11 +175,9 @@ class _Assembly:
         covered = self._check_coverage(questions)
         sizes = {key: self._size(key) for key in self.tallies}
         self.problems.refuse()
-        pools = tuple(self._pool(key, questions, covered, size) for key, size in sizes.items())
-        kept = tuple(questions[i] for i in covered)
         return Reading(
-            pools=pools,
-            questions=kept,
+            pools=tuple(self._pool(key, questions, covered, size) for key, size in sizes.items()),
+            questions=tuple(questions[i] for i in covered),
             found=self.documents.found,
             format=self.chosen.name,
             files=tuple(self.chosen.files),
@@ -204,17 +199,19 @@ class _Assembly:
         n_tokens = _count(sample)
         finish, is_inferred = _finish(sample, n_tokens)
         text = sample.text or ""
-        if located.letters:
-            text = self._translated(text, finish, located.letters)
+        if located.letters:  # the answer in the order of choices of the benchmark stands at the end
+            answer = self._extract(text, finish not in ("length", "failed")).answer
+            if answer is not None and (letter := located.letters.get(answer, answer)) != answer:
+                text = f"{text}\n\n(In this benchmark's order of choices: \\boxed{{{letter}}})"
         tally = self.tallies[key]
         tally.add(located.number, located.name, sample, text, finish, n_tokens)
         tally.inferred += is_inferred
         for scorer in sample.document_verdicts:
-            self.notes.add(
-                f"verdicts of {scorer} are on all samples of a document together, and are not kept", sample.place
-            )
+            what = f"verdicts of {scorer} are on all samples of a document together, and are not kept"
+            self.notes.add(what, sample.place)
         tokens = list(sample.tokens) if isinstance(sample.tokens, tuple) else None
         logprobs = list(sample.logprobs) if isinstance(sample.logprobs, tuple) else None
+        verdicts = [{"scorer": name, "value": v.value, "answer": v.answer} for name, v in sample.verdicts.items()]
         row = (
             located.number,
             sample.sample,
@@ -225,7 +222,7 @@ class _Assembly:
             _mean(sample.logprobs),
             finish,
             json.dumps(dict(sample.numbers), sort_keys=True) if sample.numbers else None,
-            verdicts_text(sample.verdicts),
+            json.dumps(verdicts) if verdicts else None,
             printable(sample.place),  # a file may have a name that is no UTF-8
         )
         self.spill.add(key, row, len(text) + 40 * (len(tokens or ()) + len(logprobs or ())) + 200)
@@ -243,23 +240,7 @@ class _Assembly:
                 self.streams[key], self.tallies[key] = stream, Tally()
         return self._keys[id(stream)][1]
 
-    def _translated(self, text: str, finish: str, letters: Mapping[str, str]) -> str:
-        """A text and, at its end, the answer in the order of choices of the benchmark."""
-        answer = self._extract(text, finish not in ("length", "failed")).answer
-        if answer is None or letters.get(answer, answer) == answer:
-            return text
-        return f"{text}\n\n(In this benchmark's order of choices: \\boxed{{{letters[answer]}}})"
-
     # ---- all samples
-
-    def _check_tasks(self) -> None:
-        if absent := [task for task in self.choices.tasks if task not in self.tasks]:
-            raise InputError(f"no task {', '.join(absent)} in the files; found: {', '.join(self.tasks)}")
-        if len(self.tasks) > 1 and not self.choices.tasks:
-            raise InputError(
-                f"the files have {len(self.tasks)} tasks: {', '.join(sorted(self.tasks))}",
-                "choose one with --task TASK; several --task are read as one benchmark",
-            )
 
     def _check_coverage(self, questions: Sequence[Question]) -> list[int]:
         """Positions of the questions to keep: all, unless some may be missing."""
@@ -300,7 +281,8 @@ class _Assembly:
             name = self._name(number)
             for sample in tally.failed.get(number, ()):
                 self.problems.add(f"a request failed; {hint}", f"{name}, sample {sample}")
-            if len(tally.samples[number]) < size and (absent := tally.absent(number, size)):
+            if len(tally.samples[number]) < size:
+                absent = sorted(set(range(size)) - set(tally.samples[number]))
                 which = f"and {len(absent) - 1} more are missing" if len(absent) > 1 else "is missing"
                 what = f"every question needs samples 0 to {size - 1}; {hint}"
                 self.problems.add(what, name, f"sample {absent[0]} {which}")
@@ -330,10 +312,11 @@ class _Assembly:
                 yield kept.cast({"number": pl.UInt32})
 
         is_short = bool(tally.failed) or any(len(samples) != size for samples in tally.samples.values())
-        proposal = proposed(stream.asked, stream.policy)
+        proposal, choices = proposed(stream.asked, stream.policy), self.choices
+        named = next((role for role in ("base", "rl") if stream.model and getattr(choices, role) == stream.model), "")
         return Pool(
             stream=stream,
-            role=_role(stream, self.choices),
+            role=choices.role or named or stream.role,
             proposal=proposal,
             policy=self.choices.policy or proposal.name,
             questions=tuple(questions[i] for i in covered),
@@ -345,20 +328,9 @@ class _Assembly:
         )
 
 
-def _role(stream: Stream, choices: Choices) -> str:
-    if choices.role:
-        return choices.role
-    for role, name in (("base", choices.base), ("rl", choices.rl)):
-        if name and stream.model == name:
-            return role
-    return stream.role
-
-
 def _count(sample: LoggedSample) -> int | None:
-    for value in (sample.tokens, sample.logprobs):
-        if isinstance(value, tuple):
-            return len(value)
-    return sample.tokens if isinstance(sample.tokens, int) else None
+    each = next((value for value in (sample.tokens, sample.logprobs) if isinstance(value, tuple)), None)
+    return len(each) if each is not None else sample.tokens if isinstance(sample.tokens, int) else None
 
 
 def _mean(logprobs: tuple[float, ...] | float | None) -> float | None:

@@ -7,6 +7,7 @@ read a pool, all its runs are read side by side, a piece of each at a time.
 from __future__ import annotations
 
 import shutil
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,30 +56,30 @@ class Spill:
         self._rank = rank
         self._make = folder
         self._folder: Path | None = None
-        self._rows: dict[Hashable, list[tuple[Any, ...]]] = {}
-        self._sizes: dict[Hashable, int] = {}
+        self._rows: defaultdict[Hashable, list[tuple[Any, ...]]] = defaultdict(list)
+        self._sizes: Counter[Hashable] = Counter()
         self._runs: dict[Hashable, list[Path]] = {}
         self._held = 0
 
     def add(self, pool: Hashable, row: tuple[Any, ...], size: int) -> None:
         """Add a row (the columns of ``ROW``) of about ``size`` bytes."""
-        if pool not in self._rows:
-            self._rows[pool], self._sizes[pool] = [], 0
         self._rows[pool].append(row)
         self._sizes[pool] += size
         self._held += size
         if self._held > MEMORY:
-            self._flush(max(self._sizes, key=self._sizes.__getitem__))
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            self._held -= self._sizes.pop(largest)
+            self._write(largest, self._sorted(self._rows.pop(largest)))
 
     def read(self, pool: Hashable, positions: Positions) -> Iterator[pl.DataFrame]:
         """The rows of a pool in pieces of whole questions, by rank, then by sample; ``positions`` of questions, by
         number, are in the order of the ranks.
         """
-        sources = [_Source(_batches(path), positions) for path in self._runs.get(pool, [])]
+        runs = [_batches(path) for path in self._runs.get(pool, [])]
         if self._rows.get(pool):
-            sources.append(_Source(iter([self._sorted(self._rows[pool])]), positions))
+            runs.append(iter([self._sorted(self._rows[pool])]))
         waiting: list[pl.DataFrame] = []
-        for part in _merged(sources):
+        for part in _merged(runs, positions):
             waiting.append(part)
             if sum(each.estimated_size() for each in waiting) > MEMORY // 4:
                 yield self._ordered(pl.concat(waiting))
@@ -91,12 +92,10 @@ class Spill:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _flush(self, pool: Hashable) -> None:
+    def _write(self, pool: Hashable, rows: pl.DataFrame) -> None:
         if self._folder is None:
             self._folder = self._make()
         path = self._folder / f"{sum(map(len, self._runs.values())):05d}.arrow"
-        rows = self._sorted(self._rows.pop(pool))
-        self._held -= self._sizes.pop(pool)
         each = max(1, int(rows.height * _PIECE / max(1, rows.estimated_size())))
         table = rows.to_arrow()
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -122,55 +121,25 @@ def _batches(path: Path) -> Iterator[pl.DataFrame]:
             yield pl.DataFrame(pl.from_arrow(reader.get_batch(number)))
 
 
-class _Source:
-    """A sorted run that is being read."""
-
-    def __init__(self, batches: Iterator[pl.DataFrame], positions: Positions) -> None:
-        self._batches = batches
-        self._positions = positions
-        self._rows = pl.DataFrame(schema=ROW)
-        self._places = np.empty(0, np.int64)
-        self.ended = False
-        self.load()
-
-    @property
-    def last(self) -> int:
-        """Position of the last question that was read; the run may have more rows of it."""
-        return int(self._places[-1])
-
-    def load(self) -> None:
-        """Read another batch, if there is one."""
-        batch = next(self._batches, None)
-        if batch is None:
-            self.ended = True
-            return
-        self._rows = pl.concat([self._rows, batch])
-        self._places = self._positions[self._rows["number"].to_numpy()]
-
-    def take(self, edge: int | None) -> pl.DataFrame:
-        """The rows of questions before a position; all rows if there is no edge."""
-        count = len(self._places) if edge is None else int(np.searchsorted(self._places, edge))
-        part, self._rows, self._places = self._rows[:count], self._rows[count:], self._places[count:]
-        if not len(self._places) and not self.ended:
-            self.load()
-        return part
-
-
-def _merged(sources: Sequence[_Source]) -> Iterator[pl.DataFrame]:
-    """The rows of all sources in pieces of whole questions.
-
-    What a source has not read yet is at its last position or behind it, so that everything before the smallest of these
-    positions is complete.
+def _merged(runs: Sequence[Iterator[pl.DataFrame]], positions: Positions) -> Iterator[pl.DataFrame]:
+    """The rows of sorted runs in pieces of whole questions: what a run has not given yet is at its last position or
+    behind it, so that everything before the smallest of these positions is complete.
     """
-    while any(not source.ended for source in sources):
-        edge = min(source.last for source in sources if not source.ended)
-        parts = [part for source in sources if (part := source.take(edge)).height]
-        if parts:
-            yield pl.concat(parts)
-        else:
-            for source in sources:
-                if not source.ended and source.last == edge:
-                    source.load()
-    parts = [part for source in sources if (part := source.take(None)).height]
-    if parts:
-        yield pl.concat(parts)
+    held, places = [pl.DataFrame(schema=ROW)] * len(runs), [np.empty(0, np.int64)] * len(runs)
+    unread = dict(enumerate(runs))
+    due = list(unread)
+    while unread:
+        for i in due:
+            if (batch := next(unread[i], None)) is None:
+                del unread[i]
+            else:
+                held[i] = pl.concat([held[i], batch])
+                places[i] = positions[held[i]["number"].to_numpy()]
+        ends = {i: int(places[i][-1]) for i in unread}
+        edge = min(ends.values(), default=len(positions))
+        due = [i for i, end in ends.items() if end == edge]
+        counts = [int(np.searchsorted(each, edge)) for each in places]
+        if any(counts):
+            yield pl.concat([rows[:count] for rows, count in zip(held, counts, strict=True) if count])
+        held = [rows[count:] for rows, count in zip(held, counts, strict=True)]
+        places = [each[count:] for each, count in zip(places, counts, strict=True)]

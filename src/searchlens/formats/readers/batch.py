@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import count_of, end_of, joined, last_asked, logprobs_of, parameters, parts_of
-from searchlens.formats.readers.folders import candidates
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import InFolders, count_of, last_asked
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.inputs import CHOICES, require_at_most
-
-_FORMAT = "a batch output"
 
 
 @dataclass
@@ -37,16 +33,19 @@ class _Request:
     ran=False,
     wishes=("requests", "custom_id", "logprobs"),
 )
-class BatchReader:
+class BatchReader(InFolders):
     """Files of answers, and the file of requests that they answer, which alone has prompts and sampling parameters.
 
     A sample's number is its request's place among the requests with the same last message of the user, times ``n``,
     plus the index of the choice; with the wish ``custom_id``, a pattern such as ``{question}#{sample}``, ids say it.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Files of answers or of failures: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r".+\.jsonl", _is_output)
+    name = r".+\.jsonl"
+
+    def fits(self, path: Path) -> bool:
+        """Whether the lines are answers or failures."""
+        row = lines.first_object(path)
+        return row is not None and "custom_id" in row and ("response" in row or "error" in row)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples in the order of answers; requests without an answer are failed samples at the end. Refuses
@@ -63,27 +62,22 @@ class BatchReader:
             known, pattern = _requests(Path(wishes["requests"]), pattern, notes), None
         failed: dict[str, str] = {}
         for path in sorted(files):
-            for number, row in lines.objects(path, notes):
-                place = f"{path}:{number}"
-                lines.required(row, ("custom_id",), place, _FORMAT)
-                body = _body(row)
-                request = _request_of(str(row["custom_id"]), known, pattern, place)
+            for place, row in lines.objects(path, notes, ("custom_id",), "a batch output"):
+                body, name = _body(row), str(row["custom_id"])
+                request = _request_of(name, known, pattern, place)
                 if body is None:
-                    failed.setdefault(str(row["custom_id"]), place)
+                    failed.setdefault(name, place)
                 elif request.is_answered:
                     notes.add("a request was answered again; its first answer counts", place)
                 else:
                     request.is_answered = True
                     yield from _samples(body, request, wishes.get("logprobs") == "raw", place, notes)
-        yield from _unanswered(known, failed, notes)
-
-
-def _is_output(path: Path) -> bool:
-    row = lines.first_object(path)
-    return row is not None and "custom_id" in row and ("response" in row or "error" in row)
-
-
-# ---- requests
+        for name, request in known.items():
+            if not request.is_answered:
+                place = failed.get(name, f"custom_id {name}")
+                notes.add("a request failed" if name in failed else "a request has no answer", place)
+                for number in range(request.first, request.first + request.n):
+                    yield LoggedSample(request.stream, request.document, number, None, place, "failed")
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -102,13 +96,11 @@ def _requests(path: Path, pattern: re.Pattern[str] | None, notes: Notes) -> dict
     documents: dict[str, Document] = {}
     counts: dict[tuple[str, str], int] = {}
     streams: dict[str, Stream] = {}
-    for number, row in lines.objects(path, notes):
-        place = f"{path}:{number}"
-        lines.required(row, ("custom_id", "body"), place, "a file of requests")
+    for place, row in lines.objects(path, notes, ("custom_id", "body"), "a file of requests"):
         name, body = str(row["custom_id"]), row["body"]
         if name in requests:
             raise InputError(f"{place}: custom_id {name[:60]!r} occurs already above; allowed: once")
-        asked = parameters(body)
+        asked = fields.parameters(body)
         n = count_of(body.get("n")) or 1
         require_at_most(CHOICES, n, "choices of a request (n)", place)
         key = repr((body.get("model"), sorted(asked.items(), key=repr)))
@@ -148,19 +140,6 @@ def _request_of(name: str, known: dict[str, _Request], pattern: re.Pattern[str] 
     return known[name]
 
 
-def _unanswered(known: Mapping[str, _Request], failed: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-    for name, request in known.items():
-        if request.is_answered:
-            continue
-        place = failed.get(name, f"custom_id {name}")
-        notes.add("a request failed" if name in failed else "a request has no answer", place)
-        for index in range(request.n):
-            yield LoggedSample(request.stream, request.document, request.first + index, None, place, "failed")
-
-
-# ---- answers
-
-
 def _body(row: lines.Object) -> lines.Object | None:
     """What the server answered; None if the request failed."""
     response = row.get("response")
@@ -182,40 +161,26 @@ def _samples(body: lines.Object, request: _Request, is_raw: bool, place: str, no
     stream = request.stream
     if not stream.model and body.get("model"):
         stream = Stream(str(body["model"]), stream.task, stream.asked, stream.made_by)
-    for place_in_list, choice in enumerate(choices):
-        logprobs = _logprobs(choice)
+    for position, choice in enumerate(choices):
+        said = choice["logprobs"] if isinstance(choice.get("logprobs"), dict) else {}
+        is_chat = isinstance(said.get("content"), list)
+        logprobs = fields.token_logprobs(said) if is_chat else fields.logprobs_of(said.get("token_logprobs"))
         text, finish = _text(choice, notes, place)
         count = count_of(usage.get("completion_tokens")) if len(choices) == 1 else len(logprobs or ()) or None
-        yield LoggedSample(
-            stream=stream,
-            document=request.document,
-            sample=request.first + (count_of(choice.get("index")) or 0 if "index" in choice else place_in_list),
-            text=text,
-            place=place,
-            finish=finish,
-            tokens=count,
-            logprobs=logprobs if is_raw and logprobs and count == len(logprobs) else None,
-        )
+        number = request.first + (count_of(choice.get("index")) or 0 if "index" in choice else position)
+        is_sure = is_raw and logprobs and count == len(logprobs)
+        yield LoggedSample(stream, request.document, number, text, place, finish, count, logprobs if is_sure else None)
 
 
 def _text(choice: lines.Object, notes: Notes, place: str) -> tuple[str | None, Finish]:
-    finish = end_of(choice.get("finish_reason"), notes, place)
+    finish = fields.end_of(choice.get("finish_reason"), notes, place)
     message = choice.get("message")
     if not isinstance(message, dict):
         return choice.get("text"), finish
-    reasoning, text = parts_of(message.get("content"))
+    reasoning, text = fields.parts_of(message.get("content"))
     reasoning = reasoning or message.get("reasoning_content") or message.get("reasoning") or ""
     is_empty = message.get("content") is None and not reasoning
     if is_empty or message.get("refusal"):
         notes.add("an answer has no text (a refusal, or calls of tools)", place)
         return None, "failed"
-    return joined(reasoning if isinstance(reasoning, str) else "", text), finish
-
-
-def _logprobs(choice: lines.Object) -> tuple[float, ...] | None:
-    found: Any = choice.get("logprobs")
-    if not isinstance(found, dict):
-        return None
-    if isinstance(found.get("content"), list):
-        return logprobs_of([token.get("logprob") for token in found["content"]])
-    return logprobs_of(found.get("token_logprobs"))
+    return fields.joined(reasoning if isinstance(reasoning, str) else "", text), finish

@@ -8,21 +8,10 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import (
-    choices_of,
-    count_of,
-    golds_of,
-    joined,
-    number_of,
-    of_texts,
-    parameters,
-    value_of,
-)
-from searchlens.formats.readers.folders import beside, candidates, plain_name
-from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import InFolders, beside, plain_name
+from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
 
-_REQUIRED = ("evaluation_id", "sample_id", "interaction_type", "input", "evaluation")
 _FORMAT = "Every Eval Ever"
 
 Others = dict[tuple[str, int], dict[str, Verdict]]
@@ -35,7 +24,7 @@ Others = dict[tuple[str, int], dict[str, Verdict]]
     ran=False,
     wishes=(),
 )
-class EveryEvalEverReader:
+class EveryEvalEverReader(InFolders):
     """Files ``<uuid>_samples.jsonl`` with the aggregate ``<uuid>.json`` beside them, which has sampling parameters.
 
     The lines of the first metric are read as samples, those of other metrics as verdicts on them. A sample's number is
@@ -43,9 +32,8 @@ class EveryEvalEverReader:
     lm-evaluation-harness holds filtered texts, so that only its verdicts are kept.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Files of samples: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r".+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
+    name = r".+\.jsonl"
+    keys = ("evaluation_id", "sample_id", "interaction_type", "input", "evaluation")
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples, file by file; refuses interactions of several turns."""
@@ -54,8 +42,12 @@ class EveryEvalEverReader:
 
 
 def _samples(path: Path, notes: Notes) -> Iterator[LoggedSample]:
-    aggregate = _aggregate(path, notes)
-    library = str((aggregate.get("eval_library") or {}).get("name") or "")
+    name = plain_name(path)
+    file = beside(path.with_name(name.replace("_samples.jsonl", ".json"))) if "_samples" in name else None
+    aggregate = lines.whole(file, notes) if file else {}
+    about = aggregate.get("eval_library") or {}
+    library = str(about.get("name") or "")
+    made_by = f"{library or _FORMAT} {about.get('version', '')}".strip()
     metric, others = _other_metrics(path, notes)
     streams: dict[tuple[str, str], Stream] = {}
     counts: dict[tuple[str, str], int] = {}
@@ -64,10 +56,15 @@ def _samples(path: Path, notes: Notes) -> Iterator[LoggedSample]:
             continue
         place = f"{path}:{number}"
         row = lines.parsed(path, number, line, notes)
-        lines.required(row, _REQUIRED, place, _FORMAT)
+        lines.required(row, EveryEvalEverReader.keys, place, _FORMAT)
         key = (str(row.get("model_id") or ""), str(row.get("evaluation_name") or ""))
         if key not in streams:
-            streams[key] = _stream(key, aggregate, library)
+            results = [result for result in aggregate.get("evaluation_results") or () if isinstance(result, dict)]
+            same = [result for result in results if result.get("evaluation_name") == key[1]] or results
+            asked = fields.parameters(
+                *((one.get("generation_config") or {}).get("generation_args") for one in same[:1])
+            )
+            streams[key] = Stream(*key, asked, made_by)
         yield from _drawn(row, streams[key], counts, others, library, place, notes)
 
 
@@ -115,7 +112,7 @@ def _verdict(row: lines.Object) -> tuple[Verdict, dict[str, float]]:
     judged = row["evaluation"] if isinstance(row.get("evaluation"), dict) else {}
     taken = [part for part in row.get("answer_attribution") or () if part.get("is_terminal")]
     answer = taken[-1].get("extracted_value") if taken else None
-    right, score = value_of(judged.get("is_correct")), number_of(judged.get("score"))
+    right, score = fields.value_of(judged.get("is_correct")), fields.number_of(judged.get("score"))
     return Verdict(right, answer), ({} if score is None or score == right else {"score": score})
 
 
@@ -143,43 +140,18 @@ def _drawn(
     verdicts = {_scorer(row): verdict, **others.get((sample_id, first), {})}
     usage = row.get("token_usage") or {}
     failed = row.get("error")
-    for position, text in enumerate(texts or [None]):
-        reasoning = reasonings[position] if position < len(reasonings) else None
-        yield LoggedSample(
-            stream=stream,
-            document=_document(row, is_filtered),
-            sample=first + position,
-            text=None if is_filtered or text is None or (failed and not text) else joined(reasoning, text),
-            place=place,
-            finish="failed" if failed else "unknown",
-            tokens=count_of(usage.get("output_tokens")) if len(texts) <= 1 and not is_filtered else None,
-            **of_texts(max(len(texts), 1), verdicts, numbers),
-        )
+    tokens = fields.count_of(usage.get("output_tokens")) if len(texts) <= 1 and not is_filtered else None
+    said = fields.of_texts(max(len(texts), 1), verdicts, numbers)
+    asked: Mapping[str, Any] = row["input"]
+    choices, golds = fields.choices_of(asked.get("choices")), fields.golds_of(asked.get("reference"))
+    document = Document(sample_id, sample_id.isdecimal(), asked.get("raw"), is_filtered, choices, golds)
+    for number, text in enumerate(texts or [None]):
+        reasoning = reasonings[number] if number < len(reasonings) else None
+        kept = None if is_filtered or text is None or (failed and not text) else fields.joined(reasoning, text)
+        finish: Finish = "failed" if failed else "unknown"
+        yield LoggedSample(stream, document, first + number, kept, place, finish, tokens, **said)
 
 
 def _texts(row: lines.Object) -> tuple[list[str], list[str]]:
     output = row.get("output") or {}
     return output.get("raw") or [], output.get("reasoning_trace") or []
-
-
-def _document(row: lines.Object, is_templated: bool) -> Document:
-    asked: Mapping[str, Any] = row["input"]
-    name = str(row["sample_id"])
-    choices = choices_of(asked.get("choices"))
-    return Document(name, name.isdecimal(), asked.get("raw"), is_templated, choices, golds_of(asked.get("reference")))
-
-
-def _aggregate(path: Path, notes: Notes) -> lines.Object:
-    name = plain_name(path)
-    file = beside(path.with_name(name.replace("_samples.jsonl", ".json"))) if "_samples" in name else None
-    if file is None:
-        return {}
-    return lines.whole(file, notes)
-
-
-def _stream(key: tuple[str, str], aggregate: lines.Object, library: str) -> Stream:
-    results = [result for result in aggregate.get("evaluation_results") or () if isinstance(result, dict)]
-    same = [result for result in results if result.get("evaluation_name") == key[1]] or results
-    asked = parameters(*((result.get("generation_config") or {}).get("generation_args") for result in same[:1]))
-    version = (aggregate.get("eval_library") or {}).get("version", "")
-    return Stream(key[0], key[1], asked, f"{library or _FORMAT} {version}".strip())

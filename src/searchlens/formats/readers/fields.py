@@ -1,15 +1,17 @@
-"""Names and shapes that logs of several tools share: fields of data sets, chats, sampling parameters, verdicts."""
+"""Names and shapes that logs of several tools share: files, fields of data sets, chats, parameters, verdicts."""
 
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 from searchlens.errors import InputError
-from searchlens.formats.readers.logged import Document, Finish, Notes, Verdict
+from searchlens.formats.readers.lines import first_object
+from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Verdict
 
 ENDS: Mapping[str, Finish] = {
     **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_str", "complete"), "stop"),
@@ -50,7 +52,7 @@ _PARAMETERS = {
 }
 """Name in some tool to the name here."""
 
-_NOISE = 1e-4
+NOISE = 1e-4
 """How far above 0 a log-probability may be: rounding of the engine."""
 
 
@@ -70,22 +72,16 @@ def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | 
 
 
 def _first(row: Mapping[str, Any], wish: str | None, names: Iterable[str], kinds: tuple[type, ...]) -> Any:
+    """The first value of these kinds that is not empty, or that of a wish: ``a.b`` is field b of field a, where no
+    field has the whole name.
+    """
     if wish:
-        value = _at(row, wish)
+        value: Any = row
+        for part in [wish] if wish in row else wish.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
         return value if isinstance(value, kinds) and not isinstance(value, bool) else None
-    for name in names:
-        value = row.get(name)
-        if value is not None and value != "" and isinstance(value, kinds) and value is not True and value is not False:
-            return value
-    return None
-
-
-def _at(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a field; ``a.b`` is field b of field a, where no field has the whole name."""
-    value: Any = row
-    for part in [name] if name in row else name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
+    found = (row.get(name) for name in names)
+    return next((v for v in found if v != "" and isinstance(v, kinds) and not isinstance(v, bool)), None)
 
 
 def choices_of(value: Any) -> tuple[str, ...]:
@@ -115,13 +111,9 @@ def parts_of(content: Any) -> tuple[str, str]:
     if not isinstance(content, list):
         return "", ""
     parts = [part for part in content if isinstance(part, Mapping)]
-    reasoning = [str(part.get("reasoning") or part.get("summary") or "") for part in parts if _is(part, "reasoning")]
-    texts = [str(part.get("text") or "") for part in parts if _is(part, "text", "output_text", "input_text")]
-    return "".join(reasoning), "".join(texts)
-
-
-def _is(part: Mapping[str, Any], *kinds: str) -> bool:
-    return part.get("type") in kinds
+    thought = [part.get("reasoning") or part.get("summary") for part in parts if part.get("type") == "reasoning"]
+    texts = [part.get("text") for part in parts if part.get("type") in ("text", "output_text", "input_text")]
+    return "".join(str(part or "") for part in thought), "".join(str(text or "") for text in texts)
 
 
 def joined(reasoning: str | None, text: str | None) -> str:
@@ -158,11 +150,7 @@ def parameters(*found: Any) -> dict[str, Any]:
 
 def value_of(value: Any) -> float | None:
     """A verdict as a number in [0, 1]; None if it is none, among them NaN and rewards outside of [0, 1]."""
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, int | float):
-        return float(value) if 0 <= value <= 1 else None
-    return None
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
 def number_of(value: Any) -> float | None:
@@ -187,6 +175,12 @@ def of_texts(count: int, verdicts: Verdicts, numbers: Numbers) -> dict[str, Any]
     return {"verdicts": verdicts, "numbers": numbers} if count == 1 else {"document_verdicts": verdicts}
 
 
+def token_logprobs(found: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """Log-probabilities of the tokens of a choice, as OpenAI's interface gives them."""
+    content = found.get("content")
+    return logprobs_of([token.get("logprob") for token in content]) if content else None
+
+
 def logprobs_of(values: Any) -> tuple[float, ...] | None:
     """Log-probabilities, rounding errors above 0 set to 0; None if there are none, or one of them is no number."""
     if not isinstance(values, list) or not values:
@@ -195,7 +189,7 @@ def logprobs_of(values: Any) -> tuple[float, ...] | None:
         largest = max(values)
     except TypeError:
         return None
-    if not largest <= _NOISE:  # also NaN
+    if not largest <= NOISE:  # also NaN
         return None
     return tuple(values) if largest <= 0 else tuple(min(value, 0.0) for value in values)
 
@@ -216,84 +210,89 @@ def end_of(word: Any, notes: Notes, place: str) -> Finish:
     return finish
 
 
-_COMPARED: dict[str, Callable[[float, float], bool]] = {
-    "==": operator.eq,
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_RULE = re.compile(r"\s*([\w./-]+)\s*(==|>=|<=|>|<)\s*(true|false|-?[\d.]+(?:e-?\d+)?)\s*", re.IGNORECASE)
+# ---- files
 
 
-class Right:
-    """A rule that makes a verdict of a number: ``acc == 1`` or ``score >= 0.5``; an ``InputError`` if it is none.
+_COMPRESSED = r"(\.gz|\.gzip|\.zst|\.zstd)?"
 
-    A reward may hold terms for format or length, so that none counts as a verdict without a rule.
+
+class InFolders:
+    """The part of a reader that finds files by their content, whatever the name of a file that is given itself."""
+
+    name: ClassVar[str]
+    """Regular expression of the names in a folder, without the suffix of a compression."""
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Keys of the first object of a file of lines, if they tell the format."""
+
+    def files(self, path: Path) -> list[Path]:
+        """Files of the format: the path itself, or those in a folder and below it, by name; hidden ones left out."""
+        if path.is_file():
+            return [path] if self.fits(path) else []
+        below = (file for file in sorted(path.rglob("*")) if re.fullmatch(self.name + _COMPRESSED, file.name))
+        shown = (file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts))
+        return [file for file in shown if file.is_file() and self.fits(file)]
+
+    def fits(self, path: Path) -> bool:
+        """Whether a file is of the format."""
+        row = first_object(path)
+        return row is not None and all(key in row for key in self.keys)
+
+
+def plain_name(path: Path) -> str:
+    """Name of a file without the suffix of a compression."""
+    return re.sub(_COMPRESSED[:-1] + "$", "", path.name)
+
+
+def beside(path: Path) -> Path | None:
+    """A file, or the compressed form of it that lies in its place; None if there is neither."""
+    options = (path, *(path.with_name(path.name + suffix) for suffix in (".gz", ".zst")))
+    return next((option for option in options if option.is_file()), None)
+
+
+def split_at(path: Path, name: str) -> tuple[Path, Path] | None:
+    """A path before and behind the last folder of a name; None if it is in no such folder."""
+    parts = path.parts
+    where = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == name), None)
+    return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
+
+
+@dataclass(frozen=True)
+class Dated:
+    """A file of a task that may have been run several times."""
+
+    path: Path
+    series: str
+    """What runs of one task share: their folder, or their model."""
+    task: str
+    date: str
+
+
+def of_dates(
+    files: Sequence[Dated], date: str | None, notes: Notes, read: Callable[[Dated, int], Iterator[LoggedSample]]
+) -> Iterator[LoggedSample]:
+    """For each series and task the samples of the newest file, or of those of a date, of which the beginning is enough;
+    ``all`` takes every file, in the order of their dates, and ``read`` gets the number of its first sample. An
+    ``InputError`` lists the dates of a task that has none of this one.
     """
-
-    def __init__(self, rule: str | None) -> None:
-        self._rule: tuple[str, Callable[[float, float], bool], float] | None = None
-        if rule is None:
-            return
-        match = _RULE.fullmatch(rule)
-        if match is None:
-            raise InputError(
-                f"right is {rule!r}; allowed: a name, one of {', '.join(_COMPARED)}, and a number",
-                "for example 'acc == 1' or 'score >= 0.5'",
-            )
-        word = match[3].lower()
-        try:
-            limit = {"true": 1.0, "false": 0.0}[word] if word in ("true", "false") else float(word)
-        except ValueError:
-            raise InputError(f"right is {rule!r}: {word!r} is no number") from None
-        self._rule = match[1], _COMPARED[match[2]], limit
-
-    def verdicts(self, row: Mapping[str, Any], answer: Any, place: str) -> dict[str, Verdict]:
-        """The verdict of the rule on a row, under the name of its number; none without a rule. Refuses a row without
-        the number.
-        """
-        if self._rule is None:
-            return {}
-        name, compare, limit = self._rule
-        if name not in row:
-            raise InputError(f"{place}: no {name!r}, which the option right names; found: {', '.join(list(row)[:12])}")
-        found = row[name]
-        number = float(found) if isinstance(found, bool) else number_of(found)
-        value = None if number is None else float(compare(number, limit))
-        return {name: Verdict(value, None if answer is None else str(answer))}
-
-
-class Prompts:
-    """Questions known by their prompts alone: the document of each, and how many samples of it came so far."""
-
-    def __init__(self) -> None:
-        self._documents: dict[str, Document] = {}
-        self._counts: dict[str, int] = {}
-
-    def next(self, prompt: str, gold: Any) -> tuple[Document, int]:
-        """The document of a prompt, and the number of its next sample."""
-        number = self._counts.get(prompt, 0)
-        self._counts[prompt] = number + 1
-        if number == 0:
-            self._documents[prompt] = Document(None, False, prompt, True, (), gold_of(gold))
-        return self._documents[prompt], number
-
-
-def gold_of(value: Any) -> tuple[str, ...]:
-    """Right answers of a reward function's ground truth, which may be an object around them."""
-    if isinstance(value, Mapping):
-        value = next((value[key] for key in ("ground_truth", "target", "answer", "gold") if key in value), None)
-    return golds_of(value)
-
-
-def numbers_in(row: Mapping[str, Any], without: tuple[str, ...]) -> dict[str, float]:
-    """All numbers of a row but some; true is 1 and false 0."""
-    found = {}
-    for key, value in row.items():
-        if key in without:
-            continue
-        number = float(value) if isinstance(value, bool) else number_of(value)
-        if number is not None:
-            found[key] = number
-    return found
+    by_task: dict[tuple[str, str], list[Dated]] = {}
+    for file in sorted(files, key=lambda file: (file.series, file.task, file.date)):
+        by_task.setdefault((file.series, file.task), []).append(file)
+    wanted = {}
+    for (series, task), same in by_task.items():
+        dated = [file for file in same if date in (None, "all") or file.date.startswith(str(date))]
+        if not dated:
+            dates = ", ".join(file.date for file in same)
+            raise InputError(f"{same[0].path.parent}: task {task!r} has no file of date {date!r}; found: {dates}")
+        if len(dated) > 1 and date != "all":
+            others = ", ".join(file.date for file in dated[:-1])
+            notes.add(f"task {task!r} has several dates; {dated[-1].date} was read, not {others}")
+            dated = dated[-1:]
+        wanted[series, task] = dated
+    for dated in wanted.values():
+        start = 0
+        for file in dated:
+            most = start
+            for sample in read(file, start):
+                most = max(most, sample.sample + 1)
+                yield sample
+            start = most

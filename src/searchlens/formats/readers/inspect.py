@@ -15,22 +15,8 @@ import pyarrow as pa
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import (
-    Numbers,
-    Verdicts,
-    choices_of,
-    count_of,
-    end_of,
-    golds_of,
-    joined,
-    judged,
-    last_asked,
-    logprobs_of,
-    parameters,
-    parts_of,
-)
-from searchlens.formats.readers.folders import candidates
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import InFolders, count_of
 from searchlens.formats.readers.lines import kind, opened, walked
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.inputs import CHOICES, LONGEST, require_at_most, require_parsable
@@ -51,46 +37,24 @@ class _Log:
 
     path: Path
     header: Json
-
-    @property
-    def evaluation(self) -> Json:
-        return _mapping(self.header.get("eval"))
-
-    @property
-    def created(self) -> str:
-        return str(self.evaluation.get("created", ""))
-
-    @property
-    def status(self) -> str:
-        return str(self.header.get("status", "started"))
-
-    @property
-    def asked(self) -> Json:
-        plan = _mapping(self.header.get("plan")).get("config")
-        return parameters(self.evaluation.get("model_generate_config"), plan)
-
-    @property
-    def epochs(self) -> int:
-        return count_of(_mapping(self.evaluation.get("config")).get("epochs")) or 1
+    evaluation: Json
+    stream: Stream
+    status: str
+    created: str
+    epochs: int
 
     @property
     def choices(self) -> int:
-        found = count_of(self.asked.get("n")) or 1
+        """Of each sample."""
+        found = count_of(self.stream.asked.get("n")) or 1
         require_at_most(CHOICES, found, "choices of a request (n)", self.path)
         return found
-
-    @property
-    def stream(self) -> Stream:
-        packages = _mapping(self.evaluation.get("packages"))
-        version = packages.get("inspect_ai", "")
-        task = str(self.evaluation.get("task", ""))
-        return Stream(str(self.evaluation.get("model", "")), task, self.asked, f"inspect_ai {version}".strip())
 
     @property
     def series(self) -> tuple[str, ...]:
         """What logs share whose samples are draws of one policy."""
         dataset = _mapping(self.evaluation.get("dataset")).get("name")
-        asked = {key: value for key, value in self.asked.items() if key != "seed"}
+        asked = {key: value for key, value in self.stream.asked.items() if key != "seed"}
         return (self.stream.model, self.stream.task, str(dataset), repr(sorted(asked.items(), key=repr)))
 
 
@@ -101,25 +65,46 @@ class _Log:
     ran=True,
     wishes=("partial",),
 )
-class InspectReader:
+class InspectReader(InFolders):
     """Logs of Inspect.
 
     Of several logs of one task id, which are retries of one set, the newest that succeeded counts. Logs of several task
     ids with the same model, task and sampling parameters are joined in the order of their dates.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Logs: the path itself, or all ``.eval`` and ``.json`` logs in a folder and below it."""
-        return candidates(path, r".+\.(eval|json)", _is_log)
+    name = r".+\.(eval|json)"
+
+    def fits(self, path: Path) -> bool:
+        """Whether an archive has the members of a log, or an object its first keys."""
+        if kind(path) == "zip":
+            try:
+                with path.open("rb") as file:
+                    return bool({"_journal/start.json", "header.json"} & _members(path, file).keys())
+            except InputError:  # it was cut off or damaged, so that its name must do
+                return path.suffix == ".eval"
+        if kind(path) == "parquet":
+            return False
+        with opened(path) as file:
+            head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+        keys = (b'"eval"', b'"status"', b'"version"')
+        return head.startswith(b"{") and all(key in head for key in keys) and not _INDEX.match(head)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples of all logs; refuses logs that did not succeed, unless ``partial``, are damaged, or have no
         header.
         """
-        logs = [_Log(path, _header(path, notes)) for path in files]
         first: dict[tuple[str, ...], int] = {}
-        for log in _newest(logs, notes):
-            _require_finished(log, "partial" in wishes, notes)
+        for log in _newest([_log(path, notes) for path in files], notes):
+            what = _REFUSED.get(log.status)
+            if what and "partial" not in wishes:
+                raise InputError(
+                    f"{log.path}: the log {what} (status {log.status!r}); allowed: 'success'",
+                    "with the option partial the samples that it has are read; nothing was imported",
+                )
+            if what:
+                notes.add(f"a log that {what} was read as far as it goes", str(log.path))
+            if log.header.get("invalidated"):
+                notes.add("a log was marked as invalidated", str(log.path))
             start = first.get(log.series, 0)
             if start:
                 notes.add("logs of one task were joined in the order of their dates", str(log.path))
@@ -127,22 +112,20 @@ class InspectReader:
             first[log.series] = start + log.epochs * log.choices
 
 
-# ---- which logs
-
-
-def _is_log(path: Path) -> bool:
-    if kind(path) == "zip":
-        try:
-            with path.open("rb") as file:
-                return bool({"_journal/start.json", "header.json"} & _members(path, file).keys())
-        except InputError:  # it was cut off or damaged, so that its name must do
-            return path.suffix == ".eval"
-    if kind(path) == "parquet":
-        return False
-    with opened(path) as file:
-        head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    keys = (b'"eval"', b'"status"', b'"version"')
-    return head.startswith(b"{") and all(key in head for key in keys) and not _INDEX.match(head)
+def _log(path: Path, notes: Notes) -> _Log:
+    header = _header(path, notes)
+    said = _mapping(header.get("eval"))
+    asked = fields.parameters(said.get("model_generate_config"), _mapping(header.get("plan")).get("config"))
+    version = _mapping(said.get("packages")).get("inspect_ai", "")
+    return _Log(
+        path=path,
+        header=header,
+        evaluation=said,
+        stream=Stream(str(said.get("model", "")), str(said.get("task", "")), asked, f"inspect_ai {version}".strip()),
+        status=str(header.get("status", "started")),
+        created=str(said.get("created", "")),
+        epochs=count_of(_mapping(said.get("config")).get("epochs")) or 1,
+    )
 
 
 def _newest(logs: Sequence[_Log], notes: Notes) -> list[_Log]:
@@ -156,24 +139,10 @@ def _newest(logs: Sequence[_Log], notes: Notes) -> list[_Log]:
     return sorted(chosen.values(), key=lambda log: (log.created, str(log.path)))
 
 
-def _require_finished(log: _Log, is_partial: bool, notes: Notes) -> None:
-    what = _REFUSED.get(log.status)
-    if what and not is_partial:
-        raise InputError(
-            f"{log.path}: the log {what} (status {log.status!r}); allowed: 'success'",
-            "with the option partial the samples that it has are read; nothing was imported",
-        )
-    if what:
-        notes.add(f"a log that {what} was read as far as it goes", str(log.path))
-    if log.header.get("invalidated"):
-        notes.add("a log was marked as invalidated", str(log.path))
-
-
 # ---- one log
 
 
 def _samples_of_log(log: _Log, start: int, is_partial: bool, notes: Notes) -> Iterator[LoggedSample]:
-    stream = log.stream
     seen: set[str] = set()
     for place, sample in _samples(log.path, notes):
         notes.at(place, sample)
@@ -185,7 +154,7 @@ def _samples_of_log(log: _Log, start: int, is_partial: bool, notes: Notes) -> It
         seen.add(name)
         if place.endswith(".json") and not place.endswith((f", {name}.json", f", {name}/sample.json")):
             raise InputError(f"{place}: it holds the sample of {name}.json", _COPY)
-        yield from _drawn(sample, stream, place, start + (epoch - 1) * log.choices, log.choices, notes)
+        yield from _drawn(sample, log.stream, place, start + (epoch - 1) * log.choices, log.choices, notes)
 
     if log.status == "success" and (absent := _absent(log, seen)):
         if not is_partial:
@@ -209,49 +178,44 @@ def _absent(log: _Log, seen: Set[str]) -> str:
 
 def _drawn(sample: Json, stream: Stream, place: str, first: int, n: int, notes: Notes) -> Iterator[LoggedSample]:
     """The choices of one sample; those that a failed request owes are failed samples."""
-    document = _document(sample)
-    output = _mapping(sample.get("output"))
+    source, golds = sample["id"], fields.golds_of(sample.get("target"))
+    prompt, options = fields.last_asked(sample.get("input")), fields.choices_of(sample.get("choices"))
+    document = Document(source, isinstance(source, int), prompt, False, options, golds)
+    output, messages = _mapping(sample.get("output")), sample.get("messages")
     choices = output.get("choices") or []
     if len(choices) > n:
         raise InputError(
             f"{place}: {len(choices)} choices, but the log asks for {n} (num_choices)", "nothing was imported"
         )
-    if any(message.get("role") == "assistant" for message in _messages(sample)[:-1]):
+    said = [m for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
+    if any(message.get("role") == "assistant" for message in said[:-1]):
         notes.add("a conversation had several answers of the model; the last one was taken", place)
+    verdicts, numbers = _verdicts(sample)
     for position in range(n):
         number = first + position
         if position >= len(choices) or sample.get("error"):
             notes.add("a request failed", place)
-            yield LoggedSample(stream, document, number, None, place, "failed", verdicts=_verdicts(sample)[0])
+            yield LoggedSample(stream, document, number, None, place, "failed", verdicts=verdicts)
             continue
-        choice = choices[position]
-        text = _text(choice, sample)
-        finish = end_of(choice.get("stop_reason"), notes, place)
-        logprobs = _logprobs(choice)
-        tokens = _tokens(output, logprobs) if n == 1 else None
-        verdicts, numbers = _verdicts(sample) if position == 0 else ({}, {})
-        yield LoggedSample(
-            stream, document, number, text, place, _ended(finish, sample), tokens, logprobs, verdicts, numbers=numbers
-        )
+        text, finish, logprobs = _answer(choices[position], sample, place, notes)
+        tokens = count_of(_mapping(output.get("usage")).get("output_tokens")) if n == 1 else None
+        if n == 1 and tokens is None and logprobs:
+            tokens = len(logprobs)
+        own, others = (verdicts, numbers) if position == 0 else ({}, {})
+        yield LoggedSample(stream, document, number, text, place, finish, tokens, logprobs, own, numbers=others)
 
 
-def _document(sample: Json) -> Document:
-    source, asked = sample["id"], sample.get("input")
-    choices = choices_of(sample.get("choices"))
-    return Document(source, isinstance(source, int), last_asked(asked), False, choices, golds_of(sample.get("target")))
-
-
-def _messages(sample: Json) -> list[Json]:
-    messages = sample.get("messages")
-    return [m for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
-
-
-def _text(choice: Json, sample: Json) -> str:
+def _answer(choice: Json, sample: Json, place: str, notes: Notes) -> tuple[str, Finish, tuple[float, ...] | None]:
+    """Text, end and log-probabilities of a choice."""
     content = _mapping(choice.get("message")).get("content")
-    attachments = sample.get("attachments")
-    if attachments:
+    if attachments := sample.get("attachments"):
         content = _attached(content, attachments)
-    return joined(*parts_of(content))
+    finish = fields.end_of(choice.get("stop_reason"), notes, place)
+    limit = _mapping(sample.get("limit")).get("type")
+    if limit is not None and finish not in ("length", "failed"):
+        finish = "length" if limit == "token" else "failed"
+    logprobs = fields.token_logprobs(_mapping(choice.get("logprobs")))
+    return fields.joined(*fields.parts_of(content)), finish, logprobs
 
 
 def _attached(value: Any, attachments: Json) -> Any:
@@ -263,32 +227,14 @@ def _attached(value: Any, attachments: Json) -> Any:
     return {key: _attached(item, attachments) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _ended(finish: Finish, sample: Json) -> Finish:
-    limit = _mapping(sample.get("limit")).get("type")
-    if limit is None or finish in ("length", "failed"):
-        return finish
-    return "length" if limit == "token" else "failed"
-
-
-def _logprobs(choice: Json) -> tuple[float, ...] | None:
-    content = _mapping(choice.get("logprobs")).get("content")
-    return logprobs_of([token.get("logprob") for token in content]) if content else None
-
-
-def _tokens(output: Json, logprobs: tuple[float, ...] | None) -> int | None:
-    """Usage counts tokens that have no log-probability, such as those of reasoning: then only these are sure."""
-    count = count_of(_mapping(output.get("usage")).get("output_tokens"))
-    return len(logprobs) if count is None and logprobs else count
-
-
-def _verdicts(sample: Json) -> tuple[Verdicts, Numbers]:
-    verdicts: Verdicts = {}
-    numbers: Numbers = {}
+def _verdicts(sample: Json) -> tuple[fields.Verdicts, fields.Numbers]:
+    verdicts: fields.Verdicts = {}
+    numbers: fields.Numbers = {}
     for scorer, score in (sample.get("scores") or {}).items():
         value, answer = score.get("value"), score.get("answer")
         parts = {f"{scorer}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {scorer: value}
         graded = {name: _GRADES.get(part) if isinstance(part, str) else part for name, part in parts.items()}
-        found = judged(graded, answer)
+        found = fields.judged(graded, answer)
         verdicts, numbers = verdicts | found[0], numbers | found[1]
     return verdicts, numbers
 
@@ -357,7 +303,7 @@ def _member(path: Path, file: IO[bytes], info: ZipInfo, notes: Notes) -> Json:
     """One member as JSON. Python reads Zstandard in zip archives from 3.14 on only, so its bytes are taken here."""
     place = f"{path}, {info.filename}"
     require_at_most(LONGEST, max(info.file_size, info.compress_size), "bytes", place)
-    content = _unpacked(place, _packed(place, file, info), info)
+    content = _unpacked(place, file, info)
     if zlib.crc32(content) != info.CRC:
         raise InputError(f"{place}: its content does not have the checksum that the archive states", _COPY)
     return lines.parsed(Path(place), 1, require_parsable(content, place) + b"\n", notes)
@@ -366,16 +312,13 @@ def _member(path: Path, file: IO[bytes], info: ZipInfo, notes: Notes) -> Json:
 _COPY = "copy the file again; nothing was imported"
 
 
-def _packed(place: str, file: IO[bytes], info: ZipInfo) -> bytes:
+def _unpacked(place: str, file: IO[bytes], info: ZipInfo) -> bytes:
     file.seek(info.header_offset)
     head = file.read(_LOCAL_HEADER)
     if len(head) < _LOCAL_HEADER or not head.startswith(b"PK\x03\x04"):
         raise InputError(f"{place}: there is no member where the archive says", _COPY)
     file.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little"), 1)
-    return file.read(info.compress_size)
-
-
-def _unpacked(place: str, content: bytes, info: ZipInfo) -> bytes:
+    content = file.read(info.compress_size)
     try:
         if info.compress_type == zipfile.ZIP_STORED:
             return content

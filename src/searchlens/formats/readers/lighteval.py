@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import count_of, golds_of, joined, judged, logprobs_of, of_texts, parameters
-from searchlens.formats.readers.folders import Dated, beside, candidates, chosen, split_at
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, split_at
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
@@ -32,30 +31,28 @@ Row = dict[str, Any]
     ran=False,
     wishes=("date",),
 )
-class LightevalReader:
+class LightevalReader(InFolders):
     """Folders that ``lighteval … --save-details`` wrote.
 
     Of several dates of one task the newest counts, or that of the wish ``date``; ``all`` joins them. Metrics judge a
     document, so they are verdicts on a sample only where a document has one.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Details: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r"details_.+\.parquet", lambda file: bool(_columns(file)) or _is_older(file))
+    name = r"details_.+\.parquet"
+
+    def fits(self, path: Path) -> bool:
+        """Whether a table has the columns of details, of today or of an older version."""
+        return bool(_columns(path)) or _is_older(path)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file; refuses a date that no file has."""
-        by_model: dict[str, list[Dated]] = {}
+        dated = []
         for path in files:
-            by_model.setdefault(_model(path), []).append(_dated(path))
-        for model, dated in by_model.items():
-            drawn: dict[str, int] = {}
-            for file in _of_dates(dated, wishes.get("date"), notes):
-                most, start = 0, drawn.get(file.task, 0)
-                for sample in _samples(file, model, start, notes):
-                    most = max(most, sample.sample + 1)
-                    yield sample
-                drawn[file.task] = most
+            match, split = _NAME.fullmatch(path.name), split_at(path, "details")
+            model = "/".join(split[1].parts[:-2]) if split else ""  # organisation and model; then come date and name
+            task, date = (match["task"], match["date"]) if match else (path.stem, "")
+            dated.append(Dated(path, model, task, date))
+        yield from of_dates(dated, wishes.get("date"), notes, lambda file, start: _samples(file, start, notes))
 
 
 def _columns(path: Path) -> tuple[str, str, str] | None:
@@ -67,45 +64,21 @@ def _is_older(path: Path) -> bool:
     return {"full_prompt", "predictions", "metrics"} <= set(columns_of(path))
 
 
-def _dated(path: Path) -> Dated:
-    match = _NAME.fullmatch(path.name)
-    return Dated(path, match["task"], match["date"]) if match else Dated(path, path.stem, "")
-
-
-def _of_dates(files: Sequence[Dated], date: str | None, notes: Notes) -> list[Dated]:
-    """As ``folders.chosen``, but every date has a folder of its own."""
-    same_folder = [Dated(Path(file.path.name), file.task, file.date) for file in files]
-    paths = {(file.task, file.date): file.path for file in files}
-    return [Dated(paths[file.task, file.date], file.task, file.date) for file in chosen(same_folder, date, notes)]
-
-
-def _model(path: Path) -> str:
-    """Folders between ``details`` and the date: organisation and model."""
-    split = split_at(path, "details")
-    return "/".join(split[1].parts[:-2]) if split else ""
-
-
-def _stream(file: Dated, model: str, notes: Notes) -> Stream:
+def _stream(file: Dated, notes: Notes) -> Stream:
     """Sampling parameters of the results file, in which no temperature is temperature 0."""
-    parts = file.path.parts
-    if not model:
-        return Stream("", file.task, {}, "lighteval")
-    root = Path(*parts[: len(parts) - len(model.split("/")) - 3])
-    results = beside(root / "results" / model / f"results_{file.date}.json")
+    model, split = file.series, split_at(file.path, "details")
+    results = beside(split[0] / "results" / model / f"results_{file.date}.json") if split and model else None
     if results is None:
         return Stream(model, file.task, {}, "lighteval")
     general = lines.whole(results, notes).get("config_general") or {}
     settings = general.get("model_config") or {}
-    asked = {"temperature": 0.0, **parameters(settings.get("generation_parameters"))}
+    asked = {"temperature": 0.0, **fields.parameters(settings.get("generation_parameters"))}
     version = str(general.get("lighteval_sha") or "").replace("?", "")
     return Stream(str(general.get("model_name") or model), file.task, asked, f"lighteval {version}".strip())
 
 
-# ---- rows
-
-
-def _samples(file: Dated, model: str, start: int, notes: Notes) -> Iterator[LoggedSample]:
-    stream = _stream(file, model, notes)
+def _samples(file: Dated, start: int, notes: Notes) -> Iterator[LoggedSample]:
+    stream = _stream(file, notes)
     names = _columns(file.path)
     if _is_older(file.path):
         raise InputError(
@@ -118,27 +91,21 @@ def _samples(file: Dated, model: str, start: int, notes: Notes) -> Iterator[Logg
     notes.at(str(file.path), {})
     wanted = [*(f"{doc}.{key}" for key in _DOC), metric, *(f"{response}.{key}" for key in _RESPONSE)]
     for first, batch in batches(file.path, wanted):
-        docs, metrics = batch.column(doc).to_pylist(), _values(batch, metric)
-        for position, (row, scores, answer) in enumerate(
-            zip(docs, metrics, _responses(batch.column(response)), strict=True)
-        ):
-            place = f"{file.path}, row {first + position + 1}"
+        docs, answers = batch.column(doc).to_pylist(), _responses(batch.column(response))
+        metrics = batch.column(metric).to_pylist() if metric in batch.schema.names else [None] * len(batch)
+        for number, (row, scores, answer) in enumerate(zip(docs, metrics, answers, strict=True), start=first + 1):
+            place = f"{file.path}, row {number}"
             notes.at(place, {doc: row, metric: scores, response: answer})
             yield from _drawn(row, scores or {}, answer, start, stream, place, notes)
 
 
-def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    return batch.column(name).to_pylist() if name in batch.schema.names else [None] * len(batch)
-
-
 def _responses(column: pa.StructArray) -> Iterator[Row]:
-    names = [field.name for field in column.type]
-    values = {
-        name: lists_of_lists(column.field(name)) if name == "output_tokens" else column.field(name).to_pylist()
-        for name in names
-    }
+    values = {}
+    for name in (field.name for field in column.type):
+        part = column.field(name)
+        values[name] = lists_of_lists(part) if name == "output_tokens" else part.to_pylist()
     for number in range(len(column)):
-        yield {name: values[name][number] for name in names}
+        yield {name: found[number] for name, found in values.items()}
 
 
 def _drawn(
@@ -147,39 +114,30 @@ def _drawn(
     texts = answer.get("text") or []
     ids = answer.get("output_tokens") or []
     reasonings = answer.get("reasonings") or []
-    verdicts, numbers = judged({name: value for name, value in scores.items() if value is not None})
+    verdicts, numbers = fields.judged({name: value for name, value in scores.items() if value is not None})
     if verdicts and len(texts) > 1:
         notes.add("metrics judge several texts together; they are kept for the question, not for a text")
-    document = _document(row)
+    document, limit = _document(row), fields.count_of(row.get("generation_size"))
     for position, text in enumerate(texts):
         tokens = tuple(ids[position]) if len(ids) == len(texts) else None
         reasoning = reasonings[position] if len(reasonings) == len(texts) else None
-        finish = _finish(tokens, count_of(row.get("generation_size")))
-        logprobs = logprobs_of(answer.get("logprobs")) if position == 0 and tokens else None
-        yield LoggedSample(
-            stream=stream,
-            document=document,
-            sample=start + position,
-            text=text if reasoning and reasoning in text else joined(reasoning, text),
-            place=place,
-            finish=finish,
-            tokens=tokens or None,
-            logprobs=logprobs if logprobs and tokens and len(logprobs) == len(tokens) else None,
-            **of_texts(len(texts), verdicts, numbers),
-            is_finish_inferred=finish == "length",
-        )
-
-
-def _finish(tokens: tuple[int, ...] | None, limit: int | None) -> Finish:
-    """The format says no end: a text with all the tokens that its document allows was cut off."""
-    return "length" if tokens and limit and len(tokens) >= limit else "unknown"
+        # The format says no end: a text with all the tokens that its document allows was cut off.
+        is_cut = bool(tokens and limit and len(tokens) >= limit)
+        logprobs = fields.logprobs_of(answer.get("logprobs")) if position == 0 and tokens else None
+        if logprobs and tokens and len(logprobs) != len(tokens):
+            logprobs = None
+        said = fields.of_texts(len(texts), verdicts, numbers) | {"is_finish_inferred": is_cut}
+        finish: Finish = "length" if is_cut else "unknown"
+        whole = text if reasoning and reasoning in text else fields.joined(reasoning, text)
+        number = start + position
+        yield LoggedSample(stream, document, number, whole, place, finish, tokens or None, logprobs, **said)
 
 
 def _document(row: Row) -> Document:
     choices = tuple(row.get("choices") or ())
     right = row.get("gold_index")
     indices = right if isinstance(right, list) else [] if right is None else [right]
-    gold = tuple(text for index in indices if 0 <= index < len(choices) for text in golds_of(choices[index]))
+    gold = tuple(text for index in indices if 0 <= index < len(choices) for text in fields.golds_of(choices[index]))
     name = row.get("id")
     number = int(name) if isinstance(name, str) and name.isdecimal() else name
     return Document(

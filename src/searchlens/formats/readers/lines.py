@@ -13,7 +13,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -98,10 +98,12 @@ def raw(path: Path) -> Iterator[tuple[int, bytes]]:
             number += len(parts) - 1
 
 
-def objects(path: Path, notes: Notes) -> Iterator[tuple[int, Object]]:
-    """Number (from 1) and object of each line that is not blank; errors as of ``raw`` and ``parsed``."""
+def objects(path: Path, notes: Notes, keys: Sequence[str] = (), format_name: str = "") -> Iterator[tuple[str, Object]]:
+    """Place and object of each line that is not blank, with ``keys``; errors as of the functions here."""
     for number, line in raw(path):
-        yield number, parsed(path, number, line, notes)
+        place, row = f"{path}:{number}", parsed(path, number, line, notes)
+        required(row, keys, place, format_name)
+        yield place, row
 
 
 def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
@@ -180,7 +182,7 @@ def text_after(line: bytes, key: str) -> str | None:
     return None
 
 
-def required(row: Object, keys: tuple[str, ...], place: str, format_name: str) -> None:
+def required(row: Object, keys: Sequence[str], place: str, format_name: str) -> None:
     """Refuse a row without some keys, of another format or version; the message names the missing key and those that
     are there.
     """
@@ -197,12 +199,6 @@ def first_object(path: Path) -> Object | None:
     """The first object with any key in a file of lines, to tell its format; None if it is no such file."""
     status = path.stat()
     return _first_object(path, status.st_size, status.st_mtime_ns)
-
-
-def has_keys(path: Path, keys: Iterable[str]) -> bool:
-    """Whether the first object of a file of lines has all these keys."""
-    row = first_object(path)
-    return row is not None and all(key in row for key in keys)
 
 
 @lru_cache(maxsize=2)

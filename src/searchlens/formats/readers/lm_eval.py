@@ -11,22 +11,11 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import (
-    Numbers,
-    Verdicts,
-    document_of,
-    golds_of,
-    judged,
-    last_asked,
-    of_texts,
-    parameters,
-)
-from searchlens.formats.readers.folders import Dated, beside, candidates, chosen, plain_name
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, plain_name
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
-_REQUIRED = ("doc_id", "doc", "arguments", "resps")
 _LONGEST_GOLD = 200
 _NO_ANSWER = "[invalid]"
 """What a filter of the harness writes where it finds no answer."""
@@ -39,38 +28,24 @@ _NO_ANSWER = "[invalid]"
     ran=True,
     wishes=("date", "id_key", "question_key", "gold_key"),
 )
-class LmEvalReader:
+class LmEvalReader(InFolders):
     """Folders that ``lm_eval --log_samples --output_path`` wrote.
 
     A rerun is a file of another date beside the first: the newest counts, or that of the wish ``date``; ``all`` joins
     them in the order of their dates.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Files of samples: the path itself, or all of them in a folder and below it."""
-        return candidates(path, r"samples_.+\.jsonl", lambda file: lines.has_keys(file, _REQUIRED))
+    name = r"samples_.+\.jsonl"
+    keys = ("doc_id", "doc", "arguments", "resps")
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file; refuses a task that generated no text, and a date that no file has."""
-        drawn: dict[tuple[Path, str], int] = {}
-        for file in chosen([_named(path) for path in files], wishes.get("date"), notes):
-            series = (file.path.parent, file.task)
-            most = 0
-            for sample in _read(file, drawn.get(series, 0), wishes, notes):
-                most = max(most, sample.sample + 1)
-                yield sample
-            drawn[series] = most
-
-
-# ---- which files
-
-
-def _named(path: Path) -> Dated:
-    match = _NAME.fullmatch(plain_name(path))
-    return Dated(path, match["task"], match["date"]) if match else Dated(path, path.name.split(".")[0], "")
-
-
-# ---- one file
+        dated = []
+        for path in files:
+            match = _NAME.fullmatch(plain_name(path))
+            task, date = (match["task"], match["date"]) if match else (path.name.split(".")[0], "")
+            dated.append(Dated(path, str(path.parent), task, date))
+        yield from of_dates(dated, wishes.get("date"), notes, lambda file, start: _read(file, start, wishes, notes))
 
 
 def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
@@ -83,37 +58,28 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
             continue
         place = f"{file.path}:{number}"
         row = lines.parsed(file.path, number, line, notes)
-        lines.required(row, _REQUIRED, place, "lm-evaluation-harness")
+        lines.required(row, LmEvalReader.keys, place, "lm-evaluation-harness")
         texts, prompt, options = _request(row, place)
         drawn = (row["doc_id"], hash(repr(texts)))
         if "filter" not in row and drawn in seen:  # before filters had names, each had a row with the same texts
             notes.add("rows of one document have the same texts and name no filter; the first was read", place)
             continue
         seen.add(drawn)
-        key = repr(options)
-        if key not in asked:
-            asked[key] = replace(made, asked=parameters(options))
+        if (key := repr(options)) not in asked:
+            asked[key] = replace(made, asked=fields.parameters(options))
         document = _document(row, prompt, wishes)
-        of_all, numbers = later.get(row["doc_id"], ({}, {}))
-        own, own_numbers = _metrics(row)
-        verdicts, numbers = {**own, **of_all}, {**own_numbers, **numbers}
+        own, of_all = _metrics(row), later.get(row["doc_id"], ({}, {}))
+        said = fields.of_texts(len(texts), own[0] | of_all[0], own[1] | of_all[1])
         if len(texts) > 1:
             notes.add("a filter judged several texts together; its verdict is kept for the question, not for a text")
         for position, text in enumerate(texts):
-            yield LoggedSample(
-                stream=asked[key],
-                document=document,
-                sample=start + position,
-                text=text,
-                place=place,
-                **of_texts(len(texts), verdicts, numbers),
-            )
+            yield LoggedSample(asked[key], document, start + position, text, place, **said)
 
 
-def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tuple[Verdicts, Numbers]]]:
+def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tuple[fields.Verdicts, fields.Numbers]]]:
     """The first filter, whose rows are read, and the verdicts of all others by document, which come after them."""
     first: str | None = None
-    later: dict[Any, tuple[Verdicts, Numbers]] = {}
+    later: dict[Any, tuple[fields.Verdicts, fields.Numbers]] = {}
     for number, line in lines.raw(path):
         name = lines.text_after(line, "filter")
         first = first if first is not None else name
@@ -121,8 +87,9 @@ def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tupl
             continue
         row = lines.parsed(path, number, line, notes)
         verdicts, numbers = _metrics(row)
-        before = later.get(row.get("doc_id"), ({}, {}))
-        later[row.get("doc_id")] = ({**before[0], **verdicts}, {**before[1], **numbers})
+        before = later.setdefault(row.get("doc_id"), ({}, {}))
+        before[0].update(verdicts)
+        before[1].update(numbers)
     return first, later
 
 
@@ -157,29 +124,29 @@ def _prompt(value: Any) -> str | None:
             value = json.loads(value)
         except ValueError:
             return str(value)
-    return last_asked(value)
+    return fields.last_asked(value)
 
 
 def _document(row: lines.Object, prompt: str | None, wishes: Mapping[str, str]) -> Document:
     """The document by its own fields; what a field lacks, by the prompt and by a short target."""
     doc = row["doc"] if isinstance(row["doc"], dict) else {}
-    document = document_of(doc, wishes, row["doc_id"])
+    document = fields.document_of(doc, wishes, row["doc_id"])
     if document.prompt is None:
         document = replace(document, prompt=prompt, is_templated=True)
     target = row.get("target")
     is_plain = isinstance(target, str) and "\n" not in target and len(target) <= _LONGEST_GOLD
     if not document.gold and is_plain and not str(target).startswith("["):
-        document = replace(document, gold=golds_of(target))
+        document = replace(document, gold=fields.golds_of(target))
     return document
 
 
-def _metrics(row: lines.Object) -> tuple[Verdicts, Numbers]:
+def _metrics(row: lines.Object) -> tuple[fields.Verdicts, fields.Numbers]:
     """Metrics of a row under the name of metric and filter, as results files write them."""
     name, found = row.get("filter"), row.get("filtered_resps")
     answer = found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str) else None
     answer = None if answer == _NO_ANSWER else answer
     metrics = {f"{metric},{name}": row.get(metric) for metric in row.get("metrics") or ()}
-    return judged({key: value for key, value in metrics.items() if not isinstance(value, list | dict)}, answer)
+    return fields.judged({key: value for key, value in metrics.items() if not isinstance(value, list | dict)}, answer)
 
 
 def _made(file: Dated, notes: Notes) -> Stream:

@@ -119,14 +119,13 @@ class Notes:
     @property
     def lines(self) -> list[str]:
         """One line for each kind, in the order of their first time, with how often and where first."""
-        return [self._line(what, count) for what, count in self._counts.items()]
-
-    def _line(self, what: str, count: int) -> str:
-        place = self._places[what]
-        times = f"{count:,} times" if count > 1 else ""
-        first = f"first in {place}" if place and count > 1 else place
-        aside = ", ".join(part for part in (times, first) if part)
-        return f"{what} ({aside})" if aside else what
+        lines = []
+        for what, count in self._counts.items():
+            place = self._places[what]
+            parts = [f"{count:,} times", f"first in {place}" if place else ""] if count > 1 else [place]
+            aside = ", ".join(filter(None, parts))
+            lines.append(f"{what} ({aside})" if aside else what)
+        return lines
 
 
 class Reader(Protocol):
@@ -198,16 +197,15 @@ class Problems:
     @property
     def lines(self) -> list[str]:
         """One line for each kind, in the order in which they were found."""
-        return [self._line(what, count) for what, count in self._counts.items()]
-
-    def _line(self, what: str, count: int) -> str:
-        examples = self._examples[what][:2]
-        if count == 1:
-            place, found = examples[0]
-            return f"{place}{': ' if place else ''}{what}{', ' if found else ''}{found}"
-        shown = [place + (f" ({found})" if found and place else found) for place, found in examples]
-        more = f" and {count - len(shown):,} more" if count > len(shown) else ""
-        return f"{what} ({count:,} times): {', '.join(filter(None, shown))}{more}"
+        lines = []
+        for what, count in self._counts.items():
+            (place, found), *_ = examples = self._examples[what][:2]
+            shown = [place + (f" ({found})" if found and place else found) for place, found in examples]
+            more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+            alone = f"{place}{': ' if place else ''}{what}{', ' if found else ''}{found}"
+            several = f"{what} ({count:,} times): {', '.join(filter(None, shown))}{more}"
+            lines.append(alone if count == 1 else several)
+        return lines
 
     def refuse(self) -> None:
         """Raise one ``InputError`` if anything was counted."""

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import count_of, document_of, end_of, joined, logprobs_of, number_of
-from searchlens.formats.readers.folders import candidates, plain_name
-from searchlens.formats.readers.logged import LoggedSample, Notes, Stream, Verdict
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import InFolders, plain_name
+from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
 _NAME = re.compile(r"output(?:-rs(?P<seed>\d+))?(?:_chunk_(?P<chunk>\d+))?\.jsonl(?P<async>-async)?")
 _QUESTION = ("problem", "question", "expected_answer", "num_generated_tokens", "finish_reason")
@@ -34,15 +33,22 @@ class _Output:
     ran=False,
     wishes=("partial", "id_key", "question_key", "gold_key"),
 )
-class NemoSkillsReader:
+class NemoSkillsReader(InFolders):
     """Folders with ``output-rs0.jsonl``, ``output-rs1.jsonl``, …, of which each is one sample of every question.
 
     A sample's number is the rank of its seed, because seeds may have gaps. Sampling parameters stand in no row.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Outputs: the path itself, or those in a folder and below it, with what is still being written."""
-        return candidates(path, _NAME.pattern, _is_output)
+    name = _NAME.pattern
+
+    def fits(self, path: Path) -> bool:
+        """Whether the lines have generations, or verdicts on them."""
+        row = lines.first_object(path)
+        if row is None:
+            return False
+        if "generation" in row or "_full_generation" in row:
+            return any(key in row for key in _QUESTION)
+        return "predicted_answer" in row and ("symbolic_correct" in row or "judgement" in row)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, seed by seed; ``partial`` also reads what is still being written. Refuses outputs with and
@@ -50,40 +56,21 @@ class NemoSkillsReader:
         """
         folders: dict[Path, list[_Output]] = {}
         for path in files:
-            folders.setdefault(path.parent, []).append(_output(path))
+            found = _NAME.fullmatch(plain_name(path))
+            seed, chunk = (int(found[name]) if found and found[name] else None for name in ("seed", "chunk"))
+            output = _Output(path, seed, chunk, bool(found and found["async"]))
+            folders.setdefault(path.parent, []).append(output)
         for folder, outputs in sorted(folders.items()):
-            _require_done(outputs, "partial" in wishes, notes)
+            for path in (output.path for output in outputs if output.is_async):
+                if "partial" not in wishes:
+                    raise InputError(
+                        f"{path} is still being written, or its run was stopped; allowed: files without '-async'",
+                        "with the option partial its samples are read as well; nothing was imported",
+                    )
+                notes.add("a file that is still being written was read as far as it goes", str(path))
             stream = Stream("", folder.name, {}, "NeMo-Skills")
             for rank, output in _ranked(outputs, folder, notes):
                 yield from _samples(output, rank, stream, wishes, notes)
-
-
-def _is_output(path: Path) -> bool:
-    row = lines.first_object(path)
-    if row is None:
-        return False
-    if "generation" in row or "_full_generation" in row:
-        return any(key in row for key in _QUESTION)
-    return "predicted_answer" in row and ("symbolic_correct" in row or "judgement" in row)
-
-
-def _output(path: Path) -> _Output:
-    match = _NAME.fullmatch(plain_name(path))
-    if match is None:
-        return _Output(path, None, None, False)
-    seed, chunk = (int(match[name]) if match[name] else None for name in ("seed", "chunk"))
-    return _Output(path, seed, chunk, match["async"] is not None)
-
-
-def _require_done(outputs: Sequence[_Output], is_partial: bool, notes: Notes) -> None:
-    unfinished = [output.path for output in outputs if output.is_async]
-    if unfinished and not is_partial:
-        raise InputError(
-            f"{unfinished[0]} is still being written, or its run was stopped; allowed: files without '-async'",
-            "with the option partial its samples are read as well; nothing was imported",
-        )
-    for path in unfinished:
-        notes.add("a file that is still being written was read as far as it goes", str(path))
 
 
 def _ranked(outputs: Sequence[_Output], folder: Path, notes: Notes) -> Iterator[tuple[int, _Output]]:
@@ -112,50 +99,33 @@ def _samples(
     output: _Output, rank: int, stream: Stream, wishes: Mapping[str, str], notes: Notes
 ) -> Iterator[LoggedSample]:
     is_whole = output.chunk is None and not output.is_async
-    for number, row in lines.objects(output.path, notes):
-        place = f"{output.path}:{number}"
+    for number, line in lines.raw(output.path):
+        place, row = f"{output.path}:{number}", lines.parsed(output.path, number, line, notes)
         if not row:
             notes.add("a line is an empty object, and was left out", place)
             continue
         if "generation" not in row and "_full_generation" not in row:
             lines.required(row, ("predicted_answer",), place, "NeMo-Skills")
-        yield _sample(row, rank, number - 1 if is_whole else None, place, stream, wishes, notes)
+        document = fields.document_of(row, wishes, number - 1 if is_whole else None)
+        yield _sample(row, rank, document, place, stream, notes)
 
 
-def _sample(
-    row: lines.Object,
-    rank: int,
-    index: int | None,
-    place: str,
-    stream: Stream,
-    wishes: Mapping[str, str],
-    notes: Notes,
-) -> LoggedSample:
+def _sample(row: lines.Object, rank: int, document: Document, place: str, stream: Stream, notes: Notes) -> LoggedSample:
     text = row.get("_full_generation", row.get("generation"))
-    tokens = count_of(row.get("num_generated_tokens"))
-    logprobs = logprobs_of(row.get("logprobs"))
+    tokens = fields.count_of(row.get("num_generated_tokens"))
+    logprobs = fields.logprobs_of(row.get("logprobs"))
     if logprobs and tokens is not None and len(logprobs) != tokens:
         notes.add("log-probabilities were left out: there is not one for each token", place)
         logprobs = None
-    finish = end_of(row.get("finish_reason"), notes, place)
+    finish = fields.end_of(row.get("finish_reason"), notes, place)
     if text is not None:
-        text = joined(row.get("reasoning_content"), text)
+        text = fields.joined(row.get("reasoning_content"), text)
         if not text and tokens == 0:
             notes.add("a request failed", place)
             finish = "failed"
-    score = number_of(row.get("reward_model_score"))
-    return LoggedSample(
-        stream=stream,
-        document=document_of(row, wishes, index),
-        sample=rank,
-        text=text,
-        place=place,
-        finish=finish,
-        tokens=tokens,
-        logprobs=logprobs,
-        verdicts=_verdicts(row),
-        numbers={} if score is None else {"reward_model_score": score},
-    )
+    score = fields.number_of(row.get("reward_model_score"))
+    numbers = {} if score is None else {"reward_model_score": score}
+    return LoggedSample(stream, document, rank, text, place, finish, tokens, logprobs, _verdicts(row), numbers=numbers)
 
 
 def _verdicts(row: lines.Object) -> dict[str, Verdict]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers.fields import count_of, golds_of, of_texts, value_of
-from searchlens.formats.readers.folders import beside, candidates, plain_name
+from searchlens.formats.readers.fields import InFolders, beside, count_of, golds_of, of_texts, plain_name, value_of
 from searchlens.formats.readers.lines import kind, opened, walked
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
@@ -21,15 +19,6 @@ _PART = re.compile(r"(?P<name>.+)_(?P<part>\d+)\.json")
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Set:
-    """The files of one data set and model, in order."""
-
-    model: str
-    name: str
-    paths: tuple[Path, ...]
-
-
 @reader(
     "opencompass",
     title="predictions of OpenCompass",
@@ -37,45 +26,38 @@ class _Set:
     ran=False,
     wishes=(),
 )
-class OpencompassReader:
+class OpencompassReader(InFolders):
     """Folders ``predictions/<model>``, with the verdicts in ``results`` beside them if details were dumped.
 
     With several runs the data set is repeated as a whole, so a sample's number is how often its prompt came before.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """Predictions: the path itself, or all of them in a folder and below it; unfinished ones left out."""
-        return candidates(path, r"(?!tmp_).+\.json", _is_predictions)
+    name = r"(?!tmp_).+\.json"  # unfinished ones left out
+
+    def fits(self, path: Path) -> bool:
+        """Whether the first member is a prediction."""
+        if kind(path) in ("zip", "parquet"):
+            return False
+        with opened(path) as file:
+            if not _BEGINNING.match(file.read(4096).removeprefix(b"\xef\xbb\xbf")):
+                return False
+        try:
+            with walked(path, Notes()) as text:
+                row = next((text.value() for _ in text.members()), None)
+        except InputError:
+            return False
+        return isinstance(row, dict) and "prediction" in row
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples, data set by data set; refuses missing parts, and verdicts on other rows than these."""
-        for predictions in _sets(files):
-            for path in sorted(predictions.paths[0].parent.glob("tmp_*")):
+        for folder, name, paths in _sets(files):
+            for path in sorted(folder.glob("tmp_*")):
                 notes.add("a run is not finished, and its temporary file was left out", str(path))
-            yield from _samples(predictions, notes)
+            yield from _samples(folder, name, paths, notes)
 
 
-# ---- files
-
-
-def _is_predictions(path: Path) -> bool:
-    if kind(path) in ("zip", "parquet"):
-        return False
-    with opened(path) as file:
-        if not _BEGINNING.match(file.read(4096).removeprefix(b"\xef\xbb\xbf")):
-            return False
-    try:
-        with walked(path, Notes()) as text:
-            for _ in text.members():
-                row = text.value()
-                return isinstance(row, dict) and "prediction" in row
-    except InputError:
-        pass
-    return False
-
-
-def _sets(files: Sequence[Path]) -> list[_Set]:
-    """Parts ``<data set>_0.json``, ``_1.json``, … of one data set belong together, if there is no whole file."""
+def _sets(files: Sequence[Path]) -> list[tuple[Path, str, list[Path]]]:
+    """Folder, data set, and its files in order: one, or its parts ``_0.json``, ``_1.json``, … if there is no whole."""
     names = {(path.parent, plain_name(path)): path for path in files}
     sets: dict[tuple[Path, str], dict[int, Path]] = {}
     for (folder, name), path in names.items():
@@ -91,40 +73,30 @@ def _sets(files: Sequence[Path]) -> list[_Set]:
         if numbers[0] == 0 and numbers != list(range(len(numbers))):
             missing = next(number for number in range(len(numbers)) if number not in parts)
             raise InputError(f"{folder}: part {name}_{missing}.json is missing", "rows are numbered through all parts")
-        found.append(_Set(folder.name, name, tuple(parts[number] for number in numbers)))
+        found.append((folder, name, [parts[number] for number in numbers]))
     return found
 
 
-# ---- rows
-
-
-def _samples(predictions: _Set, notes: Notes) -> Iterator[LoggedSample]:
-    stream = Stream(predictions.model, predictions.name, {}, "OpenCompass")
-    verdicts = _verdicts(predictions, notes)
+def _samples(folder: Path, name: str, paths: Sequence[Path], notes: Notes) -> Iterator[LoggedSample]:
+    stream = Stream(folder.name, name, {}, "OpenCompass")
+    verdicts = _verdicts(folder, name, notes)
     first_index: dict[str, int] = {}
     counts: dict[str, int] = {}
     index = -1
-    for index, (place, row) in enumerate(_rows(predictions.paths, notes)):
+    for index, (place, row) in enumerate(_rows(paths, notes)):
         prompt = _prompt(row.get("origin_prompt"))
         key = prompt if prompt is not None else str(index)
         document = Document(first_index.setdefault(key, index), True, prompt, True, (), golds_of(row.get("gold")))
         texts = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
-        own = {"opencompass": verdicts[index]} if index in verdicts else {}
+        said = of_texts(len(texts), {"opencompass": verdicts[index]} if index in verdicts else {}, {})
+        tokens = count_of(row.get("res_length")) if len(texts) == 1 else None
         for text in texts:
             sample = counts.get(key, 0)
             counts[key] = sample + 1
-            yield LoggedSample(
-                stream=stream,
-                document=document,
-                sample=sample,
-                text=str(text),
-                place=place,
-                tokens=count_of(row.get("res_length")) if len(texts) == 1 else None,
-                **of_texts(len(texts), own, {}),
-            )
+            yield LoggedSample(stream, document, sample, str(text), place, tokens=tokens, **said)
     if verdicts and max(verdicts) != index:
         raise InputError(
-            f"{predictions.paths[0]}: {index + 1} rows, but the results have verdicts on {max(verdicts) + 1}",
+            f"{paths[0]}: {index + 1} rows, but the results have verdicts on {max(verdicts) + 1}",
             "evaluate these predictions again, or move the folder results away; nothing was imported",
         )
 
@@ -158,31 +130,23 @@ def _prompt(value: Any) -> str | None:
     return str(asked[-1].get("prompt", asked[-1].get("content", ""))) if asked else None
 
 
-def _verdicts(predictions: _Set, notes: Notes) -> dict[int, Verdict]:
+def _verdicts(folder: Path, data_set: str, notes: Notes) -> dict[int, Verdict]:
     """Verdicts by number of the row, where the results have details."""
-    folder = predictions.paths[0].parent
-    if folder.parent.name != "predictions":
-        return {}
-    results = beside(folder.parent.parent / "results" / folder.name / f"{predictions.name}.json")
-    if results is None:
+    results = beside(folder.parent.parent / "results" / folder.name / f"{data_set}.json")
+    if folder.parent.name != "predictions" or results is None:
         return {}
     found: dict[int, Verdict] = {}
     with walked(results, notes) as text:
         for key in text.members():
             if key != "details" or text.peek() not in ("{", "["):
                 text.value()
-            elif text.peek() == "[":
-                found = {number: _verdict(row) for number, row in enumerate(text.entries()) if _is_judged(row)}
-            else:
-                rows = ((name, text.value()) for name in text.members())
-                found = {int(name): _verdict(row) for name, row in rows if name.isdecimal() and _is_judged(row)}
+                continue
+            is_list = text.peek() == "["
+            rows: Iterator[tuple[Any, Any]] = ((name, text.value()) for name in text.members())
+            for number, row in enumerate(text.entries()) if is_list else rows:
+                is_judged = isinstance(row, dict) and isinstance(row.get("correct"), bool | int | float)
+                if is_judged and str(number).isdecimal():
+                    answer = row.get("pred", row.get("predictions"))
+                    verdict = Verdict(value_of(row["correct"]), answer if isinstance(answer, str) else None)
+                    found[int(number)] = verdict
     return found
-
-
-def _is_judged(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("correct"), bool | int | float)
-
-
-def _verdict(row: Row) -> Verdict:
-    answer = row.get("pred", row.get("predictions"))
-    return Verdict(value_of(row["correct"]), answer if isinstance(answer, str) else None)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
+from searchlens.benchmarks.files import distinct, refuse_constant
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers.fields import ENDS, finish_of
-from searchlens.formats.readers.lines import kind
+from searchlens.formats.readers.fields import ENDS, NOISE, finish_of, golds_of
+from searchlens.formats.readers.lines import kind, opened, raw
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Stream, Verdict, shown
-from searchlens.formats.readers.rows import first_row, rows
+from searchlens.store import parquet
+from searchlens.store.inputs import require_parsable, whole
 
 SCORER = "correct"
 """Name of the recorded verdicts of the column ``correct``."""
 
-_KEYS = (
-    *("question", "sample", "text", "tokens", "logprob", "finish", "gold", "prompt"),
-    *("policy", "role", "correct", "answer", "model"),
-)
-_ALL_OR_NONE = ("tokens", "logprob")
-_NOISE = 1e-4
-"""How far above 0 a log-probability may be: rounding of the engine."""
+Row = tuple[str, dict[str, Any]]
+"""Place, for messages, and content of a row."""
 
 
 @reader("own", title="rows with question, sample and text", ran=True, wishes=())
@@ -36,74 +36,44 @@ class OwnReader:
     def files(self, path: Path) -> list[Path]:
         """The file, or those of a folder, whose first row has a question, a sample and a text or a verdict."""
         inside = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
-        return [file for file in inside if _fits(file)]
+        return [file for file in inside if kind(file) != "zip" and _fits(file)]
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples of all files; a wrong row is left out here, and refused when all rows were read."""
         problems = Problems()
-        streams, documents, partial = dict[Any, Stream](), dict[Any, Document](), _Partial()
+        streams, documents = dict[Any, Stream](), dict[Any, Document]()
+        given: dict[str, dict[int, dict[bool, str]]] = {"tokens": {}, "logprob": {}}
         count = 0
         for file in files:
             for place, row in rows(file, problems):
                 count += 1
-                wrong = False
-                for what, found in _errors(row):
+                wrong = list(_errors(row))
+                for what, found in wrong:
                     problems.add(what, place, found)
-                    wrong = True
-                for key in row.keys() - _KNOWN:
+                for key in row.keys() - _RULES.keys():
                     notes.add(f"key {key!r} is not known and was left out", place)
-                if not wrong:
-                    sample = _sample(place, row, _stream(row, streams), _document(row, documents))
-                    partial.see(sample)
-                    yield sample
+                if wrong:
+                    continue
+                sample = _sample(place, row, streams, documents)
+                for key, value in (("tokens", sample.tokens), ("logprob", sample.logprobs)):
+                    if sample.finish != "failed":
+                        given[key].setdefault(id(sample.stream), {}).setdefault(value is not None, place)
+                yield sample
         if not count and not problems:
             raise InputError(f"{', '.join(map(str, files))}: no rows", "it needs one JSON object per line")
-        partial.report(problems)
+        # A mean over some rows would be taken for the mean over all.
+        partial = [(key, places) for key, known in given.items() for places in known.values() if len(places) == 2]
+        for key, places in partial:
+            problems.add(f"key {key!r} is missing here but given on other rows; give it on all or none", places[False])
         problems.refuse()
 
 
 def _fits(file: Path) -> bool:
-    if kind(file) == "zip":
+    try:
+        row = next((row for _, row in rows(file, Problems())), None)
+    except InputError:
         return False
-    row = first_row(file)
     return row is not None and "question" in row and bool(row.keys() & {"sample", "text", "correct"})
-
-
-def _stream(row: Mapping[str, Any], known: dict[Any, Stream]) -> Stream:
-    """One object for each model, role and policy that rows name."""
-    model, role, policy = (row.get(key) or "" for key in ("model", "role", "policy"))
-    return known.setdefault((model, role, policy), Stream(model, role=role, policy=policy))
-
-
-def _document(row: Mapping[str, Any], known: dict[Any, Document]) -> Document:
-    """One object for each question, gold and prompt that rows name."""
-    question, gold, prompt = row["question"], row.get("gold"), row.get("prompt")
-    golds = () if gold is None else (_gold_text(gold),)
-    return known.setdefault((question, gold, prompt), Document(question, prompt=prompt, gold=golds))
-
-
-class _Partial:
-    """Columns that only some rows have: their mean would be taken for the mean over all rows."""
-
-    def __init__(self) -> None:
-        self._with: dict[str, set[int]] = {key: set() for key in _ALL_OR_NONE}
-        self._without: dict[str, dict[int, str]] = {key: {} for key in _ALL_OR_NONE}
-
-    def see(self, sample: LoggedSample) -> None:
-        if sample.finish == "failed":
-            return
-        stream = id(sample.stream)
-        for key, value in (("tokens", sample.tokens), ("logprob", sample.logprobs)):
-            if value is None:
-                self._without[key].setdefault(stream, sample.place)
-            else:
-                self._with[key].add(stream)
-
-    def report(self, problems: Problems) -> None:
-        for key in _ALL_OR_NONE:
-            for stream in self._with[key] & self._without[key].keys():
-                what = f"key {key!r} is missing here but given on other rows; give it on all or none"
-                problems.add(what, self._without[key][stream])
 
 
 # ---- one row
@@ -121,44 +91,35 @@ def _errors(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if rule and (value is not None or key in _NEEDED) and not rule[1](value):
             wrong = True
             yield f"{key!r} must be {rule[0]}", f"found {shown(value)}"
-    if not wrong and isinstance(logprobs := row.get("logprob"), list) and row.get("tokens") is not None:
-        tokens = _count(row["tokens"])
-        if tokens != len(logprobs):
-            yield (
-                "as many log-probabilities as tokens are needed",
-                f"{tokens} tokens, {len(logprobs)} log-probabilities",
-            )
+    tokens, logprobs = row.get("tokens"), row.get("logprob")
+    if not wrong and isinstance(logprobs, list) and tokens is not None:
+        number = len(tokens) if isinstance(tokens, list) else int(tokens)
+        if number != len(logprobs):
+            found = f"{number} tokens, {len(logprobs)} log-probabilities"
+            yield "as many log-probabilities as tokens are needed", found
 
 
-def _sample(place: str, row: Mapping[str, Any], stream: Stream, document: Document) -> LoggedSample:
-    tokens, logprobs, correct = row.get("tokens"), row.get("logprob"), row.get("correct")
-    return LoggedSample(
-        stream,
-        document,
-        int(row["sample"]),
-        row.get("text"),
-        place,
-        finish_of(row.get("finish")) or "unknown",
-        tuple(map(int, tokens)) if isinstance(tokens, list) else None if tokens is None else int(tokens),
-        tuple(min(0.0, float(x)) for x in logprobs)
-        if isinstance(logprobs, list)
-        else None
-        if logprobs is None
-        else min(0.0, float(logprobs)),
-        {} if correct is None else {SCORER: Verdict(float(correct), _answer(row.get("answer")))},
-    )
+def _sample(
+    place: str, row: Mapping[str, Any], streams: dict[Any, Stream], documents: dict[Any, Document]
+) -> LoggedSample:
+    """The sample of a row; streams and documents that rows name again are the same objects."""
+    model, role, policy = (row.get(key) or "" for key in ("model", "role", "policy"))
+    stream = streams.setdefault((model, role, policy), Stream(model, role=role, policy=policy))
+    question, gold, prompt = row["question"], row.get("gold"), row.get("prompt")
+    document = Document(question, prompt=prompt, gold=golds_of(gold))
+    tokens, logprobs, correct, answer = (row.get(key) for key in ("tokens", "logprob", "correct", "answer"))
+    answer = next(iter(golds_of(answer)), answer)
+    document = documents.setdefault((question, gold, prompt), document)
+    finish, number = finish_of(row.get("finish")) or "unknown", int(row["sample"])
+    tokens, logprobs = _numbers(tokens, int), _numbers(logprobs, lambda value: min(0.0, float(value)))
+    verdicts = {} if correct is None else {SCORER: Verdict(float(correct), answer)}
+    return LoggedSample(stream, document, number, row.get("text"), place, finish, tokens, logprobs, verdicts)
 
 
-def _answer(value: Any) -> str | None:
-    return None if value is None else _gold_text(value)
-
-
-def _gold_text(gold: str | float) -> str:
-    return str(int(gold)) if isinstance(gold, float) and gold.is_integer() else str(gold)
-
-
-def _count(tokens: Any) -> int:
-    return len(tokens) if isinstance(tokens, list) else int(tokens)
+def _numbers(value: Any, number: Callable[[Any], Any]) -> Any:
+    if isinstance(value, list):
+        return tuple(map(number, value))
+    return None if value is None else number(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -170,40 +131,119 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_logprob(value: Any) -> bool:
-    return _is_number(value) and -1e30 < value <= _NOISE
-
-
-def _is_list(value: Any, entry: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(map(entry, value))
+    return _is_number(value) and -1e30 < value <= NOISE
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
 
+def _each(value: Any, fits: Callable[[Any], bool]) -> bool:
+    """Whether a value fits, or is a list of some that do."""
+    return len(value) > 0 and all(map(fits, value)) if isinstance(value, list) else fits(value)
+
+
 _NEEDED = ("question", "sample", "text")
-_KNOWN = frozenset(_KEYS)
+_TEXT = ("a string that is not empty", _is_text)
+_WORDS = ", ".join(word for word in ENDS if word)
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "question": ("a question id (a string)", _is_text),
     "sample": ("an integer >= 0", _is_integer),
     "text": ("a string", lambda v: isinstance(v, str)),
-    "tokens": ("a number of tokens or a list of token ids", lambda v: _is_integer(v) or _is_list(v, _is_integer)),
-    "logprob": (
-        "a natural log-probability (<= 0) or a list of them",
-        lambda v: _is_logprob(v) or _is_list(v, _is_logprob),
-    ),
-    "finish": (
-        f"one of {', '.join(word for word in ENDS if word)}",
-        lambda v: isinstance(v, str) and finish_of(v) is not None,
-    ),
+    "tokens": ("a number of tokens or a list of token ids", lambda v: _each(v, _is_integer)),
+    "logprob": ("a natural log-probability (<= 0) or a list of them", lambda v: _each(v, _is_logprob)),
+    "finish": (f"one of {_WORDS}", lambda v: isinstance(v, str) and finish_of(v) is not None),
     "gold": ("a string that is not empty, or a number", lambda v: _is_number(v) or _is_text(v)),
-    "prompt": ("a string that is not empty", _is_text),
-    "policy": ("a string that is not empty", _is_text),
+    "prompt": _TEXT,
+    "policy": _TEXT,
     "role": ("'base' or 'rl'", lambda v: v in ("base", "rl")),
-    "correct": (
-        "true, false, or a number from 0 to 1",
-        lambda v: isinstance(v, bool) or (_is_number(v) and 0 <= v <= 1),
-    ),
+    "correct": ("true, false, or a number from 0 to 1", lambda v: isinstance(v, int | float) and 0 <= v <= 1),
     "answer": ("a string or a number", lambda v: isinstance(v, str) or _is_number(v)),
-    "model": ("a string that is not empty", _is_text),
+    "model": _TEXT,
 }
+
+
+# ---- rows of a file
+
+
+def rows(path: Path, problems: Problems) -> Iterator[Row]:
+    """The rows of a file, without holding it in memory; lines that are not rows are counted as problems. An
+    ``InputError`` if the file cannot be read, or is an archive.
+    """
+    what = kind(path)
+    if what == "zip":
+        raise InputError(f"{path} is a zip archive, not a file of rows", "unpack it, or name the log that it is")
+    if what == "parquet":
+        for place, row in parquet.rows(path):
+            yield place, {key: value for key, value in row.items() if value is not None}
+        return
+    with opened(path) as file:
+        first = cast("io.BufferedReader", file).peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if first not in (b"{", b"[") and any(suffix in (".csv", ".tsv") for suffix in path.suffixes[-2:]):
+            yield from _csv(path, file)
+            return
+        for place, value in _list(path, file) if first == b"[" else _lines(path, problems):
+            if isinstance(value, dict):
+                yield place, value
+            else:
+                problems.add("must be a JSON object", place, f"found {type(value).__name__}")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=distinct, parse_constant=refuse_constant)
+
+
+def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
+    for number, line in raw(path):
+        place = f"{path}:{number}"
+        try:
+            text = line.decode().strip()
+            value = _DECODER.decode(text)
+            if b"\\u" in line and "\\ud" in text.lower():
+                json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place}: not UTF-8 text (byte {error.start} of the line)") from None
+        except UnicodeEncodeError:
+            problems.add("not JSON text: an escaped surrogate without its partner", place)
+        except json.JSONDecodeError as error:
+            problems.add(f"not JSON: {error.msg}", place, f"column {error.colno}")
+        except (ValueError, RecursionError) as error:
+            problems.add(str(error), place)
+        else:
+            yield place, value
+
+
+def _list(path: Path, file: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    try:
+        table = _DECODER.decode(require_parsable(whole(file.read, path), path).decode("utf-8-sig").strip())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}", "a JSON list of objects, or one JSON object per line") from None
+    yield from ((f"{path}, row {number}", value) for number, value in enumerate(table, start=1))
+
+
+_AS_TEXT = ("question", "text", "gold", "prompt", "policy", "role", "model", "finish", "answer")
+"""Columns whose cells are text, even where they look like a number."""
+
+
+def _csv(path: Path, file: IO[bytes]) -> Iterator[Row]:
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    try:
+        table = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", restkey="(beyond the head)")
+        for number, row in enumerate(table, start=1):
+            cells = {key: value for key, value in row.items() if value not in ("", None)}
+            yield f"{path}, row {number}", {key: _cell(key, value) for key, value in cells.items()}
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except csv.Error as error:
+        raise InputError(f"{path}: not comma-separated values: {error}") from None
+    finally:
+        text.detach()
+
+
+def _cell(key: str, value: Any) -> Any:
+    """The cell of a table of text: a number, a list or true, where it reads as one."""
+    if key in _AS_TEXT or not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value.lower() if value in ("True", "False") else value)
+    except ValueError:
+        return value

@@ -1,4 +1,4 @@
-"""Samples of any reader, with one message for what its format does not allow, however deep it stands in a file.
+"""Any reader: the one whose format some files have, and its samples, with one message for what is wrong in a file.
 
 A reader takes the fields of its format as they should be. Where a field has another type, whatever goes wrong is told
 here, with the file, the line or member, and the field.
@@ -6,14 +6,17 @@ here, with the file, the line or member, and the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from searchlens import catalogue
 from searchlens.errors import InputError
-from searchlens.formats.readers.lines import named
-from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Reader, Stream
+from searchlens.formats.readers.lines import kind, named
+from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Reader, Stream
+from searchlens.formats.readers.own import rows
 
-MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)
+_MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What Python raises where a value has another type than the one that is read."""
 
 _HINT = "was it written by another version of the tool, or changed by hand? Nothing was imported"
@@ -24,6 +27,70 @@ _LISTED = 24
 _FINISHES = ("stop", "length", "failed", "unknown")
 
 
+class Recognised(NamedTuple):
+    """The reader that fits some paths, the files that it reads, and its name."""
+
+    reader: Reader
+    files: list[Path]
+    name: str
+
+
+def recognised(paths: Sequence[Path]) -> Recognised:
+    """The one reader whose format the files, or those in folders, have; an ``InputError`` says what they are if none or
+    several fit.
+    """
+    readers: dict[str, Reader] = {name: catalogue.find("reader", name)() for name in catalogue.declared("reader")}
+    titles = catalogue.titles("reader")
+    found: dict[str, dict[Path, None]] = {}
+    for path in dict.fromkeys(paths):
+        if not path.exists():
+            raise InputError(f"cannot read {path}: No such file or directory", "nothing was imported")
+        fits = {name: files for name, reader in readers.items() if (files := _files(reader, path))}
+        if not fits:
+            known = f"known formats: {', '.join(titles.values())} (docs/import.md); nothing was imported"
+            raise InputError(f"{path} has no format that is known: {_description(path)}", known)
+        for name, files in fits.items():
+            found.setdefault(name, {}).update(dict.fromkeys(files))
+    if len(found) > 1:
+        more = {name: f" and {len(files) - 1} more" if len(files) > 1 else "" for name, files in found.items()}
+        which = "; ".join(f"{titles[name]}: {next(iter(files))}{more[name]}" for name, files in found.items())
+        raise InputError(f"files of several formats: {which}", "import the files of one format at a time")
+    ((name, only),) = found.items()
+    return Recognised(readers[name], list(only), name)
+
+
+def _files(reader: Reader, path: Path) -> list[Path]:
+    """Files of one format; none where a file that is looked at has fields of other types."""
+    try:
+        return reader.files(path)
+    except _MISTAKES:
+        return []
+
+
+def _description(path: Path) -> str:
+    """What a path is, as far as its first bytes and rows tell."""
+    if path.is_dir():
+        names = sorted(entry.name for entry in path.iterdir())
+        inside = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else "nothing"
+        return f"a folder with {inside}"
+    if path.stat().st_size == 0:
+        return "it is empty"
+    what = kind(path)
+    if what == "zip":
+        return "a zip archive that is no log of a known harness"
+    problems = Problems()
+    try:
+        row = next((row for _, row in rows(path, problems)), None)
+    except InputError as error:
+        return error.message
+    if row is None:
+        why = next(iter(problems.lines), "all are blank")
+        return "Parquet without rows" if what == "parquet" else f"no row of it can be read: {why}"
+    keys = list(row)
+    shown = ", ".join(keys[:_SHOWN]) + (" …" if len(keys) > _SHOWN else "")
+    return f"its first row has the keys {shown or '(none)'}"
+
+
 def guarded(reader: Reader, files: Any, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
     """The samples of a reader; an ``InputError`` also where a field has a type that its format does not allow."""
     samples = iter(reader.read(files, wishes, notes))
@@ -31,7 +98,7 @@ def guarded(reader: Reader, files: Any, wishes: Mapping[str, str], notes: Notes)
     while True:
         try:
             sample = next(samples, None)
-        except MISTAKES as error:
+        except _MISTAKES as error:
             raise InputError(_explained(error, notes), _HINT) from error
         if sample is None:
             return
@@ -46,34 +113,30 @@ def guarded(reader: Reader, files: Any, wishes: Mapping[str, str], notes: Notes)
 
 
 def _explained(error: BaseException, notes: Notes) -> str:
+    """What is wrong, in words; those of an error are left out where they may quote a question or a text."""
     place, row = notes.current
-    if not place:
-        return f"a file is not as its format says: {_told(error)}"
-    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
-        there = f"; its fields: {_listed(row)}" if isinstance(row, dict) and row else ""
-        return f"{place}: no key {error.args[0]!r}{there}"
-    return f"{place}: a field has another type than its format says ({_told(error)}){_fields(notes)}"
-
-
-def _told(error: BaseException) -> str:
-    """The error in words; its own are left out where they may quote a question or a text."""
     name = type(error).__name__
-    return f"{name}: {error}"[:120] if isinstance(error, TypeError | AttributeError) else name
+    told = f"{name}: {error}"[:120] if isinstance(error, TypeError | AttributeError) else name
+    if not place:
+        return f"a file is not as its format says: {told}"
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        return f"{place}: no key {error.args[0]!r}{_listed(row)}"
+    return f"{place}: a field has another type than its format says ({told}){_fields(notes)}"
 
 
 def _fields(notes: Notes) -> str:
     """Which fields of the present record differ from the record before it, which was read; otherwise what they are."""
     _, row = notes.current
     differing = list(_differences(row, notes.before, ""))[:_SHOWN] if notes.before is not None else []
-    if differing:
-        return f": {', '.join(differing)}"
-    return f"; its fields: {_listed(row)}" if isinstance(row, dict) and row else ""
+    return f": {', '.join(differing)}" if differing else _listed(row)
 
 
-def _listed(row: Mapping[str, Any]) -> str:
+def _listed(row: Any) -> str:
     """The fields of a record, those of objects in it by dotted names, and what each is."""
+    if not isinstance(row, dict) or not row:
+        return ""
     fields = [f"{name!r} is {kind}" for name, kind in _leaves(row, "")]
-    return ", ".join(fields[:_LISTED]) + (" …" if len(fields) > _LISTED else "")
+    return f"; its fields: {', '.join(fields[:_LISTED])}{' …' if len(fields) > _LISTED else ''}"
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -101,7 +164,8 @@ def _differences(row: Any, before: Any, name: str) -> Iterator[str]:
 def _wrong(sample: LoggedSample, stream: Stream | None, document: Document | None) -> Iterator[str]:
     """What of a sample cannot be; streams and documents that are those of the sample before were looked at there."""
     if sample.stream is not stream:
-        yield from _wrong_stream(sample.stream)
+        texts = {name: getattr(sample.stream, name) for name in ("model", "task", "made_by", "policy", "role")}
+        yield from (f"{name} is {named(text)}" for name, text in texts.items() if not isinstance(text, str))
     if sample.document is not document:
         yield from _wrong_document(sample.document)
     if not isinstance(sample.sample, int) or sample.sample < 0:
@@ -117,11 +181,6 @@ def _wrong(sample: LoggedSample, stream: Stream | None, document: Document | Non
             yield f"the answer of scorer {scorer!r:.40} is {named(verdict.answer)}"
     if any(not isinstance(value, int | float) for value in sample.numbers.values()):
         yield "a number of the sample is none"
-
-
-def _wrong_stream(stream: Stream) -> Iterator[str]:
-    texts = {name: getattr(stream, name) for name in ("model", "task", "made_by", "policy", "role")}
-    yield from (f"{name} is {named(text)}" for name, text in texts.items() if not isinstance(text, str))
 
 
 def _wrong_document(document: Document) -> Iterator[str]:
