@@ -24,7 +24,7 @@ FLOORS = (
     {"analysis", "check", "grading", "plan"},
     {"api", "boptr", "sampling"},
     {"formats", "reporting"},
-    {"compare"},
+    {"comparison"},
     {"cli"},
 )
 """Rooms from low to high: one imports itself and those on lower floors. ``check`` is ``config/check``."""

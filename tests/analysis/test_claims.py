@@ -21,7 +21,7 @@ from searchlens.analysis.health import Health
 from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL
 from searchlens.api.statements import statements, told
 from searchlens.cli import summary
-from searchlens.compare.logs import LogComparison
+from searchlens.comparison.logs import LogComparison
 from searchlens.reporting import explorer_sentences
 from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
 from searchlens.reporting.figures import (

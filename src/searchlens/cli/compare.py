@@ -15,13 +15,13 @@ from searchlens.errors import InputError, one_line, require_known
 from searchlens.store.files import replace_text
 
 if TYPE_CHECKING:
-    from searchlens.compare import LogComparison
-    from searchlens.compare.sections import Section
+    from searchlens.comparison import LogComparison
+    from searchlens.comparison.sections import Section
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from searchlens.compare import Wishes, compare_logs
-    from searchlens.compare import page as html
+    from searchlens.comparison import Wishes, compare_logs
+    from searchlens.comparison import page as html
 
     if args.html and not Path(args.html).absolute().parent.is_dir():
         raise InputError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
@@ -63,7 +63,7 @@ def _known_benchmark(args: argparse.Namespace) -> dict[str, Any]:
 def rendered(found: LogComparison, width: int) -> str:
     """All tables, then a sentence on what each reading can and cannot say, wrapped at ``width`` cells."""
     from searchlens.api.statements import told
-    from searchlens.compare.sections import remarks, sections
+    from searchlens.comparison.sections import remarks, sections
 
     width = max(40, width)
     lines: list[str] = []

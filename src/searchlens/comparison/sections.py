@@ -14,7 +14,7 @@ from searchlens.analysis.health import percent
 from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
 from searchlens.api import faces, pages
 from searchlens.api.statements import told
-from searchlens.compare.logs import LogComparison
+from searchlens.comparison.logs import LogComparison
 from searchlens.grading.recorded import is_recorded
 from searchlens.reporting.tables import format as fmt
 
@@ -197,7 +197,7 @@ def page(found: LogComparison) -> str:
     judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
     drawn = f"{base.samples:,} samples of Base and {rl.samples:,} of RL"
     return pages.rendered(
-        "compare/page.html.j2",
+        "comparison/page.html.j2",
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
         head=f"{count:,} question{'s' * (count != 1)}, {drawn}, judged by {judge}.",
         statements=[(each.reading, each.can, each.cannot) for each in told(found.statements)],

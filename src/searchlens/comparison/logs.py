@@ -22,9 +22,9 @@ from searchlens.analysis.health import Health, judge, line, of_graded, of_pair, 
 from searchlens.api.comparison import Comparison, compare
 from searchlens.api.statements import Statement, stated
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
-from searchlens.compare import judging
-from searchlens.compare.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
-from searchlens.compare.judging import by_question, mean_tokens
+from searchlens.comparison import judging
+from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
+from searchlens.comparison.judging import by_question, mean_tokens
 from searchlens.errors import InputError
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised

@@ -18,7 +18,7 @@ from searchlens import catalogue, grading, seeds
 from searchlens.analysis.uncertainty import Resamples, with_width
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import letter_of
-from searchlens.compare.common import BASE, RL, Common, Side
+from searchlens.comparison.common import BASE, RL, Common, Side
 from searchlens.errors import InputError
 from searchlens.formats.pools import RECORDED, Pool
 from searchlens.grading import GradedPair, processes

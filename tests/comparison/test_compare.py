@@ -15,8 +15,8 @@ import searchlens
 from searchlens.benchmarks import Question
 from searchlens.cli.compare import rendered
 from searchlens.cli.main import main
-from searchlens.compare import LogComparison, Wishes, compare_logs, page
-from searchlens.compare.sections import sections
+from searchlens.comparison import LogComparison, Wishes, compare_logs, page
+from searchlens.comparison.sections import sections
 from searchlens.errors import InputError
 
 # Right samples of each question, of four.
@@ -86,7 +86,7 @@ def numbers(found: LogComparison) -> dict[str, Any]:
 @pytest.fixture
 def no_second_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """math-verify takes seconds to start, and one test looks at what it says."""
-    monkeypatch.setattr("searchlens.compare.judging.TEXTS", 0)
+    monkeypatch.setattr("searchlens.comparison.judging.TEXTS", 0)
 
 
 def value(found: LogComparison, measure: str, side: str, k: int) -> float:
