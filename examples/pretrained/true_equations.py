@@ -7,7 +7,7 @@ extension, named by examples/pretrained/true-equations.yaml; its verdicts are st
 
 from __future__ import annotations
 
-from searchlens.grading.base import NO_ANSWER, Extraction
+from searchlens.grading import NO_ANSWER, Extraction
 
 from searchlens.catalogue import grader
 from searchlens.grading.math import Math
