@@ -32,6 +32,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import rooms  # noqa: F401  # before the tests
 from reading import LOGS
 from searchlens.benchmarks import files as benchmark_files
 from searchlens.catalogue import declared

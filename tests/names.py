@@ -179,10 +179,14 @@ def in_rule(name: str) -> str:
     from snakemake.io import apply_wildcards, regex_from_filepattern
 
     layout = Layout(Path("results"))
-    for path in (layout.figure, layout.manifest, layout.landscape_frame, layout.recovery_frame):
-        pattern = str(
-            path("{pair,[^/]+}", "{benchmark,[^/]+}", "pool-01234567", *(["svg"] if path == layout.figure else []))
-        )
+    cell = ("{pair,[^/]+}", "{benchmark,[^/]+}", "pool-01234567")
+    for path in (
+        layout.figure(*cell, "svg"),
+        layout.manifest(*cell),
+        layout.landscape_frame(*cell),
+        layout.recovery_frame(*cell),
+    ):
+        pattern = str(path)
         made = apply_wildcards(re.sub(r",\[\^/\]\+", "", pattern), {"pair": name, "benchmark": name})
         found = re.fullmatch(regex_from_filepattern(pattern), made)
         if not found or {*found.groups()} != {name}:

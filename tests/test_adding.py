@@ -229,7 +229,7 @@ def test_tables_figures_and_frames_are_planned(copy: Copy) -> None:
 def test_a_frame_is_computed(copy: Copy) -> None:
     """With the label of its readout, from the rule or from other frames."""
     code = (
-        "import test_boptr_study as t; from dataclasses import replace; small = t.small_design()\n"
+        "import rooms; import test_boptr_study as t; from dataclasses import replace; small = t.small_design()\n"
         "one = replace(small, models={t.ANCHOR: small.models[t.ANCHOR]})\n"
         "found = t.study(t.simulate(one, 7), replace(t.OPTIONS, mu_without=()))\n"
         "print(found['models'].rows(), found['my_count']['n'][0])"

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import rooms  # noqa: F401  # before the tests
 from searchlens import sampling as stage
 from searchlens.config.model import from_plain
 from searchlens.plan import Grid

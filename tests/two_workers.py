@@ -12,6 +12,7 @@ from pathlib import Path
 def main(folder: str, device: str, into: str) -> None:
     """Write the drawn tokens, how many zmq contexts the engine had, and how many of them it left open."""
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"  # the core of each worker; vLLM requires it
+    import rooms  # noqa: F401  # before the tests
     from searchlens.engines.base import complete
     from searchlens.engines.vllm import VllmEngine
     from test_engine_contract import FILTERS, various

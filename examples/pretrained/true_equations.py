@@ -7,9 +7,8 @@ extension, named by examples/pretrained/true-equations.yaml; its verdicts are st
 
 from __future__ import annotations
 
-from searchlens.grading import NO_ANSWER, Extraction
-
 from searchlens.catalogue import grader
+from searchlens.grading import NO_ANSWER, Extraction
 from searchlens.grading.math import Math
 from searchlens_lab.pretrained.equations import equations
 

@@ -272,7 +272,7 @@ def test_processes_end_with_their_job(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
         "import sys, time\n"
-        f"sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "if __name__ == '__main__':\n"
         "    from test_engine_replicas import Made, Replicas\n"
         "    engine = Replicas(Made, 2)\n"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ class Study:
     def recovery(self, pair: str | None = None, benchmark: str | None = None, frame: str = "support") -> pl.DataFrame:
         """Is RL inside of Base's landscape? One of the frames of the recovery stage (``catalogue.RECOVERY_FRAMES``)."""
         require_known(frame, catalogue.RECOVERY_FRAMES, "frame")
-        return self._stacked(partial(self.layout.recovery_frame, frame=frame), "recovery", pair, benchmark)
+        return self._stacked(lambda *cell: self.layout.recovery_frame(*cell, frame), "recovery", pair, benchmark)
 
     def paths(self, pair: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
         """Operating points of Base that match RL's curve, budget by budget (frame ``path`` of ``recovery``)."""
@@ -256,7 +256,9 @@ class Study:
         return pl.read_csv(read_bytes(path), infer_schema_length=None)
 
     def _landscape(self, frame: str, checkpoint: str | None, benchmark: str | None) -> pl.DataFrame:
-        return self._stacked(partial(self.layout.landscape_frame, frame=frame), "landscape", checkpoint, benchmark)
+        return self._stacked(
+            lambda *cell: self.layout.landscape_frame(*cell, frame), "landscape", checkpoint, benchmark
+        )
 
     def _stacked(
         self, path_of: Callable[[str, str], Path], stage: str, first: str | None, second: str | None
