@@ -248,16 +248,16 @@ def test_preempted_requests_return_unchanged(folder: Path, monkeypatch: pytest.M
     assert preempted
 
 
-def test_ledger_is_filled_in_the_order_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_is_filled_in_the_order_of_the_device() -> None:
     """Numbers arrive a step late, a finished request has one more step in flight, and its slot is used at once."""
     arrived = [0]
     ledger = worker.Ledger(2, 6, torch.device("cpu"))
 
     def write(slots: list[int], positions: list[int], value: float) -> None:
         step = ledger.steps
-        monkeypatch.setattr(worker, "_immediately", lambda: arrived[0] > step)
         values = torch.full((len(slots), vllm_request.LEDGER_COLUMNS), value)
         ledger.write(np.array(slots), np.array(positions), values)
+        ledger._pending[-1] = ledger._pending[-1]._replace(has_arrived=lambda: arrived[0] > step)
 
     write([0, 1], [0, 0], 1.0)
     write([0, 1], [1, 1], 2.0)
