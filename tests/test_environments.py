@@ -70,7 +70,7 @@ def test_every_version_is_one_that_was_tested(name: str, file: str) -> None:
 
 def test_analysis_has_all_that_the_package_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [text for extra in ("plot", "ifeval") for text in project["optional-dependencies"][extra]]
+    extras = project["optional-dependencies"]["ifeval"]
     assert needed([*project["dependencies"], *extras]) <= set(pins("analysis"))
 
 

@@ -14,19 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from searchlens.api.comparison import Comparison as Comparison
-    from searchlens.api.comparison import compare as compare
     from searchlens.api.study import Study as Study
     from searchlens.api.study import open_study as open  # noqa: A004, F401
+    from searchlens.comparison.arrays import Comparison as Comparison
+    from searchlens.comparison.arrays import compare as compare
     from searchlens.errors import InputError as InputError
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Comparison": ("api.comparison", "Comparison"),
+    "Comparison": ("comparison.arrays", "Comparison"),
     "InputError": ("errors", "InputError"),
     "Study": ("api.study", "Study"),
-    "compare": ("api.comparison", "compare"),
+    "compare": ("comparison.arrays", "compare"),
     "open": ("api.study", "open_study"),
 }
 """Public name to the module that has it, imported when it is used, and its name there: planning needs none of them."""

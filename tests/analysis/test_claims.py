@@ -19,9 +19,9 @@ from searchlens.analysis.equivalents import CROSSINGS, EQUIVALENTS
 from searchlens.analysis.exponents import EXPONENTS
 from searchlens.analysis.health import Health
 from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL
-from searchlens.api.statements import statements, told
 from searchlens.cli import summary
 from searchlens.comparison.logs import LogComparison
+from searchlens.comparison.statements import statements, told
 from searchlens.reporting import explorer_sentences
 from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
 from searchlens.reporting.figures import (

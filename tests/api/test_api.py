@@ -18,9 +18,9 @@ import pytest
 import searchlens
 from run_stages import analyse as analyse_recorded
 from searchlens.api import study as study_module
-from searchlens.api.statements import Statement, _exponents
 from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.cli.stages.record import record
+from searchlens.comparison.statements import Statement, _exponents
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
 from searchlens.plan import Grid

@@ -65,6 +65,6 @@ def run_cell(source: str, names: dict[str, Any]) -> str:
 
 
 def test_the_page_has_every_frame_of_a_comparison() -> None:
-    from searchlens.api.comparison import FRAMES
+    from searchlens.comparison.arrays import FRAMES
 
     assert [name for name in FRAMES if f"`{name}`" not in PAGE] == []

@@ -256,7 +256,7 @@ CAN: Mapping[str, Sequence[Claim]] = {
     ],
     "health": [Claim("{found}.")],
 }
-"""By reading, of what ``api.statements`` gathers: the first that holds is said. Exponents are in that module."""
+"""By reading, of what ``comparison.statements`` gathers: the first that holds is said. Exponents are in that module."""
 CANNOT: Mapping[str, Sequence[Claim]] = {
     "pass@k": [
         Claim("which side solves more at {open}", _has("open")),

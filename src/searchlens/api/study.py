@@ -14,9 +14,10 @@ from typing import Any
 import polars as pl
 
 from searchlens import catalogue
+from searchlens.analysis.claims import percent
 from searchlens.analysis.frames import pick
 from searchlens.analysis.health import Health, cell_health
-from searchlens.api import faces
+from searchlens.api import pages
 from searchlens.api import samples as stored
 from searchlens.benchmarks.prompter import Prompt, Prompter
 from searchlens.config import addons, extras
@@ -475,10 +476,27 @@ class Study:
         return f"Study({str(self.results)!r}: pairs {', '.join(pairs)}; benchmarks {', '.join(names)})"
 
     def _repr_html_(self) -> str:
-        known = self.layout.every(self.layout.recovery_frame("*", "*", "same_policy"))
-        return faces.study(str(self.results), self.fingerprint, self.cells, self.pairs, self.gaps() if known else None)
+        has_gaps = self.layout.every(self.layout.recovery_frame("*", "*", "same_policy"))
+        gaps = self.gaps() if has_gaps else pl.DataFrame(schema=["budget"])
+        budgets = gaps["budget"].unique().sort().to_list()
+        broken = set(self.pairs.filter(health=_BROKEN).select("pair", "benchmark").iter_rows())
+        shown: dict[tuple[str, str], dict[int, str]] = {}
+        for row in gaps.iter_rows(named=True):
+            cell = (row["pair"], row["benchmark"])
+            text = _BROKEN if cell in broken else percent(row["rl_minus_base"], row["lo"], row["hi"], "+")
+            shown.setdefault(cell, {})[row["budget"]] = text
+        return pages.rendered(
+            "api/study.html.j2",
+            results=self.results,
+            fingerprint=self.fingerprint,
+            heads=["pair", "benchmark", *(f"RL − Base at {budget}" for budget in budgets)],
+            gaps=[[*cell, *(texts.get(budget, "") for budget in budgets)] for cell, texts in shown.items()],
+            columns=self.cells.columns,
+            cells=[["" if value is None else value for value in row] for row in self.cells.iter_rows()],
+        )
 
 
+_BROKEN = "not interpretable"
 _ROOT = "put the file there; or say where relative paths start: searchlens.open(results, root=...)"
 
 

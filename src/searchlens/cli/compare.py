@@ -62,8 +62,8 @@ def _known_benchmark(args: argparse.Namespace) -> dict[str, Any]:
 
 def rendered(found: LogComparison, width: int) -> str:
     """All tables, then a sentence on what each reading can and cannot say, wrapped at ``width`` cells."""
-    from searchlens.api.statements import told
     from searchlens.comparison.sections import remarks, sections
+    from searchlens.comparison.statements import told
 
     width = max(40, width)
     lines: list[str] = []

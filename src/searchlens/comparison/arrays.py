@@ -15,8 +15,8 @@ from searchlens.analysis.classes import Pool, answer_classes, independent_pools
 from searchlens.analysis.extrapolation import judged
 from searchlens.analysis.pool import Ints
 from searchlens.analysis.readings import READINGS, PairPools
-from searchlens.api import faces
-from searchlens.api.statements import Statement, statements, told
+from searchlens.api import pages
+from searchlens.comparison.statements import Statement, statements, told
 from searchlens.config.readings import ANY, BEST, ReadingsOptions
 from searchlens.errors import InputError
 from searchlens.store.columns import SCORES
@@ -104,7 +104,18 @@ class Comparison:
         return "\n".join([head, *map(str, told(self.statements))])
 
     def _repr_html_(self) -> str:
-        return faces.comparison(told(self.statements), self.measures)
+        return pages.rendered(
+            "comparison/face.html.j2",
+            statements=[(each.reading, each.can, each.cannot) for each in told(self.statements)],
+            picture=picture(self),
+        )
+
+
+def picture(found: Comparison) -> str:
+    """pass@k of both sides as an address for a page; empty if there is a single k."""
+    from searchlens.reporting.figures import pass_curves  # matplotlib and seaborn, which numbers do not need
+
+    return pass_curves.picture(found.measures)
 
 
 def compare(

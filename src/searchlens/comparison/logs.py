@@ -19,12 +19,12 @@ import polars as pl
 from searchlens import grading
 from searchlens.analysis.claims import solved
 from searchlens.analysis.health import Health, judge, line, of_graded, of_pair, of_rules, percent
-from searchlens.api.comparison import Comparison, compare
-from searchlens.api.statements import Statement, stated
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
 from searchlens.comparison import judging
+from searchlens.comparison.arrays import Comparison, compare
 from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
+from searchlens.comparison.statements import Statement, stated
 from searchlens.errors import InputError
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised

@@ -12,9 +12,10 @@ from searchlens import __version__
 from searchlens.analysis import claims
 from searchlens.analysis.health import percent
 from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
-from searchlens.api import faces, pages
-from searchlens.api.statements import told
+from searchlens.api import pages
+from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
+from searchlens.comparison.statements import told
 from searchlens.grading.recorded import is_recorded
 from searchlens.reporting.tables import format as fmt
 
@@ -201,7 +202,7 @@ def page(found: LogComparison) -> str:
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
         head=f"{count:,} question{'s' * (count != 1)}, {drawn}, judged by {judge}.",
         statements=[(each.reading, each.can, each.cannot) for each in told(found.statements)],
-        curves=faces.curves(found.comparison.measures),
+        picture=picture(found.comparison),
         sections=sections(found),
         examples=list(_examples(found)),
         withheld=found.withheld,

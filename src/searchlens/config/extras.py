@@ -9,10 +9,6 @@ from searchlens.errors import InputError
 
 EXTRAS = {
     "snakemake": "run",
-    "matplotlib": "plot",
-    "seaborn": "plot",
-    "pandas": "plot",
-    "docutils": "plot",
     "huggingface_hub": "hub",
     "shtab": "completion",
     "searchlens_zoo": "zoo",

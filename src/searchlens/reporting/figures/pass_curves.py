@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -114,6 +115,26 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     return figure
 
 
+@style.styled()
+def picture(measures: pl.DataFrame) -> str:
+    """pass@k of two sides whose answers are at hand (``Comparison.measures``), as an address for a page.
+
+    Empty without a second k, as there is no curve.
+    """
+    luck = pl.when(pl.col("measure") == LUCK).then(pl.lit(" luck")).otherwise(pl.lit(""))
+    shown = measures.filter(pl.col("measure").is_in([PASS, LUCK]), pl.col("side").is_in(list(style.SIDE_COLOURS)))
+    cell = shown.select("value", "lo", "hi", budget="k", model=pl.concat_str("side", luck), source=pl.lit("sampled"))
+    if cell["budget"].n_unique() < 2:
+        return ""
+    figure = style.new_figure(1.2 * style.COLUMN, 2.4, "", "sampled")
+    axes = figure.subplots()
+    _panel(axes, cell)
+    style.budget_axis(axes, cell["budget"], "samples per question")
+    axes.set_ylabel("questions solved (%)")
+    _legend(figure, cell, tight=not _name(axes, cell))
+    return f"data:image/svg+xml,{quote(style.svg(figure))}"
+
+
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     """In how many cells Base passes RL, by intervals, and in how many RL still leads at the end."""
     if "state" not in numbers.columns:
@@ -200,4 +221,5 @@ def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
         keys.append(style.key("luck: gold of another question", color=palette.ENVELOPE_COLOUR, linestyle=":"))
     if "state" in numbers.columns:
         keys.append(style.key("where Base passes RL, with its interval", **MEETING))
-    style.legend(figure, keys, ncols=2 if figure.get_figwidth() < NARROW else 4)
+    if keys:
+        style.legend(figure, keys, ncols=2 if figure.get_figwidth() < NARROW else 4)

@@ -216,7 +216,6 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
     stem.parent.mkdir(parents=True, exist_ok=True)
     files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FIGURE_FORMATS]
     metadata: dict[str, dict[str, Any]] = {
-        "svg": {"Date": None},
         "pdf": {"CreationDate": None},
         "png": {"Software": None},
     }
@@ -226,15 +225,18 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
         if suffix == "csv":
             write_csv(numbers, file)
         elif suffix == "svg":
-            buffer = io.StringIO()
-            figure.savefig(buffer, format=suffix, metadata=metadata[suffix])
-            # fonts of like width for readers without ours, and places to a hundredth of a point
-            text = buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-            text = _PLACES.sub(lambda place: _LONG.sub(lambda found: f"{float(found[0]):.2f}", place[0]), text)
-            replace_text(file, text)
+            replace_text(file, svg(figure))
         else:
             replace(file, partial(figure.savefig, format=suffix, metadata=metadata[suffix]))
     return files
+
+
+def svg(figure: Figure) -> str:
+    """The text of an SVG file: fonts of like width for readers without ours, places to a hundredth of a point."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    return _PLACES.sub(lambda place: _LONG.sub(lambda found: f"{float(found[0]):.2f}", place[0]), text)
 
 
 _PLACES = re.compile(r' (?:d|x|y|width|height|transform)="[^"]*"')
