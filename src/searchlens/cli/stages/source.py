@@ -25,7 +25,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -99,13 +99,19 @@ def _recall(kept: Path | None) -> int:
 def closure(stage: str) -> set[Path]:
     """Every file that a stage depends on: relative to the package, or absolute outside of it."""
     added = addons.stages().get(stage)
-    reached = set(_files_of(added.module if added else f"searchlens.cli.stages.{stage}"))
-    waiting = list(reached)
+    found = reached(_files_of(added.module if added else f"searchlens.cli.stages.{stage}"))
+    return {path for path in found if str(path) not in EXEMPT}
+
+
+def reached(first: Iterable[Path]) -> set[Path]:
+    """These files and all that they import, directly or not; named as by ``closure``."""
+    found = set(first)
+    waiting = list(found)
     while waiting:
-        for path in _depends_on(waiting.pop()) - reached:
-            reached.add(path)
+        for path in _depends_on(waiting.pop()) - found:
+            found.add(path)
             waiting.append(path)
-    return {path for path in reached if str(path) not in EXEMPT}
+    return found
 
 
 def _depends_on(path: Path) -> set[Path]:
