@@ -23,7 +23,7 @@ from searchlens.api.statements import statements, told
 from searchlens.cli import summary
 from searchlens.comparison.logs import LogComparison
 from searchlens.reporting import explorer_sentences
-from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
+from searchlens.reporting.boptr import extension, identification, metrics, parts, regimes, vertical
 from searchlens.reporting.figures import (
     budget_equivalents,
     compute_frontier,
@@ -674,7 +674,7 @@ def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) ->
         {"scale": scale, "p": float(rng.choice([0.002, 0.05, 0.0512, 0.4])), "score": float(rng.uniform(-1, 1))}
         for scale in ("standardised", "raw")
     ]
-    title = offsets._finding(pl.DataFrame(rows), 1 - 0.95)
+    title = metrics._finding(pl.DataFrame(rows), 1 - 0.95)
     good = [row["scale"] for row in rows if row["p"] <= 0.05 and row["score"] > 0]
     assert title.startswith("No Base feature") == (not good)
     assert ("only with" in title) == (len(good) == 1)

@@ -25,7 +25,7 @@ from pyarrow import parquet
 from searchlens import benchmarks, catalogue, grading
 from searchlens.benchmarks import HubSplit, Question, choices, digests, known, known_benchmark, listing, loading
 from searchlens.benchmarks.mathematics import gold_text
-from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError
 
 Rows = Sequence[Mapping[str, Any]]

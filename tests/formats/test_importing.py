@@ -15,9 +15,8 @@ import pytest
 from searchlens import benchmarks
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.formats import spill
-from searchlens.formats.documents import KnownDocuments
-from searchlens.formats.matching import Match, Matcher, NoMatch
+from searchlens.formats import pools as spill
+from searchlens.formats.documents import KnownDocuments, Match, Matcher, NoMatch
 from searchlens.formats.pools import proposed
 from searchlens.formats.readers.logged import Document, Problems
 from searchlens.formats.reading import Choices, Reading

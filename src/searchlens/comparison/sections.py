@@ -16,7 +16,7 @@ from searchlens.api import faces, pages
 from searchlens.api.statements import told
 from searchlens.comparison.logs import LogComparison
 from searchlens.grading.recorded import is_recorded
-from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables import table as fmt
 
 CORRECTED = "guess-corrected pass@k"
 CHANGED = 20

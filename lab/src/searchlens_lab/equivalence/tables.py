@@ -10,9 +10,8 @@ import polars as pl
 
 from searchlens.analysis.claims import DASH, Row, interval, number
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Table
 
 THRESHOLDS_NOTE = "The thresholds were set before the first comparison was run."
 BOUNDS = {"at least": "≥", "at most": "≤", "covers": "covers"}

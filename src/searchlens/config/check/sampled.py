@@ -11,11 +11,10 @@ from typing import Any
 
 from searchlens import benchmarks, catalogue
 from searchlens.benchmarks import prompts
-from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.boptr import Regime
 from searchlens.config.check.schema import unknown
-from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
 from searchlens.config.model import Config
+from searchlens.config.sampled import BenchmarkSpec, CheckpointSpec, PromptFamily
 from searchlens.engines.kind import EngineKind, engine_kind
 from searchlens.errors import InputError
 from searchlens.search.policy import from_spec

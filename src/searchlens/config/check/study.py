@@ -7,9 +7,8 @@ from pathlib import Path
 
 from searchlens.config.check.sampled import is_studied
 from searchlens.config.check.schema import unknown
-from searchlens.config.model import Config
+from searchlens.config.model import ROLES, Config, PairSpec
 from searchlens.config.project import ZOO_PREFIX
-from searchlens.config.study import ROLES, PairSpec
 
 
 def errors(config: Config) -> Iterator[str]:

@@ -14,9 +14,8 @@ from searchlens.boptr.protocol import broken_cells
 from searchlens.boptr.rule import REASONS
 from searchlens.config.boptr import REGIMES, BoptrOptions, Readout
 from searchlens.reporting.figures import style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line, changes
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Part, Table, changes
 
 READOUTS: dict[Readout, str] = {
     "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"

@@ -10,9 +10,8 @@ from searchlens.analysis.claims import DASH, Row, number
 from searchlens.boptr.protocol import BASELINES
 from searchlens.catalogue import table
 from searchlens.reporting.boptr.context import ERROR, EXPONENTS, BoptrContext, corrected
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Part, Table
 
 VERDICTS = (
     "Over questions: by the corrected interval, these models taken as given. Over models: if models"

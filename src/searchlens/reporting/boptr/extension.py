@@ -17,9 +17,8 @@ from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import parts
 from searchlens.reporting.boptr.context import POOLS, BoptrContext, cell_line
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Table
 
 
 @table("aime_large_budget", stage="boptr")

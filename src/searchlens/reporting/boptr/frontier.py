@@ -24,9 +24,8 @@ from searchlens.reporting.boptr.context import (
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import NO, YES, Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import NO, YES, Line, Part, Table
 
 # ---- Base alone
 

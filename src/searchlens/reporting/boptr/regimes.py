@@ -24,9 +24,8 @@ from searchlens.reporting.boptr.context import (
     model_name,
 )
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Table
 
 
 @table("regime_betas", stage="boptr")

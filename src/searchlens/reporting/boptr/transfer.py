@@ -32,9 +32,8 @@ from searchlens.reporting.boptr.context import (
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Part, Table
 
 # ---- cells, new models, held-out benchmarks
 

@@ -34,7 +34,7 @@ from searchlens.reporting.boptr.context import (
 )
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.table import Table
 
 # ---- variants of the rule

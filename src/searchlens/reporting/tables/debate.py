@@ -14,11 +14,10 @@ from searchlens.analysis.claims import DASH, Row, interval, percent
 from searchlens.analysis.frames import pick
 from searchlens.analysis.measures import BASE, DIFFERENCE, RL
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
 from searchlens.reporting.tables.study import StudyContext
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables.table import Line, Table
 
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)

@@ -11,9 +11,8 @@ from searchlens.analysis.claims import Row, percent
 from searchlens.analysis.uncertainty import wilson
 from searchlens.catalogue import table
 from searchlens.grading.recorded import is_recorded
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Table
 from searchlens.store.columns import COMPARED
 from searchlens.store.judges import Judge
 

@@ -10,8 +10,7 @@ import polars as pl
 from searchlens.analysis.claims import DASH, Row, number, percent
 from searchlens.analysis.frames import pick
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import (
     LEVEL,
     READOUT,
@@ -22,7 +21,7 @@ from searchlens.reporting.tables.study import (
     readouts_note,
     shown,
 )
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables.table import Line, Table
 from searchlens.store.columns import POINTS
 
 EXPECTED = "expected"

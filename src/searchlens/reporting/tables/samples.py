@@ -10,10 +10,9 @@ import polars as pl
 from searchlens.analysis import mixing as mixed
 from searchlens.analysis.health import Health, percent
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import StudyContext
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables.table import Line, Part, Table
 from searchlens.store.columns import HEALTH
 from searchlens.store.provenance import JOINED
 

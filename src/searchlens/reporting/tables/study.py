@@ -13,9 +13,8 @@ from searchlens.analysis.frames import by_policy, pick
 from searchlens.analysis.health import Health
 from searchlens.analysis.mixing import CHAINS
 from searchlens.catalogue import table, titles
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
+from searchlens.reporting.tables.table import Line, Table
 from searchlens.store.judges import Judge
 
 READOUT = "prefix"
