@@ -23,7 +23,8 @@ from searchlens.api.statements import statements, told
 from searchlens.cli import summary
 from searchlens.comparison.logs import LogComparison
 from searchlens.reporting import explorer_sentences
-from searchlens.reporting.boptr import extension, identification, metrics, parts, regimes, vertical
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.boptr import extension, identification, metrics, regimes, vertical
 from searchlens.reporting.figures import (
     budget_equivalents,
     compute_frontier,
@@ -613,7 +614,7 @@ def errors(rng: np.random.Generator, **columns: list[Any]) -> pl.DataFrame:
 @MANY
 def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -> None:
     frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], cells=[3, 3, 2])
-    title = parts.least(frame)
+    title = shared.least(frame)
     honest = [row for row in frame.to_dicts() if row["kind"] == "rule" and row["corrected"] is not None]
     most = [row for row in honest if row["cells"] == max(each["cells"] for each in honest)]
     if not most:

@@ -17,20 +17,10 @@ from searchlens.boptr.metrics import TOLERANCE
 from searchlens.boptr.offsets import GATE_Z, SHUFFLES
 from searchlens.catalogue import figure, table
 from searchlens.config.boptr import REGIMES
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import (
-    CORRECTED,
-    PATHS_OF_ALPHA,
-    POOLS,
-    BoptrContext,
-    cell_line,
-    corrected,
-    model_changes,
-    model_name,
-)
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
-from searchlens.reporting.tables.table import Line, Table
 
 # ---- the Q channel
 
@@ -39,11 +29,11 @@ SCOPES = {"all": "all", "voted": "voted only"}
 
 
 @table("qchannel", stage="boptr")
-def qchannel(context: BoptrContext) -> Table:
+def qchannel(context: BoptrContext) -> fmt.Table:
     """How close Base comes to RL's self-consistency."""
     frame, summary = context.frames["qchannel"], context.frames["q_summary"]
     parts = []
-    for pool, pool_title in POOLS.items():
+    for pool, pool_title in shared.POOLS.items():
         for role, role_title in ROLES.items():
             rows = frame.filter(pool=pool, role=role)
             rows = rows if pool == "ar" else rows.filter(pl.col("reason").is_null())
@@ -53,18 +43,18 @@ def qchannel(context: BoptrContext) -> Table:
     notes = [
         f"π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
         f" N̂(b)) − Q_RL(b)|, pp, raw. α̂ is fitted to the curve that it is scored on: a description, not transfer."
-        f" {CORRECTED}",
+        f" {shared.CORRECTED}",
         f"Recoverable: the largest Q of Base's pool comes within {percent(TOLERANCE)} points of RL's"
         " largest. Policies and questions: the size of that pool, whose largest Q rises by chance with each policy, and"
         " of the benchmark. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the"
         " interval does not allow for that.",
         "†: no answer of the benchmark is voted on; Q there is the correctness of the first valid sample (diagnostic).",
-        PATHS_OF_ALPHA,
+        shared.PATHS_OF_ALPHA,
         context.brackets,
     ]
     lines = []
     for (which, role, scope), rows in summary.group_by("pool", "role", "scope", maintain_order=True):
-        line = {"pool": POOLS[str(which)], "cells": ROLES[str(role)], "which": SCOPES[str(scope)]}
+        line = {"pool": shared.POOLS[str(which)], "cells": ROLES[str(role)], "which": SCOPES[str(scope)]}
         for row in rows.iter_rows(named=True):
             mean = "" if row["mech_q"] is None else f" (mech Q {number(row['mech_q'])})"
             line[row["regime"]] = fmt.fraction(row["recoverable"], row["cells"]) + mean
@@ -73,9 +63,9 @@ def qchannel(context: BoptrContext) -> Table:
     return context.table(fmt.stacked(cells=frame, summary=summary), parts, notes, frame)
 
 
-def _q_line(row: Row, plan: CohortPlan) -> Line:
+def _q_line(row: Row, plan: CohortPlan) -> fmt.Line:
     return {
-        "model": model_name(plan, row["model"]),
+        "model": shared.model_name(plan, row["model"]),
         "benchmark": plan.title(row["benchmark"]) + "†" * bool(row["diagnostic"]),
         "recov": fmt.tick(row["recoverable"]),
         "policies": "" if row["policies"] is None else str(row["policies"]),
@@ -85,7 +75,7 @@ def _q_line(row: Row, plan: CohortPlan) -> Line:
         "π̂": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
         "mech Q": number(row["mech_q"]),
-        "corrected": corrected(row),
+        "corrected": shared.corrected(row),
         "gap": interval(row["gap"], row["gap_lo"], row["gap_hi"], sign="+"),
     }
 
@@ -103,7 +93,7 @@ EXAMPLES = 4
 
 
 @table("signatures", stage="boptr")
-def signatures(context: BoptrContext) -> Table:
+def signatures(context: BoptrContext) -> fmt.Table:
     """The four same-policy signatures: where each holds, and every cell's decisions."""
     frame, patterns, plan = context.frames["signatures"], context.frames["signature_table"], context.plan
     pattern_lines = [
@@ -119,7 +109,7 @@ def signatures(context: BoptrContext) -> Table:
     decisions = frame.filter("decides")
     cell_lines = []
     for (model, benchmark), rows in decisions.group_by("model", "benchmark", maintain_order=True):
-        line = cell_line(plan, str(model), str(benchmark)) | {"questions": fmt.word(rows["questions"][0])}
+        line = shared.cell_line(plan, str(model), str(benchmark)) | {"questions": fmt.word(rows["questions"][0])}
         for row in rows.iter_rows(named=True):
             at = "" if row["budget"] is None else f"@{row['budget']}"
             line[f"{SIGNATURES[row['signature']]} ({row['metric']}{at})"] = _decision(row)
@@ -134,7 +124,7 @@ def signatures(context: BoptrContext) -> Table:
     ]
     parts = [
         fmt.part(pattern_lines, "patterns"),
-        fmt.part(cell_lines, "every cell", model_changes(decisions)),
+        fmt.part(cell_lines, "every cell", shared.model_changes(decisions)),
     ]
     return context.table(fmt.stacked(patterns=patterns, cells=frame), parts, notes, frame)
 
@@ -152,12 +142,12 @@ def _decision(row: Row) -> str:
 
 
 @table("offsets", stage="boptr")
-def offsets(context: BoptrContext) -> Table:
+def offsets(context: BoptrContext) -> fmt.Table:
     """How each predicted offset came about."""
     frame, plan = context.frames["offsets"], context.plan
     lines = [
         {
-            "model": model_name(plan, row["model"]),
+            "model": shared.model_name(plan, row["model"]),
             "δ": number(row["delta"], sign="+"),
             "δ̂": number(row["delta_hat"], sign="+"),
             "branch": fmt.word(row["branch"]),
@@ -186,7 +176,7 @@ SELECTIONS = {"all_models": "over all models", "in_fold": "inside each fold"}
 
 
 @table("v4", stage="boptr")
-def v4(context: BoptrContext) -> Table:
+def v4(context: BoptrContext) -> fmt.Table:
     """The linear probe of alpha from Base features, with its null."""
     features, summary = context.frames["v4"], context.frames["v4_summary"]
     titles = {"cohort": "", "without": f", without {', '.join(context.options.mu_without)}"}
@@ -211,7 +201,7 @@ def v4(context: BoptrContext) -> Table:
     return context.table(data, blocks, notes, features, summary)
 
 
-def _feature_lines(features: pl.DataFrame) -> list[Line]:
+def _feature_lines(features: pl.DataFrame) -> list[fmt.Line]:
     top = features.sort(pl.col("pearson_r").abs(), descending=True, nulls_last=True, maintain_order=True).head(TOP)
     return [
         {
@@ -224,7 +214,7 @@ def _feature_lines(features: pl.DataFrame) -> list[Line]:
     ]
 
 
-def _score_lines(summary: pl.DataFrame) -> list[Line]:
+def _score_lines(summary: pl.DataFrame) -> list[fmt.Line]:
     return [
         {
             "features": row["scale"],
@@ -285,8 +275,8 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
     panels[-1].set_xlabel("leave-one-out pseudo-R² (1: perfect)")
     handles = [
         Patch(color=NULL_COLOUR, label="feature of the largest |r|, models shuffled"),
-        parts.line("feature of the largest |r|, as observed", color=palette.RL_COLOUR, linewidth=1.6),
-        parts.line("each feature alone", color=FEATURE_COLOUR, marker="|", linestyle="none"),
+        style.key("feature of the largest |r|, as observed", color=palette.RL_COLOUR, linewidth=1.6),
+        style.key("each feature alone", color=FEATURE_COLOUR, marker="|", linestyle="none"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=1)
     return figure
