@@ -90,13 +90,6 @@ class Match:
     """Letter of a choice in the log to the letter of the same choice here; empty if they are the same."""
 
 
-@dataclass(frozen=True)
-class NoMatch:
-    """Why a document is no question of the benchmark."""
-
-    why: str
-
-
 class Matcher:
     """Finds documents of a log among the questions of a benchmark. Only with ``ids="index"`` is the position in the
     log's file that in the benchmark, because copies of a benchmark differ in order.
@@ -122,24 +115,24 @@ class Matcher:
                 self._openings[text[:_WINDOW]].append(i)
         self._lengths = sorted({len(opening) for opening in self._openings})
 
-    def match(self, document: Document) -> Match | NoMatch:
+    def match(self, document: Document) -> Match | str:
         """The question that a document is, or why it is none."""
         if document.is_index and self._ids == "index":
             number = int(document.id) if str(document.id).isdecimal() else -1  # type: ignore[arg-type]
             if not 0 <= number < len(self.questions):
-                return NoMatch(f"its index is not one of 0 to {len(self.questions) - 1}")
+                return f"its index is not one of 0 to {len(self.questions) - 1}"
             return self._with_letters(document, number, "index", is_ours=False)
         by_id = None if document.is_index or document.id is None else self._by_id(str(document.id))
         by_text = self._by_text(document)
         if by_id and by_text and by_id[0] != by_text[0]:
-            return NoMatch("its id is that of one question, its text that of another")
+            return "its id is that of one question, its text that of another"
         if by_id:
             return self._with_letters(document, by_id[0], "id", is_ours=by_id[1] or bool(by_text and by_text[1]))
         if by_text:
             return self._with_letters(document, by_text[0], "text", is_ours=by_text[1])
         if document.prompt and document.is_templated:
             return self._by_containment(document)
-        return NoMatch("neither its id nor its text is that of a question of the benchmark")
+        return "neither its id nor its text is that of a question of the benchmark"
 
     def _by_id(self, name: str) -> tuple[int, bool] | None:
         """Position, and whether the id is the project's own, so that the choices are in its order."""
@@ -160,7 +153,7 @@ class Matcher:
         number = self._stems.get(text)
         return None if number is None else (number, False)
 
-    def _by_containment(self, document: Document) -> Match | NoMatch:
+    def _by_containment(self, document: Document) -> Match | str:
         """The one question whose text is in the prompt; a question that is part of another one there does not count."""
         prompt = letters(document.prompt or "")
         windows = {prompt[i : i + length] for length in self._lengths for i in range(len(prompt) - length + 1)}
@@ -170,22 +163,21 @@ class Matcher:
         texts = {number: self._parts[number][0 if whole else 1] for number in found}
         widest = [n for n, text in texts.items() if not any(text in other for m, other in texts.items() if m != n)]
         if len(widest) != 1:
-            return NoMatch("its prompt contains several questions" if found else "its prompt contains no question")
+            return "its prompt contains several questions" if found else "its prompt contains no question"
         return self._with_letters(document, widest[0], "containment", is_ours=bool(whole))
 
-    def _with_letters(self, document: Document, number: int, how: How, *, is_ours: bool) -> Match | NoMatch:
+    def _with_letters(self, document: Document, number: int, how: How, *, is_ours: bool) -> Match | str:
         """A match with the letters of its choices, which may stand in another order in the log."""
         ours = self._choices[number]
         if not ours:
             return Match(number, how, {})
         if not document.choices:
-            why = "it has letters, but not the choices that they are of"
-            return Match(number, how, {}) if is_ours else NoMatch(why)
+            return Match(number, how, {}) if is_ours else "it has letters, but not the choices that they are of"
         places = {letters(choice): letter for choice, letter in zip(ours, LETTERS, strict=False)}
         theirs = [letters(choice) for choice in document.choices]
         if len(places) != len(ours) or sorted(theirs) != sorted(places):
             same = [plain(choice) for choice in document.choices] == [plain(choice) for choice in ours]
-            return Match(number, how, {}) if same else NoMatch("its choices are not those of the question")
+            return Match(number, how, {}) if same else "its choices are not those of the question"
         mapped = {letter: places[choice] for letter, choice in zip(LETTERS, theirs, strict=False)}
         return Match(number, how, {} if all(a == b for a, b in mapped.items()) else mapped)
 
@@ -263,7 +255,7 @@ class KnownDocuments:
         match = self._matcher.match(document)
         if not isinstance(match, Match):
             name = f"question {shown(document.id)}" if document.id is not None else ""
-            self._wrong.add(f"not a question of the benchmark: {match.why}", place, name)
+            self._wrong.add(f"not a question of the benchmark: {match}", place, name)
             self._known[document] = None
             return None
         number = match.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from pathlib import Path
@@ -42,6 +42,12 @@ def write_every_eval_ever(pool: Pool, out: Path) -> Iterator[Path]:
                 file.write(json.dumps(_line(question, row, pool, evaluation)) + "\n")
     aggregate.write_text(json.dumps(_aggregate(pool, evaluation, stamp, lines), indent=1) + "\n")
     yield from (aggregate, lines)
+
+
+def _stated(pool: Pool, names: Collection[str]) -> Record:
+    """Parameters by these names, and the limit of tokens; a ``top_k`` that keeps everything is left out."""
+    asked = {name: value for name, value in pool.asked.items() if name in names and (name, value) != ("top_k", 0)}
+    return asked | ({"max_tokens": pool.max_tokens} if pool.max_tokens else {})
 
 
 def _result_id(pool: Pool) -> str:
@@ -82,11 +88,6 @@ def _line(question: Record, row: Record, pool: Pool, evaluation: str) -> Record:
 
 
 def _aggregate(pool: Pool, evaluation: str, stamp: str, lines: Path) -> Record:
-    arguments = {key: pool.asked[key] for key in _ARGUMENTS if key in pool.asked}
-    if arguments.get("top_k") == 0:
-        del arguments["top_k"]
-    if pool.max_tokens:
-        arguments["max_tokens"] = pool.max_tokens
     metric = {"lower_is_better": False, "score_type": "continuous", "min_score": 0, "max_score": 1}
     result = {
         "evaluation_result_id": _result_id(pool),
@@ -94,7 +95,7 @@ def _aggregate(pool: Pool, evaluation: str, stamp: str, lines: Path) -> Record:
         "source_data": {"dataset_name": pool.benchmark, "source_type": "other"},
         "metric_config": metric | {"metric_id": "accuracy", "metric_name": "Accuracy"},
         "score_details": {"score": 0.0 if pool.accuracy is None else pool.accuracy, "details": {"policy": pool.policy}},
-        "generation_config": {"generation_args": arguments},
+        "generation_config": {"generation_args": _stated(pool, _ARGUMENTS)},
     }
     return {
         "schema_version": _VERSION,
@@ -150,9 +151,6 @@ def _head(pool: Pool) -> Record:
     name = pool.key.hex()[:22]
     ids = [question["id"] for question in pool.questions]
     accuracy = math.nan if pool.accuracy is None else pool.accuracy
-    asked = {key: pool.asked[key] for key in _KEPT if key in pool.asked}
-    if asked.get("top_k") == 0:
-        del asked["top_k"]  # it keeps everything, which Inspect says by leaving it out
     metrics = {"accuracy": {"name": "accuracy", "value": accuracy, "params": {}}}
     score = {"name": pool.grader, "scorer": pool.grader, "params": {}, "metrics": metrics}
     return {
@@ -174,11 +172,7 @@ def _head(pool: Pool) -> Record:
                 "note": "samples with equal run are candidates of one search, not independent draws",
             },
         },
-        "plan": {
-            "name": "plan",
-            "steps": [],
-            "config": asked | ({"max_tokens": pool.max_tokens} if pool.max_tokens else {}),
-        },
+        "plan": {"name": "plan", "steps": [], "config": _stated(pool, _KEPT)},
         "results": {"total_samples": len(pool.verdicts), "completed_samples": len(pool.verdicts), "scores": [score]},
         "stats": {"started_at": now, "completed_at": now},
     }
