@@ -159,7 +159,7 @@ def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import])
 
 
 def _imports(args: argparse.Namespace) -> None:
-    from searchlens.cli.prune import listing, remove
+    from searchlens.cli.verify import listing, remove
 
     grid = grid_of(args)
     for line in remove(grid, args.remove) if args.remove else listing(grid):
@@ -189,7 +189,7 @@ def _record(args: argparse.Namespace) -> None:
 
 
 def _rerun(args: argparse.Namespace) -> None:
-    from searchlens.cli.prune import set_cell_aside
+    from searchlens.cli.verify import set_cell_aside
 
     grid = grid_of(args)
     cell = cell_of(grid, args)
@@ -226,18 +226,18 @@ def _verify(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    from searchlens.cli import prune
+    from searchlens.cli.verify import unused
     from searchlens.store import files
 
-    unused = prune.unused(grid_of(args))
-    for path in unused.paths():
+    found = unused(grid_of(args))
+    for path in found.paths():
         say(path)
     if args.delete:
-        files.remove(unused.paths())
+        files.remove(found.paths())
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
     say(
-        f"{len(unused.generations)} generation folders, {len(unused.traces)} folders of traces,"
-        f" {len(unused.manifests)} manifests and {len(unused.temporary)} temporary files and folders {verb}"
+        f"{len(found.generations)} generation folders, {len(found.traces)} folders of traces,"
+        f" {len(found.manifests)} manifests and {len(found.temporary)} temporary files and folders {verb}"
     )
 
 
