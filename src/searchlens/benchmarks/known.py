@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from searchlens import catalogue
 from searchlens.benchmarks import files
@@ -59,8 +59,8 @@ class KnownBenchmark:
     """Name of the grader that is meant for it."""
     licence: str
     """As the source states it; it does not settle the rights in contest problems."""
-    regime: Regime | Literal[""] = ""
-    """g(d) of BOPTR, as the paper assigns it; empty if it has none."""
+    regime: Regime
+    """g(d) of BOPTR, as the paper assigns it; of other benchmarks, and unless it says otherwise, by the grader."""
     hub: str = ""
     split: str = "test"
     config: str = ""
@@ -111,11 +111,17 @@ def known_benchmark(family: str) -> KnownBenchmark:
 
 
 def _known(declaration: catalogue.Declaration) -> KnownBenchmark:
+    options = {"regime": regime_of(declaration.options.get("grader", "")), **declaration.options}
     try:
-        return KnownBenchmark(declaration.name, declaration.path, **declaration.options)
+        return KnownBenchmark(declaration.name, declaration.path, **options)
     except TypeError as error:
         what = str(error).replace("KnownBenchmark.__init__()", "its decorator")
         raise InputError(f"benchmark family {declaration.name!r} of {declaration.path}: {what}") from None
+
+
+def regime_of(grader: str) -> Regime:
+    """The regime of a benchmark that states none: whether its grader is mathematical."""
+    return "math" if grader in catalogue.declared("grader", mathematical=True) else "nonmath"
 
 
 class GoldCheck(NamedTuple):

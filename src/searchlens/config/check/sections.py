@@ -9,7 +9,7 @@ from typing import Any
 
 from searchlens import benchmarks, catalogue
 from searchlens.benchmarks import prompts
-from searchlens.config.boptr import Regime
+from searchlens.benchmarks.known import regime_of
 from searchlens.config.check.schema import unknown
 from searchlens.config.model import ROLES, Config, PairSpec
 from searchlens.config.project import ZOO_PREFIX
@@ -33,8 +33,7 @@ def with_regimes(config: Config) -> Config:
     specs = {}
     for name, spec in config.benchmarks.items():
         known = benchmarks.known_benchmarks().get(spec.family)
-        own: Regime = "math" if spec.grader in catalogue.declared("grader", mathematical=True) else "nonmath"
-        specs[name] = replace(spec, regime=spec.regime or (known and known.regime) or own)
+        specs[name] = replace(spec, regime=spec.regime or (known.regime if known else regime_of(spec.grader)))
     return replace(config, benchmarks=specs)
 
 
