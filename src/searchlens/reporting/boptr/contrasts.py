@@ -10,7 +10,6 @@ from searchlens.analysis.claims import DASH, Row, number
 from searchlens.boptr.protocol import BASELINES
 from searchlens.catalogue import table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.tables import table as fmt
 
 VERDICTS = (
@@ -22,7 +21,7 @@ _ORACLES = ("H6", "H7", "V1")
 
 
 @table("contrasts", stage="boptr")
-def contrasts(context: BoptrContext) -> fmt.Table:
+def contrasts(context: shared.BoptrContext) -> fmt.Table:
     """Every paired difference of rows."""
     frame, anchor = context.frames["contrasts"], context.plan.anchor_model
     scopes = {
@@ -78,7 +77,7 @@ def _contrast_line(row: Row) -> fmt.Line:
 
 
 @table("nulls", stage="boptr")
-def nulls(context: BoptrContext) -> fmt.Table:
+def nulls(context: shared.BoptrContext) -> fmt.Table:
     """Whether knowing which RL belongs to which Base helps a row."""
     frame = context.frames["nulls"]
     lines = [

@@ -15,13 +15,12 @@ from searchlens.analysis.claims import DASH, OVERTAKES, Row, percent, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 
 
 @table("aime_large_budget", stage="boptr")
-def aime_large_budget(context: BoptrContext) -> fmt.Table:
+def aime_large_budget(context: shared.BoptrContext) -> fmt.Table:
     """The Base envelope and RL at equal budgets, and the budget from which on Base is never behind."""
     frame, crossing, plan = context.frames["aime_large_budget"], context.frames["crossing"], context.plan
     read = frame.filter(pl.col("b").is_not_null())
@@ -70,7 +69,7 @@ def _differences(rows: pl.DataFrame) -> fmt.Line:
     }
 
 
-def _crossing_line(row: Row, context: BoptrContext) -> fmt.Line:
+def _crossing_line(row: Row, context: shared.BoptrContext) -> fmt.Line:
     ends = f"{fmt.word(row['lo'])} to {row['hi'] or 'never'}"
     return {
         "k*": str(row["crossing"]),
@@ -127,7 +126,7 @@ LOOKS = {"rl": (palette.RL_COLOUR, "o"), "envelope": (palette.ENVELOPE_COLOUR, "
 
 
 @figure("crossing", stage="boptr", optional=True)
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """The anchor's rows of ``aime_large_budget``, one per budget, with the crossing budget of their cell."""
     anchor, cell = context.plan.anchor_model, ["benchmark", "pool"]
     rows = context.frames["aime_large_budget"].filter(model=anchor).select(*cell, *CURVES)
@@ -137,7 +136,7 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure | None:
     """Draw what ``numbers`` returned: the cells in which the interval of k* has a width; None without one."""
     wide = (pl.col("crossing_lo") < pl.col("crossing_hi")) & pl.col("reason").is_null()
     drawn = numbers.filter(wide.fill_null(value=False))
@@ -164,7 +163,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
     return figure
 
 
-def _titled(rows: pl.DataFrame, context: BoptrContext) -> str:
+def _titled(rows: pl.DataFrame, context: shared.BoptrContext) -> str:
     """What is known of k* in a cell."""
     why = shared.missing(rows["reason"])
     row = rows.row(0, named=True) if why else rows.drop_nulls("envelope").row(0, named=True)
@@ -207,7 +206,7 @@ def _shares(axes: Axes, rows: pl.DataFrame) -> None:
         )
 
 
-def _handles(context: BoptrContext) -> list[Line2D | Patch]:
+def _handles(context: shared.BoptrContext) -> list[Line2D | Patch]:
     curve: dict[str, Any] = {"markersize": 3, "linewidth": 1.4}
     options, crossing = context.options, "k*: never behind from here on; below: share of draws with k* = b"
     bands = f"{options.confidence:.0%} {'Wilson' if options.readout == 'prefix' else 'bootstrap'} bands"

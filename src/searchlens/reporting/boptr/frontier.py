@@ -12,7 +12,6 @@ from searchlens.boptr.frontier import TAU
 from searchlens.catalogue import figure, table
 from searchlens.config.boptr import BoptrOptions
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.boptr.contrasts import contrast_notes
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
@@ -21,7 +20,7 @@ from searchlens.reporting.tables import table as fmt
 
 
 @table("descriptive", stage="boptr")
-def descriptive(context: BoptrContext) -> fmt.Table:
+def descriptive(context: shared.BoptrContext) -> fmt.Table:
     """Base alone on benchmarks without an RL side."""
     frame, plan = context.frames["descriptive"], context.plan
     lines = []
@@ -61,7 +60,7 @@ RL_USED = {
 
 
 @table("frontier", stage="boptr")
-def frontier(context: BoptrContext) -> fmt.Table:
+def frontier(context: shared.BoptrContext) -> fmt.Table:
     """How much RL a scale needs."""
     rows = context.frames["means"].filter(scope="frontier")
     columns = {"micro": "micro", "macro": "macro", "matched micro": "matched micro"}
@@ -140,7 +139,7 @@ COLUMNS = ("tier", "label", "kind", "rl", *shared.ERROR_VALUES, "cells", "of", "
 
 
 @figure("frontier", stage="boptr")
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """Rows of ``means`` on matched cells: layer ``tier``, then the sweeps ``lambda`` and ``tau`` and their settings."""
     scope = {"scope": "frontier", "column": "matched macro", "exponents": "paper", "mu": "cohort", "pool": "ar"}
     rows = context.frames["means"].filter(**scope).select(COLUMNS)
@@ -160,7 +159,7 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = shared.defined(numbers.filter(layer="tier"))
     missing = shared.absent(numbers.filter(layer="tier"), 120)

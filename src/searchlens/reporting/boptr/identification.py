@@ -17,13 +17,12 @@ from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.rule import REASONS
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 
 
 @table("formula_same", stage="boptr")
-def formula_same(context: BoptrContext) -> fmt.Table:
+def formula_same(context: shared.BoptrContext) -> fmt.Table:
     """One formula, each model's own alpha and policy."""
     frame, plan = context.frames["formula_same"], context.plan
     notes = [
@@ -46,7 +45,7 @@ def _scale_line(row: Row, plan: CohortPlan) -> fmt.Line:
 
 
 @table("identification", stage="boptr")
-def identification(context: BoptrContext) -> fmt.Table:
+def identification(context: shared.BoptrContext) -> fmt.Table:
     """What a fit identifies: the interval of alpha, and every triple that fits as well."""
     scales, triples, plan = context.frames["identified_scale"], context.frames["identified_set"], context.plan
     upper = [
@@ -105,7 +104,7 @@ GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
 
 @figure("parameters", stage="boptr", optional=True)
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """Rows of ``identified_scale`` (layer ``model``), then where rounding changes a path (layer ``boundary``)."""
     groups = {name: model.group for name, model in context.plan.models.items()}
     rows = context.frames["identified_scale"].select(
@@ -134,7 +133,7 @@ def boundaries(beta: float, levels: int) -> list[float]:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure | None:
     """Draw what ``numbers`` returned; None with fewer than ``FEWEST`` scales, which the table says as well."""
     rows = numbers.filter(layer="model").drop_nulls("alpha")
     if rows.height < FEWEST:

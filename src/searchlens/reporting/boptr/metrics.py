@@ -18,7 +18,6 @@ from searchlens.boptr.offsets import GATE_Z, SHUFFLES
 from searchlens.catalogue import figure, table
 from searchlens.config.boptr import REGIMES
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 
@@ -29,7 +28,7 @@ SCOPES = {"all": "all", "voted": "voted only"}
 
 
 @table("qchannel", stage="boptr")
-def qchannel(context: BoptrContext) -> fmt.Table:
+def qchannel(context: shared.BoptrContext) -> fmt.Table:
     """How close Base comes to RL's self-consistency."""
     frame, summary = context.frames["qchannel"], context.frames["q_summary"]
     parts = []
@@ -93,7 +92,7 @@ EXAMPLES = 4
 
 
 @table("signatures", stage="boptr")
-def signatures(context: BoptrContext) -> fmt.Table:
+def signatures(context: shared.BoptrContext) -> fmt.Table:
     """The four same-policy signatures: where each holds, and every cell's decisions."""
     frame, patterns, plan = context.frames["signatures"], context.frames["signature_table"], context.plan
     pattern_lines = [
@@ -142,7 +141,7 @@ def _decision(row: Row) -> str:
 
 
 @table("offsets", stage="boptr")
-def offsets(context: BoptrContext) -> fmt.Table:
+def offsets(context: shared.BoptrContext) -> fmt.Table:
     """How each predicted offset came about."""
     frame, plan = context.frames["offsets"], context.plan
     lines = [
@@ -176,7 +175,7 @@ SELECTIONS = {"all_models": "over all models", "in_fold": "inside each fold"}
 
 
 @table("v4", stage="boptr")
-def v4(context: BoptrContext) -> fmt.Table:
+def v4(context: shared.BoptrContext) -> fmt.Table:
     """The linear probe of alpha from Base features, with its null."""
     features, summary = context.frames["v4"], context.frames["v4_summary"]
     titles = {"cohort": "", "without": f", without {', '.join(context.options.mu_without)}"}
@@ -239,7 +238,7 @@ SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how i
 
 
 @figure("v4_null", stage="boptr", optional=True)
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """Over all fitted models, by scale: each feature (layer ``feature``), the one with the largest abs(r)
     (``observed``), and the one with the largest abs(r) in each shuffle of the models (``null``).
     """
@@ -259,7 +258,7 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure | None:
     """Draw what ``numbers`` returned; None if there is no score, as with too few models, or if no feature varies, as
     with one Base for all of them: then every shuffle has the same score.
     """

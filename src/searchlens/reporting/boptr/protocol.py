@@ -10,12 +10,11 @@ from searchlens.boptr.consistency import CRITERION
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.tables import table as fmt
 
 
 @table("blocks", stage="boptr")
-def blocks(context: BoptrContext) -> fmt.Table:
+def blocks(context: shared.BoptrContext) -> fmt.Table:
     """What is compared with what, and why."""
     frame = context.frames["blocks"]
     lines = [{name: str(value) for name, value in row.items()} for row in frame.iter_rows(named=True)]
@@ -24,7 +23,7 @@ def blocks(context: BoptrContext) -> fmt.Table:
 
 
 @table("protocol_flags", stage="boptr")
-def protocol_flags(context: BoptrContext) -> fmt.Table:
+def protocol_flags(context: shared.BoptrContext) -> fmt.Table:
     """Cells in which Base and RL were sampled under different conditions, or on few questions."""
     frame, plan = context.frames["protocol_flags"], context.plan
     lines = []
@@ -72,7 +71,7 @@ def _sides(row: Row) -> fmt.Line:
 
 
 @table("checklist", stage="boptr")
-def checklist(context: BoptrContext) -> fmt.Table:
+def checklist(context: shared.BoptrContext) -> fmt.Table:
     """The paper's robustness checklist, as checks."""
     frame = context.frames["checklist"]
     rows = frame.rows(named=True)
@@ -85,7 +84,7 @@ def checklist(context: BoptrContext) -> fmt.Table:
 
 
 @table("seed_replication", stage="boptr")
-def seed_replication(context: BoptrContext) -> fmt.Table:
+def seed_replication(context: shared.BoptrContext) -> fmt.Table:
     """The rule on batches of Base samples drawn again."""
     frame, summary, plan = context.frames["seed_replication"], context.frames["seed_summary"], context.plan
     lines: list[fmt.Line] = []
@@ -122,7 +121,7 @@ def seed_replication(context: BoptrContext) -> fmt.Table:
 
 
 @table("readout_consistency", stage="boptr")
-def readout_consistency(context: BoptrContext) -> fmt.Table:
+def readout_consistency(context: shared.BoptrContext) -> fmt.Table:
     """How far readouts move when the same checkpoint is sampled again."""
     frame, plan = context.frames["readout_consistency"], context.plan
     compared = frame.filter(pl.col("reason").is_null())

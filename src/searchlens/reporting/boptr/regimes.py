@@ -16,13 +16,12 @@ from searchlens.analysis.claims import ASSIGNED, DASH, ROUNDING, interval, numbe
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 
 
 @table("regime_betas", stage="boptr")
-def regime_betas(context: BoptrContext) -> fmt.Table:
+def regime_betas(context: shared.BoptrContext) -> fmt.Table:
     """The exponents that each cell prefers, next to the frozen one."""
     betas, stability, plan = context.frames["regime_betas"], context.frames["beta_stability"], context.plan
     notes = [
@@ -92,7 +91,7 @@ MAPS = {"three regimes": "three regimes", "two regimes": "two regimes", "three -
 
 
 @table("beta_sensitivity", stage="boptr")
-def beta_sensitivity(context: BoptrContext) -> fmt.Table:
+def beta_sensitivity(context: shared.BoptrContext) -> fmt.Table:
     """Three regimes against two, in which the floor benchmarks are math."""
     frame, plan = context.frames["beta_sensitivity"], context.plan
     floor = [name for name in plan.with_role("fitted") if plan.benchmarks[name].regime == "floor"]
@@ -142,7 +141,7 @@ LETTERS = 46
 
 
 @figure("beta_robustness", stage="boptr")
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """The anchor model's rows of ``regime_betas`` on its fitted benchmarks; tied exponents separated by spaces."""
     rows = context.frames["regime_betas"].filter(~pl.col("a_priori"), model=context.plan.anchor_model).select(COLUMNS)
     texts = [pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in ("exact", "tied")]
@@ -150,7 +149,7 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
     heights = shared.places(numbers["benchmark"].to_list(), gap=1.0)
     height = 1.75 + 0.2 * (heights[-1] + 1)
@@ -203,7 +202,7 @@ def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
         axes.plot([first["own"]] * 2, [top, bottom], zorder=3.5, gid="own", **own, **line)
 
 
-def _handles(context: BoptrContext) -> list[Line2D | Patch]:
+def _handles(context: shared.BoptrContext) -> list[Line2D | Patch]:
     return [
         style.key(f"best fit, {context.interval} (refitted)", color="black", marker="o", markersize=4, linewidth=1.2),
         Patch(color=EXACT_COLOUR, label="same error as the best fit"),

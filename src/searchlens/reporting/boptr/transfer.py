@@ -16,7 +16,6 @@ from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
@@ -25,7 +24,7 @@ from searchlens.reporting.tables import table as fmt
 
 
 @table("percell", stage="boptr")
-def percell(context: BoptrContext) -> fmt.Table:
+def percell(context: shared.BoptrContext) -> fmt.Table:
     """The calibrated rule and the cell's own fit."""
     frame, plan = context.frames["percell"], context.plan
     without = f"μ without {', '.join(context.options.mu_without)}"
@@ -71,7 +70,7 @@ def percell(context: BoptrContext) -> fmt.Table:
 
 
 @table("coverage_models", stage="boptr")
-def coverage_models(context: BoptrContext) -> fmt.Table:
+def coverage_models(context: shared.BoptrContext) -> fmt.Table:
     """New models, everything frozen."""
     columns = {name: name for name in context.plan.in_group("new")}
     rows, labels = context.frames["means"].filter(scope="new models"), {"V2-δ0": "V3 pipeline, δ := 0"}
@@ -91,7 +90,7 @@ def coverage_models(context: BoptrContext) -> fmt.Table:
 
 
 @table("coverage_heldout", stage="boptr")
-def coverage_heldout(context: BoptrContext) -> fmt.Table:
+def coverage_heldout(context: shared.BoptrContext) -> fmt.Table:
     """The frozen rule (V3) on every held-out benchmark, model by model."""
     plan = context.plan
     cells = context.frames["errors"].filter(tier="V3", role="held_out", pool="ar", mu="cohort")
@@ -177,7 +176,7 @@ def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
 
 
 @table("horizontal", stage="boptr")
-def horizontal(context: BoptrContext) -> fmt.Table:
+def horizontal(context: shared.BoptrContext) -> fmt.Table:
     """The anchor model on every benchmark; the CSV has the other models, too."""
     plan, frames = context.plan, context.frames
     every_model = frames["means"].filter(pl.col("scope").str.starts_with("horizontal/"))
@@ -234,7 +233,7 @@ def _replication_note(seed_summary: pl.DataFrame) -> str:
     )
 
 
-def _h5_lines(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, fmt.Line]:
+def _h5_lines(context: shared.BoptrContext, fitted: Mapping[str, str]) -> dict[str, fmt.Line]:
     """H5 on batches that were sampled again, and beyond the largest budget."""
     plan, lines = context.plan, {}
     for (reading,), group in context.frames["seed_summary"].group_by("reading", maintain_order=True):
@@ -250,7 +249,7 @@ def _h5_lines(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, fmt
     return {**lines, "beyond": beyond}
 
 
-def _horizontal_data(context: BoptrContext, means: pl.DataFrame) -> pl.DataFrame:
+def _horizontal_data(context: shared.BoptrContext, means: pl.DataFrame) -> pl.DataFrame:
     model = pl.col("scope").str.strip_prefix("horizontal/").alias("model")
     nulls = context.frames["nulls"].select(
         "tier", exponents=pl.lit("paper"), pool=pl.lit("ar"), null_mean="null_mean", null_p="p"
@@ -285,7 +284,7 @@ COLUMNS = ("pool", "tier", "label", "kind", *shared.ERROR_VALUES, "cells", "of",
 
 
 @figure("horizontal", stage="boptr")
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """The anchor's rows of ``means`` over its fitted benchmarks, the autoregressive pool first."""
     scope = f"horizontal/{context.plan.anchor_model}"
     rows = context.frames["means"].filter(scope=scope, column="mean", exponents="paper", mu="cohort").select(COLUMNS)
@@ -293,7 +292,7 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = shared.defined(numbers)
     anchor, benchmarks = context.plan.anchor_model, context.plan.with_role("fitted")
