@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,11 @@ def with_regimes(config: Config) -> Config:
     return replace(config, benchmarks=specs)
 
 
+def _unknown(where: str, names: Iterable[str | None], known: Collection[str]) -> Iterator[str]:
+    """A message for each name that is none of the known ones; None names nothing."""
+    return (unknown(where, name, known) for name in names if name is not None and name not in known)
+
+
 def _checkpoint_errors(config: Config) -> Iterator[str]:
     for name, checkpoint in config.checkpoints.items():
         where = f"checkpoints.{name}"
@@ -44,8 +49,7 @@ def _checkpoint_errors(config: Config) -> Iterator[str]:
             yield f"{where}: needs either path or hub, found {'both' if checkpoint.path else 'neither'}"
         if checkpoint.hub and checkpoint.sha256:
             yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
-        if checkpoint.template not in (known := prompts.families(config.templates)):
-            yield unknown(f"{where}.template", checkpoint.template, known)
+        yield from _unknown(f"{where}.template", [checkpoint.template], prompts.families(config.templates))
         if checkpoint.engine not in (engines := catalogue.declared("engine")):
             yield unknown(f"{where}.engine", checkpoint.engine, engines)
         elif is_studied(config, name):
@@ -125,15 +129,12 @@ def _benchmark_errors(config: Config) -> Iterator[str]:
         yield from _answer_errors(where, benchmark)
         yield from _title_errors(where, benchmark.title)
         for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
-            if pool is not None and pool not in config.pools:
-                yield unknown(f"{where}.{key}", pool, config.pools)
+            yield from _unknown(f"{where}.{key}", [pool], config.pools)
         if benchmark.role != "fitted" and benchmark.regime == "none":
             yield f"{where}.role: {benchmark.role} needs a regime: math, nonmath or floor"
         studied = name in config.study.benchmarks  # the others need not fit this study's budgets, samples and pools
         known = config.pools.get(benchmark.pool, ()) if studied else tuple(config.policies)
-        for policy in benchmark.deeper:
-            if policy not in known:
-                yield unknown(f"{where}.deeper", policy, known)
+        yield from _unknown(f"{where}.deeper", benchmark.deeper, known)
         if studied:
             yield from _budget_errors(config, where, benchmark)
 
@@ -167,11 +168,9 @@ def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
 
 
 def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
-    if benchmark.wording is not None and benchmark.wording not in (known := prompts.wordings()):
-        yield unknown(f"{where}.wording", benchmark.wording, known)
+    yield from _unknown(f"{where}.wording", [benchmark.wording], prompts.wordings() if benchmark.wording else ())
     graders = [name for name, item in catalogue.declared("grader").items() if not item.options.get("recorded")]
-    if benchmark.grader not in graders:
-        yield unknown(f"{where}.grader", benchmark.grader, graders)
+    yield from _unknown(f"{where}.grader", [benchmark.grader], graders)
     if benchmark.examples and benchmark.examples.seed and not benchmark.examples.drawn:
         yield f"{where}.examples.seed: goes with drawn: true only; otherwise the first examples are shown"
     mathematical = catalogue.declared("grader", mathematical=True)
@@ -203,15 +202,9 @@ def _policy_errors(config: Config) -> Iterator[str]:
     for pool in sorted(used & config.pools.keys()):
         if not config.pools[pool]:
             yield f"pools.{pool}: must have at least one policy, since study.benchmarks uses it"
-    lists = {f"pools.{pool}": names for pool, names in config.pools.items()}
-    lists |= {
-        "references": config.references,
-        "default_policy": () if config.default_policy is None else (config.default_policy,),
-    }
-    for where, names in lists.items():
-        for name in names:
-            if name not in config.policies:
-                yield unknown(where, name, config.policies)
+    lists: dict[str, Iterable[str | None]] = {f"pools.{pool}": names for pool, names in config.pools.items()}
+    for where, names in (lists | {"references": config.references, "default_policy": [config.default_policy]}).items():
+        yield from _unknown(where, names, config.policies)
 
 
 def study_errors(config: Config) -> Iterator[str]:
@@ -226,9 +219,7 @@ def study_errors(config: Config) -> Iterator[str]:
         elif where in ("results", "study.readouts") and (path[0] == "-" or {"{", "}"} & set(path)):
             rule = "must not have { or }, which Snakemake reads as a place to fill in, nor begin with - as an option"
             yield f"{where}: {rule}, found {path[:40]!r}"
-    for name in config.readings.joint_pairs:
-        if name not in config.pairs:
-            yield unknown("readings.joint_pairs", name, config.pairs)
+    yield from _unknown("readings.joint_pairs", config.readings.joint_pairs, config.pairs)
     if config.cost.gpu and not config.cost.efficiency:
         yield f"cost.gpu: {config.cost.gpu} needs a measured share of its limit under cost.efficiency (found none)"
     yield from _boptr_errors(config)
@@ -251,9 +242,7 @@ def _boptr_errors(config: Config) -> Iterator[str]:
         if benchmark.regime == "none" or benchmark.role != "fitted":
             part = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
             yield f"boptr.anchor.benchmark: {name!r} has {part}; the anchor needs a regime and role fitted"
-    for name in config.boptr.q_beta:
-        if name not in config.benchmarks:
-            yield unknown("boptr.q_beta", name, config.benchmarks)
+    yield from _unknown("boptr.q_beta", config.boptr.q_beta, config.benchmarks)
 
 
 def absent(config: Config) -> Iterator[str]:
@@ -317,9 +306,7 @@ def _study_errors(config: Config) -> Iterator[str]:
         ("figures", drawn, cells),
         ("trace.policies", traced, list(config.policies)),
     ):
-        for name in names:
-            if name not in known:
-                yield unknown(f"study.{key}", name, known)
+        yield from _unknown(f"study.{key}", names, known)
     if study.sample != "all" and study.readouts is None:
         for name in study.benchmarks:
             if name not in sampled:
@@ -330,8 +317,7 @@ def _pair_errors(config: Config) -> Iterator[str]:
     for name, pair in config.pairs.items():
         where = f"pairs.{name}"
         for role in ROLES:
-            if getattr(pair, role) not in config.checkpoints:
-                yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
+            yield from _unknown(f"{where}.{role}", [getattr(pair, role)], config.checkpoints)
         studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
         if studied and pair.base == pair.rl:
             yield (
@@ -342,23 +328,18 @@ def _pair_errors(config: Config) -> Iterator[str]:
         if studied:
             yield from _template_errors(config, where, pair)
         for key, batch in pair.batches.items():
-            for role in ROLES:
-                if (repeat := getattr(batch, role)) is None:
-                    continue
-                place = f"{where}.batches.{key}.{role}"
+            for side, repeat in batch.sides.items():
+                place = f"{where}.batches.{key}.{side}"
                 if repeat not in config.checkpoints:
                     yield unknown(place, repeat, config.checkpoints)
                 elif studied:
-                    yield from _batch_errors(config, place, repeat, getattr(pair, role))
+                    yield from _batch_errors(config, place, repeat, getattr(pair, side))
 
 
 def _rltrain_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
-    if pair.rltrain is None:
-        return
-    if pair.rltrain not in config.benchmarks:
-        yield unknown(f"{where}.rltrain", pair.rltrain, config.benchmarks)
-    elif (role := config.benchmarks[pair.rltrain].role) != "rltrain":
-        yield f"{where}.rltrain: {pair.rltrain!r} has role {role}; a benchmark with role rltrain is needed"
+    yield from _unknown(f"{where}.rltrain", [pair.rltrain], config.benchmarks)
+    if (found := config.benchmarks.get(pair.rltrain or "")) and found.role != "rltrain":
+        yield f"{where}.rltrain: {pair.rltrain!r} has role {found.role}; a benchmark with role rltrain is needed"
 
 
 def _template_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
