@@ -194,6 +194,9 @@ def check(family: str, rows: Sequence[Row]) -> GoldCheck:
     return GoldCheck(len(known), unknown, wrong, repeated, len(absent), len(set(asked)))
 
 
+# ---- loading
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
     """Questions with the results of the checks."""

@@ -277,6 +277,8 @@ def _side_lines(role: str, side: Record, width: int, most: int | None) -> list[s
     return lines
 
 
+# ---- what changed between two folders
+
 DIFF_LINES = 20
 """Changes of one kind that are listed, the largest first, unless all are asked for."""
 _SHARES = ("P", "Q", "B", "T", "D", "valid", "stopped", "truncated")

@@ -169,6 +169,9 @@ def pin(lock: pins.Lock, sources: Iterable[pins.Source], registry: Hub | Cache, 
     return changed
 
 
+# ---- commands
+
+
 def _power(args: argparse.Namespace) -> None:
     from dataclasses import replace
 

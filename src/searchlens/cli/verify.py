@@ -182,6 +182,8 @@ def _table(path: Path) -> Iterator[str]:
         yield f"{path} is not readable Parquet ({str(error).splitlines()[0]})"
 
 
+# ---- what is not used
+
 ABANDONED_SECONDS = 24 * 3600.0
 """Age after which a temporary file or folder counts as abandoned: longer than any job needs to write one file."""
 

@@ -219,6 +219,9 @@ def differing_golds(
     return [pair for pair, same in zip(distinct, is_right, strict=True) if not same]
 
 
+# ---- documents
+
+
 class Located(NamedTuple):
     """The question of a sample: its number, its id, and how letters of the log read here."""
 

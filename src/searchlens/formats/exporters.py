@@ -20,6 +20,8 @@ from searchlens.catalogue import exporter
 from searchlens.formats.export import ROWS, Pool, Record
 from searchlens.store import frames
 
+# ---- Every Eval Ever
+
 _VERSION = "0.3.0"
 _ARGUMENTS = ("temperature", "top_p", "top_k")
 
@@ -125,6 +127,8 @@ def _aggregate(pool: Pool, evaluation: str, stamp: str, lines: Path) -> Record:
     }
 
 
+# ---- Inspect
+
 _STOPS = {"stop": "stop", "length": "max_tokens"}
 _KEPT = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
 
@@ -209,6 +213,8 @@ def _sample(question: Record, row: Record, pool: Pool) -> Record:
     return found
 
 
+# ---- lm-evaluation-harness
+
 _SCORE = "exact_match"
 
 
@@ -253,6 +259,8 @@ def _row(number: int, rows: list[tuple[Record, Record]], options: Record) -> Rec
         _SCORE: None if right is None else float(right),
     }
 
+
+# ---- rows of our own
 
 _SCHEMA = pl.Schema(
     {

@@ -55,7 +55,7 @@ def write_compared(
 ) -> None:
     """Write how our verdicts compare with the recorded ones of a cell; an older file is removed if there are none.
 
-    ``find`` is ``cli.stages.score.read_some`` of the cell.
+    ``find`` is ``read_some`` of the cell.
     """
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     output = layout.compared(*where)
@@ -100,6 +100,8 @@ def _compared(
 
 
 log = logging.getLogger(__name__)
+
+# ---- the stage
 
 _PART_BYTES = 2**28
 """Most bytes of answers that are judged together: where an answer is the whole text, they are many."""

@@ -207,6 +207,9 @@ def _policy_errors(config: Config) -> Iterator[str]:
         yield from _unknown(where, names, config.policies)
 
 
+# ---- what a run does
+
+
 def study_errors(config: Config) -> Iterator[str]:
     """Mistakes at the top level, and in ``study``, ``pairs``, ``readings``, ``boptr`` and ``cost``."""
     if tuple(sorted(set(config.budgets))) != config.budgets or not config.budgets:

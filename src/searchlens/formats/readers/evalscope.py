@@ -14,6 +14,8 @@ from searchlens.formats.readers.fields import InFolders, beside, plain_name, spl
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
 from searchlens.store import yaml_text
 
+# ---- EvalScope
+
 _IDS = ("unique_id", "id", "question_id", "problem_id")
 
 
@@ -123,6 +125,8 @@ def _sample(row: lines.Object, review: _Review, repeats: int, stream: Stream, pl
     logprobs = logprobs if is_whole else None
     return LoggedSample(stream, document, sample, text, place, finish, tokens, logprobs, verdicts, numbers=numbers)
 
+
+# ---- Every Eval Ever
 
 _FORMAT = "Every Eval Ever"
 

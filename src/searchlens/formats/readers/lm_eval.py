@@ -18,6 +18,8 @@ from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
+# ---- lighteval
+
 _LIGHTEVAL_NAME = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
 _COLUMNS = (("doc", "metric", "model_response"), ("__doc__", "__metric__", "__model_response__"))
 _DOC = ("id", "query", "choices", "gold_index", "generation_size")
@@ -146,6 +148,8 @@ def _lighteval_document(row: Row) -> Document:
         number, isinstance(number, int), row.get("query"), True, choices if len(choices) > len(gold) else (), gold
     )
 
+
+# ---- lm-evaluation-harness
 
 _LM_EVAL_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _LONGEST_GOLD = 200

@@ -15,6 +15,8 @@ from searchlens.formats.readers.fields import InFolders, beside, count_of, golds
 from searchlens.formats.readers.lines import kind, opened, walked
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
+# ---- NeMo-Skills
+
 _NAME = re.compile(r"output(?:-rs(?P<seed>\d+))?(?:_chunk_(?P<chunk>\d+))?\.jsonl(?P<async>-async)?")
 _QUESTION = ("problem", "question", "expected_answer", "num_generated_tokens", "finish_reason")
 _JUDGED = re.compile(r"judge?ment\W*(yes|no)\b|^\W*(yes|no)\W*$", re.IGNORECASE)
@@ -144,6 +146,8 @@ def _nemo_judged(row: lines.Object) -> dict[str, Verdict]:
         verdicts["judge"] = Verdict(None if said is None else float(said == "yes"), answer)
     return verdicts
 
+
+# ---- OpenCompass
 
 _BEGINNING = re.compile(rb'\s*\{\s*"\d+"\s*:\s*\{')
 _PART = re.compile(r"(?P<name>.+)_(?P<part>\d+)\.json")

@@ -26,6 +26,8 @@ from searchlens.formats.readers.fields import (
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 from searchlens.store.parquet import columns_of, rows
 
+# ---- limit-of-RLVR
+
 _NAME = re.compile(
     r"(?P<split>[^_]+)_(?P<prompt>.+)_(?P<limit>-?\d+)_seed(?P<seed>\d+)_t(?P<temperature>\d+(\.\d+)?)"
     r"(_s(?P<start>-?\d+)_e(?P<end>-?\d+))?\.jsonl"
@@ -122,6 +124,8 @@ def _verdict(scores: list[Any] | None, answers: list[Any] | None, position: int)
     answer = answers[position] if answers is not None else None
     return {"math_eval": Verdict(float(scores[position]), None if answer is None else str(answer))}
 
+
+# ---- TRL and verl
 
 _TRL = ("step", "prompt", "completion")
 _VERL = ("input", "output", "gts", "step")

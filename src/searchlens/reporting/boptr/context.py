@@ -284,6 +284,8 @@ def block(line_by_key: Mapping[str, fmt.Line], title: str, rule_before: Collecti
     return fmt.part(list(line_by_key.values()), title, places)
 
 
+# ---- figures
+
 POOL_TITLES = {"ar": "sampling policies only", "full": "with search policies"}
 KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
     "baseline": (palette.MUTED, "s", "baseline"),

@@ -140,6 +140,9 @@ def _decision(row: Row) -> str:
     return f"{row['decision']}{detail} {percent(row['rl_minus_base'], row['lo'], row['hi'], '+')}"
 
 
+# ---- offsets and the probe
+
+
 @table("offsets", stage="boptr")
 def offsets(context: shared.BoptrContext) -> fmt.Table:
     """How each predicted offset came about."""

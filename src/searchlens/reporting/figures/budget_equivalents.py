@@ -119,6 +119,8 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
         axes.text(0.04, 0.86, shown, transform=axes.transAxes, ha="left", fontsize=7, color=palette.MUTED)
 
 
+# ---- exponents
+
 ACROSS = 3
 HEIGHT = 0.75
 """Of a p-value of 1, in rows."""

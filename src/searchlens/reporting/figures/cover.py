@@ -65,6 +65,8 @@ def _cover_finding(numbers: pl.DataFrame, context: StudyContext) -> str:
     return f"Of {said[-1]['cells']} cells, {', '.join(say(COVERS, each) for each in said)}"
 
 
+# ---- lost and added
+
 CHANGES = {"lost": ("shrunk", palette.BASE_COLOUR, "<", 0.16), "added": ("expanded", palette.RL_COLOUR, ">", -0.16)}
 """Change to its column, its colour, its marker and its place in a row."""
 ACROSS = 4

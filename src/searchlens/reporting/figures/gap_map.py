@@ -77,6 +77,8 @@ def tallies(numbers: pl.DataFrame) -> Iterator[tuple[int, str, str]]:
         yield budget, f"{ahead - zero}/{of - zero}", f"{ahead_rest - zero_rest}/{of_rest - zero_rest}"
 
 
+# ---- as a map
+
 FAMILY_GAP, STRIP = 1, 2.3  # in rows
 STRIP_ROWS = (0.6 - STRIP, 1.6 - STRIP)
 BAR_AT = -66  # points, to the left of the map and of the names of its rows

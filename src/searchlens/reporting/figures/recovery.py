@@ -92,6 +92,8 @@ def _points(axes: Axes, points: pl.DataFrame) -> None:
     axes.set_xlim(low / 2**SPREAD, high * 2**SPREAD)
 
 
+# ---- the path
+
 PATHS = {"closest": "o", "monotone": "D"}
 CORNERS = {"closest": 0.82, "monotone": 0.18}
 """Where in a box of panel A the marks of the paths lie."""

@@ -22,6 +22,8 @@ from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Labels, PairContext
 from searchlens.search import kinds
 
+# ---- by cost
+
 AXES = {"samples": "samples", "tokens": "generated tokens", "flops": "FLOPs"}
 TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
 AGAIN = 0.5
@@ -198,6 +200,8 @@ def _scale(axes: Axes, axis: str, rows: pl.DataFrame) -> None:
     counted = ",\ngeneration and prefill" if rows["prefilled"].all() else ",\nof generation alone"
     axes.set_xlabel(f"{AXES[axis]} per question{counted if axis == 'flops' else ''}")
 
+
+# ---- by samples
 
 SUPPORT = (
     *("rl", "rl_lo", "rl_hi", "envelope", "envelope_policy", "envelope_budget", "low"),

@@ -321,6 +321,8 @@ def _printed(rows: pl.DataFrame) -> str:
     return f"not printed: measured coverage {rows['coverage'][0]:.2f}"
 
 
+# ---- cross-likelihoods
+
 OWN = {"base": "Base", "rl": "RL", "both": "both"}
 """Whose texts they are, as printed."""
 _SHOWN = {

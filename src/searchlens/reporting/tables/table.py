@@ -239,6 +239,8 @@ def save(tables: Mapping[str, Declaration], context: Context, output: Layout, re
 
 Line = dict[str, str]
 """One printed line, by heading."""
+# ---- lines and numbers
+
 YES, NO = "✓", "×"
 _NEGATIVE = re.compile(r"(?<!\w)-(?=\d)")
 
