@@ -162,12 +162,12 @@ def test_an_engine_of_the_package_is_one_file_and_its_section(study: Path) -> No
     of_engine = spec.format("ShortSpec", "tensor_parallel: Small = 1")
     edit(
         study,
-        "src/searchlens/config/checkpoints.py",
+        "src/searchlens/config/sampled.py",
         "@dataclass(frozen=True)\nclass ShapeSpec",
         of_engine + "\n\n@dataclass(frozen=True)\nclass ShapeSpec",
     )
     key = "    vllm: VllmSpec = VllmSpec()\n"
-    edit(study, "src/searchlens/config/checkpoints.py", key, key + "    short: ShortSpec = ShortSpec()\n")
+    edit(study, "src/searchlens/config/sampled.py", key, key + "    short: ShortSpec = ShortSpec()\n")
     edit(study, "config/own.yaml", "extensions: [short.py]", "extensions: []")
     edit(study, "config/own.yaml", "engine: short", "engine: short, short: {tensor_parallel: 3}, device: cuda")
     environment = {**os.environ, "PYTHONPATH": str(study / "src")}

@@ -128,9 +128,7 @@ class Mine:
         "formats/mine.py": """
 from searchlens.catalogue import exporter
 
-LOST = "all"
-
-@exporter("my-format")
+@exporter("my-format", lost="all")
 def write(pool, out):
     yield from ()
 """

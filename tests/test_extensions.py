@@ -518,7 +518,7 @@ def test_the_driver_builds_the_tables_of_extensions(declare: Declare) -> None:
 
 TABLE = """
 from searchlens.catalogue import table
-from searchlens.reporting.tables.format import part
+from searchlens.reporting.tables.table import part
 from searchlens.reporting.tables.table import Table
 
 @table("none", stage="equivalence")

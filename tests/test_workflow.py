@@ -164,7 +164,7 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
 @pytest.mark.parametrize(
     ("edited", "rules"),
     [
-        ("reporting/tables/format.py", {"tables", "explorer", "report_page"}),
+        ("reporting/tables/table.py", {"tables", "explorer", "report_page"}),
         ("reporting/figures/style.py", {"figures", "overview", "report_page"}),
         (
             "grading/math.py",

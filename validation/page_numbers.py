@@ -23,7 +23,7 @@ from searchlens.analysis.readings import PairPools
 from searchlens.analysis.readings import exponents as study_exponents
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.config.readings import ReadingsOptions
-from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables import table as fmt
 from searchlens.store import readouts
 
 ROOT = Path(__file__).parents[1]

@@ -23,17 +23,9 @@ from searchlens.cli import summary
 from searchlens.comparison.logs import LogComparison
 from searchlens.comparison.statements import statements, told
 from searchlens.reporting import explorer_sentences
-from searchlens.reporting.boptr import extension, identification, offsets, parts, regimes, vertical
-from searchlens.reporting.figures import (
-    budget_equivalents,
-    compute_frontier,
-    cover,
-    gap_map,
-    matching_set,
-    same_policy_lines,
-    support_change,
-    support_region,
-)
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.boptr import extension, identification, metrics, regimes, vertical
+from searchlens.reporting.figures import budget_equivalents, cover, gap_map, recovery, support_region
 from searchlens.reporting.tables.recovery import GREEDY
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -481,7 +473,7 @@ SOUND: Any = SimpleNamespace(broken=set())
 def test_losses_and_gains_are_compared_by_their_difference(seed: int) -> None:
     """Two intervals may overlap where that of the difference does not contain 0."""
     frame = cells(np.random.default_rng(seed), nscr=(-1, 1)).rename({"nscr_lo": "net_lo", "nscr_hi": "net_hi"})
-    title = support_change._finding(frame.with_columns(change=pl.lit("lost")), SOUND)
+    title = cover._support_change_finding(frame.with_columns(change=pl.lit("lost")), SOUND)
     lost, gained = (frame["net_hi"] < -1e-9).sum(), (frame["net_lo"] > 1e-9).sum()
     assert numbers(title) == [lost, frame.height, gained, frame.height - lost - gained]
 
@@ -492,7 +484,7 @@ def test_the_map_counts_who_leads(seed: int) -> None:
     """In the sign of the paper, Base minus RL, which the map keeps."""
     frame = cells(np.random.default_rng(seed), gap=(-1, 1)).rename({"gap_lo": "lo", "gap_hi": "hi"})
     rl, base = (frame["hi"] < -1e-9).sum(), (frame["lo"] > 1e-9).sum()
-    assert numbers(gap_map._finding(frame)) == [rl, frame.height, base]
+    assert numbers(gap_map._gap_map_finding(frame)) == [rl, frame.height, base]
 
 
 @given(SEEDS)
@@ -502,7 +494,7 @@ def test_cover_counts_who_covers_more(seed: int) -> None:
     frame = cells(rng, value=(-1, 1)).rename({"value_lo": "lo", "value_hi": "hi"})
     other = frame.with_columns(lo=-pl.col("hi"), hi=-pl.col("lo"), tau=pl.lit(1.0))
     frame = pl.concat([frame.with_columns(tau=pl.lit(0.5)), other])
-    title = cover._finding(frame.with_columns(side=pl.lit("RL - Base")), SOUND)
+    title = cover._cover_finding(frame.with_columns(side=pl.lit("RL - Base")), SOUND)
     wanted: list[float] = [frame.height // 2]
     for tau in (0.5, 1.0):
         rows = frame.filter(tau=tau)
@@ -517,7 +509,7 @@ def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
     frame = cells(rng, band=(1, 16)).with_columns(
         pool=16, budget=1, n=pl.col("band"), state=pl.lit(str(rng.choice(["within", "below"])))
     )
-    title = budget_equivalents._finding(frame, SOUND)
+    title = budget_equivalents._budget_equivalents_finding(frame, SOUND)
     more = frame.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
     assert title.startswith("In no cell") == more.is_empty()
     if not more.is_empty():
@@ -532,7 +524,7 @@ def test_inside_counts_budgets_at_which_anything_is_solved(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rl, best = rng.choice([0, 0.2, 0.5], (2, 5))
     frame = pl.DataFrame({"rl": rl, "envelope": best, "inside": rl <= best, "policies": 27})
-    title = support_region._finding(frame)
+    title = support_region._support_region_finding(frame)
     solved = (rl > 0) | (best > 0)
     if not solved.any():
         assert title == "Neither model solves any question"
@@ -546,7 +538,9 @@ def test_matches_are_those_of_the_frame(seed: int) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 3, rng.integers(1, 4))
     budgets = [2**i for i in range(len(counts))]
-    title = matching_set._finding(pl.DataFrame({"x": range(9)}), pl.DataFrame({"budget": budgets, "matches": counts}))
+    title = recovery._matching_set_finding(
+        pl.DataFrame({"x": range(9)}), pl.DataFrame({"budget": budgets, "matches": counts})
+    )
     missed = [budget for budget, count in zip(budgets, counts, strict=True) if not count]
     wanted = missed or [*dict.fromkeys([min(counts), max(counts)]), 9]
     assert title.startswith("No Base point") == bool(missed) and numbers(title) == wanted
@@ -565,7 +559,7 @@ def test_at_equal_cost_both_were_read(seed: int) -> None:
     frame = pl.DataFrame(
         rows, dict.fromkeys(("axis", "model", "layer"), pl.String()) | {"x": pl.Float64, "value": pl.Float64}
     )
-    title = compute_frontier._finding(frame, "tokens")
+    title = support_region._compute_frontier_finding(frame, "tokens")
     rl, base = ({r["x"]: r["value"] for r in rows if r["model"] == side} for side in ("RL", "Base"))
     shared = [x for x in rl if base and min(base) <= x <= max(base)]
     assert title.startswith("At equal") == bool(shared)
@@ -583,13 +577,13 @@ def test_policies_are_counted_where_either_model_solves_anything(seed: int) -> N
     for budget in (1, 2, 4)[: rng.integers(1, 4)]:
         zero, ahead, behind = (int(count) for count in rng.integers(0, 5, 3))
         counts = (zero + ahead, zero + ahead + behind, zero)
-        rows.append({"budget": budget, **dict(zip(same_policy_lines.COUNTS, (*counts, *counts), strict=True))})
-    found = list(same_policy_lines.tallies(pl.DataFrame(rows)))
+        rows.append({"budget": budget, **dict(zip(gap_map.COUNTS, (*counts, *counts), strict=True))})
+    found = list(gap_map.tallies(pl.DataFrame(rows)))
     (first_budget, first, _), (last_budget, last, _) = found[0], found[-1]
     facts = {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget}
     wanted = []
     for row in (rows[0], rows[-1]):
-        ahead, policies, zero = (row[name] for name in same_policy_lines.COUNTS[:3])
+        ahead, policies, zero = (row[name] for name in gap_map.COUNTS[:3])
         wanted += [ahead - zero, policies - zero, row["budget"]]
     said = claims.say(claims.LEVEL, facts)
     assert "By the estimates" in said and numbers(said) == wanted
@@ -613,7 +607,7 @@ def errors(rng: np.random.Generator, **columns: list[Any]) -> pl.DataFrame:
 @MANY
 def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -> None:
     frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], cells=[3, 3, 2])
-    title = parts.least(frame)
+    title = shared.least(frame)
     honest = [row for row in frame.to_dicts() if row["kind"] == "rule" and row["corrected"] is not None]
     most = [row for row in honest if row["cells"] == max(each["cells"] for each in honest)]
     if not most:
@@ -674,7 +668,7 @@ def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) ->
         {"scale": scale, "p": float(rng.choice([0.002, 0.05, 0.0512, 0.4])), "score": float(rng.uniform(-1, 1))}
         for scale in ("standardised", "raw")
     ]
-    title = offsets._finding(pl.DataFrame(rows), 1 - 0.95)
+    title = metrics._finding(pl.DataFrame(rows), 1 - 0.95)
     good = [row["scale"] for row in rows if row["p"] <= 0.05 and row["score"] > 0]
     assert title.startswith("No Base feature") == (not good)
     assert ("only with" in title) == (len(good) == 1)

@@ -21,9 +21,9 @@ from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
 from searchlens.analysis.compact import compact, expand, plain_votes
 from searchlens.analysis.points import operating_points
 from searchlens.analysis.pool import in_parts
-from searchlens.cli.prune import unused
 from searchlens.cli.stages import record as record_module
 from searchlens.cli.stages.record import record
+from searchlens.cli.verify import unused
 from searchlens.config import check
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoverySection

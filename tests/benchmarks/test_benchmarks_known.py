@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from searchlens import benchmarks, catalogue, grading
-from searchlens.benchmarks import HubSplit, Question, choices, digests, known, known_benchmark, listing, loading
+from searchlens.benchmarks import HubSplit, Question, choices, digests, known, known_benchmark, listing
 from searchlens.benchmarks.mathematics import gold_text
-from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError
 
 Rows = Sequence[Mapping[str, Any]]
@@ -669,12 +669,12 @@ def test_the_hash_of_several_files_is_that_of_their_bytes_in_order(tmp_path: Pat
     ],
 )
 def test_a_split_is_found_by_the_conventions_of_the_hub(names: list[str], split: HubSplit, expected: list[str]) -> None:
-    assert loading.select(names, split) == expected
+    assert known.select(names, split) == expected
 
 
 def test_a_split_that_is_not_there_is_refused_with_what_is() -> None:
     with pytest.raises(InputError, match=r"no file of split 'test' of all among: all/train\.parquet"):
-        loading.select(["all/train.parquet", "README.md"], HubSplit("a/b", "test", "all"))
+        known.select(["all/train.parquet", "README.md"], HubSplit("a/b", "test", "all"))
 
 
 def test_a_folder_in_the_layout_of_the_hub_is_read(tmp_path: Path) -> None:

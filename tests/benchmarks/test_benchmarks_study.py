@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from searchlens.cli import pin
+from searchlens.cli import tools as pin
 from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.errors import InputError

@@ -18,7 +18,7 @@ import yaml
 from searchlens import catalogue
 from searchlens.cli.main import main
 from searchlens.config import extras, project
-from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
 from searchlens.zoo import load_pair

@@ -14,8 +14,8 @@ import pytest
 
 import searchlens
 from searchlens.benchmarks import Question
-from searchlens.cli.compare import rendered
 from searchlens.cli.main import main
+from searchlens.cli.samples import rendered
 from searchlens.comparison import LogComparison, Wishes, compare_logs, page
 from searchlens.comparison.sections import sections
 from searchlens.errors import InputError

@@ -23,7 +23,8 @@ from tokenizers import Tokenizer
 
 import searchlens.sampling as stage
 from searchlens.cli import main as cli
-from searchlens.cli import prune, verify
+from searchlens.cli import verify
+from searchlens.cli import verify as prune
 from searchlens.cli.stages import importing, landscape, record, recovery, score
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain

@@ -24,7 +24,7 @@ from reading import LOGS, read
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.formats.matching import differing_golds
+from searchlens.formats.documents import differing_golds
 from searchlens.store.checkpoints import require_whole
 from searchlens.store.inputs import CHOICES
 from test_fuzz import own_process
@@ -250,7 +250,7 @@ def test_a_gold_of_very_many_digits_is_refused(name: str) -> None:
 def test_a_gold_of_very_many_digits_in_a_log_is_another_gold() -> None:
     code = """
 from searchlens.benchmarks import Question
-from searchlens.formats.matching import differing_golds
+from searchlens.formats.documents import differing_golds
 if __name__ == "__main__":
     print(differing_golds([Question("q", "x", "7")], [(0, "9" * 5000)], "math") == [(0, "9" * 5000)])
 """

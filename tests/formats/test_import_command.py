@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 from run_stages import score_cell
-from searchlens.cli import prune
+from searchlens.cli import verify as prune
 from searchlens.cli.main import main
-from searchlens.cli.prune import remove
 from searchlens.cli.stages import importing
 from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.cli.study import init
+from searchlens.cli.verify import remove
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
 from searchlens.plan import Grid, StudyCells, needs

@@ -15,9 +15,9 @@ import searchlens
 from run_stages import analyse, landscape_cell, recovery_cell, score_cell
 from searchlens.analysis.pool import read_pools
 from searchlens.benchmarks import Question
-from searchlens.cli.stages._recorded import write_compared
 from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.score import write_compared
 from searchlens.cli.stages.tables import tables
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices, read

@@ -13,7 +13,7 @@ import pytest
 
 from searchlens.api.study import open_study
 from searchlens.cli.plan import answer
-from searchlens.cli.prune import set_cell_aside, unused
+from searchlens.cli.verify import set_cell_aside, unused
 from searchlens.plan import Grid, needs
 from searchlens.sampling import generate
 from searchlens.store import snapshots

@@ -16,7 +16,7 @@ import yaml
 
 from conftest import word_tokenizer
 from local_hub import serve, sha256
-from searchlens.cli import pin
+from searchlens.cli import tools as pin
 from searchlens.errors import InputError
 from searchlens.plan import Grid, pins
 from searchlens.plan.roofline import Shape

@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 
 from searchlens.config import check
-from searchlens.config.checkpoints import CheckpointSpec, ShapeSpec
 from searchlens.config.model import from_plain, plain
+from searchlens.config.sampled import CheckpointSpec, ShapeSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
 from searchlens.plan import Grid, cost

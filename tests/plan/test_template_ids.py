@@ -16,7 +16,7 @@ pytest.importorskip("tokenizers")
 
 from chat_forms import FORMS, write_form
 from searchlens.benchmarks import prompts
-from searchlens.cli import pin
+from searchlens.cli import tools as pin
 from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.plan import Grid

@@ -24,7 +24,8 @@ from searchlens.boptr.offsets import SHUFFLES
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
 from searchlens.config.boptr import BoptrOptions
-from searchlens.reporting.boptr import frontier, identification, parts, vertical
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.boptr import frontier, identification, vertical
 from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import style
 from test_figures import VISION, check_layout, has_marks, lines, marks, seen, texts, words
@@ -276,10 +277,10 @@ def test_gaps_are_named(gaps: BoptrContext) -> None:
     """No fit on a benchmark without RL, no scale for a model without a pair, no interval under linear rounding."""
     frames = gaps.frames
     beta = words(draw("beta_robustness", gaps)[0])
-    assert beta.count(f"{parts.DASH} {REASONS['no_rl'][:20]}") == 3
+    assert beta.count(f"{shared.DASH} {REASONS['no_rl'][:20]}") == 3
     assert draw("parameters", gaps)[0] is None, "one scale is compared with nothing"
     assert frames["identified_scale"].filter(model="bare")["reason"].item() in REASONS
-    assert words(draw("vertical", gaps)[0]).count(parts.DASH) >= 1
+    assert words(draw("vertical", gaps)[0]).count(shared.DASH) >= 1
 
 
 def test_a_scale_that_is_not_defined_is_named(several: BoptrContext) -> None:
@@ -351,7 +352,7 @@ def test_an_oracle_is_no_winner() -> None:
     rows = [("V1", "oracle", 0.1), ("A", "rule", 1.0), ("B", "rule", 3.0)]
     frame = pl.DataFrame(rows, ["label", "kind", "corrected"], orient="row").with_columns(cells=2)
     frame = frame.with_columns(lo_corrected=pl.col("corrected") - 0.5, hi_corrected=pl.col("corrected") + 0.5)
-    assert "A errs least over 2 cells" in parts.least(frame) and "V1" not in parts.least(frame)
+    assert "A errs least over 2 cells" in shared.least(frame) and "V1" not in shared.least(frame)
 
 
 def test_rows_of_fewer_cells_say_so(several: BoptrContext) -> None:
@@ -376,7 +377,7 @@ def test_vertical_cells(several: BoptrContext) -> None:
         for (x, benchmark), (y, model) in itertools.product(enumerate(BENCHMARKS), enumerate(models)):
             row = row_of[model, benchmark]
             if row["corrected"] is None:
-                assert shown[x + 0.5, y + 0.5] == parts.DASH
+                assert shown[x + 0.5, y + 0.5] == shared.DASH
                 continue
             assert shown[x + 0.5, y + 0.5] == number(row["corrected"], 1)
             assert f"{row['lo_corrected']:.1f} to {row['hi_corrected']:.1f}" in below
@@ -502,7 +503,7 @@ def test_title_of_a_crossing_names_the_tie(single: BoptrContext, crossing: int |
 @pytest.mark.parametrize("vision", VISION)
 def test_kinds_of_rows_stay_apart(vision: str) -> None:
     """Colours of neighbouring kinds differ well beyond the just noticeable; markers say the same again."""
-    colours = [colour for colour, _, _ in parts.KINDS.values()]
+    colours = [colour for colour, _, _ in shared.KINDS.values()]
     distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a, b in itertools.combinations(colours, 2)]
     assert min(distances) > 10
-    assert len({marker for _, marker, _ in parts.KINDS.values()}) == len(parts.KINDS)
+    assert len({marker for _, marker, _ in shared.KINDS.values()}) == len(shared.KINDS)

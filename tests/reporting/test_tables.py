@@ -28,13 +28,12 @@ from searchlens import catalogue
 from searchlens.analysis.mixing import CHAINS
 from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr import identification, regimes
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import minus
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.graders import grader_agreement
 from searchlens.reporting.tables.recovery import recovery_objects, recovery_summary, same_policy_counts
 from searchlens.reporting.tables.samples import udf_cost
 from searchlens.reporting.tables.study import Cell, StudyContext
-from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, write
+from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, minus, write
 from searchlens.store.columns import AGREEMENT
 from searchlens.store.judges import Judge
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from searchlens.config.checkpoints import CheckpointSpec, VllmSpec
+from searchlens.config.sampled import CheckpointSpec, VllmSpec
 from searchlens.engines import devices
 from searchlens.engines.vllm import VllmEngine
 from searchlens.sampling import _job

@@ -21,7 +21,7 @@ from searchlens.config.model import plain
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.plan import Grid, needs
-from searchlens.reporting.tables.likelihood import Likelihoods
+from searchlens.reporting.tables.readings import Likelihoods
 from searchlens.reporting.tables.table import build
 from searchlens.sampling import generate
 from searchlens.store.columns import SCORED_TEXTS

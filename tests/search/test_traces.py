@@ -14,10 +14,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from searchlens.api.study import open_study
-from searchlens.cli import prune
+from searchlens.cli import verify as prune
 from searchlens.cli.main import main
-from searchlens.cli.prune import set_cell_aside
-from searchlens.cli.verify import verify
+from searchlens.cli.verify import set_cell_aside, verify
 from searchlens.config.model import plain
 from searchlens.errors import InputError, JobError
 from searchlens.plan import Grid, Traced

@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 
 from searchlens.errors import InputError
 from searchlens.reporting.figures import style
-from searchlens.reporting.tables.format import part
-from searchlens.reporting.tables.table import Table, write
+from searchlens.reporting.tables.table import Table, part, write
 from searchlens.store import files
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import some_samples
-from searchlens.cli.prune import set_cell_aside, unused
+from searchlens.cli.verify import set_cell_aside, unused
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.store import files, shards

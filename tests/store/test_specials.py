@@ -21,7 +21,8 @@ import torch
 from conftest import word_tokenizer
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import pin, plan
+from searchlens.cli import plan
+from searchlens.cli import tools as pin
 from searchlens.cli.study import check
 from searchlens.cli.verify import verify
 from searchlens.config.check import validate

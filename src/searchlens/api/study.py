@@ -21,8 +21,8 @@ from searchlens.api import pages
 from searchlens.api import samples as stored
 from searchlens.benchmarks.prompter import Prompt, Prompter
 from searchlens.config import addons, extras
-from searchlens.config.benchmarks import BenchmarkSpec
 from searchlens.config.model import Config
+from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError, require_known
 from searchlens.plan import Inputs, StudyCells
 from searchlens.store import snapshots, traces

@@ -6,8 +6,17 @@ every planning step imports it; reading a Parquet file needs pyarrow.
 """
 
 from searchlens.benchmarks.choices import options
-from searchlens.benchmarks.known import OWN, HubSplit, KnownBenchmark, family_names, known_benchmark, known_benchmarks
-from searchlens.benchmarks.loading import LoadedBenchmark, load, read
+from searchlens.benchmarks.known import (
+    OWN,
+    HubSplit,
+    KnownBenchmark,
+    LoadedBenchmark,
+    family_names,
+    known_benchmark,
+    known_benchmarks,
+    load,
+    read,
+)
 from searchlens.benchmarks.questions import (
     BenchmarkFile,
     Question,

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens import catalogue
-from searchlens.benchmarks.known import golds_file, known_benchmark, line_of
-from searchlens.benchmarks.loading import read_rows
+from searchlens.benchmarks.known import golds_file, known_benchmark, line_of, read_rows
 from searchlens.benchmarks.questions import Row, plain
 from searchlens.errors import InputError
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlens.benchmarks.known import OWN, known_benchmarks
-from searchlens.benchmarks.loading import files_at, read
+from searchlens.benchmarks.known import OWN, files_at, known_benchmarks, read
 from searchlens.benchmarks.questions import content_hash
-from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError
 
 HEAD = ("family", "title", "questions", "regime", "grader", "licence")

@@ -24,8 +24,8 @@ from typing import Any
 
 from searchlens.benchmarks.files import objects, refuse
 from searchlens.benchmarks.questions import plain
-from searchlens.config.checkpoints import PromptFamily
 from searchlens.config.limits import record
+from searchlens.config.sampled import PromptFamily
 from searchlens.errors import InputError, require_known
 from searchlens.store.hashing import digest
 from searchlens.store.inputs import require_no_stream

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 
-from searchlens.cli import compare, samples, stage_commands, study, terminal, tools
+from searchlens.cli import samples, stage_commands, study, terminal, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands
 from searchlens.config import addons, extras
 from searchlens.errors import InputError, JobError, JobStoppedError
@@ -31,7 +31,7 @@ log = logging.getLogger("searchlens")
 def parser() -> Commands:
     """All commands with their options."""
     every = Commands()
-    for group in (study, stage_commands, compare, samples, tools):
+    for group in (study, stage_commands, samples, tools):
         group.add_to(every)
     for addon in addons.addons():
         import_module(addon.commands).add_to(every)

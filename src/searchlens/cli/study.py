@@ -215,12 +215,12 @@ def _view(args: argparse.Namespace) -> None:
 def _diff(args: argparse.Namespace) -> None:
     from searchlens.api.differences import differences
     from searchlens.api.study import open_study
-    from searchlens.cli import diff
+    from searchlens.cli import show
 
     found = differences(open_study(args.first), open_study(args.second))
     answer = {"a": args.first, "b": args.second, **found.to_dict()}
-    lines = None if args.all else diff.LINES
-    put(args, answer, lambda _: diff.rendered(found, (args.first, args.second), lines), page)
+    lines = None if args.all else show.DIFF_LINES
+    put(args, answer, lambda _: show.rendered_diff(found, (args.first, args.second), lines), page)
 
 
 def _benchmarks(args: argparse.Namespace) -> None:

@@ -1,14 +1,175 @@
-"""Commands beside the studies: pins of the hub, power, the schema."""
+"""Commands that pin and fetch what a study takes from the hub, size a study, convert, complete and describe."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from searchlens.cli.options import Commands, cohort_of_folder, grid_of
 from searchlens.cli.terminal import say
-from searchlens.store import snapshots
+from searchlens.errors import InputError
+from searchlens.plan import pins
+from searchlens.store import chat, snapshots, specials
 from searchlens.store.hashing import file_sha256, fingerprint
+from searchlens.store.specials import Specials
+
+
+class Hub:
+    """The hub itself, at ``HF_ENDPOINT``."""
+
+    def resolve(self, source: pins.Source) -> pins.Pin:
+        """Ask for the commit and its files; only small files, whose sha256 the hub does not keep, are downloaded."""
+        from huggingface_hub import HfApi
+
+        with _hub_errors(source):
+            info: Any = HfApi().repo_info(
+                source.repo, repo_type=source.kind, revision=source.revision, files_metadata=True
+            )
+            commit = pins.checked_commit(str(info.sha))
+            entries = {entry.rfilename: entry for entry in info.siblings or ()}
+            return pins.Pin(commit, {name: _file(source, commit, entries[name]) for name in source.in_use(entries)})
+
+    def folder(self, source: pins.Source, pin: pins.Pin) -> Path:
+        """Download what says the shape and the special tokens."""
+        from huggingface_hub import hf_hub_download
+
+        with _hub_errors(source):
+            for name in filter(pin.files.get, (*specials.FILES, chat.FILE)):
+                hf_hub_download(source.repo, name, revision=pin.commit, cache_dir=pins.cache_folder())
+        return pins.snapshot(source, pin)
+
+    def fetch(self, source: pins.Source, pin: pins.Pin) -> None:
+        """Download missing files of a pinned source; InputError if the hub does not."""
+        from huggingface_hub import snapshot_download
+
+        with _hub_errors(source):
+            snapshot_download(
+                source.repo,
+                repo_type=source.kind,
+                revision=pin.commit,
+                allow_patterns=list(pin.files),
+                cache_dir=pins.cache_folder(),
+            )
+
+
+def _file(source: pins.Source, commit: str, entry: Any) -> pins.File:
+    """Size and hash of a file: from the hub for large files, which state them, or else from the file itself."""
+    if entry.lfs:
+        return pins.File(entry.size, entry.lfs.sha256)
+    from huggingface_hub import hf_hub_download
+
+    where: dict[str, Any] = {"repo_type": source.kind, "revision": commit, "cache_dir": pins.cache_folder()}
+    path = Path(hf_hub_download(source.repo, entry.rfilename, **where))
+    return pins.File(path.stat().st_size, file_sha256(path))
+
+
+@contextmanager
+def _hub_errors(source: pins.Source) -> Iterator[None]:
+    """Raise errors of the hub as ``InputError``, with a hint."""
+    from huggingface_hub import errors
+
+    unreachable = errors.HTTPError  # type: ignore[attr-defined] # of the HTTP library that is in use
+    page = f"{'datasets/' if source.kind == 'dataset' else ''}{source.repo}"
+    try:
+        yield
+    except errors.GatedRepoError:
+        raise InputError(
+            f"{source} is gated and this account has no access",
+            f"accept its terms on its page ({page}), then `hf auth login` or set HF_TOKEN",
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise InputError(f"{source} has no revision {source.revision!r}", "check `revision`") from None
+    except errors.RepositoryNotFoundError:
+        raise InputError(f"{source} does not exist, or is private", "check the spelling, or `hf auth login`") from None
+    except (unreachable, errors.OfflineModeIsEnabled, OSError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"{source}: the hub cannot be reached: {first}",
+            "run this where the hub can be reached (and HF_HUB_OFFLINE is not set), or with --from-cache",
+        ) from None
+
+
+class Cache:
+    """The hub cache of this machine: everything that any program has downloaded."""
+
+    def resolve(self, source: pins.Source) -> pins.Pin:
+        """Read the commit that the cache has for the revision, and hash its files."""
+        repository = pins.cached_repository(source)
+        reference = repository / "refs" / source.revision
+        commit = reference.read_text().strip() if reference.is_file() else source.revision
+        folder = repository / "snapshots" / commit
+        if not pins.COMMIT.fullmatch(commit) or not folder.is_dir():
+            raise InputError(
+                f"{source} is not in the hub cache {pins.cache_folder()}",
+                "download it, or set HF_HOME to the folder that has it",
+            )
+        names = source.in_use(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        files = {name: pins.File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names}
+        return pins.Pin(commit, files)
+
+    def folder(self, source: pins.Source, pin: pins.Pin) -> Path:
+        """The snapshot that the cache has."""
+        if not (folder := pins.snapshot(source, pin)).is_dir():
+            raise InputError(f"{source} at {pin.commit} is not in the hub cache", "pin it where the hub can be reached")
+        return folder
+
+
+def fetch(lock: pins.Lock, sources: Iterable[pins.Source], hash_of: Callable[[Path], str]) -> None:
+    """Download missing files of pinned sources, compare every byte, and print a line for each; InputError if unlike."""
+    for source in sources:
+        pin = lock[source]
+        folder = pins.snapshot(source, pin)
+        if pins.missing_files(source, pin):
+            Hub().fetch(source, pin)
+        pins.check(source, pin, hash_of)
+        say(f"{source}: {_describe(pin)}, as pinned, in {folder}")
+
+
+def _describe(pin: pins.Pin) -> str:
+    size = f"{pin.size / 1e9:,.1f} GB" if pin.size >= 1e9 else f"{pin.size / 1e6:,.1f} MB"
+    return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
+
+
+def pin(lock: pins.Lock, sources: Iterable[pins.Source], registry: Hub | Cache, *, update: bool = False) -> pins.Lock:
+    """Pin sources that are not pinned yet, write the lock file, and print one line per source.
+
+    ``update``: resolve again sources that are pinned already. Raises InputError if some could not be resolved; the
+    message names them all, and the others are pinned.
+    """
+    new: dict[pins.Source, pins.Pin] = {}
+    failed: list[InputError] = []
+    for source in sources:
+        old = lock.get(source)
+        try:
+            wanted = replace(source, revision=old.commit) if old and not update else source
+            found = old if old and wanted != source else registry.resolve(wanted)
+            if found is not old and source.kind != "dataset":  # what planning needs of its small files
+                folder = registry.folder(source, found)
+                template = chat.ChatTemplate.read(folder)
+                chat_digest = template.digest if template else ""
+                found = replace(found, shape=pins.shape_of(folder), specials=Specials.read(folder), chat=chat_digest)
+        except InputError as error:
+            failed.append(error)
+            continue
+        if found is old:
+            say(f"{source}: {found.commit} (already pinned)")
+            continue
+        new[source] = found
+        state = "new" if old is None else "unchanged" if old == found else f"was {old.commit}"
+        say(f"{source}: {found.commit} ({state}; {_describe(found)})")
+    changed = pins.Lock(lock.path, {**lock.pins, **{(source.kind, source.key): pin for source, pin in new.items()}})
+    if new:
+        changed.write()
+    if failed:
+        raise InputError("\n".join(error.message for error in failed), failed[0].hint)
+    return changed
+
+
+# ---- commands
 
 
 def _power(args: argparse.Namespace) -> None:
@@ -32,8 +193,6 @@ def _power(args: argparse.Namespace) -> None:
 
 
 def _pin(args: argparse.Namespace) -> None:
-    from searchlens.cli.pin import Cache, Hub, pin
-
     grid = grid_of(args)
     registry = Cache() if args.from_cache else Hub()
     sources = grid.inputs.sources(everything=True)
@@ -43,11 +202,8 @@ def _pin(args: argparse.Namespace) -> None:
 
 
 def _fetch(args: argparse.Namespace) -> None:
-    from searchlens.cli.pin import fetch
-    from searchlens.plan.pins import Hashes
-
     grid = grid_of(args)
-    hash_of = file_sha256 if args.rehash else Hashes(grid.layout.hashes)
+    hash_of = file_sha256 if args.rehash else pins.Hashes(grid.layout.hashes)
     fetch(grid.inputs.lock, grid.inputs.sources(), hash_of)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.formats.matching import Match, Matcher, choices, differing_golds, plain, stem
+from searchlens.formats.documents import Match, Matcher, choices, differing_golds, plain, stem
 from searchlens.formats.pools import Pool
 from searchlens.formats.readers.logged import Document
 from searchlens.formats.reading import Reading

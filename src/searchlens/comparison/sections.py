@@ -17,7 +17,7 @@ from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
 from searchlens.comparison.statements import told
 from searchlens.grading.recorded import is_recorded
-from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables import table as fmt
 
 CORRECTED = "guess-corrected pass@k"
 CHANGED = 20

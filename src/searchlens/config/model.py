@@ -1,4 +1,4 @@
-"""The whole configuration, and how it is written and read as plain JSON types."""
+"""Sections ``study``, ``pairs`` and ``cost``; the whole configuration, written and read as plain JSON types."""
 
 from __future__ import annotations
 
@@ -6,20 +6,182 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, make_dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from searchlens.config.addons import addons
-from searchlens.config.benchmarks import BenchmarkSpec
-from searchlens.config.boptr import BoptrOptions
-from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
-from searchlens.config.cost import CostSpec
+from searchlens.config.boptr import BoptrOptions, Group, Regime
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeSection
-from searchlens.config.limits import Name, Nonnegative, Positive, Proportion, Quantity, Seed, Strict, record
+from searchlens.config.limits import (
+    Bounds,
+    Name,
+    Nonnegative,
+    Pattern,
+    Positive,
+    Proportion,
+    Quantity,
+    Seed,
+    Strict,
+    Tokens,
+    record,
+)
 from searchlens.config.policies import PolicySpec
 from searchlens.config.readings import ReadingsSection
 from searchlens.config.recovery import RecoverySection
-from searchlens.config.study import PairSpec, StudySpec
+from searchlens.config.sampled import BenchmarkSpec, CheckpointSpec, PromptFamily
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodSpec(Strict):
+    """How many texts are scored under both sides of a pair."""
+
+    questions: Positive = 100
+    """Of each benchmark, counted from the first; all of them if it has fewer."""
+    samples: Positive = 16
+    """Of each question and side, the first of the stream; all of them if it has fewer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSpec(Strict):
+    """Which searches are recorded, for people to look at (docs/search.md): the first run of some questions."""
+
+    questions: Positive = 3
+    """Of each benchmark, counted from the first; all of them if it has fewer."""
+    policies: tuple[Name, ...] | Literal["searches", "all"] = "searches"
+    """Keys of ``policies``. searches: all whose controller is not ``autoregressive``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySpec(Strict):
+    """What a run does."""
+
+    pairs: tuple[Name, ...]
+    """Keys of ``pairs`` to analyse."""
+    benchmarks: tuple[Name, ...]
+    """Keys of ``benchmarks`` to analyse."""
+    sample: tuple[Name, ...] | Literal["all"] = "all"
+    """Benchmarks to sample; the others are read from ``readouts``. all: sample every cell without readouts."""
+    readouts: str | None = None
+    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
+    ``zoo:recorded`` of the micro zoo. A cell with readouts there is read from them and not sampled, unless ``sample``
+    lists its benchmark; null: no folder."""
+    imports: Literal["named", "all", "none"] = "named"
+    """Imported samples (docs/import.md) that belong to the study. named: those whose pair or benchmark is listed above;
+    all: everything in the results folder; none: nothing."""
+    figures: tuple[Annotated[str, Pattern(r"^[^/]+/[^/]+$")], ...] | Literal["all"] = "all"
+    """``<pair>/<benchmark>`` of the cells with figures of their own; tables and overview figures show all cells."""
+    agreement: Annotated[int, Bounds(ge=0, le=1_000_000)] = 200
+    """Graded samples of each cell with a mathematical grader that math-verify alone judges, too, chosen at random
+    (table ``grader_agreement``); 0: none."""
+    likelihood: LikelihoodSpec | None = None
+    """Score texts of each side of a pair under the other side, too (table ``cross_likelihood``): of the policy that
+    draws at temperature 1 without filters. It loads the weights of both checkpoints. null: none."""
+    trace: TraceSpec | None = None
+    """Record what some searches do while they are sampled (docs/data.md, traces). ``searchlens trace`` records searches
+    whose samples exist already. null: none."""
+
+
+ROLES: tuple[Literal["base", "rl"], ...] = ("base", "rl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSpec(Strict):
+    """The weights of a pair sampled again: checkpoints with the same ``path`` or ``hub`` and another ``seed``."""
+
+    base: Name | None = None
+    """Checkpoint that repeats Base; null: Base is not repeated."""
+    rl: Name | None = None
+    """Checkpoint that repeats RL; null: RL is not repeated."""
+
+    @property
+    def sides(self) -> dict[str, str]:
+        """Checkpoint by role, of the sides that are repeated."""
+        return {role: name for role in ROLES if (name := getattr(self, role))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSpec(Strict):
+    """A Base checkpoint and the checkpoint that RL made from it."""
+
+    base: Name
+    """Key of ``checkpoints``."""
+    rl: Name
+    """Key of ``checkpoints``."""
+    group: Group = "upper"
+    """Cohort of BOPTR. Parameters are fitted to upper and lower pairs; a new pair is only predicted."""
+    parameters: Quantity | None = None
+    """Number of parameters: the size feature of V4, and the size by which ``cost`` estimates speed where the shape of
+    the network does not."""
+    rltrain: Name | None = None
+    """Benchmark of role ``rltrain`` with questions of this pair's own RL-training split; null: the only one there
+    is."""
+    templates: Literal["shared", "own"] = "shared"
+    """shared: Base and RL have the same prompt template, both with or both without worked examples. own: each has its
+    own, so that the difference between them includes that of the prompts."""
+    searches: bool = True
+    """Whether this pair's Base is also sampled under the searches of a benchmark."""
+    batches: Mapping[Name, BatchSpec] = field(default_factory=dict)
+    """Repeated samples of the same weights on the fitted benchmarks, by a name such as their seed."""
+
+
+GpuName = Literal["H200", "H100", "A100", "L40S"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughputSpec(Strict):
+    """How fast one model was sampled, on an engine or device whose limit is not known."""
+
+    parameters: Quantity
+    """Number of parameters of that model; a larger model is assumed to be slower in proportion."""
+    tokens_per_second: Quantity
+    """Generated tokens per second of all requests together, with a full batch."""
+    source: str
+    """Engine, device and conditions of the measurement; printed with every estimate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EfficiencySpec(Strict):
+    """How near vLLM came to the limit of a GPU, measured."""
+
+    gpu: GpuName
+    """The GPU that it was measured on."""
+    share: Annotated[float, Bounds(ge=0.001, le=1)]
+    """Tokens per second over the limit of that GPU for that model (``searchlens.plan.roofline``), where the GPU and not
+    its host decided."""
+    searches: Annotated[float, Bounds(ge=0.001, le=1)] | None = None
+    """The same share for searches. null: that of other samples."""
+    host_us: Quantity | None = None
+    """Microseconds that the host of one engine needs for a token: none draws faster, however small its model; several
+    that share the GPU (``checkpoints.<name>.vllm.processes``) do. null: not measured."""
+    searches_host_us: Quantity | None = None
+    """The same for searches, whose requests are shorter and cost the host more. null: that of other samples."""
+    source: str
+    """Version of the engine, model and conditions of the measurement; printed with every estimate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostSpec(Strict):
+    """What ``searchlens plan`` and ``target_minutes`` assume before anything has been sampled."""
+
+    tokens_per_sample: Mapping[Regime, Tokens] = field(default_factory=dict)
+    """Mean tokens of a sample, by regime; half of ``max_tokens`` for a regime that is not listed."""
+    source: str = ""
+    """Where ``tokens_per_sample`` comes from; printed with every estimate."""
+    tokens_per_thought: Tokens | None = None
+    """Mean tokens of a thought, for searches over thoughts; null: half of the limit that a policy sets for one."""
+    distinct_thoughts: Annotated[float, Bounds(ge=0, le=1)] = 1.0
+    """Probability that a further thought after the same path is a new one: near 1 for paragraphs, 0.3 for the short
+    lines of the micro zoo, of which there are few."""
+    prompt_tokens: Tokens = 150.0
+    """Mean tokens of a prompt, whose keys and values stay in memory."""
+    gpu: GpuName | None = None
+    """GPU of the jobs whose checkpoint has ``engine: vllm`` and ``device: cuda``: their speed is its limit times
+    ``efficiency``. null: ``throughput`` is used for them, too."""
+    efficiency: tuple[EfficiencySpec, ...] = ()
+    """Measured shares of the limit; the first that was measured on ``gpu`` counts, or else the first."""
+    throughput: tuple[ThroughputSpec, ...] = ()
+    """Measured speeds of other jobs. A model is estimated from the one nearest in log size; empty: no hours are
+    estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)

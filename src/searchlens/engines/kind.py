@@ -10,7 +10,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from searchlens import catalogue
-from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.sampled import CheckpointSpec
 from searchlens.errors import require_known
 
 

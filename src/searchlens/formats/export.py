@@ -1,5 +1,5 @@
-"""Samples and verdicts of a study in the formats of other tools, one file for each format, which writes a ``Pool``: the
-samples of one checkpoint on one benchmark under one policy, with their questions.
+"""Samples and verdicts of a study in the formats of other tools. An exporter writes a ``Pool``: the samples of one
+checkpoint on one benchmark under one policy, with their questions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.api.study import Study
-from searchlens.catalogue import declaration, find, import_named
+from searchlens.catalogue import declaration, find
 from searchlens.errors import InputError
 from searchlens.search.policy import from_spec
 from searchlens.store.files import move, temporary_folder
@@ -127,8 +127,8 @@ def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
 
 
 def lost(to: str) -> str:
-    """What a format cannot hold: ``LOST`` of the file that declares it."""
-    return str(import_named(declaration("exporter", to).module).LOST)
+    """What a format cannot hold, as the exporter declares it."""
+    return str(declaration("exporter", to).options["lost"])
 
 
 def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> list[Path]:

@@ -18,12 +18,10 @@ import polars as pl
 from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError, printable
-from searchlens.formats.documents import KnownDocuments, OwnDocuments
-from searchlens.formats.matching import Ids
-from searchlens.formats.pools import Pool, Tally, proposed
+from searchlens.formats.documents import Ids, KnownDocuments, OwnDocuments
+from searchlens.formats.pools import Pool, Spill, Tally, proposed
 from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
-from searchlens.formats.spill import Spill
 from searchlens.store.hashing import file_sha256
 
 Documents = KnownDocuments | OwnDocuments

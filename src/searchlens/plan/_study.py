@@ -10,9 +10,8 @@ from typing import Any
 
 from searchlens import benchmarks, catalogue
 from searchlens.config import addons, project
-from searchlens.config.benchmarks import BenchmarkSpec
-from searchlens.config.model import Config
-from searchlens.config.study import ROLES, PairSpec
+from searchlens.config.model import ROLES, Config, PairSpec
+from searchlens.config.sampled import BenchmarkSpec
 from searchlens.engines.kind import EngineKind, engine_kind
 from searchlens.errors import InputError, unknown
 from searchlens.store import layout, provenance

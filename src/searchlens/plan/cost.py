@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from searchlens.config.checkpoints import CheckpointSpec
-from searchlens.config.cost import CostSpec, GpuName
-from searchlens.config.model import Config
+from searchlens.config.model import Config, CostSpec, GpuName
+from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.plan.roofline import GPUS, Shape, limit
 from searchlens.search.policy import Policy

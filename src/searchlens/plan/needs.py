@@ -17,9 +17,9 @@ from typing import Any
 from searchlens.benchmarks import options
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.model import ROLES, LikelihoodSpec
 from searchlens.config.readings import ReadingsOptions
 from searchlens.config.recovery import RecoveryOptions
-from searchlens.config.study import ROLES, LikelihoodSpec
 from searchlens.plan._grid import Grid
 from searchlens.store.provenance import config_fingerprint
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from searchlens.benchmarks import HubSplit
-from searchlens.benchmarks.loading import select
+from searchlens.benchmarks.known import select
 from searchlens.config.limits import record
 from searchlens.errors import InputError
 from searchlens.plan.roofline import Shape

@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from searchlens.config.checkpoints import ShapeSpec
-from searchlens.config.cost import GpuName
+from searchlens.config.model import GpuName
+from searchlens.config.sampled import ShapeSpec
 
 RESERVED = 4e9
 """Bytes of a GPU that are neither weights nor keys and values: activations and graphs; an assumption."""

@@ -16,7 +16,7 @@ import polars as pl
 from searchlens import __version__, catalogue
 from searchlens.api import pages
 from searchlens.api.study import Study
-from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.sampled import BenchmarkSpec
 from searchlens.engines.base import Sampling
 from searchlens.reporting import captions, explorer_sentences
 from searchlens.reporting.explorer_sentences import SIDES, if_here

@@ -21,7 +21,7 @@ from typing import Any
 
 from searchlens import __version__, catalogue, grading
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines import devices
 from searchlens.engines.base import Engine
 from searchlens.engines.kind import engine_kind

@@ -22,7 +22,7 @@ from searchlens.analysis.claims import percent
 from searchlens.analysis.uncertainty import wilson
 from searchlens.plan import Grid
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.table import Part, Table, write
 from searchlens.search.driver import Failure, run, start
 from searchlens.search.policy import Policy, from_spec

@@ -10,9 +10,7 @@ import polars as pl
 
 from searchlens.analysis.claims import DASH, Row, interval, number
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 
 THRESHOLDS_NOTE = "The thresholds were set before the first comparison was run."
 BOUNDS = {"at least": "≥", "at most": "≤", "covers": "covers"}
@@ -35,38 +33,40 @@ class Comparisons:
 
 
 @table("udf_local", stage="equivalence")
-def udf_local(context: Comparisons) -> Table:
+def udf_local(context: Comparisons) -> fmt.Table:
     """Local policies against references, the paper's tiers 1 and 2."""
     return _statistics(context.rows.filter(table="local"))
 
 
 @table("udf_tier34", stage="equivalence")
-def udf_tier34(context: Comparisons) -> Table:
+def udf_tier34(context: Comparisons) -> fmt.Table:
     """Searches against references, the paper's tiers 3 and 4."""
     return _statistics(context.rows.filter(table="tier34"))
 
 
 @table("udf_engines", stage="equivalence_vllm")
-def udf_engines(context: Comparisons) -> Table:
+def udf_engines(context: Comparisons) -> fmt.Table:
     """The embedded engine against vLLM."""
     return _statistics(context.rows.filter(table="engines"))
 
 
-def _statistics(rows: pl.DataFrame) -> Table:
+def _statistics(rows: pl.DataFrame) -> fmt.Table:
     """A line for each statistic, and a note that lists those that do not hold."""
     without_ends = [] if rows["lo"].is_not_null().any() else ["lo", "hi"]
     data = rows.with_columns(pl.col("value", "lo", "hi").fill_nan(None)).drop("table", *without_ends)
     failing = [f"{row['policy']} against {row['reference']}: {row['statistic']}" for row in _failing(rows)]
     verdict = f"Does not hold: {'; '.join(failing)}." if failing else "Every comparison holds."
     lines = [_line(row) for row in rows.iter_rows(named=True)]
-    return Table(data, [fmt.part(lines, rule_before=fmt.changes(rows["policy"].to_list()))], [verdict, THRESHOLDS_NOTE])
+    return fmt.Table(
+        data, [fmt.part(lines, rule_before=fmt.changes(rows["policy"].to_list()))], [verdict, THRESHOLDS_NOTE]
+    )
 
 
 def _failing(rows: pl.DataFrame) -> list[Row]:
     return list(rows.filter(~pl.col("holds")).iter_rows(named=True))
 
 
-def _line(row: Row) -> Line:
+def _line(row: Row) -> fmt.Line:
     sides = "" if row["ours"] is None else f" ({row['ours']:.2f} against {row['theirs']:.2f})"
     covers = row["bound"] == "covers"
     value = interval(row["value"], row["lo"], row["hi"], 3, "+") if covers else _number(row["value"])
@@ -91,7 +91,7 @@ def _number(value: float) -> str:
 
 
 @table("udf_tier12", stage="equivalence_vllm")
-def udf_tier12(context: Comparisons) -> Table:
+def udf_tier12(context: Comparisons) -> fmt.Table:
     """The paper's table of local strategies, with the thresholds."""
     matches = context.matches
     assert matches is not None, "a study that does not run on vLLM builds no table of this stage"
@@ -108,4 +108,4 @@ def udf_tier12(context: Comparisons) -> Table:
     ]
     failing = [row["strategy"] for row in _failing(matches)]
     verdict = f"Does not hold: {', '.join(failing)}." if failing else "Every strategy is equivalent."
-    return Table(matches, [fmt.part(lines)], [verdict, THRESHOLDS_NOTE])
+    return fmt.Table(matches, [fmt.part(lines)], [verdict, THRESHOLDS_NOTE])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from searchlens.config.checkpoints import VllmSpec
+from searchlens.config.sampled import VllmSpec
 from searchlens.engines._vllm_start import cpu_arguments, release_memory, shut_down
 from searchlens.plan import Grid
 from searchlens.sampling import Job

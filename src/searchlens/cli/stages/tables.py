@@ -13,7 +13,7 @@ from searchlens.catalogue import READING_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import read_points
 from searchlens.reporting.tables.graders import of_judges
-from searchlens.reporting.tables.likelihood import Likelihoods
+from searchlens.reporting.tables.readings import Likelihoods
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import save
 from searchlens.search import kinds

@@ -16,8 +16,8 @@ from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
 from searchlens.config import extras
-from searchlens.config.check import sampled, study
 from searchlens.config.check.schema import adapter, keys_at, node_at, number_at, unknown
+from searchlens.config.check.sections import absent, sampled_errors, study_errors, with_regimes
 from searchlens.config.model import Config, added
 from searchlens.config.project import OWN_FILE
 from searchlens.errors import NAME, NAMES, InputError, one_line
@@ -142,10 +142,10 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
     found = _cross_errors(config) if config else ()
     lines += [files.named(line) for line in found if not any(_follows(line, item) for item in wrong)]
     if lines or config is None:
-        lines += map(files.named, study.absent(config) if config else ())
+        lines += map(files.named, absent(config) if config else ())
         count = f"the configuration has {len(lines)} error{'s' if len(lines) > 1 else ''}:"
         raise InputError("\n  ".join([count, *lines]), "config/README.md explains every key")
-    return sampled.with_regimes(config)
+    return with_regimes(config)
 
 
 def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,14 +192,14 @@ def _take_out(left: Any, items: Iterable[ErrorDetails], *, fill: bool) -> None:
 
 def _cross_errors(config: Config) -> Iterator[str]:
     """Mistakes for which more than one value is needed."""
-    sections: tuple[Any, ...] = (study,)
+    sections = [study_errors]
     try:
         catalogue.use(config.extensions)
-        sections += (sampled, *added().values())
+        sections += [sampled_errors, *(section.errors for section in added().values())]
     except InputError as error:
         yield error.message
-    for section in sections:
-        yield from section.errors(config)
+    for errors in sections:
+        yield from errors(config)
 
 
 def _follows(line: str, item: ErrorDetails) -> bool:

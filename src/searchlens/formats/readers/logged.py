@@ -129,7 +129,7 @@ class Notes:
 
 
 class Reader(Protocol):
-    """Reads one format. Declared with ``catalogue.reader``, one file each, as a class that is made without arguments.
+    """Reads one format. Declared with ``catalogue.reader``, as a class that is made without arguments.
 
     The decorator states ``title``, ``versions`` (from which the reader was made), ``ran`` (whether it was tried on
     files that the package itself wrote) and ``wishes`` (names of the options that it understands).

@@ -9,10 +9,8 @@ import polars as pl
 from searchlens.analysis.claims import DASH, Row, number
 from searchlens.boptr.protocol import BASELINES
 from searchlens.catalogue import table
-from searchlens.reporting.boptr.context import ERROR, EXPONENTS, BoptrContext, corrected
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.tables import table as fmt
 
 VERDICTS = (
     "Over questions: by the corrected interval, these models taken as given. Over models: if models"
@@ -23,7 +21,7 @@ _ORACLES = ("H6", "H7", "V1")
 
 
 @table("contrasts", stage="boptr")
-def contrasts(context: BoptrContext) -> Table:
+def contrasts(context: shared.BoptrContext) -> fmt.Table:
     """Every paired difference of rows."""
     frame, anchor = context.frames["contrasts"], context.plan.anchor_model
     scopes = {
@@ -33,13 +31,13 @@ def contrasts(context: BoptrContext) -> Table:
     }
     parts = [
         fmt.part([_contrast_line(row) for row in rows.iter_rows(named=True)], f"{scope_title}, {title}")
-        for which, title in EXPONENTS.items()
+        for which, title in shared.EXPONENTS.items()
         for scope, scope_title in scopes.items()
         if (rows := frame.filter(exponents=which, scope=scope)).height
     ]
     notes = [
         f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is"
-        f" compared on the cells of other models only: on those of {anchor} V2 is V1. {ERROR}",
+        f" compared on the cells of other models only: on those of {anchor} V2 is V1. {shared.ERROR}",
         context.brackets,
         "Difference: of the raw errors. Corrected: without the upward bias of absolute errors and the downward one of a"
         " path chosen on the same questions, which differ between rows. The columns over models go by this, too:"
@@ -55,7 +53,7 @@ def contrasts(context: BoptrContext) -> Table:
     return context.table(frame, parts, notes, frame)
 
 
-def _contrast_line(row: Row) -> Line:
+def _contrast_line(row: Row) -> fmt.Line:
     over_models = DASH
     if row["lo_both"] is not None:
         over_models = f"[{number(row['lo_both'], sign='+')}, {number(row['hi_both'], sign='+')}]"
@@ -63,7 +61,7 @@ def _contrast_line(row: Row) -> Line:
         "first": row["first"],
         "second": row["second"],
         "difference": number(row["difference"], sign="+"),
-        "corrected": corrected(row, "+"),
+        "corrected": shared.corrected(row, "+"),
         "over models": over_models,
         "spread": number(row["spread"]),
         "p": number(row["p_both"], 3),
@@ -79,7 +77,7 @@ def _contrast_line(row: Row) -> Line:
 
 
 @table("nulls", stage="boptr")
-def nulls(context: BoptrContext) -> Table:
+def nulls(context: shared.BoptrContext) -> fmt.Table:
     """Whether knowing which RL belongs to which Base helps a row."""
     frame = context.frames["nulls"]
     lines = [
@@ -138,8 +136,8 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
     if not paper:
         return []
     texts = [
-        f"{row['first']} − {row['second']} = {number(row['difference'], sign='+')}, corrected {corrected(row, '+')}"
-        f" (cells: {row['cells']}, questions: {row['questions']}; {_verdict_text(row)})"
+        f"{row['first']} − {row['second']} = {number(row['difference'], sign='+')}, corrected"
+        f" {shared.corrected(row, '+')} (cells: {row['cells']}, questions: {row['questions']}; {_verdict_text(row)})"
         for row in paper
     ]
     differences = f"Paired differences on common cells: {'; '.join(texts)}. {VERDICTS}"
@@ -162,7 +160,7 @@ def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
     return notes
 
 
-def null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[Part]:
+def null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[fmt.Part]:
     """The mismatched null of these rows, a column for each; nothing if it is not defined."""
     shown = nulls.filter(pl.col("tier").is_in(rows["tier"].unique().to_list()), pl.col("p").is_not_null())
     if shown.is_empty():

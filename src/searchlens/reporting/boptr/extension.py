@@ -14,16 +14,13 @@ from matplotlib.patches import Patch
 from searchlens.analysis.claims import DASH, OVERTAKES, Row, percent, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import POOLS, BoptrContext, cell_line
+from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 
 
 @table("aime_large_budget", stage="boptr")
-def aime_large_budget(context: BoptrContext) -> Table:
+def aime_large_budget(context: shared.BoptrContext) -> fmt.Table:
     """The Base envelope and RL at equal budgets, and the budget from which on Base is never behind."""
     frame, crossing, plan = context.frames["aime_large_budget"], context.frames["crossing"], context.plan
     read = frame.filter(pl.col("b").is_not_null())
@@ -34,7 +31,7 @@ def aime_large_budget(context: BoptrContext) -> Table:
             f"{plan.anchor_model}, {plan.title(str(benchmark))}, {title}",
         )
         for (benchmark,), group in anchor.group_by("benchmark", maintain_order=True)
-        for pool, title in POOLS.items()
+        for pool, title in shared.POOLS.items()
         if (rows := group.filter(pool=pool)).height
     ]
     differences = [
@@ -61,18 +58,18 @@ def aime_large_budget(context: BoptrContext) -> Table:
     return context.table(fmt.stacked(curves=frame, crossing=crossing), blocks, notes, frame, others)
 
 
-def _cell(row: Row, plan: CohortPlan) -> Line:
-    return cell_line(plan, row["model"], row["benchmark"]) | {"pool": POOLS[row["pool"]]}
+def _cell(row: Row, plan: CohortPlan) -> fmt.Line:
+    return shared.cell_line(plan, row["model"], row["benchmark"]) | {"pool": shared.POOLS[row["pool"]]}
 
 
-def _differences(rows: pl.DataFrame) -> Line:
+def _differences(rows: pl.DataFrame) -> fmt.Line:
     return {
         f"b = {row['b']}": percent(row["rl_minus_best"], row["lo"], row["hi"], "+")
         for row in rows.iter_rows(named=True)
     }
 
 
-def _crossing_line(row: Row, context: BoptrContext) -> Line:
+def _crossing_line(row: Row, context: shared.BoptrContext) -> fmt.Line:
     ends = f"{fmt.word(row['lo'])} to {row['hi'] or 'never'}"
     return {
         "k*": str(row["crossing"]),
@@ -87,7 +84,7 @@ def _crossing_line(row: Row, context: BoptrContext) -> Line:
     }
 
 
-def _budget_line(row: Row) -> Line:
+def _budget_line(row: Row) -> fmt.Line:
     return {
         "b": str(row["b"]),
         "Base envelope": percent(row["envelope"], row["envelope_lo"], row["envelope_hi"]),
@@ -129,7 +126,7 @@ LOOKS = {"rl": (palette.RL_COLOUR, "o"), "envelope": (palette.ENVELOPE_COLOUR, "
 
 
 @figure("crossing", stage="boptr", optional=True)
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """The anchor's rows of ``aime_large_budget``, one per budget, with the crossing budget of their cell."""
     anchor, cell = context.plan.anchor_model, ["benchmark", "pool"]
     rows = context.frames["aime_large_budget"].filter(model=anchor).select(*cell, *CURVES)
@@ -139,7 +136,7 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure | None:
     """Draw what ``numbers`` returned: the cells in which the interval of k* has a width; None without one."""
     wide = (pl.col("crossing_lo") < pl.col("crossing_hi")) & pl.col("reason").is_null()
     drawn = numbers.filter(wide.fill_null(value=False))
@@ -159,18 +156,18 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
         above = figure.add_subplot(grid[0, i])
         below = figure.add_subplot(grid[1, i], sharex=above)
         questions = f"{rows.drop_nulls('envelope')['questions'][0]} questions"
-        above.set_title(f"{context.plan.title(str(benchmark))}, {parts.POOL_TITLES[str(pool)]}, {questions}")
+        above.set_title(f"{context.plan.title(str(benchmark))}, {shared.POOL_TITLES[str(pool)]}, {questions}")
         _curves(above, rows.drop_nulls("envelope"))
         _shares(below, rows.drop_nulls("envelope"))
-    parts.legend(figure, _handles(context), "\n".join(others), 2)
+    shared.legend(figure, _handles(context), "\n".join(others), 2)
     return figure
 
 
-def _titled(rows: pl.DataFrame, context: BoptrContext) -> str:
+def _titled(rows: pl.DataFrame, context: shared.BoptrContext) -> str:
     """What is known of k* in a cell."""
-    why = parts.missing(rows["reason"])
+    why = shared.missing(rows["reason"])
     row = rows.row(0, named=True) if why else rows.drop_nulls("envelope").row(0, named=True)
-    return f"{context.plan.title(row['benchmark'])}, {parts.POOL_TITLES[row['pool']]}: {_verdict({**row, 'why': why})}"
+    return f"{context.plan.title(row['benchmark'])}, {shared.POOL_TITLES[row['pool']]}: {_verdict({**row, 'why': why})}"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
@@ -209,14 +206,14 @@ def _shares(axes: Axes, rows: pl.DataFrame) -> None:
         )
 
 
-def _handles(context: BoptrContext) -> list[Line2D | Patch]:
+def _handles(context: shared.BoptrContext) -> list[Line2D | Patch]:
     curve: dict[str, Any] = {"markersize": 3, "linewidth": 1.4}
     options, crossing = context.options, "k*: never behind from here on; below: share of draws with k* = b"
     bands = f"{options.confidence:.0%} {'Wilson' if options.readout == 'prefix' else 'bootstrap'} bands"
     return [
-        parts.line("best of Base at any n up to b", color=palette.ENVELOPE_COLOUR, marker="s", **curve),
-        parts.line("RL default", color=palette.RL_COLOUR, marker="o", **curve),
+        style.key("best of Base at any n up to b", color=palette.ENVELOPE_COLOUR, marker="s", **curve),
+        style.key("RL default", color=palette.RL_COLOUR, marker="o", **curve),
         Patch(color=palette.MUTED, alpha=0.2, label=f"{bands}; none corrects for taking the best"),
-        parts.line(crossing, color=palette.BASE_COLOUR, linewidth=1.2, linestyle=(0, (4, 2))),
-        parts.line("first tie, if it is another budget", color=palette.MUTED, linewidth=0.8, linestyle=(0, (1, 2))),
+        style.key(crossing, color=palette.BASE_COLOUR, linewidth=1.2, linestyle=(0, (4, 2))),
+        style.key("first tie, if it is another budget", color=palette.MUTED, linewidth=0.8, linestyle=(0, (1, 2))),
     ]

@@ -11,34 +11,22 @@ from searchlens.analysis.claims import Row, interval, number, percent
 from searchlens.boptr.frontier import TAU
 from searchlens.catalogue import figure, table
 from searchlens.config.boptr import BoptrOptions
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import (
-    CORRECTED,
-    ERROR,
-    OVERALL_NOTE,
-    BoptrContext,
-    Means,
-    block,
-    cell_line,
-    corrected,
-)
+from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.boptr.contrasts import contrast_notes
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import NO, YES, Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables import table as fmt
 
 # ---- Base alone
 
 
 @table("descriptive", stage="boptr")
-def descriptive(context: BoptrContext) -> Table:
+def descriptive(context: shared.BoptrContext) -> fmt.Table:
     """Base alone on benchmarks without an RL side."""
     frame, plan = context.frames["descriptive"], context.plan
     lines = []
     for (model, benchmark), rows in frame.group_by("model", "benchmark", maintain_order=True):
         first = rows.row(0, named=True)
-        line = cell_line(plan, str(model), str(benchmark))
+        line = shared.cell_line(plan, str(model), str(benchmark))
         line["n"] = fmt.word(first["questions"])
         line |= {
             f"b = {row['b']}": percent(row["value"], row["lo"], row["hi"])
@@ -59,64 +47,65 @@ def descriptive(context: BoptrContext) -> Table:
 # ---- a prior in place of RL
 
 RL_USED = {
-    "Z0-u": ("0", YES),
-    "Z0-N*": ("0", YES),
-    "B0": ("1", NO),
-    "V2": ("1", NO),
-    "Z1-u": ("1", YES),
-    "Z1-N*": ("1", YES),
-    "V3": ("each model", NO),
-    "V1": ("oracle", NO),
+    "Z0-u": ("0", fmt.YES),
+    "Z0-N*": ("0", fmt.YES),
+    "B0": ("1", fmt.NO),
+    "V2": ("1", fmt.NO),
+    "Z1-u": ("1", fmt.YES),
+    "Z1-N*": ("1", fmt.YES),
+    "V3": ("each model", fmt.NO),
+    "V1": ("oracle", fmt.NO),
 }
 """Row to the RL models that it reads, and whether it reads base@rltrain."""
 
 
 @table("frontier", stage="boptr")
-def frontier(context: BoptrContext) -> Table:
+def frontier(context: shared.BoptrContext) -> fmt.Table:
     """How much RL a scale needs."""
     rows = context.frames["means"].filter(scope="frontier")
     columns = {"micro": "micro", "macro": "macro", "matched micro": "matched micro"}
-    means = Means(context, rows.filter(pl.col("tier").is_in(list(RL_USED))), columns, "micro")
+    means = shared.Means(context, rows.filter(pl.col("tier").is_in(list(RL_USED))), columns, "micro")
     lines = {
         key: {"row": line["row"], "#RL": RL_USED[key][0], "base@rltrain": RL_USED[key][1], **line}
         for key, line in means.lines().items()
     }
     micro = rows.filter(exponents="paper", pool="ar", column="micro")
     notes = [
-        f"Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1). {ERROR}",
+        "Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1)."
+        f" {shared.ERROR}",
         "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL holds for"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
         f"N*: the smallest budget at which Base on base@rltrain is within τ = {TAU:g} of its last readout.",
         context.brackets,
-        CORRECTED,
+        shared.CORRECTED,
         "Sweeps: no path is chosen again in the draws, so their errors are corrected for the first bias alone, and may"
         " differ slightly from those of the same row above.",
-        OVERALL_NOTE,
+        shared.OVERALL_NOTE,
         *means.fewer_cells(),
         _probe_note(context.frames["probe"].row(0, named=True), context.options),
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", RL_USED),
         *means.closing(rows, context.frames["probe"]),
     ]
     blocks = [
-        block(lines, "AR pool", ("B0", "V3")),
+        shared.block(lines, "AR pool", ("B0", "V3")),
         *_sweep(micro, "λ", "sweep of λ (micro; λ = 0 is B0 where the prior is known)"),
         *_sweep(micro, "τ", "sweep of τ"),
         *means.full_pool(),
         *means.own_exponents(),
     ]
-    return Table(rows.drop("scope"), blocks, notes)
+    return fmt.Table(rows.drop("scope"), blocks, notes)
 
 
-def _sweep(rows: pl.DataFrame, symbol: str, title: str) -> list[Part]:
+def _sweep(rows: pl.DataFrame, symbol: str, title: str) -> list[fmt.Part]:
     """Rows named like ``Z1-u λ=0.25``: a line for each prior, a column for each setting."""
-    lines: dict[str, Line] = {}
+    lines: dict[str, fmt.Line] = {}
     cells: dict[str, str] = {}
     for row in rows.filter(pl.col("tier").str.contains(f" {symbol}=")).iter_rows(named=True):
         prior, setting = row["tier"].rsplit(" ", 1)
-        lines.setdefault(prior, {"row": prior})[setting.replace("=", " = ")] = corrected(row)
+        lines.setdefault(prior, {"row": prior})[setting.replace("=", " = ")] = shared.corrected(row)
         cells[prior] = fmt.fraction(row["cells"], row["of"])
     complete = {prior: line | {"cells": cells[prior]} for prior, line in lines.items()}
-    return [block(complete, title)] if complete else []
+    return [shared.block(complete, title)] if complete else []
 
 
 def _probe_note(row: Row, options: BoptrOptions) -> str:
@@ -146,11 +135,11 @@ SWEEPS = {
     "tau": ("\N{GREEK SMALL LETTER TAU}", "tolerance \N{GREEK SMALL LETTER TAU} of N*"),
 }
 LOOKS = {"Z0-N*": ("#882255", "v"), "Z1-u": ("#E69F00", "s"), "Z1-N*": ("#332288", "D")}
-COLUMNS = ("tier", "label", "kind", "rl", *parts.ERROR_VALUES, "cells", "of", "reason")
+COLUMNS = ("tier", "label", "kind", "rl", *shared.ERROR_VALUES, "cells", "of", "reason")
 
 
 @figure("frontier", stage="boptr")
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """Rows of ``means`` on matched cells: layer ``tier``, then the sweeps ``lambda`` and ``tau`` and their settings."""
     scope = {"scope": "frontier", "column": "matched macro", "exponents": "paper", "mu": "cohort", "pool": "ar"}
     rows = context.frames["means"].filter(**scope).select(COLUMNS)
@@ -170,32 +159,32 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    rows = parts.defined(numbers.filter(layer="tier"))
-    missing = parts.absent(numbers.filter(layer="tier"), 120)
-    sweeps = [layer for layer in SWEEPS if parts.defined(numbers.filter(layer=layer)).height]
+    rows = shared.defined(numbers.filter(layer="tier"))
+    missing = shared.absent(numbers.filter(layer="tier"), 120)
+    sweeps = [layer for layer in SWEEPS if shared.defined(numbers.filter(layer=layer)).height]
     second = f"mean error over matched cells by the RL information used; {context.cohort}"
     models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
     levels = rows["information"].n_unique()
     height = 1.6 + 0.2 * rows.height + 0.18 * levels + 0.13 * len(missing.splitlines())
     height = max(height, 1.2 + 1.3 * len(sweeps))
-    figure = context.new_figure(style.PAGE, height, parts.least(rows), second, models, benchmarks)
+    figure = context.new_figure(style.PAGE, height, shared.least(rows), second, models, benchmarks)
     grid = figure.add_gridspec(max(1, len(sweeps)), 2 if sweeps else 1, width_ratios=[2.4, 1] if sweeps else [1])
     axes = figure.add_subplot(grid[:, 0])
-    heights = parts.places(rows["information"].to_list(), gap=0.9)
-    parts.error_rows(axes, rows, heights)
+    heights = shared.places(rows["information"].to_list(), gap=0.9)
+    shared.error_rows(axes, rows, heights)
     _levels(axes, rows, heights)
-    parts.error_axis(axes, rows)
+    shared.error_axis(axes, rows)
     for i, layer in enumerate(sweeps):
         _sweep_panel(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
     swept = numbers.filter(pl.col("layer") != "tier").drop_nulls("error")
     handles = [
-        parts.line(f"{name} swept", color=colour, marker=marker, markersize=2.5, linewidth=0.8)
+        style.key(f"{name} swept", color=colour, marker=marker, markersize=2.5, linewidth=0.8)
         for name, (colour, marker) in LOOKS.items()
         if name in swept["predictor"]
     ]
-    parts.legend(figure, [*parts.kind_handles(rows["kind"], context), *handles], missing, 3)
+    shared.legend(figure, [*shared.kind_handles(rows["kind"], context), *handles], missing, 3)
     return figure
 
 
@@ -203,12 +192,12 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
     """Name the amount of information above its rows."""
     for (level,), group in rows.with_columns(y=pl.Series(heights)).group_by("information", maintain_order=True):
         y = min(group["y"].to_list()) - 0.75
-        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **parts.BESIDE, color=palette.MUTED)
+        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **shared.BESIDE, color=palette.MUTED)
         axes.set_ylim(top=heights[0] - 1.3)
 
 
 def _sweep_panel(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
-    points = parts.defined(rows)
+    points = shared.defined(rows)
     for (name,), line in points.group_by("predictor", maintain_order=True):
         colour, marker = LOOKS[str(name)]
         x, y = line["setting"].to_list(), line["corrected"].to_list()

@@ -16,30 +16,27 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.rule import REASONS
 from searchlens.catalogue import figure, table
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import ERROR, PATHS_OF_ALPHA, BoptrContext, cell_line, model_name
+from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 
 
 @table("formula_same", stage="boptr")
-def formula_same(context: BoptrContext) -> Table:
+def formula_same(context: shared.BoptrContext) -> fmt.Table:
     """One formula, each model's own alpha and policy."""
     frame, plan = context.frames["formula_same"], context.plan
     notes = [
         f"Fit on {plan.title(plan.anchor_benchmark)} with β of its regime and one policy for all budgets (R1 locked)."
-        f" {ERROR}",
-        PATHS_OF_ALPHA,
+        f" {shared.ERROR}",
+        shared.PATHS_OF_ALPHA,
     ]
     lines = [_scale_line(row, plan) for row in frame.iter_rows(named=True)]
     return context.table(frame, [fmt.part(lines)], notes, frame)
 
 
-def _scale_line(row: Row, plan: CohortPlan) -> Line:
+def _scale_line(row: Row, plan: CohortPlan) -> fmt.Line:
     return {
-        "model": model_name(plan, row["model"]),
+        "model": shared.model_name(plan, row["model"]),
         "α_math": interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
         "π_math (R1 locked)": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
@@ -48,7 +45,7 @@ def _scale_line(row: Row, plan: CohortPlan) -> Line:
 
 
 @table("identification", stage="boptr")
-def identification(context: BoptrContext) -> Table:
+def identification(context: shared.BoptrContext) -> fmt.Table:
     """What a fit identifies: the interval of alpha, and every triple that fits as well."""
     scales, triples, plan = context.frames["identified_scale"], context.frames["identified_set"], context.plan
     upper = [
@@ -61,7 +58,7 @@ def identification(context: BoptrContext) -> Table:
     ]
     lower = [
         {
-            **cell_line(plan, row["model"], row["benchmark"]),
+            **shared.cell_line(plan, row["model"], row["benchmark"]),
             "α̂": number(row["alpha"]),
             "β̂": number(row["beta"], 1),
             "N̂(b)": fmt.word(row["path"]),
@@ -75,7 +72,7 @@ def identification(context: BoptrContext) -> Table:
         for row in triples.iter_rows(named=True)
     ]
     notes = [
-        f"Upper block: scale at the frozen β. {PATHS_OF_ALPHA} The interval of δ is the one that these intervals"
+        f"Upper block: scale at the frozen β. {shared.PATHS_OF_ALPHA} The interval of δ is the one that these intervals"
         " allow.",
         "Lower block: R1 fit of each cell, then every (α, β, π) of the grids whose error is within one bootstrap"
         " standard deviation (± after the error) of the best.",
@@ -107,7 +104,7 @@ GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
 
 @figure("parameters", stage="boptr", optional=True)
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """Rows of ``identified_scale`` (layer ``model``), then where rounding changes a path (layer ``boundary``)."""
     groups = {name: model.group for name, model in context.plan.models.items()}
     rows = context.frames["identified_scale"].select(
@@ -136,14 +133,14 @@ def boundaries(beta: float, levels: int) -> list[float]:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure | None:
     """Draw what ``numbers`` returned; None with fewer than ``FEWEST`` scales, which the table says as well."""
     rows = numbers.filter(layer="model").drop_nulls("alpha")
     if rows.height < FEWEST:
         return None
     missing = numbers.filter(layer="model").filter(pl.col("alpha").is_null())
     note = "; ".join(f"{row['model']}: {REASONS[row['reason']]}" for row in missing.iter_rows(named=True))
-    heights = parts.places(rows["group"].to_list(), 0.4)
+    heights = shared.places(rows["group"].to_list(), 0.4)
     benchmark = context.plan.anchor_benchmark
     title = context.plan.title(benchmark)
     second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {title}, and the policy that each fit keeps to"
@@ -158,7 +155,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure | None:
     _scales(axes, rows.with_columns(y=pl.Series(heights, dtype=pl.Float64)), limits)
     _axis(axes, rows["model"].to_list(), heights, limits)
     _columns(text_axes, rows, heights)
-    parts.legend(figure, _handles(rows), note, 5)
+    shared.legend(figure, _handles(rows), note, 5)
     return figure
 
 
@@ -178,7 +175,7 @@ def _scales(axes: Axes, rows: pl.DataFrame, limits: tuple[float, float]) -> None
     for group, low, high, y in rows.drop_nulls("alpha_lo").select("group", "alpha_lo", "alpha_hi", "y").iter_rows():
         ends = [max(low, limits[0]), min(high, limits[1])]
         axes.plot(ends, [y, y], **BAND, color=GROUP_COLOURS[group], gid="identified")
-    parts.scatter(axes, rows, "alpha", "group", palette=GROUP_COLOURS, markers=GROUP_MARKERS, s=22, zorder=3)
+    shared.scatter(axes, rows, "alpha", "group", palette=GROUP_COLOURS, markers=GROUP_MARKERS, s=22, zorder=3)
 
 
 def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[float, float]) -> None:
@@ -216,10 +213,10 @@ def _handles(rows: pl.DataFrame) -> list[Line2D]:
     present = [group for group in GROUP_COLOURS if group in rows["group"]]
     look: dict[str, Any] = {"linestyle": "none", "markersize": 4.5}
     handles = [
-        parts.line(
+        style.key(
             f"{g} cohort" if g != "new" else "new models", color=GROUP_COLOURS[g], marker=GROUP_MARKERS[g], **look
         )
         for g in present
     ]
-    band = parts.line("predicts the same budgets", color=palette.MUTED, **BAND)
-    return [*handles, band, parts.line("some N(b) changes", color="#D5D5D5", linewidth=0.8)]
+    band = style.key("predicts the same budgets", color=palette.MUTED, **BAND)
+    return [*handles, band, style.key("some N(b) changes", color="#D5D5D5", linewidth=0.8)]

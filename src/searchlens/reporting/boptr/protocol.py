@@ -9,42 +9,30 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.consistency import CRITERION
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
-from searchlens.reporting.boptr.context import (
-    CORRECTED_SIZE,
-    ERROR,
-    READINGS,
-    BoptrContext,
-    cell_line,
-    corrected,
-    heading,
-    model_changes,
-    model_name,
-)
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.tables import table as fmt
 
 
 @table("blocks", stage="boptr")
-def blocks(context: BoptrContext) -> Table:
+def blocks(context: shared.BoptrContext) -> fmt.Table:
     """What is compared with what, and why."""
     frame = context.frames["blocks"]
     lines = [{name: str(value) for name, value in row.items()} for row in frame.iter_rows(named=True)]
     note = "Horizontal and vertical results are reported apart: they test different transfer hypotheses."
-    return Table(frame, [fmt.part(lines)], [note])
+    return fmt.Table(frame, [fmt.part(lines)], [note])
 
 
 @table("protocol_flags", stage="boptr")
-def protocol_flags(context: BoptrContext) -> Table:
+def protocol_flags(context: shared.BoptrContext) -> fmt.Table:
     """Cells in which Base and RL were sampled under different conditions, or on few questions."""
     frame, plan = context.frames["protocol_flags"], context.plan
     lines = []
     for (model, benchmark), rows in frame.group_by("model", "benchmark", maintain_order=True):
         severities = {_flag(row): fmt.word(row["severity"]) for row in rows.iter_rows(named=True)}
-        lines.append(cell_line(plan, str(model), str(benchmark)) | severities)
+        lines.append(shared.cell_line(plan, str(model), str(benchmark)) | severities)
     details = [
         {
-            **cell_line(plan, row["model"], row["benchmark"]),
+            **shared.cell_line(plan, row["model"], row["benchmark"]),
             "flag": _flag(row),
             "severity": row["severity"],
             **_sides(row),
@@ -63,7 +51,7 @@ def protocol_flags(context: BoptrContext) -> Table:
         "All or nothing: one side solves no question at any point, or every one; constant RL curve: the same at every"
         f" budget; constant base pool: no budget at which two policies differ; few questions: below {FEW_QUESTIONS}.",
     ]
-    parts = [fmt.part(lines, "severity of every flag", model_changes(frame))]
+    parts = [fmt.part(lines, "severity of every flag", shared.model_changes(frame))]
     if details:
         parts.append(fmt.part(details, "numbers of the flags"))
     return context.table(frame, parts, notes, frame)
@@ -73,7 +61,7 @@ def _flag(row: Row) -> str:
     return str(row["flag"]).replace("_", " ").replace(" rl ", " RL ")
 
 
-def _sides(row: Row) -> Line:
+def _sides(row: Row) -> fmt.Line:
     """What a flag compares: numbers of tokens or questions, or proportions."""
     if row["flag"] in ("length", "few_questions"):
         base, rl = (number(row[side], 0) for side in ("base", "rl"))
@@ -83,43 +71,43 @@ def _sides(row: Row) -> Line:
 
 
 @table("checklist", stage="boptr")
-def checklist(context: BoptrContext) -> Table:
+def checklist(context: shared.BoptrContext) -> fmt.Table:
     """The paper's robustness checklist, as checks."""
     frame = context.frames["checklist"]
     rows = frame.rows(named=True)
     lines = [{name: row[name] for name in ("item", "status", "claim", "check")} for row in rows]
     notes = [f"{row['item']}: {fmt.minus(row['detail'])}." for row in rows if row["detail"]]
-    return Table(frame, [fmt.part(lines)], notes)
+    return fmt.Table(frame, [fmt.part(lines)], notes)
 
 
 # ---- the same checkpoints sampled again
 
 
 @table("seed_replication", stage="boptr")
-def seed_replication(context: BoptrContext) -> Table:
+def seed_replication(context: shared.BoptrContext) -> fmt.Table:
     """The rule on batches of Base samples drawn again."""
     frame, summary, plan = context.frames["seed_replication"], context.frames["seed_summary"], context.plan
-    lines: list[Line] = []
+    lines: list[fmt.Line] = []
     for (reading, batch), rows in frame.group_by("reading", "batch", maintain_order=True):
-        line = {"reading": READINGS[str(reading)], "batch": fmt.word(batch)}
+        line = {"reading": shared.READINGS[str(reading)], "batch": fmt.word(batch)}
         for row in rows.iter_rows(named=True):
-            line[heading(plan, row["benchmark"])] = corrected(row)
+            line[shared.heading(plan, row["benchmark"])] = shared.corrected(row)
         lines.append(line)
-    means: list[Line] = []
+    means: list[fmt.Line] = []
     for (reading,), rows in summary.group_by("reading", maintain_order=True):
-        line = {"reading": READINGS[str(reading)], "batches": fmt.word(rows["batches"][0])}
+        line = {"reading": shared.READINGS[str(reading)], "batches": fmt.word(rows["batches"][0])}
         for row in rows.iter_rows(named=True):
-            line[heading(plan, row["benchmark"])] = fmt.spread(row["mean"], row["sd"])
+            line[shared.heading(plan, row["benchmark"])] = fmt.spread(row["mean"], row["sd"])
         means.append(line)
     selected = frame.filter(pl.col("policy").is_not_null())
     policies = [
-        f"{READINGS[str(reading)]}, {plan.title(str(benchmark))}: {'/'.join(rows['policy'].to_list())}"
+        f"{shared.READINGS[str(reading)]}, {plan.title(str(benchmark))}: {'/'.join(rows['policy'].to_list())}"
         for (reading, benchmark), rows in selected.group_by("reading", "benchmark", maintain_order=True)
     ]
     notes = [
         f"H5 of {plan.anchor_model} on batches that differ in the seed of Base's samples alone; RL is the same"
-        f" curve. {ERROR}",
-        f"{CORRECTED_SIZE} Means over batches are raw.",
+        f" curve. {shared.ERROR}",
+        f"{shared.CORRECTED_SIZE} Means over batches are raw.",
         context.brackets,
         "Fixed π̂: policy of the main batch; full rule: selected again on each. Mean: over benchmarks within the batch;"
         " ±: standard deviation over batches (ddof 1).",
@@ -133,7 +121,7 @@ def seed_replication(context: BoptrContext) -> Table:
 
 
 @table("readout_consistency", stage="boptr")
-def readout_consistency(context: BoptrContext) -> Table:
+def readout_consistency(context: shared.BoptrContext) -> fmt.Table:
     """How far readouts move when the same checkpoint is sampled again."""
     frame, plan = context.frames["readout_consistency"], context.plan
     compared = frame.filter(pl.col("reason").is_null())
@@ -169,9 +157,9 @@ def readout_consistency(context: BoptrContext) -> Table:
     return context.table(frame, parts, notes, frame)
 
 
-def _cell(row: Row, plan: CohortPlan) -> Line:
+def _cell(row: Row, plan: CohortPlan) -> fmt.Line:
     return {
-        "model": model_name(plan, row["model"]),
+        "model": shared.model_name(plan, row["model"]),
         "side": row["role"],
         "batch": row["batch"],
         "benchmark": plan.title(row["benchmark"]),

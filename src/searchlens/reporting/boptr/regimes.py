@@ -15,22 +15,13 @@ from matplotlib.patches import Patch
 from searchlens.analysis.claims import ASSIGNED, DASH, ROUNDING, interval, number, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import figure, table
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import (
-    CORRECTED_SIZE,
-    ERROR,
-    BoptrContext,
-    corrected,
-    model_name,
-)
+from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 
 
 @table("regime_betas", stage="boptr")
-def regime_betas(context: BoptrContext) -> Table:
+def regime_betas(context: shared.BoptrContext) -> fmt.Table:
     """The exponents that each cell prefers, next to the frozen one."""
     betas, stability, plan = context.frames["regime_betas"], context.frames["beta_stability"], context.plan
     notes = [
@@ -49,7 +40,7 @@ def regime_betas(context: BoptrContext) -> Table:
         fmt.part(_r1_lines(betas, plan), "R1 β of every model, with the exponents within one standard deviation"),
     ]
     if stability.filter(pl.col("without").is_not_null())["beta"].is_not_null().any():
-        lines: list[Line] = []
+        lines: list[fmt.Line] = []
         for (benchmark,), rows in stability.group_by("benchmark", maintain_order=True):
             line = {"benchmark": plan.title(str(benchmark))}
             for row in rows.iter_rows(named=True):
@@ -60,7 +51,7 @@ def regime_betas(context: BoptrContext) -> Table:
     return context.table(fmt.stacked(fits=betas, stability=stability), blocks, notes, betas, stability)
 
 
-def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
+def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[fmt.Line]:
     lines = []
     for (benchmark,), rows in betas.group_by("benchmark", maintain_order=True):
         first = rows.row(0, named=True)
@@ -72,10 +63,10 @@ def _anchor_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
     return lines
 
 
-def _r1_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[Line]:
+def _r1_lines(betas: pl.DataFrame, plan: CohortPlan) -> list[fmt.Line]:
     lines = []
     for (model,), rows in betas.filter(~pl.col("a_priori"), constraint="R1").group_by("model", maintain_order=True):
-        line = {"model": model_name(plan, str(model))}
+        line = {"model": shared.model_name(plan, str(model))}
         for row in rows.iter_rows(named=True):
             tied = DASH if row["beta"] is None else f"{number(row['beta'], 1)} ({ranges(row['tied'])})"
             line[plan.title(row["benchmark"])] = tied
@@ -100,7 +91,7 @@ MAPS = {"three regimes": "three regimes", "two regimes": "two regimes", "three -
 
 
 @table("beta_sensitivity", stage="boptr")
-def beta_sensitivity(context: BoptrContext) -> Table:
+def beta_sensitivity(context: shared.BoptrContext) -> fmt.Table:
     """Three regimes against two, in which the floor benchmarks are math."""
     frame, plan = context.frames["beta_sensitivity"], context.plan
     floor = [name for name in plan.with_role("fitted") if plan.benchmarks[name].regime == "floor"]
@@ -111,11 +102,11 @@ def beta_sensitivity(context: BoptrContext) -> Table:
         line |= {f"N̂(b) on {plan.title(d)}": fmt.word(rows[d]["path"]) for d in floor if d in rows}
         for benchmark, row in rows.items():
             title = "mean" if benchmark is None else plan.title(benchmark)
-            line[title] = corrected(row, "+" if name == "three - two" else "")
+            line[title] = shared.corrected(row, "+" if name == "three - two" else "")
         lines.append(line)
     notes = [
-        f"{plan.anchor_model}; only the columns of floor benchmarks can differ. {ERROR}",
-        CORRECTED_SIZE,
+        f"{plan.anchor_model}; only the columns of floor benchmarks can differ. {shared.ERROR}",
+        shared.CORRECTED_SIZE,
         context.brackets,
         *_overlap_note(frame, plan),
         "The two-regime row is a counterfactual, not an adopted rule.",
@@ -150,7 +141,7 @@ LETTERS = 46
 
 
 @figure("beta_robustness", stage="boptr")
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """The anchor model's rows of ``regime_betas`` on its fitted benchmarks; tied exponents separated by spaces."""
     rows = context.frames["regime_betas"].filter(~pl.col("a_priori"), model=context.plan.anchor_model).select(COLUMNS)
     texts = [pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in ("exact", "tied")]
@@ -158,9 +149,9 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
+    heights = shared.places(numbers["benchmark"].to_list(), gap=1.0)
     height = 1.75 + 0.2 * (heights[-1] + 1)
     anchor, benchmarks = context.plan.anchor_model, numbers["benchmark"].unique(maintain_order=True).to_list()
     second = f"{anchor}: exponents \N{GREEK SMALL LETTER BETA} by benchmark"
@@ -187,7 +178,7 @@ def _finding(numbers: pl.DataFrame) -> str:
 
 def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
     if row["beta"] is None:
-        axes.annotate(parts.undefined(row["reason"], LETTERS), (0, y), (0, 0), **parts.BESIDE, color=palette.MUTED)
+        axes.annotate(shared.undefined(row["reason"], LETTERS), (0, y), (0, 0), **shared.BESIDE, color=palette.MUTED)
         return
     for name, colour in (("tied", TIED_COLOUR), ("exact", EXACT_COLOUR)):
         for beta in map(float, str(row[name]).split()):
@@ -211,12 +202,12 @@ def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
         axes.plot([first["own"]] * 2, [top, bottom], zorder=3.5, gid="own", **own, **line)
 
 
-def _handles(context: BoptrContext) -> list[Line2D | Patch]:
+def _handles(context: shared.BoptrContext) -> list[Line2D | Patch]:
     return [
-        parts.line(f"best fit, {context.interval} (refitted)", color="black", marker="o", markersize=4, linewidth=1.2),
+        style.key(f"best fit, {context.interval} (refitted)", color="black", marker="o", markersize=4, linewidth=1.2),
         Patch(color=EXACT_COLOUR, label="same error as the best fit"),
         Patch(color=TIED_COLOUR, label="within one standard error of it"),
-        parts.line("assigned to the regime beforehand", color=palette.RL_COLOUR, linewidth=0.8, marker="v"),
-        parts.line("this cohort's own estimate", color=OWN_COLOUR, linestyle=(0, (2, 1)), marker="^"),
-        parts.line("R0: a policy per budget, R1: one policy, R2: RL default", linestyle="none"),
+        style.key("assigned to the regime beforehand", color=palette.RL_COLOUR, linewidth=0.8, marker="v"),
+        style.key("this cohort's own estimate", color=OWN_COLOUR, linestyle=(0, (2, 1)), marker="^"),
+        style.key("R0: a policy per budget, R1: one policy, R2: RL default", linestyle="none"),
     ]

@@ -15,40 +15,24 @@ from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import (
-    CORRECTED,
-    ERROR,
-    EXPONENTS,
-    PATHS_OF_ALPHA,
-    READINGS,
-    UNCHANGED,
-    BoptrContext,
-    Means,
-    block,
-    cell_line,
-    corrected,
-    model_name,
-)
+from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Part, Table
+from searchlens.reporting.tables import table as fmt
 
 # ---- cells, new models, held-out benchmarks
 
 
 @table("percell", stage="boptr")
-def percell(context: BoptrContext) -> Table:
+def percell(context: shared.BoptrContext) -> fmt.Table:
     """The calibrated rule and the cell's own fit."""
     frame, plan = context.frames["percell"], context.plan
     without = f"μ without {', '.join(context.options.mu_without)}"
     titles = {
-        ("cohort", "paper"): EXPONENTS["paper"],
+        ("cohort", "paper"): shared.EXPONENTS["paper"],
         ("without", "paper"): without,
-        ("cohort", "own"): EXPONENTS["own"],
-        ("without", "own"): f"{EXPONENTS['own']}, {without}",
+        ("cohort", "own"): shared.EXPONENTS["own"],
+        ("without", "own"): f"{shared.EXPONENTS['own']}, {without}",
     }
     orders = {"model": plan.models, "benchmark": plan.benchmarks}
     in_order = [pl.col(name).cast(pl.Enum(list(order))) for name, order in orders.items()]
@@ -58,7 +42,7 @@ def percell(context: BoptrContext) -> Table:
         if rows.height:
             lines = [
                 {
-                    **cell_line(plan, row["model"], row["benchmark"]),
+                    **shared.cell_line(plan, row["model"], row["benchmark"]),
                     "regime": row["regime"],
                     "β": number(row["beta"], 1),
                     "α̂": interval(row["alpha"], row["alpha_lo"], row["alpha_hi"]),
@@ -68,17 +52,17 @@ def percell(context: BoptrContext) -> Table:
                     "mech cell": number(row["mech_cell"]),
                     "mech anchor": number(row["mech_anchor"]),
                     "gap": number(row["gap"], sign="+"),
-                    "anchor, corrected": corrected(row),
+                    "anchor, corrected": shared.corrected(row),
                 }
                 for row in rows.iter_rows(named=True)
             ]
             parts.append(fmt.part(lines, title, fmt.changes(rows["model"].to_list())))
     notes = [
-        f"cell: α fitted to the cell itself; anchor: α = exp(μ + δ). {ERROR}",
+        f"cell: α fitted to the cell itself; anchor: α = exp(μ + δ). {shared.ERROR}",
         "The gap (anchor − cell) may be negative: the cell's α is fitted with another policy than the selector takes.",
-        f"{PATHS_OF_ALPHA} Boundary: distance of log2 α to the nearer end of it; near 0, a small change of α changes"
-        " the path.",
-        f"mech and gap are raw, so that equal predictions have a gap of 0. {CORRECTED}",
+        f"{shared.PATHS_OF_ALPHA} Boundary: distance of log2 α to the nearer end of it; near 0, a small change of α"
+        " changes the path.",
+        f"mech and gap are raw, so that equal predictions have a gap of 0. {shared.CORRECTED}",
         context.brackets,
         *context.single_pair,
     ]
@@ -86,26 +70,27 @@ def percell(context: BoptrContext) -> Table:
 
 
 @table("coverage_models", stage="boptr")
-def coverage_models(context: BoptrContext) -> Table:
+def coverage_models(context: shared.BoptrContext) -> fmt.Table:
     """New models, everything frozen."""
     columns = {name: name for name in context.plan.in_group("new")}
     rows, labels = context.frames["means"].filter(scope="new models"), {"V2-δ0": "V3 pipeline, δ := 0"}
-    means = Means(context, rows, columns, labels=labels)
+    means = shared.Means(context, rows, columns, labels=labels)
     if not columns:
-        return Table(rows.drop("scope"), [fmt.part([])], ["The cohort has no new model."])
+        return fmt.Table(rows.drop("scope"), [fmt.part([])], ["The cohort has no new model."])
     own = means.own_exponents()
     notes = [
-        f"Columns: new models, mean over their fitted benchmarks; they fit nothing but their own δ (V3). {ERROR}",
+        "Columns: new models, mean over their fitted benchmarks; they fit nothing but their own δ (V3)."
+        f" {shared.ERROR}",
         context.brackets,
-        CORRECTED,
+        shared.CORRECTED,
         "V5b is defined where the model's Base belongs to a fitted one; δ := 0 needs no calibration.",
-        *([] if own else [UNCHANGED]),
+        *([] if own else [shared.UNCHANGED]),
     ]
-    return context.table(rows.drop("scope"), [block(means.lines(), ""), *own], notes, rows)
+    return context.table(rows.drop("scope"), [shared.block(means.lines(), ""), *own], notes, rows)
 
 
 @table("coverage_heldout", stage="boptr")
-def coverage_heldout(context: BoptrContext) -> Table:
+def coverage_heldout(context: shared.BoptrContext) -> fmt.Table:
     """The frozen rule (V3) on every held-out benchmark, model by model."""
     plan = context.plan
     cells = context.frames["errors"].filter(tier="V3", role="held_out", pool="ar", mu="cohort")
@@ -118,15 +103,15 @@ def coverage_heldout(context: BoptrContext) -> Table:
         criterion=criteria.rename({"cells": "defined"}),
     )
     if not plan.with_role("held_out"):
-        return Table(data, [fmt.part([])], ["The cohort has no held-out benchmark."])
+        return fmt.Table(data, [fmt.part([])], ["The cohort has no held-out benchmark."])
     parts = []
     for exponents in ("paper", "own") if _differ(cells) else ("paper",):
         of_cells, of_means, limits = (frame.filter(exponents=exponents) for frame in (cells, means, criteria))
-        parts.append(_heldout_part(of_cells, of_means, limits, plan, EXPONENTS[exponents]))
+        parts.append(_heldout_part(of_cells, of_means, limits, plan, shared.EXPONENTS[exponents]))
     notes = [
-        f"Cells: V3, regimes assigned beforehand, nothing fitted on these benchmarks. {ERROR}",
+        f"Cells: V3, regimes assigned beforehand, nothing fitted on these benchmarks. {shared.ERROR}",
         context.brackets,
-        CORRECTED,
+        shared.CORRECTED,
         "In parentheses the raw error, to which the limit set beforehand for the mean of a benchmark applies; †: above"
         f" that limit, {HELD_OUT_LIMIT:g} pp. The gap is raw. Means, oracle and limit are of the fitted models. The"
         " oracle (R1 fit of the same cells) reads the curve that it is scored on.",
@@ -146,7 +131,7 @@ def _differ(cells: pl.DataFrame) -> bool:
 
 def _heldout_part(
     cells: pl.DataFrame, means: pl.DataFrame, criteria: pl.DataFrame, plan: CohortPlan, title: str
-) -> Part:
+) -> fmt.Part:
     """The cells of every model, and below them the means with their limit; frames of one choice of exponents."""
     benchmarks = plan.with_role("held_out")
     headings = {name: plan.title(name) for name in benchmarks} | {"all cells": "mean"}
@@ -154,7 +139,7 @@ def _heldout_part(
     oracle = {row["column"]: row for row in means.filter(tier="V1").iter_rows(named=True)}
     lines = []
     for model, member in plan.models.items():
-        line = {"model": model_name(plan, model) + (" (new)" if member.group == "new" else "")}
+        line = {"model": shared.model_name(plan, model) + (" (new)" if member.group == "new" else "")}
         line |= {headings[row["benchmark"]]: _limited(row) for row in cells.filter(model=model).iter_rows(named=True)}
         line["mean"] = _limited(rule[model]) if model in rule else DASH
         lines.append(line)
@@ -176,7 +161,7 @@ def _limited(row: Row) -> str:
     if row["error"] is None:
         return DASH
     mark = "†" if row["error"] > HELD_OUT_LIMIT else ""
-    return f"{corrected(row)} ({number(row['error'])}{mark})"
+    return f"{shared.corrected(row)} ({number(row['error'])}{mark})"
 
 
 def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
@@ -191,16 +176,16 @@ def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
 
 
 @table("horizontal", stage="boptr")
-def horizontal(context: BoptrContext) -> Table:
+def horizontal(context: shared.BoptrContext) -> fmt.Table:
     """The anchor model on every benchmark; the CSV has the other models, too."""
     plan, frames = context.plan, context.frames
     every_model = frames["means"].filter(pl.col("scope").str.starts_with("horizontal/"))
     fitted, held_out = ({d: plan.title(d) for d in plan.with_role(role)} for role in ("fitted", "held_out"))
     main = fitted | {"mean": "mean", "matched mean": "matched mean"}
     columns = main | ({"held-out mean": "held-out mean"} if held_out else {})
-    means = Means(context, every_model.filter(scope=f"horizontal/{plan.anchor_model}"), columns, "mean")
+    means = shared.Means(context, every_model.filter(scope=f"horizontal/{plan.anchor_model}"), columns, "mean")
     blocks = [
-        block(
+        shared.block(
             _with_h5_lines(means.lines(columns=main), _h5_lines(context, fitted)),
             "fitted benchmarks, AR pool",
             RIVALS[:1],
@@ -208,7 +193,7 @@ def horizontal(context: BoptrContext) -> Table:
     ]
     if held_out:
         outside = replace(means, columns=held_out | {"held-out mean": "mean"}, count="held-out mean")
-        blocks.append(block(outside.lines(), "held-out benchmarks, AR pool", RIVALS[:1]))
+        blocks.append(shared.block(outside.lines(), "held-out benchmarks, AR pool", RIVALS[:1]))
     notes = [
         f"Rows: what predicts the RL curve of {plan.anchor_model} on the benchmark.",
         "matched mean: over the benchmarks that every row but V5b and the rivals defines; a mean is over those of its"
@@ -224,12 +209,12 @@ def horizontal(context: BoptrContext) -> Table:
     return means.table(data, blocks, notes, of_anchor, frames["seed_summary"], nulls=nulls)
 
 
-def _with_h5_lines(lines: dict[str, Line], added: Mapping[str, Line]) -> dict[str, Line]:
+def _with_h5_lines(lines: dict[str, fmt.Line], added: Mapping[str, fmt.Line]) -> dict[str, fmt.Line]:
     """The lines with those about H5 below H5 and V5b."""
     if "V5b" in lines:
         lines = {**lines, "V5b": {**lines["V5b"], "row": f"→ {lines['V5b']['row']}"}}
     last = "V5b" if "V5b" in lines else "H5"
-    result: dict[str, Line] = {}
+    result: dict[str, fmt.Line] = {}
     for key, line in lines.items():
         result[key] = line
         if key == last:
@@ -248,11 +233,11 @@ def _replication_note(seed_summary: pl.DataFrame) -> str:
     )
 
 
-def _h5_lines(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, Line]:
+def _h5_lines(context: shared.BoptrContext, fitted: Mapping[str, str]) -> dict[str, fmt.Line]:
     """H5 on batches that were sampled again, and beyond the largest budget."""
     plan, lines = context.plan, {}
     for (reading,), group in context.frames["seed_summary"].group_by("reading", maintain_order=True):
-        line = {"row": f"→ replication, {READINGS[str(reading)]}, raw"}
+        line = {"row": f"→ replication, {shared.READINGS[str(reading)]}, raw"}
         for row in group.iter_rows(named=True):
             line[fitted.get(row["benchmark"], "mean")] = fmt.spread(row["mean"], row["sd"])
         lines[f"replication {reading}"] = line
@@ -260,11 +245,11 @@ def _h5_lines(context: BoptrContext, fitted: Mapping[str, str]) -> dict[str, Lin
     for row in context.frames["extension"].filter(model=plan.anchor_model).iter_rows(named=True):
         title = "mean" if row["benchmark"] is None else fitted.get(row["benchmark"])
         if title:
-            beyond[title] = corrected(row)
+            beyond[title] = shared.corrected(row)
     return {**lines, "beyond": beyond}
 
 
-def _horizontal_data(context: BoptrContext, means: pl.DataFrame) -> pl.DataFrame:
+def _horizontal_data(context: shared.BoptrContext, means: pl.DataFrame) -> pl.DataFrame:
     model = pl.col("scope").str.strip_prefix("horizontal/").alias("model")
     nulls = context.frames["nulls"].select(
         "tier", exponents=pl.lit("paper"), pool=pl.lit("ar"), null_mean="null_mean", null_p="p"
@@ -295,11 +280,11 @@ def _horizontal_data(context: BoptrContext, means: pl.DataFrame) -> pl.DataFrame
 
 # ---- figure
 
-COLUMNS = ("pool", "tier", "label", "kind", *parts.ERROR_VALUES, "cells", "of", "reason")
+COLUMNS = ("pool", "tier", "label", "kind", *shared.ERROR_VALUES, "cells", "of", "reason")
 
 
 @figure("horizontal", stage="boptr")
-def numbers(context: BoptrContext) -> pl.DataFrame:
+def numbers(context: shared.BoptrContext) -> pl.DataFrame:
     """The anchor's rows of ``means`` over its fitted benchmarks, the autoregressive pool first."""
     scope = f"horizontal/{context.plan.anchor_model}"
     rows = context.frames["means"].filter(scope=scope, column="mean", exponents="paper", mu="cohort").select(COLUMNS)
@@ -307,13 +292,13 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
+def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    rows = parts.defined(numbers)
+    rows = shared.defined(numbers)
     anchor, benchmarks = context.plan.anchor_model, context.plan.with_role("fitted")
     titles = ", ".join(map(context.plan.title, benchmarks))
     second = textwrap.shorten(f"{anchor}: mean error of predicted RL curves on {titles}", 110, placeholder=" ...")
-    finding, missing = parts.least(rows.filter(pool="ar")), parts.absent(numbers, 120)
+    finding, missing = shared.least(rows.filter(pool="ar")), shared.absent(numbers, 120)
     pools = (rows if rows.height else numbers)["pool"].unique(maintain_order=True).to_list()
     sizes = [rows.filter(pool=pool).height for pool in pools]
     height = 1.7 + 0.19 * sum(sizes) + 0.13 * len(missing.splitlines())
@@ -321,8 +306,8 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=[n + 0.8 for n in sizes])[:, 0]
     for axes, pool in zip(panels, pools, strict=True):
         some = rows.filter(pool=pool)
-        parts.error_rows(axes, some, parts.places(["rival" if kind == "rival" else "" for kind in some["kind"]]))
-        axes.set_title(parts.POOL_TITLES[pool], color=palette.MUTED)
-    parts.error_axis(panels[-1], rows)
-    parts.legend(figure, parts.kind_handles(rows["kind"], context), missing, 3)
+        shared.error_rows(axes, some, shared.places(["rival" if kind == "rival" else "" for kind in some["kind"]]))
+        axes.set_title(shared.POOL_TITLES[pool], color=palette.MUTED)
+    shared.error_axis(panels[-1], rows)
+    shared.legend(figure, shared.kind_handles(rows["kind"], context), missing, 3)
     return figure

@@ -20,28 +20,17 @@ from matplotlib.patches import Rectangle
 from searchlens.analysis.claims import DASH, ERRORS, number, say
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
-from searchlens.reporting.boptr import parts
-from searchlens.reporting.boptr.context import (
-    BY_REGIME,
-    CORRECTED,
-    ERROR,
-    OVERALL,
-    OVERALL_NOTE,
-    BoptrContext,
-    Means,
-    block,
-    heading,
-)
+from searchlens.reporting.boptr import context as shared
+from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 
 # ---- variants of the rule
 
 
 @table("rule_variants", stage="boptr")
-def rule_variants(context: BoptrContext) -> Table:
+def rule_variants(context: BoptrContext) -> fmt.Table:
     """What distinguishes the variants, and what each reaches."""
     variants = context.frames["rule_variants"]
     rows = context.frames["means"].filter(scope="variants", exponents="paper")
@@ -49,14 +38,14 @@ def rule_variants(context: BoptrContext) -> Table:
         {"rule": row["rule"], **{name: row[name] for name in ("state", "parameters", "use", "interpretation")}}
         for row in variants.iter_rows(named=True)
     ]
-    means = Means(context, rows, BY_REGIME, "all cells")
+    means = shared.Means(context, rows, shared.BY_REGIME, "all cells")
     line_by_key = means.lines()
     keys = [key for pair in variants.select("tier", "tier_anchor").iter_rows() for key in pair]
     measured = {key: line_by_key[key] for key in keys if key in line_by_key}
     notes = [
-        f"Lower block: mean over the fitted cells of a regime. {ERROR}",
+        f"Lower block: mean over the fitted cells of a regime. {shared.ERROR}",
         context.brackets,
-        CORRECTED,
+        shared.CORRECTED,
         "Each variant is measured at two levels of information: an offset from each model's own pair, or the anchor's"
         " scale alone. Oracles read the curve that they are scored on; v8-H has no formula and is not evaluated.",
         "v6 and v7 have no formula in print: docs/rule-variants.md defines the ones that are measured here. The first"
@@ -66,7 +55,7 @@ def rule_variants(context: BoptrContext) -> Table:
     ]
     parts = [
         fmt.part(descriptions, "variants"),
-        block(measured, "measured with the paper's exponents, AR pool"),
+        shared.block(measured, "measured with the paper's exponents, AR pool"),
         *means.full_pool(),
     ]
     # Every variant with its means, then those that are also measured with the anchor's scale alone, with theirs.
@@ -80,21 +69,21 @@ def rule_variants(context: BoptrContext) -> Table:
 
 
 @table("vertical", stage="boptr")
-def vertical(context: BoptrContext) -> Table:
+def vertical(context: BoptrContext) -> fmt.Table:
     """Every model's mean over the fitted benchmarks, for the upper and the lower cohort, and over all models."""
     plan, frames = context.plan, context.frames
-    means = Means(context, frames["means"].filter(scope="vertical"), OVERALL, "micro")
+    means = shared.Means(context, frames["means"].filter(scope="vertical"), shared.OVERALL, "micro")
     blocks = []
     for group, description in (("upper", "upper cohort: same RL-training split"), ("lower", "lower cohort: stress")):
         members = plan.in_group(group)  # type: ignore[arg-type]
         if members:
-            columns = {name: heading(plan, name) for name in (*members, f"{group} mean")}
+            columns = {name: shared.heading(plan, name) for name in (*members, f"{group} mean")}
             lines = replace(means, columns=columns, count="").lines()
-            blocks.append(block(lines, f"{description}, AR pool", RIVALS[:1]))
-    blocks.append(block(means.lines(), "all models, AR pool", RIVALS[:1]))
+            blocks.append(shared.block(lines, f"{description}, AR pool", RIVALS[:1]))
+    blocks.append(shared.block(means.lines(), "all models, AR pool", RIVALS[:1]))
     notes = [
         "Rows: what predicts the RL curves of a model; columns: mean over its fitted benchmarks.",
-        OVERALL_NOTE,
+        shared.OVERALL_NOTE,
         "V1 reads the RL curve that it is scored on. V2 uses the anchor's own path on the same benchmark, which is not"
         " δ = 0; V2 δ=0 is.",
         *means.fewer_cells(),
@@ -119,16 +108,16 @@ ASSUMPTIONS = {
 
 
 @table("decomposition", stage="boptr")
-def decomposition(context: BoptrContext) -> Table:
+def decomposition(context: BoptrContext) -> fmt.Table:
     """What each structural assumption costs, in macro and micro means."""
-    means = Means(context, context.frames["means"].filter(scope="decomposition"), OVERALL, "micro")
+    means = shared.Means(context, context.frames["means"].filter(scope="decomposition"), shared.OVERALL, "micro")
     lines = {
         key: {"row": line["row"], "structural assumption": ASSUMPTIONS[key], **line}
         for key, line in means.lines().items()
     }
     notes = [
         "Rows: ways of transfer, over the fitted cells.",
-        OVERALL_NOTE,
+        shared.OVERALL_NOTE,
         *means.fewer_cells(),
         "From V2 δ=0 to V3: the value of the offset. From V3 to V1: what the formula costs; V1 is fitted to the curve"
         " that it is scored on.",
@@ -136,17 +125,17 @@ def decomposition(context: BoptrContext) -> Table:
         " selector's prototype come from the anchor's RL.",
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", ASSUMPTIONS),
     ]
-    return means.table(means.rows.drop("scope"), [block(lines, "AR pool", ("Z1-N*",))], notes)
+    return means.table(means.rows.drop("scope"), [shared.block(lines, "AR pool", ("Z1-N*",))], notes)
 
 
 ABLATION_LABELS = {"V3": "MAIN (BOPTR-P1)", "H6": "ORACLE-2D per-b (π, N)"}
 
 
 @table("ablation", stage="boptr")
-def ablation(context: BoptrContext) -> Table:
+def ablation(context: BoptrContext) -> fmt.Table:
     """The rule without each of its parts, by regime."""
     rows = context.frames["means"].filter(scope="ablation")
-    means = Means(context, rows.filter(mu="cohort"), BY_REGIME, "all cells", ABLATION_LABELS)
+    means = shared.Means(context, rows.filter(mu="cohort"), shared.BY_REGIME, "all cells", ABLATION_LABELS)
     without = rows.filter(mu="without", pool="ar")
     notes = [
         "Rows: variants of the rule, mean over the fitted cells of a regime.",
@@ -155,10 +144,10 @@ def ablation(context: BoptrContext) -> Table:
         *means.fewer_cells(),
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", ("A1", "V2-δ0", "A3")),
     ]
-    blocks = [block(means.lines(), "AR pool", ("H6",))]
+    blocks = [shared.block(means.lines(), "AR pool", ("H6",))]
     if without.height:
         title = f"μ without {', '.join(context.options.mu_without)}, AR pool"
-        blocks.append(block(means.lines(without), title, ("H6",)))
+        blocks.append(shared.block(means.lines(without), title, ("H6",)))
     return means.table(rows.drop("scope"), blocks, notes, rows)
 
 
@@ -167,7 +156,7 @@ def ablation(context: BoptrContext) -> Table:
 TIERS = ("V1", "V2", "V3", "V5b")
 ACROSS = 2
 COLOURS = LinearSegmentedColormap.from_list("error", ["#F4F8FC", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B"])
-COLUMNS = ("tier", "label", "model", "group", "benchmark", *parts.ERROR_VALUES, "reason")
+COLUMNS = ("tier", "label", "model", "group", "benchmark", *shared.ERROR_VALUES, "reason")
 
 
 @figure("vertical", stage="boptr")
@@ -192,7 +181,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()
     tiers, repeated = _tiers(numbers)
     shown = numbers.filter(pl.col("tier").is_in(tiers))
-    notes = [f"Small: {context.interval}.", *repeated, parts.absent(numbers, 500)]
+    notes = [f"Small: {context.interval}.", *repeated, shared.absent(numbers, 500)]
     note = textwrap.fill(" ".join(filter(None, notes)), 120)
     across = min(ACROSS, max(1, len(tiers)))
     down = -(-max(1, len(tiers)) // across)
@@ -214,7 +203,7 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
         bar.outline.set_visible(False)
         bar.set_label("error (pp)")
     else:
-        style.say(panels[0], parts.missing(numbers["reason"]))
+        style.say(panels[0], shared.missing(numbers["reason"]))
     figure.supxlabel(note, fontsize=7, x=0.01, ha="left", color=palette.MUTED)
     return figure
 
@@ -223,7 +212,7 @@ def _tiers(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
     """The tiers with an error, those with the numbers of an earlier one left out, and sentences about these."""
     kept: dict[str, list[float | None]] = {}
     said = []
-    for tier in (name for name in TIERS if name in parts.defined(numbers)["tier"]):
+    for tier in (name for name in TIERS if name in shared.defined(numbers)["tier"]):
         errors = numbers.filter(tier=tier)["corrected"].to_list()
         same = [name for name, others in kept.items() if others == errors]
         if same:
@@ -235,7 +224,7 @@ def _tiers(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
 
 def _finding(rows: pl.DataFrame) -> str:
     """The cell of the largest error of the tiers that have not seen its curve."""
-    errors = parts.defined(rows).filter(pl.col("tier") != "V1").sort("corrected")
+    errors = shared.defined(rows).filter(pl.col("tier") != "V1").sort("corrected")
     ends = {"low": number(errors["corrected"].min(), 1), "high": number(errors["corrected"].max(), 1)}  # type: ignore[arg-type]
     return say(ERRORS, {"cells": errors.height, **ends, **(errors.to_dicts() or [{}])[-1]})
 

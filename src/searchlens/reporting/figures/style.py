@@ -323,17 +323,19 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
 
     The figures of a pair that is not interpretable say so in place of their panels, since every panel is a comparison.
 
-    An InputError: its file has no function ``draw``, or that returned nothing although the figure is not optional.
+    ``draw`` of its file draws it, or ``draw_<name>`` where a file has several figures. An InputError: its file has
+    neither, or nothing was returned although the figure is not optional.
     """
     numbers, module = definition(figure)(context), import_named(figure.module)
-    if not hasattr(module, "draw"):
+    draw = getattr(module, f"draw_{figure.name}", getattr(module, "draw", None))
+    if draw is None:
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
     stage = figure.options["stage"]
     if stage == "pair" and context.labels.warning:
         return in_words(context.labels, f"not interpretable. {context.labels.warning}"), numbers
     if stage != "boptr" and numbers.is_empty():
         return in_words(context.labels, "these samples have no such readouts of both models"), numbers
-    drawn = module.draw(numbers, context)
+    drawn = draw(numbers, context)
     if drawn is None and not figure.options.get("optional"):
         hint = "return a figure, or declare it with optional=True"
         raise InputError(f"figure {figure.name!r}: draw in {figure.path} returned nothing", hint)

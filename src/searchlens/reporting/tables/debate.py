@@ -14,11 +14,9 @@ from searchlens.analysis.claims import DASH, Row, interval, percent
 from searchlens.analysis.frames import pick
 from searchlens.analysis.measures import BASE, DIFFERENCE, RL
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
 from searchlens.reporting.tables.study import StudyContext
-from searchlens.reporting.tables.table import Table
 
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)
@@ -28,7 +26,7 @@ EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
 
 
 @table("debate", stage="study")
-def debate(context: StudyContext) -> Table:
+def debate(context: StudyContext) -> fmt.Table:
     """The readings of the debate side by side, under the default policy, with what these data cannot say."""
     cells = context.readings["measures"].select("pair", "benchmark").unique(maintain_order=True)
     rows = [_row(context, *cell) for cell in cells.sort("benchmark", maintain_order=True).iter_rows()]
@@ -45,7 +43,7 @@ def debate(context: StudyContext) -> Table:
         " of these questions and these two models. None says what another training run would give.",
         f"Cannot say: what these samples leave open in a row. {BRACKETS} {READOUT_NOTE}",
     ]
-    return Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
+    return fmt.Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 
 
 def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
@@ -82,7 +80,7 @@ def _value(name: str, measures: pl.DataFrame, measure: str, side: str, **keys: f
     return {f"{name}{end}": found.get(column) for end, column in (("", "value"), ("_lo", "lo"), ("_hi", "hi"))}
 
 
-def _line(row: Row, broken: bool) -> Line:
+def _line(row: Row, broken: bool) -> fmt.Line:
     line = {"benchmark": row["benchmark"], "pair": row["pair"]}
     shown = {f"pass@{k}": f"{percent(row[f'pass{k}_base'])} → {percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
     for k in BUDGETS:

@@ -11,9 +11,7 @@ from searchlens.analysis.claims import Row, percent
 from searchlens.analysis.uncertainty import wilson
 from searchlens.catalogue import table
 from searchlens.grading.recorded import is_recorded
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 from searchlens.store.columns import COMPARED
 from searchlens.store.judges import Judge
 
@@ -26,7 +24,7 @@ _NAMED = 3
 
 
 @table("graders", stage="study")
-def graders(context: StudyContext) -> Table:
+def graders(context: StudyContext) -> fmt.Table:
     """One row per cell: where its samples come from, and who judged them."""
     lines = [
         {
@@ -41,7 +39,7 @@ def graders(context: StudyContext) -> Table:
     data = pl.DataFrame(lines, dict.fromkeys(("checkpoint", "benchmark", "samples", "grader", "version"), pl.String))
     unstated = sum(not judge.version for judge in context.judges.values())
     notes = [f"{unstated} of {len(lines)} cells do not state the version of their grader."] if unstated else []
-    return Table(data, [fmt.part(lines)], notes)
+    return fmt.Table(data, [fmt.part(lines)], notes)
 
 
 def of_judges(judges: Mapping[tuple[str, str], Judge]) -> list[str]:
@@ -92,7 +90,7 @@ _LONGEST = 60
 
 
 @table("grader_agreement", stage="study")
-def grader_agreement(context: StudyContext) -> Table:
+def grader_agreement(context: StudyContext) -> fmt.Table:
     """One row per cell: counts of samples by both verdicts, and the share on which they disagree.
 
     Notes
@@ -101,7 +99,7 @@ def grader_agreement(context: StudyContext) -> Table:
     not about other questions.
     """
     rows: list[Row] = []
-    examples: list[Line] = []
+    examples: list[fmt.Line] = []
     for (checkpoint, benchmark), judged in context.agreement.items():
         names = {"checkpoint": checkpoint, "benchmark": benchmark}
         if isinstance(judged, str):
@@ -119,7 +117,7 @@ def grader_agreement(context: StudyContext) -> Table:
         " and the whole text. No answer: none was found, which is not right; such samples are in the classes, too."
         " Disagree: share of samples that one of both accepts, %, with its Wilson interval at 95% over samples.",
     ]
-    return Table(data, parts, notes)
+    return fmt.Table(data, parts, notes)
 
 
 def _counts(judged: pl.DataFrame) -> dict[str, object]:
@@ -141,7 +139,7 @@ def _counts(judged: pl.DataFrame) -> dict[str, object]:
     return {**counts, "disagree": apart / counts["samples"], "lo": lo, "hi": hi}
 
 
-def _agreed(row: Row) -> Line:
+def _agreed(row: Row) -> fmt.Line:
     names = {"checkpoint": row["checkpoint"], "benchmark": row["benchmark"]}
     if row["reason"]:
         return {**names, "samples": row["reason"]}
@@ -150,7 +148,7 @@ def _agreed(row: Row) -> Line:
     return {**names, **counts, "disagree": percent(row["disagree"], row["lo"], row["hi"])}
 
 
-def _example(row: Row) -> Line:
+def _example(row: Row) -> fmt.Line:
     line = {"question": row["question"], "policy": row["policy"], "sample": str(row["sample"])}
     for heading, column in (("gold", "gold"), ("our answer", "answer")):
         text = " ".join((row[column] or "").split())
@@ -171,11 +169,11 @@ OUTCOMES = {
 
 _NAMES = ("checkpoint", "benchmark", "policy", "scorer")
 _PRINTED = 5
-_NONE: list[Line] = [{"recorded verdicts": "none"}]
+_NONE: list[fmt.Line] = [{"recorded verdicts": "none"}]
 
 
 @table("recorded_agreement", stage="study")
-def recorded_agreement(context: StudyContext) -> Table:
+def recorded_agreement(context: StudyContext) -> fmt.Table:
     """One row per cell, policy and scorer: samples by our verdict and the recorded one."""
     counts = (
         _compared(context)
@@ -187,11 +185,11 @@ def recorded_agreement(context: StudyContext) -> Table:
     notes = ["Verdicts that came with imported samples, and ours. A recorded value below 1 is not right."]
     if not lines:
         notes = ["No imported samples of this study came with verdicts."]
-    return Table(data, [fmt.part(lines or _NONE)], notes)
+    return fmt.Table(data, [fmt.part(lines or _NONE)], notes)
 
 
 @table("recorded_disagreements", stage="study")
-def recorded_disagreements(context: StudyContext) -> Table:
+def recorded_disagreements(context: StudyContext) -> fmt.Table:
     """One row per sample and scorer on which the verdicts differ; all are in the CSV, the first ones are printed."""
     apart = _compared(context).filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"]))
     shown = [
@@ -202,7 +200,7 @@ def recorded_disagreements(context: StudyContext) -> Table:
         f"{apart.height} verdicts differ; the CSV has all of them, with the gold, both answers and the end of the text."
         " Of benchmarks whose terms forbid to show their rows it has ids alone."
     ]
-    return Table(apart, [fmt.part(shown or _NONE)], notes)
+    return fmt.Table(apart, [fmt.part(shown or _NONE)], notes)
 
 
 def _compared(context: StudyContext) -> pl.DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -13,10 +14,8 @@ from searchlens.analysis.extrapolation import NEAR, SMALLEST
 from searchlens.analysis.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
 from searchlens.catalogue import table
 from searchlens.config.readings import BEST
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import LEVEL, StudyContext, by_budget
-from searchlens.reporting.tables.table import Part, Table
 
 BROKEN = "not interpretable"
 BROKEN_NOTE = (
@@ -27,7 +26,7 @@ READOUT_NOTE = "Order-free: every curve is the exact mean over all choices of k 
 
 
 @table("budget_equivalents", stage="study")
-def budget_equivalents(context: StudyContext) -> Table:
+def budget_equivalents(context: StudyContext) -> fmt.Table:
     """How many samples of Base equal b samples of RL, under RL's default policy and under the best of Base."""
     data = context.readings["equivalents"]
     shown = data.filter(pl.col("policy").is_in([context.default_policy, BEST]))
@@ -60,7 +59,7 @@ def budget_equivalents(context: StudyContext) -> Table:
     ]
     parts = [fmt.block(lines, "pair", "benchmark", title="Budget equivalents")]
     parts += [fmt.block(met, "pair", title="Where Base overtakes RL")] if met else []
-    return Table(fmt.stacked(equivalents=data, crossings=crossings), parts, noted(notes, context))
+    return fmt.Table(fmt.stacked(equivalents=data, crossings=crossings), parts, noted(notes, context))
 
 
 def _is_broken(row: Row, context: StudyContext) -> bool:
@@ -68,9 +67,9 @@ def _is_broken(row: Row, context: StudyContext) -> bool:
 
 
 @table("exponents", stage="study")
-def exponents(context: StudyContext) -> Table:
+def exponents(context: StudyContext) -> fmt.Table:
     """Which exponents of N = alpha b^beta the samples allow, of each pair and of all pairs together."""
-    data, lines = context.readings["exponents"], list[Line]()
+    data, lines = context.readings["exponents"], list[fmt.Line]()
     for row in data.sort("benchmark", "policy", maintain_order=True).rows(named=True):
         line = {name: row[name] for name in ("benchmark", "pair", "policy")}
         if _is_broken(row, context):
@@ -103,11 +102,11 @@ def exponents(context: StudyContext) -> Table:
         "p: largest p-value of any law, found at the policy, α and β beside it. Least error: of the mean over b, with"
         " percentiles over draws of questions that choose policy, α and β again.",
     ]
-    return Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
+    return fmt.Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 
 
 @table("joint_exponents", stage="study")
-def joint_exponents(context: StudyContext) -> Table:
+def joint_exponents(context: StudyContext) -> fmt.Table:
     """Which exponents the joined pairs of a benchmark may have in common, and all but one."""
     data, lines = context.readings["joint_exponents"], []
     for row in data.rows(named=True):
@@ -122,7 +121,7 @@ def joint_exponents(context: StudyContext) -> Table:
         " table `exponents` of single pairs.",
         f"Joined (option `readings.joint_pairs`): {', '.join(joined) or 'none'}.",
     ]
-    return Table(data, [fmt.block(lines, "benchmark", "policy")], noted(notes, context))
+    return fmt.Table(data, [fmt.block(lines, "benchmark", "policy")], noted(notes, context))
 
 
 def exponents_allowed(row: Row) -> str:
@@ -147,9 +146,9 @@ _SUPPORT = {"kept": 0, "shrunk": 0, "expanded": 0, "out": 0, "SRR": 3, "NDR": 3,
 
 
 @table("support", stage="study")
-def support(context: StudyContext) -> Table:
+def support(context: StudyContext) -> fmt.Table:
     """Which questions RL keeps, loses and adds of those that Base solves at all, under the default policy."""
-    data, lines = context.readings["support"], list[Line]()
+    data, lines = context.readings["support"], list[fmt.Line]()
     for row in data.rows(named=True):
         line = {"pair": row["pair"], "benchmark": row["benchmark"]}
         line["samples"] = f"{row['base_samples']}, {row['rl_samples']}"
@@ -171,11 +170,11 @@ def support(context: StudyContext) -> Table:
         "SRR: kept of Base's; NDR: expanded of RL's; SDS: their harmonic mean; NSCR: expanded less shrunk, of all"
         f" three. A dash: a ratio of nothing. {BRACKETS}",
     ]
-    return Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
+    return fmt.Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 
 
 @table("coverage", stage="study")
-def coverage(context: StudyContext) -> Table:
+def coverage(context: StudyContext) -> fmt.Table:
     """How reliably questions are solved: Cover@τ, G-Pass@k, pass^k and the entropy of answers, of both sides."""
     reliable, spread = ("Cover@tau", "G-Pass@k", "mG-Pass@k"), ("entropy, Miller-Madow", "entropy")
     data = context.readings["measures"].filter(pl.col("measure").is_in(reliable + spread))
@@ -192,11 +191,11 @@ def coverage(context: StudyContext) -> Table:
         _by_measure(data.filter(~is_spread), context, percent, "Questions solved reliably"),
         _by_measure(data.filter(is_spread), context, interval, "Entropy of the answers"),
     ]
-    return Table(data, parts, noted(notes, context))
+    return fmt.Table(data, parts, noted(notes, context))
 
 
 @table("guessing", stage="study")
-def guessing(context: StudyContext) -> Table:
+def guessing(context: StudyContext) -> fmt.Table:
     """What guessing alone would solve, and pass@k of both sides: corrected for options, or beside luck."""
     measures = context.readings["measures"]
     cells = measures.select("pair", "benchmark").unique(maintain_order=True)
@@ -221,10 +220,10 @@ def guessing(context: StudyContext) -> Table:
         "Luck needs answers: readouts that were recorded without it lack them, and instructions have none.",
         BRACKETS,
     ]
-    return Table(data, parts, noted(notes, context))
+    return fmt.Table(data, parts, noted(notes, context))
 
 
-def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., str], title: str = "") -> Part:
+def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., str], title: str = "") -> fmt.Part:
     """A line per pair, benchmark, measure, k and τ, with a column for each side."""
     keys, lines = ["pair", "benchmark", "measure", "k", "tau"], []
     for names, rows in data.group_by(*keys, maintain_order=True):
@@ -238,9 +237,9 @@ def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., 
 
 
 @table("variance", stage="study")
-def variance(context: StudyContext) -> Table:
+def variance(context: StudyContext) -> fmt.Table:
     """What the uncertainty of pass@1 is made of: questions, decoding, seeds; and who would win a second run."""
-    data, lines = context.readings["variance"], list[Line]()
+    data, lines = context.readings["variance"], list[fmt.Line]()
     again = context.readings["measures"].filter(measure="P(RL beats Base)")
     wins = {(row["pair"], row["benchmark"]): row for row in again.rows(named=True)}
     for row in data.rows(named=True):
@@ -262,7 +261,7 @@ def variance(context: StudyContext) -> Table:
         "P(RL beats Base): probability that RL solves more questions if both answer the same ones once more.",
         BRACKETS,
     ]
-    return Table(data, [fmt.block(lines, "pair", "benchmark")], noted(notes, context))
+    return fmt.Table(data, [fmt.block(lines, "pair", "benchmark")], noted(notes, context))
 
 
 def _deviation(row: Row, name: str) -> str:
@@ -273,7 +272,7 @@ def _deviation(row: Row, name: str) -> str:
 
 
 @table("extrapolation", stage="study")
-def extrapolation(context: StudyContext) -> Table:
+def extrapolation(context: StudyContext) -> fmt.Table:
     """pass@k beyond the samples: how often such a prediction is right, and the prediction where it may be printed."""
     data = context.readings["extrapolated"]
     rows = [row for row in data.rows(named=True) if not _is_broken(row, context)]
@@ -310,7 +309,7 @@ def extrapolation(context: StudyContext) -> Table:
         fmt.part(measured, "Measured on the samples at hand", changes),
         fmt.part(shown, "pass@k at four times the samples"),
     ]
-    return Table(data, parts, noted(notes, context))
+    return fmt.Table(data, parts, noted(notes, context))
 
 
 def _printed(rows: pl.DataFrame) -> str:
@@ -320,3 +319,77 @@ def _printed(rows: pl.DataFrame) -> str:
     if not (rows["samples"] >= SMALLEST).any():
         return f"not printed: fewer than {SMALLEST} samples"
     return f"not printed: measured coverage {rows['coverage'][0]:.2f}"
+
+
+# ---- cross-likelihoods
+
+OWN = {"base": "Base", "rl": "RL", "both": "both"}
+"""Whose texts they are, as printed."""
+_SHOWN = {
+    "tokens": ("tokens", 1),
+    "kl_text": ("KL, nats a text", 2),
+    "kl_token": ("KL, nats a token", 3),
+    "entropy_token": ("entropy, nats a token", 3),
+    "perplexity_base": ("perplexity, Base", 2),
+    "perplexity_rl": ("perplexity, RL", 2),
+    "log10_samples_q50": ("log10 samples, median", 2),
+    "log10_samples_q90": ("log10 samples, 90%", 2),
+}
+_FITS = {
+    "alpha": ("α", 2),
+    "gamma": ("γ", 2),
+    "r2": ("R²", 3),
+    "alpha_power": ("α, γ = 0", 2),
+    "r2_power": ("R², γ = 0", 3),
+    "gamma_tilt": ("γ, α = 1", 2),
+    "r2_tilt": ("R², α = 1", 3),
+}
+"""Reading to its heading and decimal places."""
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What the table is made from."""
+
+    summaries: Mapping[tuple[str, str], pl.DataFrame | str]
+    """Pair and benchmark to ``likelihood.summary.SUMMARY``, or why there is none."""
+    notes: Sequence[str] = ()
+    """Sentences under the table."""
+
+
+@table("cross_likelihood", stage="likelihood")
+def cross_likelihood(context: Likelihoods) -> fmt.Table:
+    """How likely the texts of each side are under the other, and how log p of RL follows from log p of Base."""
+    data = pl.concat(
+        fmt.named(frame, pair=pair, benchmark=benchmark)
+        for (pair, benchmark), frame in context.summaries.items()
+        if isinstance(frame, pl.DataFrame)
+    )
+    reasons = {cell: reason for cell, reason in context.summaries.items() if isinstance(reason, str)}
+    notes = [
+        "Texts at temperature 1 without filters, with their stop token, each after the scoring checkpoint's own prompt."
+        " KL of Base's texts: KL(Base‖RL); of RL's: KL(RL‖Base). Samples: 1/p of such a text under the other side, the"
+        " mean number of its samples until that text. Brackets: percentile bootstrap over questions at the configured"
+        " level.",
+        "Exploratory, within questions: log p_RL(y) = c_x + α log p_Base(y) + γ right(y). γ = 0 and α > 1: RL is a"
+        " power of Base; α = 1: a tilt by the reward, 1/γ its temperature. Only Base's texts are not chosen by the left"
+        " side.",
+        *(f"Not scored: {'/'.join(cell)} ({reason})." for cell, reason in reasons.items()),
+    ]
+    parts = [
+        fmt.block(_lines(data, columns), title=title)
+        for title, columns in (("Texts of each side", _SHOWN), ("Regression within questions", _FITS))
+    ]
+    return fmt.Table(data, parts, notes)
+
+
+def _lines(data: pl.DataFrame, columns: Mapping[str, tuple[str, int]]) -> list[fmt.Line]:
+    lines = []
+    rows = data.filter(pl.col("reading").is_in(list(columns)))
+    for (pair, benchmark, texts), part in rows.group_by("pair", "benchmark", "texts", maintain_order=True):
+        line = {"pair": str(pair), "benchmark": str(benchmark), "texts of": OWN[str(texts)]}
+        for row in part.rows(named=True):
+            heading, digits = columns[row["reading"]]
+            line[heading] = interval(row["value"], row["lo"], row["hi"], digits)
+        lines.append(line)
+    return lines

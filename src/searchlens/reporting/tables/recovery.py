@@ -10,8 +10,7 @@ import polars as pl
 from searchlens.analysis.claims import DASH, Row, number, percent
 from searchlens.analysis.frames import pick
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import (
     LEVEL,
     READOUT,
@@ -22,7 +21,6 @@ from searchlens.reporting.tables.study import (
     readouts_note,
     shown,
 )
-from searchlens.reporting.tables.table import Table
 from searchlens.store.columns import POINTS
 
 EXPECTED = "expected"
@@ -30,7 +28,7 @@ EXPECTED = "expected"
 
 
 @table("same_policy_counts", stage="study")
-def same_policy_counts(context: StudyContext) -> Table:
+def same_policy_counts(context: StudyContext) -> fmt.Table:
     """How many policies have Base at or above RL, over all shared ones and over those without the RL default."""
     data = pl.concat(_named(cell, cell.counts) for cell in context.cells)
     lines = by_budget(data, ["pair", "benchmark", "metric", "readout"], _count, context.broken)
@@ -39,7 +37,7 @@ def same_policy_counts(context: StudyContext) -> Table:
         " under which either solves any; a column per number of samples N. In parentheses without RL's default policy."
         f" {readouts_note()}",
     ]
-    return Table(data, [fmt.block(lines, "pair", "benchmark")], notes)
+    return fmt.Table(data, [fmt.block(lines, "pair", "benchmark")], notes)
 
 
 def _count(row: Row) -> str:
@@ -81,7 +79,7 @@ SUMMARY_NOTES = (
 
 
 @table("recovery_summary", stage="study")
-def recovery_summary(context: StudyContext) -> Table:
+def recovery_summary(context: StudyContext) -> fmt.Table:
     """One row per pair, benchmark and metric: how far RL leads, whether Base reaches it, and where.
 
     RL minus Base is under the default policy at the smallest and the largest budget; RL minus best of Base is at the
@@ -97,7 +95,7 @@ def recovery_summary(context: StudyContext) -> Table:
     known |= dict.fromkeys(GREEDY, pl.Float64())
     data = pl.DataFrame(rows, schema_overrides=known, infer_schema_length=None)
     lines = [_summary_line(row) for row in data.rows(named=True)]
-    return Table(data, [fmt.block(lines, "pair", "benchmark")], SUMMARY_NOTES)
+    return fmt.Table(data, [fmt.block(lines, "pair", "benchmark")], SUMMARY_NOTES)
 
 
 def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
@@ -134,7 +132,7 @@ def _first(frame: pl.DataFrame, columns: Mapping[str, str]) -> dict[str, Any]:
     return {name: frame[column][0] if frame.height else None for name, column in columns.items()}
 
 
-def _summary_line(row: Row) -> Line:
+def _summary_line(row: Row) -> fmt.Line:
     line = {"pair": row["pair"], "benchmark": row["benchmark"]}
     line["pool"] = POOLS[row["pool"]] + ("" if row["base_policies"] is None else f", {row['base_policies']}")
     line["metric"] = metrics()[row["metric"]] + " of the first N" * (row["readout"] == READOUT)
@@ -160,7 +158,7 @@ def _interval(row: Row, name: str, sign: str = "") -> str:
 
 
 @table("recovery_paths", stage="study")
-def recovery_paths(context: StudyContext) -> Table:
+def recovery_paths(context: StudyContext) -> fmt.Table:
     """One row per step of each path: the RL budget, the Base operating point chosen for it, and RL - Base there."""
     step = ("target_budget", "target", "policy", "budget", "value", "rl_minus_base")
     data = pl.concat(_named(cell, cell.path) for cell in context.cells)
@@ -185,7 +183,7 @@ def recovery_paths(context: StudyContext) -> Table:
         f"Questions solved in %, {READOUT} readout. Closest: the Base point that solves nearest as many; monotone: the"
         " path of least error whose N never falls. RL − Base: percentage points.",
     ]
-    return Table(data, [fmt.block(lines, "pair", "benchmark", "metric", "path")], notes)
+    return fmt.Table(data, [fmt.block(lines, "pair", "benchmark", "metric", "path")], notes)
 
 
 # ---- the paper's objects
@@ -211,7 +209,7 @@ _MEASURED = {"rl_minus_best": pl.Float64(), "matches": pl.UInt32(), "residual": 
 
 
 @table("recovery_objects", stage="study")
-def recovery_objects(context: StudyContext) -> Table:
+def recovery_objects(context: StudyContext) -> fmt.Table:
     """What each recovery object may show, and what it shows in this study.
 
     ``reached``: RL budgets at which the object reaches RL, of all ``budgets`` of the ``cells``: the envelope is at or
@@ -246,7 +244,7 @@ def recovery_objects(context: StudyContext) -> Table:
         "Smooth path: here the path of least error whose N never falls; the power law with one policy is in table"
         " identification, the frozen rule in tables horizontal, vertical and coverage_heldout, where BOPTR runs.",
     ]
-    return Table(data, [fmt.part(lines)], notes)
+    return fmt.Table(data, [fmt.part(lines)], notes)
 
 
 def _by_budget(cell: Cell) -> pl.DataFrame:

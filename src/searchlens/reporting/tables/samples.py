@@ -10,10 +10,8 @@ import polars as pl
 from searchlens.analysis import mixing as mixed
 from searchlens.analysis.health import Health, percent
 from searchlens.catalogue import table
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
+from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import StudyContext
-from searchlens.reporting.tables.table import Part, Table
 from searchlens.store.columns import HEALTH
 from searchlens.store.provenance import JOINED
 
@@ -32,7 +30,7 @@ _SCHEMA = {
 
 
 @table("provenance", stage="study")
-def provenance(context: StudyContext) -> Table:
+def provenance(context: StudyContext) -> fmt.Table:
     """One row per checkpoint that was sampled: machines, versions, configurations and time."""
     rows = [
         {
@@ -63,7 +61,7 @@ def provenance(context: StudyContext) -> Table:
     versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
     commit = f", commit {_short(made['commit'])}" if made["commit"] else ""
     note = f"Tables: {versions}{commit}; configuration {made['config']}; on {made['host']}, {made['finished']}."
-    return Table(data, [Part(text)], [note])
+    return fmt.Table(data, [fmt.Part(text)], [note])
 
 
 def _three(column: str) -> pl.Expr:
@@ -100,7 +98,7 @@ COST_COLUMNS = {
 
 
 @table("udf_cost", stage="study")
-def udf_cost(context: StudyContext) -> Table:
+def udf_cost(context: StudyContext) -> fmt.Table:
     """What sampling cost: a row per channel (autoregressive, or one controller of searches, on one model), and a total.
 
     Notes
@@ -123,7 +121,7 @@ def udf_cost(context: StudyContext) -> Table:
         for row in data.iter_rows(named=True)
     ]
     notes = [COST_NOTE, *_unrecorded(costs, context)]
-    return Table(data, [fmt.part(lines, rule_before=(data.height - 1,))], notes)
+    return fmt.Table(data, [fmt.part(lines, rule_before=(data.height - 1,))], notes)
 
 
 def _unrecorded(costs: pl.DataFrame, context: StudyContext) -> Iterator[str]:
@@ -201,7 +199,7 @@ HEALTH_NOTES = (
 
 
 @table("health", stage="study")
-def health(context: StudyContext) -> Table:
+def health(context: StudyContext) -> fmt.Table:
     """One row per cell, Base and RL apart: shares of its samples, and what is wrong with them."""
     counts = {name: kind for name, kind in HEALTH.items() if name != "policy"}
     schema = {**dict.fromkeys(("checkpoint", "benchmark", "health", "reason"), pl.String()), **counts}
@@ -214,10 +212,10 @@ def health(context: StudyContext) -> Table:
     notes = [
         f"{'/'.join(names)}: {cell.level}: {cell.reason}." for names, cell in context.health.items() if cell.reason
     ]
-    return Table(pl.DataFrame(rows, schema), [fmt.block(lines, "checkpoint")], [*notes, *HEALTH_NOTES])
+    return fmt.Table(pl.DataFrame(rows, schema), [fmt.block(lines, "checkpoint")], [*notes, *HEALTH_NOTES])
 
 
-def _ended(checkpoint: str, benchmark: str, cell: Health) -> Line:
+def _ended(checkpoint: str, benchmark: str, cell: Health) -> fmt.Line:
     counts = cell.counts
     samples, answered = counts["samples"], counts["answered"]
     return {
@@ -249,10 +247,10 @@ MIXING_NOTE = (
 
 
 @table("mixing", stage="study")
-def mixing(context: StudyContext) -> Table:
+def mixing(context: StudyContext) -> fmt.Table:
     """One row per cell and policy of power sampling."""
     data = mixed.mixing(context.chains)
-    lines: list[Line] = [
+    lines: list[fmt.Line] = [
         {
             **{name: row[name] for name in ("checkpoint", "benchmark", "policy")},
             "chains": f"{row['chains']:,}",
@@ -265,8 +263,8 @@ def mixing(context: StudyContext) -> Table:
         for row in data.iter_rows(named=True)
     ]
     if not lines:
-        return Table(data, [], ["No samples of power sampling with a record of their chains."])
-    return Table(data, [fmt.block(lines, "checkpoint", "benchmark")], [*mixed.sentences(data), MIXING_NOTE])
+        return fmt.Table(data, [], ["No samples of power sampling with a record of their chains."])
+    return fmt.Table(data, [fmt.block(lines, "checkpoint", "benchmark")], [*mixed.sentences(data), MIXING_NOTE])
 
 
 def _ratio(value: float | None) -> str:

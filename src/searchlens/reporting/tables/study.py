@@ -13,9 +13,7 @@ from searchlens.analysis.frames import by_policy, pick
 from searchlens.analysis.health import Health
 from searchlens.analysis.mixing import CHAINS
 from searchlens.catalogue import table, titles
-from searchlens.reporting.tables import format as fmt
-from searchlens.reporting.tables.format import Line
-from searchlens.reporting.tables.table import Table
+from searchlens.reporting.tables import table as fmt
 from searchlens.store.judges import Judge
 
 READOUT = "prefix"
@@ -114,7 +112,7 @@ def shown(value: float | None, lo: float | None = None, hi: float | None = None,
 
 def by_budget(
     frame: pl.DataFrame, keys: Sequence[str], said: Callable[[Row], str], broken: Collection[tuple[str, str]] = ()
-) -> list[Line]:
+) -> list[fmt.Line]:
     """A line for each group of rows, with a column per budget; dashes in cells (the first two keys) without verdict."""
     lines = []
     for names, rows in frame.group_by(*keys, maintain_order=True):
@@ -125,7 +123,7 @@ def by_budget(
 
 
 @table("operating_points", stage="study")
-def operating_points(context: StudyContext) -> Table:
+def operating_points(context: StudyContext) -> fmt.Table:
     """Pass@k and self-consistency with intervals: a row per policy, a column per budget."""
     columns = ["policy", "budget", "value", "lo", "hi"]
     keys = ["checkpoint", "benchmark", "metric"]
@@ -142,11 +140,11 @@ def operating_points(context: StudyContext) -> Table:
         f"Brackets: interval over questions {LEVEL}, Wilson for counts, else percentile bootstrap.",
         *([f"Not recorded: {', '.join(lacking)}."] if lacking else []),
     ]
-    return Table(data, [fmt.block(lines, *keys)], notes)
+    return fmt.Table(data, [fmt.block(lines, *keys)], notes)
 
 
 @table("intervals", stage="study")
-def intervals(context: StudyContext) -> Table:
+def intervals(context: StudyContext) -> fmt.Table:
     """How wide the intervals are: the median half-width over policies, a column per budget."""
     keys = ["checkpoint", "benchmark", "metric", "readout", "questions"]
     lines = by_budget(context.widths, keys, lambda row: shown(row["half_width"]))
@@ -154,4 +152,4 @@ def intervals(context: StudyContext) -> Table:
         f"Half-width of the intervals {LEVEL}, percentage points, median over policies; a column per number of samples"
         f" N. {readouts_note()}",
     ]
-    return Table(context.widths, [fmt.block(lines, "checkpoint")], notes)
+    return fmt.Table(context.widths, [fmt.block(lines, "checkpoint")], notes)
