@@ -107,7 +107,7 @@ $(BROWSER_INSTALLED): $(INSTALLED)
 	@touch $@
 
 test-browser: $(BROWSER_INSTALLED) ## run the tests of the explorer's page in Chromium
-	SEARCHLENS_BROWSER=1 .venv/bin/python -m pytest tests/reporting/test_explorer_browser.py tests/reporting/test_explorer_web.py $(PYTEST_FLAGS)
+	SEARCHLENS_BROWSER=1 .venv/bin/python -m pytest tests/reporting/test_explorer_browser*.py tests/reporting/test_explorer_web.py $(PYTEST_FLAGS)
 
 # Nobody but who edits web/ needs node: what it builds is kept in the repository.
 $(WEB_INSTALLED): web/package-lock.json

@@ -21,6 +21,12 @@ POLICIES = ("temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0")
 
 
 ROOT = Path(__file__).parents[1]
+Raw = dict[str, Any]
+Make = Callable[[Raw], Grid]
+"""A configuration as it is written, and what makes a grid of it."""
+Raw = dict[str, Any]
+Make = Callable[[Raw], Grid]
+"""A configuration as it is written, and what makes a grid of it."""
 
 
 FIRST = ("test_workflow.py", "test_figures.py", "test_boptr_figures.py", "test_search_power.py", "test_add_a_model.py")

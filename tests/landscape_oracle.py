@@ -94,3 +94,13 @@ def frame(pools: dict[str, list[list[Sample]]]) -> pl.DataFrame:
         for index, s in enumerate(samples)
     ]
     return pl.DataFrame(rows, schema=SCORES, orient="row")
+
+
+def searched(
+    rng: np.random.Generator, questions: int, runs: int, width: int
+) -> tuple[pl.DataFrame, list[Sequence[Sample]]]:
+    """Scores and pools of policy ``tree``: runs of ``width`` candidates, each run drawing 100 tokens more."""
+    pools = [random_pool(rng, runs * width) for _ in range(questions)]
+    first, run = pl.col("sample") % width == 0, pl.col("sample") // width
+    spent = pl.when(first).then(pl.col("tokens").sum().over("question", run) + 100).otherwise(0).cast(pl.UInt32)
+    return frame({"tree": pools}).with_columns(run=run, generated=spent), pools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscap
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
+from searchlens_lab.simulate import Design, paper_design
 
 DEFAULT = "topp0.95_t1.0"
 BUDGETS = (1, 2)
@@ -57,6 +59,19 @@ def cohort(
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     plan = CohortPlan(next(iter(models)), next(iter(benchmarks)), models, benchmarks, DEFAULT, budgets)
     return Cohort(plan, dict(landscapes), "prefix")
+
+
+def part_of_paper(
+    models: Sequence[str], benchmarks: Sequence[str], policies: Sequence[str], questions: int, **more: object
+) -> Design:
+    """Part of the paper's simulated study; nothing is searched, extended, repeated or missing unless given."""
+    whole = paper_design()
+    chosen = {name: whole.models[name] for name in models}
+    bases = {pair.base for pair in chosen.values()}
+    asked = {name: replace(whole.benchmarks[name], questions=questions) for name in benchmarks}
+    rest = {"extension": {}, "batches": {}, "searches": {}, "missing": frozenset()}
+    parts = {"bases": {name: base for name, base in whole.bases.items() if name in bases}, "benchmarks": asked}
+    return replace(whole, models=chosen, policies=tuple(policies), **parts, **rest | more)
 
 
 def views(found: Cohort, draws: int = 2000, **options: object) -> tuple[Rule, View]:

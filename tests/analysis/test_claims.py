@@ -1,9 +1,7 @@
 """What is said of numbers is true of them: sentences and titles against random frames, by rules written here again."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import searchlens
 from searchlens.analysis import claims
-from searchlens.analysis.equivalents import CROSSINGS, EQUIVALENTS
+from searchlens.analysis.equivalents import EQUIVALENTS
 from searchlens.analysis.exponents import EXPONENTS
 from searchlens.analysis.health import Health
 from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL
@@ -24,13 +21,16 @@ from searchlens.comparison.logs import LogComparison
 from searchlens.comparison.statements import statements, told
 from searchlens.reporting import explorer_sentences
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr import extension, identification, metrics, regimes, vertical
+from searchlens.reporting.boptr import extension, metrics, regimes, vertical
 from searchlens.reporting.figures import budget_equivalents, cover, gap_map, recovery, support_region
 from searchlens.reporting.tables.recovery import GREEDY
 
-SEEDS = st.integers(0, 2**32 - 1)
-MANY = settings(max_examples=150, deadline=None)
 NUMBER = r"[+\u2212]?\d+(?:\.\d+)?"
+
+
+def seeded(test: Callable[[int], None]) -> Callable[[], None]:
+    """Asks a test of 150 seeds."""
+    return settings(max_examples=150, deadline=None)(given(st.integers(0, 2**32 - 1))(test))
 
 
 def numbers(text: str) -> list[float]:
@@ -54,8 +54,7 @@ def equivalent(rng: np.random.Generator, budget: int, pool: int) -> dict[str, An
 # ---- where one curve reaches another
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_open_ends_are_said_to_be_open_and_closed_ones_are_not(seed: int) -> None:
     rng = np.random.default_rng(seed)
     row = equivalent(rng, 4, 16)
@@ -72,19 +71,6 @@ def test_open_ends_are_said_to_be_open_and_closed_ones_are_not(seed: int) -> Non
     words = {"within": "", "below": "less than", "above": "more than"}[row["state"]]
     assert head.startswith(words) and not (words == "" and "than" in head)
     assert numbers(head)[0] == pytest.approx({"below": 1, "above": 16}.get(row["state"], row["n"]), abs=0.05)
-
-
-@given(SEEDS)
-@MANY
-def test_a_meeting_lies_where_the_frame_says(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    lo, value, hi = ends(rng, 1, 16)
-    state = str(rng.choice(["within", "below", "above"]))
-    row = {"state": state, "crossing": value if state == "within" else None, "lo": lo, "hi": hi, "first": 1.0}
-    row = dict.fromkeys(CROSSINGS.names()) | row | {"last": 16.0, "lo_open": lo <= 1, "hi_open": hi >= 16}
-    head = claims.located(claims.MEETING, row).partition(" [")[0]
-    assert head.endswith("or less") == (state == "below")
-    assert head.endswith("or more") == (state == "above")
 
 
 # ---- the sentences of a comparison
@@ -179,8 +165,7 @@ def met(rng: np.random.Generator) -> dict[str, Any]:
     return row | {"crossing_lo": lo, "crossing_hi": hi, "lo_open": lo <= 1, "hi_open": hi >= 16}
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_who_leads_in_a_cell_is_what_the_interval_of_the_crossing_says(seed: int) -> None:
     row = met(np.random.default_rng(seed))
     text = claims.say(claims.PASSING, row)
@@ -197,8 +182,7 @@ def test_who_leads_in_a_cell_is_what_the_interval_of_the_crossing_says(seed: int
         assert row["state"] == "above" and row["crossing_lo"] >= 16
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_every_cell_is_counted_once_in_the_title_of_pass_at_k(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = [row for row in (met(rng) for _ in range(6)) if row["state"]]
@@ -209,14 +193,7 @@ def test_every_cell_is_counted_once_in_the_title_of_pass_at_k(seed: int) -> None
     assert passes == sum(claims.say(claims.PASSING, row).startswith("Base passes") for row in rows)
 
 
-def test_no_cell_with_a_test_is_no_law_that_fits_or_not() -> None:
-    assert claims.say(claims.FITTED, {"cells": 0, "empty": 0, "one": 0}) == "No power law could be tested"
-    said = claims.say(claims.FITTED, {"cells": 4, "empty": 1, "one": 2})
-    assert said == "Of 4 cells no power law fits in 1; β = 1 is allowed in 2"
-
-
-@given(SEEDS)
-@MANY
+@seeded
 def test_sentences_are_true_of_random_frames(seed: int) -> None:
     """Each sentence's condition, and its numbers, from the frames; nothing is identified that the frames leave open."""
     frames = random_frames(np.random.default_rng(seed))
@@ -271,8 +248,7 @@ def test_sentences_are_true_of_random_frames(seed: int) -> None:
     assert said["extrapolation"].can.count("solves") == sum(row["trusted"] for row in beyond_samples)
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_what_is_not_identified_is_said_once(seed: int) -> None:
     said = statements(random_frames(np.random.default_rng(seed)), policy="given")
     shown = told(said)
@@ -286,29 +262,10 @@ def test_what_is_not_identified_is_said_once(seed: int) -> None:
 # ---- whole comparisons
 
 
-def test_a_side_against_itself_is_level_and_not_beyond() -> None:
-    same = np.ones((40, 8), bool)
-    same[:4] = False
-    found = searchlens.compare(same, same, draws=100)
-    assert set(found.equivalents["state"]) == {"level"}
-    assert "8 or more of Base (both at the end of what was drawn)" in str(found)
-    assert "more than" not in str(found).partition("budget equivalents")[2].partition("\n")[0]
-
-
-def test_one_sample_of_each_side_is_too_few_whatever_the_questions() -> None:
-    rng = np.random.default_rng(0)
-    base, rl = (rng.random((400, 1)) < 0.5 for _ in range(2))
-    found = searchlens.compare(base, rl, classes=(base.astype(int), rl.astype(int)), draws=100)
-    said = {each.reading: each.can for each in found.statements}
-    for reading in ("entropy", "exponents", "second run"):
-        assert said[reading] == "not identified: a side has a single sample."
-
-
 # ---- the sentences on a cell of a study
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_who_leads_is_who_the_interval_says(seed: int) -> None:
     lo, value, hi = ends(np.random.default_rng(seed), -1, 1)
     text = explorer_sentences._lead({"budget": 4, "rl_minus_base": value, "lo": lo, "hi": hi})
@@ -321,32 +278,6 @@ def test_who_leads_is_who_the_interval_says(seed: int) -> None:
     assert shown[1] <= shown[0] <= shown[2], "the estimate lies within its ends"
 
 
-@given(SEEDS)
-@MANY
-def test_where_rl_lies_is_where_the_frame_says(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    support = []
-    for budget in (1, 2, 4, 8)[: rng.integers(1, 5)]:
-        lo, value, hi = ends(rng, -1, 1)
-        inside = bool(value <= 0 and rng.random() < 0.7)
-        row = {"budget": budget, "rl_minus_best": value, "rl_minus_best_lo": lo, "rl_minus_best_hi": hi}
-        support.append(row | {"inside": inside})
-    text = explorer_sentences._recovery(explorer_sentences.Headline([], support, None, policies=27))
-    estimates, _, undecided = text.partition("; whether")
-    said: dict[str, list[int]] = {}
-    places = r"(inside|above|below)[^,]*? 27 policies(?: reach)? with ([\d, and]+) sample"
-    for place in re.findall(places, estimates):
-        said[place[0]] = [int(found) for found in re.findall(r"\d+", place[1])]
-    for row in support:
-        place = "inside" if row["inside"] else "above" if row["rl_minus_best"] > 0 else "below"
-        assert row["budget"] in said[place]
-    assert sum(map(len, said.values())) == len(support)
-    open_ones = [row["budget"] for row in support if row["rl_minus_best_lo"] <= 0 < row["rl_minus_best_hi"]]
-    assert bool(undecided) == bool(open_ones)
-    if undecided and "any" not in undecided:
-        assert [int(found) for found in re.findall(r"\d+", undecided)] == open_ones
-
-
 def health(rng: np.random.Generator) -> Health:
     """A cell of 1000 samples of which some have an answer and some end nobody knows how."""
     answered = int(rng.choice([0, 3, 500, 997, 1000]))
@@ -356,8 +287,7 @@ def health(rng: np.random.Generator) -> Health:
     return Health(counts, broken, remarks)
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_samples_are_sound_only_if_nothing_was_found(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sides = {} if rng.random() < 0.1 else {"base": health(rng), "rl": health(rng)}
@@ -371,8 +301,7 @@ def test_samples_are_sound_only_if_nothing_was_found(seed: int) -> None:
         assert text.endswith(f"{base} of Base's and {rl} of RL's state an answer.")
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
     """Luck as far as it was read, and greedy answers of Base, or of both sides, but never of RL alone."""
     rng = np.random.default_rng(seed)
@@ -387,20 +316,7 @@ def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
     assert text.count("25.0% [10.0, 50.0]") == (len(greedy) if gaps and "Base" in greedy else 0)
 
 
-@given(SEEDS)
-@MANY
-def test_what_one_sample_is_worth_is_said_wherever_it_lies(seed: int) -> None:
-    row = equivalent(np.random.default_rng(seed), 1, 16)
-    text = explorer_sentences._worth(row)
-    assert text == f" One sample of RL is worth {claims.located(claims.EQUIVALENT, row)} of Base under the same policy."
-    assert ("more than 16" in text) == (row["state"] == "above") and ("less than 1 " in text) == (
-        row["state"] == "below"
-    )
-    assert explorer_sentences._worth(None) == explorer_sentences._worth({**row, "state": None}) == ""
-
-
-@given(SEEDS)
-@MANY
+@seeded
 def test_a_line_of_the_summary_says_what_its_row_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     zero = int(rng.integers(0, 4))
@@ -422,8 +338,7 @@ def test_a_line_of_the_summary_says_what_its_row_says(seed: int) -> None:
     assert broken == "  toy/sums: not interpretable. Base: all cut off."
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_graders_and_health_say_what_was_counted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = []
@@ -442,11 +357,6 @@ def test_graders_and_health_say_what_was_counted(seed: int) -> None:
     assert f"whether texts of {' and '.join(unknown)} were cut off" in of_health.cannot or not unknown
     ill = [side.title for side in sides if side.health.level != "ok"]
     assert re.findall(r"(\w+) than its samples allow", of_health.cannot) == ill
-
-
-def test_luck_stands_beside_pass_at_k_only_where_it_was_judged() -> None:
-    assert "luck" in claims.say(claims.OPEN_ANSWERS, {"luck": [{"k": 1}]})
-    assert "luck" not in claims.say(claims.OPEN_ANSWERS, {"luck": []})
 
 
 # ---- titles of figures
@@ -468,8 +378,7 @@ def cells(rng: np.random.Generator, **columns: tuple[float, float]) -> pl.DataFr
 SOUND: Any = SimpleNamespace(broken=set())
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_losses_and_gains_are_compared_by_their_difference(seed: int) -> None:
     """Two intervals may overlap where that of the difference does not contain 0."""
     frame = cells(np.random.default_rng(seed), nscr=(-1, 1)).rename({"nscr_lo": "net_lo", "nscr_hi": "net_hi"})
@@ -478,8 +387,7 @@ def test_losses_and_gains_are_compared_by_their_difference(seed: int) -> None:
     assert numbers(title) == [lost, frame.height, gained, frame.height - lost - gained]
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_the_map_counts_who_leads(seed: int) -> None:
     """In the sign of the paper, Base minus RL, which the map keeps."""
     frame = cells(np.random.default_rng(seed), gap=(-1, 1)).rename({"gap_lo": "lo", "gap_hi": "hi"})
@@ -487,8 +395,7 @@ def test_the_map_counts_who_leads(seed: int) -> None:
     assert numbers(gap_map._gap_map_finding(frame)) == [rl, frame.height, base]
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_cover_counts_who_covers_more(seed: int) -> None:
     rng = np.random.default_rng(seed)
     frame = cells(rng, value=(-1, 1)).rename({"value_lo": "lo", "value_hi": "hi"})
@@ -502,8 +409,7 @@ def test_cover_counts_who_covers_more(seed: int) -> None:
     assert numbers(title) == wanted
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
     rng = np.random.default_rng(seed)
     frame = cells(rng, band=(1, 16)).with_columns(
@@ -518,8 +424,7 @@ def test_worth_more_counts_bands_and_says_open_ends(seed: int) -> None:
         assert ("or more" in title) == (most["band_hi"] >= 16)
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_inside_counts_budgets_at_which_anything_is_solved(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rl, best = rng.choice([0, 0.2, 0.5], (2, 5))
@@ -532,8 +437,7 @@ def test_inside_counts_budgets_at_which_anything_is_solved(seed: int) -> None:
         assert "By the estimates" in title and numbers(title) == [27, (solved & (rl <= best)).sum(), solved.sum()]
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_matches_are_those_of_the_frame(seed: int) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 3, rng.integers(1, 4))
@@ -546,8 +450,7 @@ def test_matches_are_those_of_the_frame(seed: int) -> None:
     assert title.startswith("No Base point") == bool(missed) and numbers(title) == wanted
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_at_equal_cost_both_were_read(seed: int) -> None:
     """Base's best at or below the cost; neither is said of a cost at which it was not read."""
     rng = np.random.default_rng(seed)
@@ -569,8 +472,7 @@ def test_at_equal_cost_both_were_read(seed: int) -> None:
         assert numbers(title) == [cost, round(100 * base[max(x for x in base if x <= cost)]), round(100 * rl[cost])]
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_policies_are_counted_where_either_model_solves_anything(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = []
@@ -603,8 +505,7 @@ def errors(rng: np.random.Generator, **columns: list[Any]) -> pl.DataFrame:
     return pl.DataFrame(rows, {"label": pl.String(), **names, **dict.fromkeys(columns)}, infer_schema_length=None)
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -> None:
     frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], cells=[3, 3, 2])
     title = shared.least(frame)
@@ -622,8 +523,7 @@ def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -
         assert f"over {first['cells']} cells" in title
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_the_errors_of_the_rule_reach_as_far_as_the_map(seed: int) -> None:
     frame = errors(np.random.default_rng(seed), tier=["V1", "V2", "V3"], model=["x", "y"])
     title = vertical._finding(frame)
@@ -636,8 +536,7 @@ def test_the_errors_of_the_rule_reach_as_far_as_the_map(seed: int) -> None:
     assert title.endswith(f"({high['tier']}, {high['model']})") and "By the estimates" in title
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_an_interval_holds_an_end_of_its_own(seed: int) -> None:
     """Exponents are steps of 0.1: one at the end of an interval is in it, whatever the last digit."""
     rng = np.random.default_rng(seed)
@@ -649,19 +548,7 @@ def test_an_interval_holds_an_end_of_its_own(seed: int) -> None:
     assert numbers(regimes._finding(frame)) == wanted
 
 
-@given(SEEDS)
-@MANY
-def test_scales_reach_from_the_least_to_the_largest(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    alphas = rng.uniform(0.2, 16, rng.integers(3, 9))
-    frame = pl.DataFrame({"alpha": alphas, "path": np.round(alphas).astype(int).astype(str)})
-    title = identification._finding(frame)
-    wanted = [len(alphas), min(alphas), max(alphas), len(set(np.round(alphas)))]
-    assert numbers(title) == pytest.approx(wanted, abs=0.051) and "By the estimates" in title
-
-
-@given(SEEDS)
-@MANY
+@seeded
 def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = [
@@ -677,8 +564,7 @@ def test_a_feature_predicts_only_if_it_beats_shuffles_and_the_mean(seed: int) ->
     assert [float(p) for p in re.findall(r"p = ([\d.]+)", title)] == pytest.approx([row["p"] for row in rows], abs=6e-4)
 
 
-@given(SEEDS)
-@MANY
+@seeded
 def test_where_base_overtakes_is_said_with_draws_in_which_it_never_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
     places = [1, 2, 4, 8, None]

@@ -1,10 +1,7 @@
 """A broken run says so: wrong template, token limit or grader, and searches that failed, are named and never read."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from conftest import Make, Raw
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
 from searchlens.analysis.classes import answer_classes
 from searchlens.analysis.health import Health, examples, judge, of_classes, of_graded, of_pair, of_rules
@@ -27,7 +25,6 @@ from searchlens.plan import Grid, needs
 from searchlens.store.columns import GRADED, HEALTH, SCORES
 from searchlens.store.provenance import config_fingerprint
 
-Make = Callable[[dict[str, Any]], Grid]
 DEFAULT = "topp0.95_t1.0"
 
 
@@ -233,7 +230,7 @@ def bring(grid: Grid, folder: Path, role: str, text: str) -> None:
     assert len(check.examples) == (0 if "boxed" in text else 3)
 
 
-def analysed(raw: dict[str, Any], make_grid: Make, folder: Path, texts: dict[str, str]) -> Grid:
+def analysed(raw: Raw, make_grid: Make, folder: Path, texts: dict[str, str]) -> Grid:
     """Everything up to the tables and figures of a study of imported samples."""
     raw |= {
         "study": {"pairs": [], "benchmarks": [], "imports": "all"},
@@ -255,7 +252,7 @@ def analysed(raw: dict[str, Any], make_grid: Make, folder: Path, texts: dict[str
 
 
 def test_a_study_without_answers_is_never_read(
-    raw: dict[str, Any],
+    raw: Raw,
     make_grid: Make,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -280,7 +277,7 @@ def test_a_study_without_answers_is_never_read(
     assert pl.read_csv(tmp_path / "figures/support_region_P.csv").filter(layer="support").height == 3
 
 
-def test_a_study_in_which_no_gold_fits_is_never_read(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_a_study_in_which_no_gold_fits_is_never_read(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     """All 640 texts of both sides have an answer, and none is right."""
     grid = analysed(raw, make_grid, tmp_path, dict.fromkeys(("base", "rl"), r"\boxed{B}"))
     said = summary.rendered(summary.answer(grid))
@@ -289,7 +286,7 @@ def test_a_study_in_which_no_gold_fits_is_never_read(raw: dict[str, Any], make_g
     assert "inside" not in said
 
 
-def test_a_study_with_answers_is_read(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_a_study_with_answers_is_read(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     """The summary names the size of the pool that "inside" rests on."""
     grid = analysed(raw, make_grid, tmp_path, {"base": r"\boxed{A}", "rl": r"\boxed{A}"})
     found = summary.answer(grid)

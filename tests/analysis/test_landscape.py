@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens.analysis._vote import expected_vote, vote_of_signatures
 from searchlens.analysis.classes import answer_classes
 from searchlens.analysis.compact import plain_votes
 from searchlens.analysis.health import of_graded
@@ -45,7 +44,6 @@ def _at(landscape, metric, readout, policy="a"):
 @pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
 @pytest.mark.parametrize("seed", range(6))
 def test_expectations_equal_enumeration_of_all_subsets(seed, first_finish):
-    """The closed forms and the dynamic programme are exact, ties of every kind included."""
     size = 3 + seed % 4
     pools = _pools(seed, size)
     budgets = range(1, size + 1)
@@ -62,7 +60,6 @@ def test_expectations_equal_enumeration_of_all_subsets(seed, first_finish):
 @pytest.mark.parametrize("ties", ["first", "fractional"])
 @pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
 def test_prefix_readouts_equal_their_definitions(ties, first_finish):
-    """The paper's readouts: the first n samples of the stream, ties to the earlier one."""
     pools = _pools(11, 7, questions=40)
     options = LandscapeOptions(ties=ties, first_finish=first_finish, draws=50)
     hits = operating_points(oracle.frame(pools), budgets=[1, 2, 3, 5, 7], options=options).hits
@@ -79,7 +76,6 @@ def test_prefix_readouts_equal_their_definitions(ties, first_finish):
 
 
 def test_points_are_means_of_the_hits():
-    """Every value of P, Q, B, T and D is the mean over questions of the hits; counts are their sums."""
     landscape = operating_points(oracle.frame(_pools(2, 6)), budgets=[1, 2, 4], options=FEW)
     for (policy, budget), rows in landscape.hits.group_by("policy", "budget"):
         points = landscape.points.filter(policy=policy, budget=budget)
@@ -113,7 +109,6 @@ def test_cost_diversity_and_rates():
 
 
 def test_order_of_the_samples_matters_only_to_the_prefix():
-    """Expectations describe the pool, in whatever order it was drawn."""
     pools = _pools(7, 8)
     rng = np.random.default_rng(0)
     shuffled = {name: [[pool[i] for i in rng.permutation(8)] for pool in many] for name, many in pools.items()}
@@ -124,28 +119,6 @@ def test_order_of_the_samples_matters_only_to_the_prefix():
     assert (before.filter(readout="prefix")["value"] != after.filter(readout="prefix")["value"]).any()
 
 
-def test_order_of_the_rows_does_not_matter():
-    """Scores may come in any order."""
-    scores = oracle.frame(_pools(8, 4, policies=("a",)))
-    shuffled = scores.sample(fraction=1, shuffle=True, seed=4)
-    for one, other in zip(_frames(scores), _frames(shuffled), strict=True):
-        assert_frame_equal(one, other)
-
-
-def _frames(scores):
-    landscape = operating_points(scores, budgets=[1, 2, 4], options=FEW)
-    return landscape.points, landscape.hits
-
-
-def test_whole_pool_has_one_subset():
-    """At n = pool size prefix and expectation agree wherever ties do not decide."""
-    landscape = operating_points(
-        oracle.frame(_pools(9, 5)), budgets=[5], options=LandscapeOptions(ties="fractional", draws=50)
-    )
-    for metric in ("P", "Q", "D", "distinct", "C", "valid", "stopped", "truncated"):
-        assert _at(landscape, metric, "prefix") == pytest.approx(_at(landscape, metric, "expected"), abs=1e-9)
-
-
 sample = st.builds(
     oracle.Sample,
     answer=st.integers(-1, 3),
@@ -154,22 +127,6 @@ sample = st.builds(
     stopped=st.booleans(),
     score=st.floats(-3, 0, width=32),
 )
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(sample, min_size=2, max_size=9), st.integers(0, 3))
-def test_bounds_and_monotonicity(samples, right):
-    """P grows with n, no other readout exceeds it, and all are proportions."""
-    pool = [oracle.Sample(s.answer, s.answer == right, s.tokens, s.stopped, s.score) for s in samples]
-    budgets = range(1, len(pool) + 1)
-    hits = operating_points(oracle.frame({"a": [pool]}), budgets=budgets, options=FEW).hits
-    for suffix in ("", "_expected"):
-        solved = hits["P" + suffix].cast(pl.Float64)
-        assert (solved.diff().drop_nulls() >= -1e-6).all()
-        for metric in DEFINITIONS:
-            values = hits[metric + suffix].cast(pl.Float64)
-            assert values.is_between(0, 1).all()
-            assert (values <= solved + 1e-6).all()
 
 
 @settings(max_examples=25, deadline=None)
@@ -207,7 +164,6 @@ def test_unbiased_pass_at_k_of_large_pools():
 
 
 def test_intervals_are_wilson_for_counts_and_bootstrap_for_the_rest():
-    """Which interval belongs to which row, and that the bootstrap uses the shared draws."""
     landscape = operating_points(
         oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], options=LandscapeOptions(seed=5)
     )
@@ -221,15 +177,7 @@ def test_intervals_are_wilson_for_counts_and_bootstrap_for_the_rest():
     assert landscape.points.filter(pl.col("hi") < pl.col("value") - 1e-9).is_empty()
 
 
-def test_expected_cost_interval_scales_with_the_budget():
-    """One bootstrap serves all budgets: the interval of C at n is n times that at 1."""
-    points = operating_points(oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], options=FEW).points
-    one, four = (points.filter(policy="a", metric="C", readout="expected", budget=n).row(0, named=True) for n in (1, 4))
-    assert [four["value"], four["lo"], four["hi"]] == pytest.approx([4 * one["value"], 4 * one["lo"], 4 * one["hi"]])
-
-
 def test_shared_ties_make_the_prefix_vote_no_count():
-    """With fractional ties Q has no integer hits and therefore no Wilson interval."""
     points = operating_points(
         oracle.frame(_pools(1, 4)), budgets=[2], options=LandscapeOptions(ties="fractional", draws=50)
     ).points
@@ -238,7 +186,6 @@ def test_shared_ties_make_the_prefix_vote_no_count():
 
 
 def test_smaller_pools_have_fewer_budgets():
-    """Greedy has one sample and so budget 1 alone; the order of policies is kept."""
     pools = {"z": _pools(1, 4)["a"], "greedy": _pools(2, 1)["a"], "a": _pools(3, 4)["a"]}
     landscape = operating_points(oracle.frame(pools), budgets=[1, 2, 4], options=FEW)
     assert landscape.points["policy"].unique(maintain_order=True).to_list() == ["z", "greedy", "a"]
@@ -250,7 +197,6 @@ def test_smaller_pools_have_fewer_budgets():
 
 
 def test_unknown_token_counts_leave_cost_and_first_finish_undecided():
-    """Imported samples may have no token counts; everything else is still read."""
     scores = oracle.frame(_pools(3, 4))
     lost = {name: pl.when(policy="a").then(None).otherwise(name) for name in ("tokens", "generated")}
     unknown = scores.with_columns(**lost).cast(scores.schema)
@@ -284,14 +230,6 @@ def test_no_valid_answer_scores_nothing():
     assert _at(landscape, "Q", "expected") == {1: 0.25, 2: 0.5}
 
 
-def test_with_first_seen_ties_the_vote_at_two_is_the_first_valid_answer():
-    """A consequence of the paper's rule that looks like a mistake but is not one."""
-    pools = _pools(12, 2, questions=60)
-    hits = operating_points(oracle.frame(pools), budgets=[2], options=FEW).hits.filter(policy="a")
-    firsts = [next((s.correct for s in pool if s.answer >= 0), False) for pool in pools["a"]]
-    assert hits["Q"].cast(pl.Boolean).to_list() == firsts
-
-
 BROKEN = {
     "sample 1 is missing": lambda s: s.filter(~((pl.col("question") == 3) & (pl.col("sample") == 1))),
     "sample 2 is missing": lambda s: s.filter(~((pl.col("question") == 3) & (pl.col("sample") == 2))),
@@ -323,7 +261,6 @@ def test_broken_pools_are_refused_by_name(complaint):
 
 
 def test_of_several_broken_questions_the_first_is_named():
-    """Whoever mends a file begins at its beginning."""
     scores = oracle.frame(_pools(1, 3)).with_columns(answer=pl.lit(0, pl.Int32), correct=pl.col("sample") == 1)
     right = (pl.col("policy") == "a") & (pl.col("question") < 4)
     mixed = scores.with_columns(correct=~right & pl.col("correct"))
@@ -332,7 +269,6 @@ def test_of_several_broken_questions_the_first_is_named():
 
 
 def test_unusable_requests_are_refused():
-    """Empty frames, missing columns, and budgets beyond every pool."""
     scores = oracle.frame(_pools(1, 3))
     for frame, budgets, complaint in (
         (scores.clear(), [1], "no rows"),
@@ -345,20 +281,7 @@ def test_unusable_requests_are_refused():
             operating_points(frame, budgets=budgets, options=FEW)
 
 
-def test_second_run_is_identical():
-    """Nothing depends on time, hash order or unseeded draws."""
-    scores = oracle.frame(_pools(1, 3))
-    for one, other in zip(_frames_three(scores), _frames_three(scores.clone()), strict=True):
-        assert_frame_equal(one, other, check_exact=True)
-
-
-def _frames_three(scores):
-    landscape = operating_points(scores, budgets=[1, 3], options=FEW)
-    return landscape.points, landscape.hits
-
-
 def test_classes_count_every_sample():
-    """Right and answered samples, and the sizes of classes, are those of the rows of a question."""
     scores = oracle.frame(_pools(seed=5, size=8))
     for row in answer_classes(scores).iter_rows(named=True):
         samples = scores.filter(policy=row["policy"], question=row["question"])
@@ -378,16 +301,6 @@ def _spelled_out(classes):
 # ---- candidates of searches
 
 
-def _searched(rng: np.random.Generator, questions: int, runs: int, width: int) -> pl.DataFrame:
-    """Scores of policy ``tree``, whose runs of ``width`` candidates drew 100 tokens more than they returned."""
-    pools = [oracle.random_pool(rng, runs * width) for _ in range(questions)]
-    frame = oracle.frame({"tree": pools})
-    first = pl.col("sample") % width == 0
-    of_run = pl.col("tokens").sum().over("question", pl.col("sample") // width)
-    spent = pl.when(first).then(of_run + 100).otherwise(0).cast(pl.UInt32)
-    return frame.with_columns(run=pl.col("sample") // width, generated=spent), pools
-
-
 def _plain(metric: str, pool: oracle.Chosen, width: int, n: int) -> float | None:
     """Mean over runs of a search, by definition: the first n of one, or all of several."""
     reading = {"P": oracle.solved, "Q": oracle.vote, "distinct": oracle.distinct}[metric]
@@ -403,7 +316,7 @@ def _plain(metric: str, pool: oracle.Chosen, width: int, n: int) -> float | None
 @pytest.mark.parametrize(("runs", "width"), [(4, 4), (5, 2), (1, 8), (2, 3)])
 def test_candidates_of_a_search_are_not_independent_samples(runs: int, width: int) -> None:
     """Expectations are over whole runs and prefixes of one, never over subsets of candidates."""
-    scores, pools = _searched(np.random.default_rng(runs), 6, runs, width)
+    scores, pools = oracle.searched(np.random.default_rng(runs), 6, runs, width)
     budgets = [n for n in (1, 2, 3, 4, 6, 8, 10, 16) if n <= runs * width]
     points = operating_points(scores, budgets=budgets, options=FEW).points.filter(readout="expected")
     for n in budgets:
@@ -415,7 +328,7 @@ def test_candidates_of_a_search_are_not_independent_samples(runs: int, width: in
 
 def test_the_cost_of_a_search_is_all_that_it_drew() -> None:
     """The first candidate costs as much as the whole run."""
-    scores, pools = _searched(np.random.default_rng(0), 5, 2, 4)
+    scores, pools = oracle.searched(np.random.default_rng(0), 5, 2, 4)
     costs = operating_points(scores, budgets=[1, 4, 8], options=FEW).points.filter(metric="C")
     runs = [[sum(s.tokens for s in pool[i : i + 4]) + 100 for i in (0, 4)] for pool in pools]
     first, both = np.mean([run[0] for run in runs]), np.mean([sum(run) for run in runs])
@@ -435,14 +348,14 @@ def test_a_search_of_one_candidate_is_a_sample() -> None:
 
 
 def test_a_beam_is_read_by_whole_runs_only() -> None:
-    scores, _ = _searched(np.random.default_rng(1), 4, 2, 4)
+    scores, _ = oracle.searched(np.random.default_rng(1), 4, 2, 4)
     found = operating_points(scores, budgets=[1, 2, 4, 8], options=FEW, smallest={"tree": 4})
     assert found.points["budget"].unique().sort().to_list() == [4, 8]
     assert found.hits["budget"].unique().sort().to_list() == [4, 8]
 
 
 def test_uneven_runs_are_refused() -> None:
-    scores, _ = _searched(np.random.default_rng(1), 4, 2, 4)
+    scores, _ = oracle.searched(np.random.default_rng(1), 4, 2, 4)
     with pytest.raises(InputError, match="sample 5 is of run 7"):
         operating_points(
             scores.with_columns(run=pl.when(pl.col("sample") == 5).then(7).otherwise("run").cast(pl.UInt32)),
@@ -487,20 +400,11 @@ def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
 
 
 def test_policies_keep_the_width_of_their_runs():
-    """A pool that is read in runs of another policy's width would mix searches."""
     rng, widths = np.random.default_rng(5), [1, 2, 4, 2, 1, 4, 4, 1, 2, 2]
-    cells = [_searched(rng, 3, 4 // width, width)[0] for width in widths]
+    cells = [oracle.searched(rng, 3, 4 // width, width)[0] for width in widths]
     scores = pl.concat([cell.with_columns(policy=pl.lit(f"p{i}")) for i, cell in enumerate(cells)])
     found = {name: pool.width for pool in read_pools(scores) for name in pool.policies}
     assert found == {f"p{i}": width for i, width in enumerate(widths)}
-
-
-@pytest.mark.parametrize("classes", [1, 2, 3, 5])
-def test_equally_large_classes_share_the_vote(classes):
-    """By symmetry one of k classes of the same size wins 1/k of all subsets, of any number of samples."""
-    sizes, right = np.full((1, classes), 2), np.arange(classes)[None, :] == 0
-    credit = vote_of_signatures(sizes, right, 2 * classes, [1, classes, 2 * classes])
-    assert credit == pytest.approx(1 / classes)
 
 
 def test_between_whole_numbers_a_subset_misses_with_a_chance_of_0_or_more():
@@ -524,7 +428,6 @@ def test_an_expectation_that_never_differs_has_an_interval_between_0_and_1(right
 
 
 def test_a_landscape_has_as_many_policies_as_there_are():
-    """300 policies, of which every third solves the one question."""
     pools = {f"p{i:03d}": [[oracle.Sample(0, i % 3 == 0, 1, True, -1.0)]] for i in range(300)}
     values = _at_each(operating_points(oracle.frame(pools), budgets=[1], options=FEW), "P")
     assert values == {name: float(i % 3 == 0) for i, name in enumerate(pools)}
@@ -533,14 +436,6 @@ def test_a_landscape_has_as_many_policies_as_there_are():
 def _at_each(landscape, metric):
     """Value of every policy, which has one prefix point."""
     return dict(landscape.points.filter(metric=metric, readout="prefix").select("policy", "value").iter_rows())
-
-
-@pytest.mark.parametrize(("samples", "known"), [(512, True), (513, False)])
-def test_the_expected_vote_of_more_than_512_samples_is_unknown(samples, known):
-    """The documented limit. One class that is right, without rivals, wins every subset."""
-    sure = [oracle.Sample(answer=0, correct=True, tokens=9, stopped=True, score=-1.0)] * samples
-    (pool,) = read_pools(oracle.frame({"a": [sure]}))
-    assert expected_vote(pool, [3]) == (pytest.approx(1.0) if known else pytest.approx(np.nan, nan_ok=True))
 
 
 @pytest.mark.parametrize("ties", ["first", "fractional"])
@@ -566,21 +461,15 @@ def test_votes_over_strings_and_over_classes_are_those_of_enumeration(ties):
 
 def test_budgets_with_too_many_subsets_of_runs_have_no_expectation():
     """6 of 13 runs can be chosen in 1,716 ways: a mean over the first 500 of them would be of some runs alone."""
-    scores, _ = _searched(np.random.default_rng(2), 3, 13, 2)
+    scores, _ = oracle.searched(np.random.default_rng(2), 3, 13, 2)
     found = operating_points(scores, budgets=[4, 12], options=FEW).points.filter(metric="P", readout="expected")
     assert found["value"].is_null().to_list() == [False, True]
 
 
 def test_votes_of_searches_have_no_expectation():
-    """Candidates of one search are no independent draws; the first ones are read all the same."""
-    scores, _ = _searched(np.random.default_rng(2), 3, 2, 2)
+    scores, _ = oracle.searched(np.random.default_rng(2), 3, 2, 2)
     votes = plain_votes(scores.with_columns(plain="answer"), budgets=[2, 4], ties="first")
     assert votes.select("budget", "readout").rows() == [(2, "prefix"), (4, "prefix")]
-
-
-def test_a_cell_of_one_sample_is_one_part():
-    one = oracle.frame({"a": [oracle.random_pool(np.random.default_rng(1), 1)]})
-    assert [part.height for part in in_parts(one.lazy(), 48)] == [1]
 
 
 def test_a_part_of_a_cell_is_whole_policies_of_at_most_so_many_samples():

@@ -1,7 +1,5 @@
 """What is said of the mixing of chains, on chains of known law and through a table."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -94,7 +92,6 @@ def test_chains_on_a_small_model(steps: int, verdict: str) -> None:
 
 
 def test_table_names_chains_that_have_not_mixed() -> None:
-    """And says so where there are none."""
     noise = np.random.default_rng(2).standard_normal((5, 4, 30))
     apart = chains_of(noise + 3 * np.arange(4)[None, :, None], "power_t0.25")
     context: Any = SimpleNamespace(chains=apart)

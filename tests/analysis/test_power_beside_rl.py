@@ -3,15 +3,13 @@
 python -m pytest tests/analysis/test_power_beside_rl.py
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
+import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,19 +46,15 @@ def test_shares_are_means_over_all_subsets(script: ModuleType) -> None:
 
 
 def test_mean_over_pairs_keeps_questions_together(script: ModuleType) -> None:
-    """And there is none if a pair lacks its number."""
     one, other = np.array([[0.0], [10.0]]), np.array([[20.0], [30.0]])
     np.testing.assert_array_equal(script.mean([one, other]), [[10.0], [20.0]])
     assert script.mean([one, None]) is None and script.mean([]) is None
 
 
-def test_the_findings_print_what_the_script_says(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_the_findings_print_what_the_script_says() -> None:
     """Every interval of the table of the twelve pairs; SMC is there on both sides of each, MH on Base."""
-    monkeypatch.setattr(sys, "argv", ["power_sampling.py", "--readouts", str(POWER)])
-    script.main()
-    printed = capsys.readouterr().out.replace("-", "−")
+    command = [sys.executable, str(ROOT / "validation/power_sampling.py"), "--readouts", str(POWER)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.replace("-", "−")
     pairs = re.findall(r"^\| ([a-z]+) \| zoo−math \| (base|rl) \| (smc16_t0.25|power_t0.25) ", printed, re.MULTILINE)
     assert len(pairs) == len(set(pairs)) == 12 * 3
     page = (ROOT / "docs/findings.md").read_text()

@@ -1,7 +1,5 @@
 """docs/pretrained.md: the differences that it prints with their luck, from the committed readouts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Where Base overtakes RL, at equal samples and at equal tokens."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -58,7 +56,6 @@ def test_what_the_pools_cannot_show_is_said() -> None:
 
 
 def test_curves_that_end_level_have_no_upper_end() -> None:
-    """Both solve all questions with a few samples: which is ahead after that cannot be seen."""
     rng = np.random.default_rng(3)
     base, rl = (pool(rng.binomial(64, p, 100), 64) for p in (0.4, 0.5))
     assert crossing(base, rl, Resamples.draw(100, 200, 1), 0.95).row(0, named=True)["hi_open"]

@@ -1,11 +1,8 @@
 """Budget equivalents: N*(b), the samples of Base that solve as much as b samples of RL."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,11 +10,10 @@ import pytest
 from scipy import stats
 
 from searchlens.analysis.claims import EQUIVALENT, located
-from searchlens.analysis.classes import Pool, answer_classes, independent_pools, knots
+from searchlens.analysis.classes import Pool, knots
 from searchlens.analysis.equivalents import equivalents, inverse, joint_confidence, summary, tails
 from searchlens.analysis.uncertainty import Resamples
-from searchlens_lab.simulate import Mode, Truth, power_law, small_design
-from searchlens_lab.simulate._draw import scores
+from searchlens_lab.simulate import power_law
 
 DRAWS = Resamples.draw(40, 200, 1)
 
@@ -30,12 +26,6 @@ def pool(correct: np.ndarray, samples: int, name: str = "default") -> Pool:
 
 def drawn(rng: np.random.Generator, samples: int, a: float = 0.6, b: float = 1.5) -> np.ndarray:
     return rng.binomial(samples, rng.beta(a, b, 40))
-
-
-def test_pass_at_k_is_the_mean_over_all_subsets() -> None:
-    marks = np.array([True, False, False, True, False, False])
-    subsets = [any(marks[list(chosen)]) for chosen in combinations(range(6), 3)]
-    assert pool(np.array([2]), 6).solved([3])[0, 0] == pytest.approx(np.mean(subsets))
 
 
 def test_equal_pools_are_worth_the_same_number_of_samples() -> None:
@@ -92,23 +82,6 @@ def test_summary_states_what_the_pool_cannot_show() -> None:
         assert all(row["n"] is None and row["slope"] is None for row in rows)
 
 
-def test_a_tie_at_the_end_of_the_pool_is_level() -> None:
-    """The same samples on both sides: with all of them RL solves as much as Base, and no more."""
-    base = pool(drawn(np.random.default_rng(2), 16), 16)
-    rows = summary(equivalents([base], base, [1, 8, 16], DRAWS), 0.95).to_dicts()
-    assert [row["state"] for row in rows] == ["within", "within", "level"]
-    assert rows[-1]["n"] is None and rows[-1]["hi_open"]
-
-
-def test_intervals_contain_the_estimate_and_bands_are_wider() -> None:
-    rng = np.random.default_rng(3)
-    difficulty = rng.beta(0.6, 1.5, 40)
-    base, rl = (pool(rng.binomial(32, p), 32) for p in (difficulty, 1 - (1 - difficulty) ** 2))
-    for row in summary(equivalents([base], rl, [1, 2, 4, 8], DRAWS), 0.95).iter_rows(named=True):
-        assert row["lo"] <= row["n"] <= row["hi"]
-        assert row["band_lo"] <= row["lo"] * 1.05 and row["band_hi"] >= row["hi"] / 1.05
-
-
 def test_bands_contain_the_intervals_and_are_open_only_where_draws_or_intervals_are() -> None:
     """Few questions decide at the last budgets of small pools; the band must not leave what the draws show there."""
     wider = 0
@@ -139,19 +112,6 @@ def test_joint_confidence_is_the_share_of_draws_within_all_intervals() -> None:
     same = np.repeat(draws[:1], 3, axis=0)
     assert joint_confidence(same, same, 0.95) == pytest.approx(0.95, abs=0.001)
     assert joint_confidence(draws[:1], draws[:1], 0.9) == 0.9
-
-
-def test_a_model_worth_two_samples_is_found_to_be_worth_two() -> None:
-    """Coverage: if RL draws the better of two samples of Base, 95% intervals of N*(b) contain 2b in most worlds."""
-    covered = []
-    for world in range(60):
-        rng = np.random.default_rng(100 + world)
-        difficulty = rng.beta(0.6, 1.5, 200)
-        base, rl = (pool(rng.binomial(32, p), 32) for p in (difficulty, 1 - (1 - difficulty) ** 2))
-        resamples = Resamples.draw(200, 300, world)
-        rows = summary(equivalents([base], rl, [1, 2, 4], resamples), 0.95).rows(named=True)
-        covered.append([row["lo"] <= 2 * row["budget"] <= row["hi"] for row in rows])
-    assert (np.mean(covered, axis=0) > 0.87).all()
 
 
 def covered(rows: list[dict[str, Any]], truth: Sequence[float]) -> list[bool]:
@@ -189,25 +149,6 @@ def test_the_best_of_equal_policies_is_not_taken_for_better_than_they_are() -> N
     assert (np.mean(found, axis=0) > 0.8).all()
 
 
-@pytest.mark.parametrize("mode", ["continuous", "ceiling"])
-def test_a_simulated_study_has_the_samples_that_its_truth_names(mode: Mode) -> None:
-    """From graded samples to N*(b), with 6,000 questions, against the population."""
-    whole = small_design(mode)
-    model, policy = "qwen25_7b", whole.default_policy
-    design = replace(
-        whole,
-        models={model: whole.models[model]},
-        benchmarks={"math500": replace(whole.benchmarks["math500"], questions=6000)},
-        policies=(policy,),
-        planted=replace(whole.planted, policy=policy, ceiling=0.95),
-        samples=32,
-    )
-    sides = [independent_pools(answer_classes(scores(design, 3, cell)), {})[policy] for cell in design.cells()]
-    read = equivalents([sides[0]], sides[1], [1, 2, 4, 8, 16], Resamples.draw(6000, 1, 0))
-    truth = Truth(design, 3).equivalent(model, "math500", policy, [1, 2, 4, 8, 16])
-    assert 2 ** read.log2_n[:, 0] == pytest.approx(truth, rel=0.08)
-
-
 def test_intervals_are_wider_where_few_questions_decide() -> None:
     """Student's quantile of that many questions in place of the normal one; with many there is no difference."""
     share = tails(0.95, np.array([1.0, 2.0, 6.0, 1e9]))
@@ -220,27 +161,6 @@ def test_intervals_are_wider_where_few_questions_decide() -> None:
 
 
 # ---- hard questions that a sample lacks
-
-
-def hard_tail(seed: int, questions: int, share: float) -> tuple[Pool, Pool]:
-    """64 samples of questions that are solved sooner or later, but for a share of which Base solves 1%, RL 3%."""
-    rng = np.random.default_rng(seed)
-    logit, hard = rng.normal(size=questions), rng.random(questions) < share
-    base, rl = (np.where(hard, rare, 1 / (1 + np.exp(-shift - logit))) for rare, shift in ((0.01, 1), (0.03, 1.6)))
-    return pool(rng.binomial(64, base), 64), pool(rng.binomial(64, rl), 64)
-
-
-@pytest.mark.parametrize(("questions", "share", "truth"), [(100, 0.01, (15.7, 45.9)), (100, 0.03, (19.3, 47.6))])
-def test_the_upper_end_allows_for_hard_questions_that_the_sample_lacks(
-    questions: int, share: float, truth: tuple[float, float]
-) -> None:
-    """At b = 8 and 16 one to three hard questions decide, or none was drawn; 39 of 40 intervals contain N* then."""
-    found = []
-    for seed in range(40):
-        base, rl = hard_tail(seed, questions, share)
-        rows = summary(equivalents([base], rl, [8, 16], Resamples.draw(questions, 200, seed)), 0.95).to_dicts()
-        found.append(covered(rows, list(truth)))
-    assert (np.sum(found, axis=0) >= 37).all()
 
 
 @pytest.mark.parametrize(("questions", "is_open"), [(0.0, True), (3.83, True), (3.85, False)])
@@ -273,17 +193,6 @@ def test_unsolved_questions_count_by_what_is_left_of_them() -> None:
     solved = np.full(60, 64)
     read = equivalents([pool(solved, 64)], pool(solved, 64), [1], Resamples.draw(60, 20, 0))
     assert read.unsolved == [0] and summary(read, 0.95)["hi_open"].item()
-
-
-def test_questions_that_nearly_always_are_solved_leave_an_upper_end() -> None:
-    """GPQA at b = 16: no question is unsolved, all are now and then. No hard one is missing, so N* has an upper end."""
-    is_open = []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        chance = rng.uniform(0.1, 0.6, 198)
-        base, rl = (pool(rng.binomial(64, chance), 64) for _ in range(2))
-        is_open.append(summary(equivalents([base], rl, [16], Resamples.draw(198, 200, seed)), 0.95)["hi_open"].item())
-    assert sum(is_open) <= 2
 
 
 # ---- N* itself

@@ -1,7 +1,5 @@
 """Extrapolated pass@k: right where its model holds, refused where it does not, nothing where nothing can be fitted."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

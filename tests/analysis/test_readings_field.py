@@ -1,7 +1,5 @@
 """Readings of the field: support, reliability, guessing, entropy, variance, by brute force on small pools."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import math
@@ -19,7 +17,7 @@ from searchlens.analysis import measures
 from searchlens.analysis.classes import Pool, answer_classes, independent_pools, recorded_classes
 from searchlens.analysis.compact import compact
 from searchlens.analysis.measures import DIFFERENCE, compared
-from searchlens.analysis.support import COUNTS, by_chance, epsilon, ratios, support
+from searchlens.analysis.support import COUNTS, by_chance, ratios, support
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.benchmarks import Question
 from searchlens.store import readouts
@@ -57,7 +55,6 @@ def subsets(right: int, samples: int, k: int) -> list[int]:
 
 
 def test_support_of_four_questions() -> None:
-    """One question of each kind; the ratios are those of the definitions."""
     found, changes = support(pool([3, 2, 0, 0], 4), pool([4, 0, 1, 0], 4), Resamples.draw(4, 200, 0))
     row = found.row(0, named=True)
     assert [row[name] for name in COUNTS] == [1, 1, 1, 1]
@@ -78,13 +75,6 @@ def test_ratios_without_a_kept_question() -> None:
     lost = ratios({"kept": 0, "shrunk": 3, "expanded": 0})
     assert (lost["srr"], lost["nscr"]) == (0, -1) and np.isnan([lost["ndr"], lost["sds"]]).all()
     assert ratios({"kept": 0, "shrunk": 3, "expanded": 2})["sds"] == 0
-
-
-def test_support_asks_for_one_right_sample() -> None:
-    ours, theirs = pool([1, 0, 5, 0], 8), pool([0, 1, 5, 0], 8)
-    row = support(ours, theirs, Resamples.draw(4, 200, 0))[0].row(0, named=True)
-    assert [row[name] for name in COUNTS] == [1, 1, 1, 1]
-    assert row["base_epsilon"] == pytest.approx(epsilon(8)) == pytest.approx(1 - 0.05 ** (1 / 8))
 
 
 def test_changes_by_chance_are_those_of_dealing_samples_at_random() -> None:
@@ -108,12 +98,6 @@ def test_g_pass_is_the_share_of_subsets(tau: float) -> None:
         assert measures.g_pass(pool([right], 6), 4, [tau])[0, 0] == pytest.approx(wanted)
 
 
-def test_g_pass_ends_are_pass_at_k_and_pass_to_the_k() -> None:
-    one = pool([2], 6)
-    assert measures.g_pass(one, 3, [0.01])[0] == pytest.approx(one.solved([3])[0])
-    assert measures.g_pass(one, 2, [1.0])[0, 0] == pytest.approx(math.comb(2, 2) / math.comb(6, 2))
-
-
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_mg_pass_is_the_sum_over_thresholds_above_half(k: int) -> None:
     for right in range(7):
@@ -128,13 +112,6 @@ def test_cover_counts_the_share_itself() -> None:
     for wrong in (0.0, 1.1):
         with pytest.raises(ValueError, match="not all in"):
             measures.cover(pool([1], 4), [wrong])
-
-
-def test_pass_at_k_is_the_integral_of_cover() -> None:
-    """Of one question with chance c / n: 1 - (1 - p)^k, the identity that ties both readings together."""
-    grid = (np.arange(20_000) + 0.5) / 20_000
-    covered = measures.cover(pool([3], 10), grid.tolist())[0]
-    assert (covered * 4 * (1 - grid) ** 3).mean() == pytest.approx(1 - 0.7**4, abs=1e-3)
 
 
 # ---- guessing
@@ -232,22 +209,6 @@ def test_a_single_sample_or_question_has_no_parts() -> None:
 # ---- all of them
 
 
-def test_no_reading_depends_on_the_order_of_samples() -> None:
-    rng = np.random.default_rng(2)
-    rows = [
-        {"policy": DEFAULT, "question": q, "sample": s, "answer": int(rng.integers(-1, 4)), "width": 1}
-        for q in range(6)
-        for s in range(8)
-    ]
-    scores = pl.DataFrame(rows).with_columns(correct=pl.col("answer") == 1)
-    needed = {"score": 0.0, "tokens": 5, "stopped": True}
-    scores = scores.with_columns(**{name: pl.lit(value) for name, value in needed.items()})
-    shuffled = scores.with_columns(sample=pl.col("sample").shuffle(seed=1).over("question"))
-    one, other = (independent_pools(answer_classes(each), {})[DEFAULT] for each in (scores, shuffled))
-    assert one.correct.tolist() == other.correct.tolist() and one.classes.tolist() == other.classes.tolist()
-    assert measures.entropy(one).tolist() == measures.entropy(other).tolist()
-
-
 def test_a_difference_is_paired() -> None:
     """Both sides equal on every question: no difference in any draw, and what so few questions leave open."""
     values = np.linspace(0, 1, 20)[:, None]
@@ -294,8 +255,6 @@ def test_guessing_on_the_recorded_choices() -> None:
     ("base", "rl", "shrunk", "expanded"),
     [
         ("tiny-base", "tiny-rl", 40, 11),
-        ("dsmath-base", "dsmath-rl", 15, 1),
-        ("anchor-base", "orz-rl", 42, 2),
         ("anchor-base", "overtrained-rl", 112, 1),
         ("control-base", "control-rl", 2, 92),
     ],
@@ -320,32 +279,21 @@ def test_luck_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
         measures.luck(pool([1], 4), [1])
 
 
-def beside_luck(known: float, luck: float, *, repeats: bool) -> pl.DataFrame:
-    """2,000 questions x 16 samples: a share is known to RL, and any sample of the others is right by luck."""
+def test_luck_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
+    """2,000 questions x 16 samples: 30% are known to RL, and 5% of the samples of the others are right by luck."""
     rng = np.random.default_rng(1)
     sides = []
-    for share in (0.0, known):
+    for share in (0.0, 0.3):
         knows = rng.random(2000) < share
-        lucky, meant = rng.binomial(16, luck, 2000), rng.binomial(16, luck, 2000)
-        right = np.where(knows, 16, meant)
-        sides.append(replace(pool(right.tolist(), 16), lucky=np.where(knows & repeats, 0, lucky)))
-    return measures.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
-
-
-def test_luck_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
-    found = beside_luck(0.3, 0.05, repeats=False)
+        lucky, meant = rng.binomial(16, 0.05, 2000), rng.binomial(16, 0.05, 2000)
+        sides.append(replace(pool(np.where(knows, 16, meant).tolist(), 16), lucky=lucky))
+    found = measures.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
     assert found["k"].unique(maintain_order=True).to_list() == [1, 4, 16]
     assert found.filter(measure="luck", side="RL - Base", k=16)["value"].item() == pytest.approx(0, abs=0.04)
     for side, truth in (("Base", 0.0), ("RL", 0.3), ("RL - Base", 0.3)):
         rows = found.filter(measure="luck-corrected pass@k", side=side)
         assert rows["value"].to_list() == pytest.approx([truth] * 3, abs=0.08)
         assert (rows["lo"] < truth).all() and (truth < rows["hi"]).all()
-
-
-def test_without_its_assumption_the_correction_takes_too_little() -> None:
-    """RL repeats what it knows, so its luck is that of the other questions times their share."""
-    row = beside_luck(0.3, 0.05, repeats=True).filter(measure="luck-corrected pass@k", side="RL", k=16)
-    assert row["value"].item() > 0.4
 
 
 def test_luck_that_solves_everything_leaves_nothing_known() -> None:

@@ -1,11 +1,8 @@
 """Compact readouts: the same landscape without the samples, and studies that read recorded cells."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
+from conftest import Make, Raw
 from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
 from searchlens.analysis.compact import compact, expand, plain_votes
 from searchlens.analysis.points import operating_points
@@ -36,7 +34,6 @@ from test_workflow import ROOT, Folder
 FEW = LandscapeOptions(draws=60, seed=3)
 BUDGETS = [1, 2, 4, 8]
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
-Make = Callable[[dict[str, Any]], Grid]
 _SOLVED = re.compile(r"\| (?:Base|RL) " + 10 * r"\| *(\d*) *" + r"\|")
 
 
@@ -96,7 +93,6 @@ def test_a_landscape_is_the_same_without_its_samples(tmp_path: Path, first_finis
 
 
 def test_what_is_kept_is_what_the_samples_were(tmp_path: Path) -> None:
-    """Bits and class sizes of one question, against the samples counted by hand."""
     answers = [(0, True), (1, False), (0, True), (1, False), (2, False), (-1, False)]
     samples = [oracle.Sample(answer, right, 3, True, -1.0) for answer, right in answers]
     graded = oracle.frame({"a": [samples, samples[::-1]]})
@@ -149,14 +145,13 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 # ---- a study
 
 
-def elsewhere(raw: dict[str, Any], make_grid: Make) -> Grid:
+def elsewhere(raw: Raw, make_grid: Make) -> Grid:
     """The study on another machine, which has its readouts but not its samples."""
     study = {**raw["study"], "readouts": "kept"}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 
 
-def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
-    """Landscapes, recovery and the cost of samples are the same; nothing is sampled again."""
+def test_a_study_goes_on_from_its_readouts(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     written, unfinished = record(sampled, tmp_path / "kept")
     assert (len(written), unfinished) == (2, [])
     grid = elsewhere(raw, make_grid)
@@ -187,9 +182,7 @@ def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make,
     assert made["samples"]["samples"] == costs(sampled).filter(checkpoint="toy-base")["rows"].sum()
 
 
-def test_cells_without_readouts_are_sampled_still(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
-) -> None:
+def test_cells_without_readouts_are_sampled_still(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     """A run that was interrupted: a cell that is not scored, or sampled since, is left out and sampled elsewhere."""
     sampled.scores(*CELLS[1]).unlink()
     written, unfinished = record(sampled, tmp_path / "kept")
@@ -223,30 +216,23 @@ def test_a_cell_is_recorded_part_by_part(sampled: Grid, tmp_path: Path, monkeypa
     ],
 )
 def test_readouts_of_another_study_are_refused(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, change: dict[str, Any], says: str
+    raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
     record(sampled, tmp_path / "kept")
     with pytest.raises(InputError, match=f"with other {says} than"):
         elsewhere({**raw, **change}, make_grid).check()
 
 
-def test_a_corrected_gold_or_other_weights_are_refused(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
-) -> None:
+def test_a_corrected_gold_is_refused(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     record(sampled, tmp_path / "kept")
     questions = tmp_path / "sums.jsonl"
-    before = questions.read_text()
-    questions.write_text(before.replace('"gold": "1"', '"gold": "2"'))
+    questions.write_text(questions.read_text().replace('"gold": "1"', '"gold": "2"'))
     with pytest.raises(InputError, match="with other golds than"):
-        elsewhere(raw, make_grid).check()
-    questions.write_text(before)
-    (tmp_path / "rl" / "model.safetensors").write_text("retrained")
-    with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz were made with other weights than"):
         elsewhere(raw, make_grid).check()
 
 
 def test_readouts_are_read_where_neither_weights_nor_questions_are(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+    raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
     """What is not here cannot be compared with; everything else still is, and a cell that is sampled needs both."""
     record(sampled, tmp_path / "kept")
@@ -271,15 +257,13 @@ def test_readouts_are_read_where_neither_weights_nor_questions_are(
         elsewhere(raw, make_grid).check()
 
 
-def test_readouts_that_a_study_rests_on_must_be_there(raw: dict[str, Any], make_grid: Make) -> None:
+def test_readouts_that_a_study_rests_on_must_be_there(raw: Raw, make_grid: Make) -> None:
     raw["study"]["sample"] = []
     with pytest.raises(InputError, match=r"kept/toy-base/sums\.arrow\.xz .* missing"):
         elsewhere(raw, make_grid).check()
 
 
-def test_a_benchmark_that_is_named_is_sampled(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
-) -> None:
+def test_a_benchmark_that_is_named_is_sampled(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     """Even if it is recorded, with or without the right hashes; its samples keep their ids. Other cells are read."""
     record(sampled, tmp_path / "kept")
     raw["benchmarks"]["more"] = {**raw["benchmarks"]["sums"], "max_tokens": 9}
@@ -296,17 +280,14 @@ def test_a_benchmark_that_is_named_is_sampled(
     assert [g.id for g in named.jobs.generations(*CELLS[0])] == [g.id for g in sampled.jobs.generations(*CELLS[0])]
 
 
-def test_samples_of_readouts_are_not_pruned(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
-) -> None:
-    """Samples are in use even if compact readouts of the same cells exist."""
+def test_samples_of_readouts_are_not_pruned(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     record(sampled, tmp_path / "kept")
     grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
     assert grid.study.readouts
     assert unused(grid).generations == []
 
 
-def test_figures_are_asked_for_by_cells_that_there_are(raw: dict[str, Any]) -> None:
+def test_figures_are_asked_for_by_cells_that_there_are(raw: Raw) -> None:
     raw["study"]["figures"] = ["toy/sums", "toy/sum"]
     with pytest.raises(InputError, match=r"study\.figures: 'toy/sum' is unknown; did you mean 'toy/sums'"):
         check.validate(raw)
@@ -355,9 +336,7 @@ def test_a_change_of_how_pairs_are_compared_fits_no_law(recorded: Folder) -> Non
 
 
 @pytest.mark.parametrize("key", [field.name for field in fields(RecoverySection)])
-def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(
-    raw: dict[str, Any], make_grid: Make, key: str
-) -> None:
+def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(raw: Raw, make_grid: Make, key: str) -> None:
     before = make_grid(raw)
     changed: Any = {key: [getattr(before.config.recovery, key)]}
     after = Grid(replace(before.config, recovery=replace(before.config.recovery, **changed)), before.root)
@@ -386,7 +365,6 @@ def overlaid(name: str) -> Grid:
 
 @pytest.mark.parametrize(("overlay", "sampled"), [("recorded", []), ("ci", ["math"]), ("demo", ["math", "aime"])])
 def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: str, sampled: list[str]) -> None:
-    """The committed readouts have the hashes of the shipped configurations."""
     grid = overlaid(overlay)
     grid.check()
     assert {b for c, b in grid.study.cells if grid.study.source(c, b) == "sampled"} == set(sampled)

@@ -21,21 +21,10 @@ def test_wilson_equals_scipy():
 
 
 def test_wilson_ends_are_exact_at_the_boundaries():
-    """0 hits must start at 0 (not 1e-19) and n hits end at 1; no trials means no interval."""
-    lo, hi = wilson([0, 7, 0], [7, 7, 0])
-    assert lo[0] == 0
-    assert hi[1] == 1
-    assert 0 < hi[0] < 1
-    assert 0 < lo[1] < 1
-    assert np.isnan(lo[2])
-    assert np.isnan(hi[2])
-
-
-def test_wilson_of_the_papers_aime_counts():
-    """The paper's note gives the range 3/60 to 5/60 in whole percent; the lower ends are 1.7 and 3.6."""
-    lo, hi = wilson([3, 5], 60)
-    assert lo == pytest.approx([0.0171, 0.0361], abs=1e-4)
-    assert hi == pytest.approx([0.1370, 0.1807], abs=1e-4)
+    """0 hits start at 0 (not 1e-19) and n hits end at 1, for every number of questions; no trials, no interval."""
+    trials = np.arange(1, 2000)
+    assert (wilson(trials, trials).hi == 1).all() and (wilson(np.zeros(1999), trials).lo == 0).all()
+    assert np.isnan(wilson([0], [0])).all()
 
 
 def test_bootstrap_agrees_with_scipy():
@@ -47,13 +36,6 @@ def test_bootstrap_agrees_with_scipy():
     ).confidence_interval
     assert lo == pytest.approx(wanted.low, abs=4e-3)
     assert hi == pytest.approx(wanted.high, abs=4e-3)
-
-
-def test_every_draw_has_as_many_questions_as_the_benchmark():
-    """Resampling with replacement keeps the size; otherwise the means would be scaled."""
-    weights = Resamples.draw(37, 50, 2).weights
-    assert weights.shape == (37, 50)
-    assert (weights.sum(axis=0) == 37).all()
 
 
 def test_draws_are_shared_and_depend_on_the_arguments_alone():
@@ -98,20 +80,12 @@ def test_a_difference_of_proportions_stays_within_its_limits():
     assert hi == pytest.approx([unseen(60) - 1, 1])
 
 
-def test_wilson_of_all_hits_ends_at_exactly_one():
-    """Rounding would put the end a little above or below it for some numbers of questions."""
-    trials = np.arange(1, 2000)
-    assert (wilson(trials, trials).hi == 1).all()
-    assert (wilson(np.zeros(1999), trials).lo == 0).all()
-
-
 def test_draws_do_not_change_between_versions():
     """Published intervals can be recomputed: the stream is fixed by the seed."""
     assert Resamples.draw(5, 3, 42).weights.T.tolist() == [[1, 0, 0, 2, 2], [2, 1, 1, 1, 0], [1, 2, 1, 0, 1]]
 
 
 def test_paired_contrast_of_equal_columns_is_exactly_zero():
-    """Two identical models differ by exactly nothing, in every draw."""
     values = np.random.default_rng(0).random((50, 3))
     lo, hi = Resamples.draw(50, 200, 0).interval(values - values)
     assert (lo == 0).all()
@@ -150,13 +124,11 @@ def test_undefined_intervals_are_nan():
 
 @pytest.mark.parametrize(("questions", "draws"), [(0, 10), (10, 0)])
 def test_nothing_to_draw_is_refused(questions, draws):
-    """An empty benchmark is a mistake upstream, not an empty interval."""
     with pytest.raises(ValueError, match="at least one"):
         Resamples.draw(questions, draws, 0)
 
 
 def test_values_of_another_benchmark_are_refused():
-    """Draws over other questions would silently unpair the rows."""
     with pytest.raises(ValueError, match="20 questions"):
         Resamples.draw(20, 10, 0).interval(np.zeros((21, 1)))
 
@@ -169,7 +141,6 @@ def test_quantiles_equal_numpy():
 
 
 def test_nothing_seen_leaves_open_what_wilson_says():
-    """The same end as that of 0 hits, without the import."""
     for n, confidence in itertools.product((1, 60, 541), (0.8, 0.95)):
         assert unseen(n, confidence) == pytest.approx(float(wilson(0, n, confidence).hi))
 

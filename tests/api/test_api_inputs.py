@@ -1,7 +1,5 @@
 """What ``searchlens.compare`` and ``searchlens.open`` accept: pools of different lengths, and nothing that is wrong."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable
@@ -14,6 +12,7 @@ import polars as pl
 import pytest
 
 import searchlens
+from conftest import Raw
 from searchlens import catalogue
 from searchlens.analysis.pool import missed
 from searchlens.errors import InputError
@@ -155,7 +154,7 @@ ODD = (3, None, 1.5, [], {}, "x", float("nan"), np.array([1, 2]), [[1]], b"x")
 
 
 @pytest.fixture
-def study(raw: dict[str, Any], tmp_path: Path) -> searchlens.Study:
+def study(raw: Raw, tmp_path: Path) -> searchlens.Study:
     return searchlens.open(finish(raw, tmp_path))
 
 
@@ -203,7 +202,7 @@ def test_no_argument_of_a_study_is_another_error_than_input_error(study: searchl
 
 
 def test_an_extension_that_needs_a_missing_library_is_named(
-    raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import matplotlib\n")

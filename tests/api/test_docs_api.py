@@ -1,7 +1,5 @@
 """docs/api.md and the notebook run as they are written, on a finished study."""
 
-from __future__ import annotations
-
 import ast
 import re
 from contextlib import chdir
@@ -11,6 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from conftest import Raw
 from small_results import finish
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +18,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def folder(raw: dict[str, Any], tmp_path: Path) -> Path:
+def folder(raw: Raw, tmp_path: Path) -> Path:
     finish(raw, tmp_path)
     return tmp_path
 

@@ -1,7 +1,5 @@
 """Cohorts: the plan file and its errors, and landscapes read from a folder, compared with their samples."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Callable
@@ -14,6 +12,7 @@ import polars as pl
 import pytest
 import yaml
 
+from conftest import Raw
 from searchlens.boptr.cohort import (
     PLAN_FILE,
     Benchmark,
@@ -25,20 +24,17 @@ from searchlens.boptr.cohort import (
     votes_fall,
     write_plan,
 )
-from searchlens.boptr.rows import At, same_policy
 from searchlens.boptr.rule import Reason, Rule, attempt
 from searchlens.boptr.view import sample_view
 from searchlens.cli.main import main
 from searchlens.config.boptr import Readout
 from searchlens.errors import InputError
 from searchlens.plan import Grid
-from searchlens.search.kinds import is_search
-from searchlens_lab.simulate import simulate, small_design, write
-from searchlens_lab.simulate._draw import scores
+from searchlens_lab.simulate import scores, simulate, small_design, write
 
 DESIGN, SEED = small_design(), 3
 ANCHOR, OTHER, MATH, GPQA = "qwen25_7b", "qwen25_1.5b", "math500", "gpqa"
-DEFAULT, BUDGETS = DESIGN.default_policy, DESIGN.budgets
+BUDGETS = DESIGN.budgets
 PLAN = CohortPlan(
     "a",
     "math500",
@@ -109,7 +105,6 @@ def test_a_vote_falls_only_from_one_budget_of_a_policy_to_the_next() -> None:
 
 
 def test_training_split_is_the_models_own_or_the_only_one() -> None:
-    """With two splits, a model that names none has none: none is guessed."""
     two = {**PLAN.benchmarks, "other": Benchmark("nonmath", "rltrain")}
     assert [PLAN.rltrain(m) for m in "abc"] == ["train", "train", "train"]
     plan = CohortPlan("a", "math500", PLAN.models, two)
@@ -171,7 +166,6 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "a cohort", "models: [", "a:\n\t- b"])
 def test_files_that_are_no_plan_are_refused_by_name(text: str, tmp_path: Path) -> None:
-    """Empty, a list, plain words, and text that is not YAML."""
     (tmp_path / PLAN_FILE).write_text(text)
     with pytest.raises(InputError) as error:
         read_plan(tmp_path / PLAN_FILE)
@@ -266,24 +260,12 @@ def test_folder_is_the_cohort_in_memory(written: Path, readout: Readout) -> None
 
 
 def test_cells_are_those_of_the_model_and_its_side(written: Path) -> None:
-    """Base and RL, and the models, are not exchanged."""
     found = read(written)
     for model in (ANCHOR, OTHER):
         assert found.base(model, MATH) is found.landscapes[f"{model}-base", MATH]
         assert found.rl(model, MATH) is found.landscapes[f"{model}-rl", MATH]
     lonely = CohortPlan(ANCHOR, MATH, {**found.plan.models, "x": Model("x-base")}, found.plan.benchmarks)
     assert Cohort(lonely, found.landscapes).rl("x", MATH) is None
-
-
-@pytest.mark.parametrize("readout", ["expected", "prefix"])
-def test_values_are_means_over_questions_in_the_order_asked(written: Path, readout: Readout) -> None:
-    """Each metric from its column; T always from the prefix one."""
-    landscape = read(written, readout=readout).landscapes[f"{ANCHOR}-base", MATH]
-    hits = pl.read_parquet(written / f"{ANCHOR}-base" / MATH / "hits.parquet").filter(policy="temp_0.5")
-    for metric in "PQT":
-        name = f"{metric}_expected" if readout == "expected" and metric != "T" else metric
-        expected = [hits.filter(budget=n)[name].cast(pl.Float64).mean() for n in (8, 1)]
-        assert landscape.values(metric, "temp_0.5", (8, 1)).tolist() == pytest.approx(expected)
 
 
 def test_batches_are_read_under_their_own_names(folder: Path) -> None:
@@ -293,46 +275,6 @@ def test_batches_are_read_under_their_own_names(folder: Path) -> None:
     pair = Model(f"{ANCHOR}-base", f"{ANCHOR}-rl", batches={"7": {"base": "again"}})
     found = read_cohort(folder, CohortPlan(ANCHOR, MATH, {ANCHOR: pair}, plan.benchmarks))
     assert {checkpoint for checkpoint, _ in found.landscapes} == {f"{ANCHOR}-base", f"{ANCHOR}-rl", "again"}
-
-
-def test_budgets_that_were_not_sampled_take_the_policy_out_of_the_pool(folder: Path) -> None:
-    """Of one policy alone: the others stay, with their own readouts."""
-    gone = (pl.col("policy") == "temp_0.5") & (pl.col("budget") == 8)
-    whole = read(folder).base(OTHER, GPQA)
-    rewrite(place(folder), lambda frame: frame.filter(~gone))
-    found = read(folder)
-    landscape = found.base(OTHER, GPQA)
-    assert landscape is not None and whole is not None
-    assert "temp_0.5" in landscape.policies and "temp_0.5" not in landscape.complete(BUDGETS)
-    assert "temp_0.5" in landscape.complete((1, 2, 4, 16))
-    base = sample_view(found).base(OTHER, GPQA)
-    assert base is not None and "temp_0.5" not in base.index
-    for name, i in base.index.items():
-        np.testing.assert_allclose(base.P[i, :, 0], 40 * whole.values("P", name, BUDGETS))
-
-
-@pytest.mark.parametrize(("side", "code"), [("base", "no_base"), ("rl", "no_rl")])
-def test_landscape_without_a_budget_leaves_its_cell_undefined(side: str, code: str, folder: Path) -> None:
-    """And no other cell."""
-    rewrite(place(folder, side=side), lambda frame: frame.filter(pl.col("budget") != 16))
-    rule = Rule(sample_view(read(folder)))
-    assert attempt(rule.cell, OTHER, GPQA) == Reason(code)
-    assert rule.cell(OTHER, MATH) and rule.cell(ANCHOR, GPQA)
-
-
-def test_rl_without_its_default_policy_is_no_target(folder: Path) -> None:
-    rewrite(place(folder, side="rl"), lambda frame: frame.filter(pl.col("policy") != DEFAULT))
-    assert attempt(Rule(sample_view(read(folder))).cell, OTHER, GPQA) == Reason("no_rl")
-
-
-def test_pools_may_differ_between_cells(folder: Path) -> None:
-    """A policy is missing only in the cell without it, and rows that need it say so."""
-    rewrite(place(folder), lambda frame: frame.filter(pl.col("policy") != DEFAULT))
-    rule = Rule(sample_view(read(folder)))
-    assert attempt(same_policy, rule, At(OTHER, GPQA)) == Reason("policy_missing")
-    assert same_policy(rule, At(OTHER, MATH))
-    base = rule.view.base(OTHER, GPQA)
-    assert base is not None and base.policies == DESIGN.policies[:-1]
 
 
 def test_absent_folder_is_an_absent_cell(folder: Path) -> None:
@@ -364,23 +306,19 @@ def test_anchor_without_an_rl_checkpoint_is_refused(written: Path) -> None:
 
 @pytest.mark.parametrize("name", ["hits", "points"])
 def test_damaged_landscape_is_named(name: str, folder: Path) -> None:
-    """Half of a file is not an absent cell."""
+    """Half of a file, or one file of two, is not an absent cell."""
     path = place(folder) / f"{name}.parquet"
     path.write_bytes(path.read_bytes()[:400])
     with pytest.raises(InputError) as error:
         read(folder)
     assert str(place(folder)) in error.value.message and error.value.hint
-
-
-def test_landscape_of_half_its_files_is_named(folder: Path) -> None:
-    (place(folder) / "points.parquet").unlink()
-    with pytest.raises(InputError, match=r"gpqa cannot be read: .*points.parquet does not exist"):
+    path.unlink()
+    with pytest.raises(InputError, match=rf"gpqa cannot be read: .*{name}.parquet does not exist"):
         read(folder)
 
 
 @pytest.mark.parametrize("kept", [pl.col("question") < 30, pl.col("question") != 0], ids=["thirty", "all but one"])
 def test_sides_with_other_questions_are_refused(kept: pl.Expr, folder: Path) -> None:
-    """A difference of two readouts is paired by question."""
     path = place(folder, side="rl") / "hits.parquet"
     hits = pl.read_parquet(path).filter(kept)
     hits.write_parquet(path)
@@ -425,11 +363,6 @@ def test_landscape_without_rows_is_refused(folder: Path) -> None:
         read(folder)
 
 
-def test_policies_that_search_are_told_by_name() -> None:
-    assert not any(is_search(name) for name in DESIGN.policies)
-    assert all(is_search(name) for name in ("mcts16_temp_0.7", "entropy_tree_b4", "power_topk20_t0.7_b4"))
-
-
 def test_aliases_that_stand_for_millions_of_values_are_refused(tmp_path: Path) -> None:
     """Written out they take all memory, and no error would ever be printed."""
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
@@ -440,17 +373,18 @@ def test_aliases_that_stand_for_millions_of_values_are_refused(tmp_path: Path) -
 
 
 def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: dict[str, Any], make_grid: Callable[..., Grid]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: Raw, make_grid: Callable[..., Grid]
 ) -> None:
     """Not those of the study whose configuration has the options; of a study, a wrong name is found by its check."""
     folder, options = tmp_path / "cohort", tmp_path / "options.yaml"
     assert main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
     arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
     options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, reselect: 0}\n")
-    assert main([*arguments, "--draws", "100"]) == 0
-    cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
-    assert cells.height > 0
-    assert "qwen25_1.5b" not in cells["model"].to_list()
+    for readout, more in (("expected", []), ("prefix", ["--readout", "prefix"])):
+        assert main([*arguments, "--draws", "100", *more]) == 0
+        cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
+        assert cells.height > 0 and set(cells["readout"]) == {readout}
+        assert "qwen25_1.5b" not in cells["model"].to_list()
     options.write_text("boptr: {mu_without: [micro-1m]}\n")
     assert main(arguments) == 2
     assert "boptr.mu_without: 'micro-1m' is unknown" in capsys.readouterr().err

@@ -18,7 +18,6 @@ def frame(**options):
 
 
 def test_default_curve_with_wilson_intervals():
-    """Proportions of 60 questions, each with its own interval."""
     found = frame().filter(model="a")
     assert found["value"].to_list() == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5])
     lo, hi = proportion_confint([6, 12, 24, 30, 30], 60, method="wilson")
@@ -35,24 +34,7 @@ def test_what_belongs_to_the_cell():
 
 
 def test_model_that_was_not_sampled_has_its_reason():
-    """Absent data is said, not skipped."""
     assert frame().filter(model="b")["reason"].to_list() == ["no_base"]
-
-
-@pytest.mark.parametrize(
-    ("curve", "tau", "expected"),
-    [
-        ([0.5, 0.5, 0.5], 0.02, 1),
-        ([0.1, 0.3, 0.5], 0.0, 4),
-        ([0.1, 0.3, 0.5], 0.1, 2**1.5),
-        ([0.3, 0.49, 0.51], 0.02, 2),
-        ([0.1, 0.6, 0.5], 0.1, 2 ** (3 / 5)),
-        ([0.03, 0.03, 0.05], 0.02, 1),
-    ],
-)
-def test_knee_by_hand(curve, tau, expected):
-    """Flat, no tolerance, halfway between 2 and 4, tau below, a fall back, and tau below on paper but not in binary."""
-    assert float(knee(curve, [1, 2, 4], tau)) == pytest.approx(expected)
 
 
 def test_knee_of_every_draw():

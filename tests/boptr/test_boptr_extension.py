@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from planted_landscapes import DEFAULT, QUESTIONS, along, cohort, views
-from searchlens.boptr import extension as module
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.extension import crossing, extension, large_budget, n_hat
 
@@ -27,7 +26,6 @@ def only(frame, **keys):
     [(16, 1.0, 64, [64, 64]), (16, 1.0, 16, [16, 16]), (1, 1.0, 64, [32, 64]), (2, 0.0, 64, [2, 2])],
 )
 def test_budgets_are_clipped_at_the_new_maximum(alpha, beta, top, path):
-    """16 b is cut at whatever the largest budget is; the floor stays at 2."""
     assert n_hat(alpha, beta, [32, 64], top) == path
 
 
@@ -63,25 +61,23 @@ def test_budget_that_base_lacks_is_not_scored_at_a_smaller_one():
     assert (row["budgets"], row["path"]) == ("32", "16")
 
 
-def doubled(rule, at):
-    """N(b) = 2 b."""
-    return rule.path(*at.cell, np.full(rule.view.draws, np.log(2.0)), np.ones(rule.view.draws))
+def doubled(base):
+    """N(b) = 2 b on gpqa: the anchor's offset is one doubling, as its scale is four times that of the other model."""
+    cells = ONE | {("k", "math"): ({DEFAULT: LONG}, along(LONG, (1, 1, 2, 2, 4)))}
+    cells |= {("m", "gpqa"): ({DEFAULT: base}, [*along(LONG, (2, 4, 8, 16, 32)), 43])}
+    return only(extension(*views(cohort(cells, STUDY))), model="m", benchmark="gpqa")
 
 
-def test_base_is_read_beyond_the_budgets_of_rl(monkeypatch):
-    """N(b) = 2 b: RL was sampled up to 32, Base up to 64, where the path of 32 ends."""
-    monkeypatch.setattr(module, "boptr", doubled)
-    found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43])}, MATH)
-    row = only(extension(*views(found)), benchmark="math")
+def test_base_is_read_beyond_the_budgets_of_rl():
+    """RL was sampled up to 32, Base up to 64, where the path of 32 ends."""
+    row = doubled(LONG)
     assert (row["budgets"], row["path"]) == ("32", "64")
     assert row["error"] == pytest.approx(100 * 7 / QUESTIONS)
 
 
-def test_base_that_ends_before_rl_is_not_read_where_it_ends(monkeypatch):
+def test_base_that_ends_before_rl_is_not_read_where_it_ends():
     """N(32) is 64, cut at the 32 of RL, where Base was not sampled; 16 would be another rule's budget."""
-    monkeypatch.setattr(module, "boptr", doubled)
-    found = cohort({("m", "math"): ({DEFAULT: LONG[:5]}, [*PLANTED, 43])}, MATH)
-    assert only(extension(*views(found)), benchmark="math")["reason"] == "no_extension"
+    assert doubled(LONG[:5])["reason"] == "no_extension"
 
 
 TWO = {"temp_0.3": (2, 3, 4, 8, 9), DEFAULT: (1, 5, 5, 6, 7)}
@@ -105,7 +101,6 @@ def test_crossing_budget_by_hand():
 
 
 def test_crossing_is_where_base_overtakes_for_good():
-    """A tie at 1, behind at 2 and 4, ahead from 8 on: k* is 8, and the tie at 1 stands beside it."""
     base, rl = {DEFAULT: (4, 5, 6, 9, 12)}, (4, 6, 8, 8, 10)
     frame = crossing(*floor_study(base, rl))
     row = only(frame, benchmark="aime", pool="ar")
@@ -133,7 +128,6 @@ def test_envelope_keeps_what_smaller_budgets_reached():
 
 
 def test_crossing_is_taken_anew_in_each_draw():
-    """Shares of budgets and of never, and the median, from weights alone."""
     rule, boot = floor_study(TWO, RL, draws=300)
     weights = boot.weights["aime"][:, 1:]
     curves = {name: (np.arange(QUESTIONS) < np.array(c)[:, None]) @ weights for name, c in {**TWO, "rl": RL}.items()}
@@ -153,7 +147,6 @@ def test_crossing_is_taken_anew_in_each_draw():
 
 
 def test_base_that_never_catches_up_has_no_crossing():
-    """Null with no reason, and a share of one."""
     row = only(crossing(*floor_study(TWO, [30, 30, 30, 30, 30])), pool="ar")
     assert (row["crossing"], row["median"], row["never"], row["reason"]) == (None, None, 1.0, None)
 
@@ -169,7 +162,6 @@ def test_wilson_intervals_are_the_printed_ones():
 
 
 def test_pools_are_kept_apart():
-    """A controller counts in the full pool alone; without one the full pool is not defined."""
     searched = TWO | {"mcts_i16": (20, 21, 22, 23, 24)}
     frame = large_budget(*floor_study(searched, RL))
     assert set(frame.filter(pool="full")["policy"]) == {"mcts_i16"}

@@ -1,7 +1,5 @@
 """Scales from Base features: the priors, their rows, and the regression."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +10,7 @@ from budget_paths import budget_path
 from fingerprint_data import PLAIN, Pair, Planted, pool, varied
 from searchlens.boptr.frontier import (
     FRONTIER_ROWS,
-    LAMBDAS,
     PRIORS,
-    SWEEP_ROWS,
-    TAUS,
     Prior,
     log_prior,
     one_anchor,
@@ -72,7 +67,6 @@ def test_z0_reads_no_rl_for_alpha(prior: Prior) -> None:
 @pytest.mark.parametrize("b0", ["anchor_alpha", "cohort_mu"])
 @pytest.mark.parametrize("prior", PRIORS)
 def test_z1_without_weight_is_b0(prior: Prior, b0: str) -> None:
-    """In every draw of a bootstrap, with the cohort's own grid fits as well as with planted scales."""
     pairs = varied(5)
     view = bootstrap_view(Planted(pairs).view.cohort, 8, seed=1)
     rule = Planted(pairs, BoptrOptions(b0=b0), view)  # type: ignore[arg-type]
@@ -100,18 +94,6 @@ def test_u_spans_the_budgets_of_b() -> None:
     """Nothing solved at once and everything with the most samples: u = 1, and alpha is the largest budget."""
     rule = Planted({"m": Pair(pool((0, 100, 200, 500, 1000)))})
     assert alpha(FRONTIER["Z0-u"].predict(rule, At("m", "math"))) == pytest.approx(16)
-
-
-def test_sweep_holds_the_main_rows() -> None:
-    rule, at = Planted(KNOWN), At("early", "math")
-    rows = {row.key: row for row in SWEEP_ROWS}
-    assert len(rows) == 2 * len(LAMBDAS) + 2 * len(TAUS)
-    for main, swept in (("Z1-N*", "Z1-N* λ=1"), ("Z1-u", "Z1-u λ=1"), ("Z0-N*", "Z0-N* τ=0.02")):
-        assert alpha(rows[swept].predict(rule, at)) == alpha(FRONTIER[main].predict(rule, at))
-    scales = [alpha(rows[f"Z1-u λ={weight:g}"].predict(rule, at)) for weight in LAMBDAS]
-    assert np.diff(np.log(scales)) == pytest.approx([np.log(scales[-1] / scales[0]) / 4] * 4)
-    knees = [np.log2(alpha(rows[f"Z0-N* τ={tau:g}"].predict(rule, at))) for tau in TAUS]
-    assert knees == pytest.approx([0.95, 0.9, 0.75])
 
 
 def test_missing_splits_and_undefined_priors() -> None:

@@ -1,7 +1,5 @@
 """Means of errors over cells and contrasts of rows, on errors that are written down."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,14 +79,6 @@ def test_intervals_are_those_of_the_mean_draw_by_draw() -> None:
     assert (row["corrected"], row["lo_corrected"], row["hi_corrected"]) == pytest.approx((15.25, 15.25 - 3, 15.25 + 3))
 
 
-def test_opposite_draws_cancel() -> None:
-    """The paired bootstrap of a mean, not the mean of its cells' intervals."""
-    keys = [Key(PAPER, "V3", "ar", model, "x") for model in "ab"]
-    found = Evaluation({keys[0]: score(4, 1.0), keys[1]: score(6, -1.0)}, {}, {})
-    row = mean_rows(found, (V3,), Column("all", grid("ab", ["x"])))["V3", "ar", "all"]
-    assert (row["error"], row["lo"], row["hi"]) == pytest.approx((5, 5, 5))
-
-
 def test_macro_weighs_the_draws_as_it_weighs_the_cells() -> None:
     found = average([score(1, 4.0), score(3, 0.0), score(8, 2.0)], [("a", "x"), ("a", "y"), ("b", "x")], "macro")
     np.testing.assert_allclose(found.fixed, 5 + (4 / 4 + 2 / 2) * DRAWS)
@@ -120,7 +110,6 @@ def test_matched_columns_keep_the_cells_of_every_row() -> None:
 
 
 def test_rows_apart_do_not_shrink_the_matched_cells() -> None:
-    """And say over how many of these they are themselves."""
     rival = {("a", "x"): 6.0, ("a", "y"): "no_other_models", ("b", "x"): "no_other_models", ("b", "y"): 8.0}
     whole = dict.fromkeys(CELLS, 2.0)
     column = Column("matched", CELLS, matched=True)
@@ -132,7 +121,6 @@ def test_rows_apart_do_not_shrink_the_matched_cells() -> None:
 
 
 def test_means_of_nothing_have_a_reason() -> None:
-    """That of their cells, or that no cell is common to all rows."""
     v3 = {("a", "x"): 1.0, ("b", "x"): "no_calibration"}
     v2 = {("a", "x"): "policy_missing", ("b", "x"): 2.0}
     cells = grid("ab", ["x"])
@@ -207,21 +195,7 @@ def test_vertical_means_by_hand() -> None:
     assert found["matched macro"] is None and "n" not in found
 
 
-def test_matched_vertical_means_are_over_the_cells_of_all_rows() -> None:
-    """Two rows have the same cells but one, which then counts for neither."""
-    names = ("H1", "H2", "H3", "V1", "V2", "V2-δ0", "V3")
-    rows: dict[str | tuple[str, str], CellErrors] = {name: everywhere() for name in names}
-    rows["V2"] = {**everywhere(), ("c", "non"): "policy_missing"}
-    frame = means_frame(scores(rows), scopes(PLAN), [PAPER], 0.95).filter(scope="vertical", pool="ar")
-    found = {(row["tier"], row["column"]): row for row in frame.iter_rows(named=True)}
-    for row in names:
-        assert found[row, "matched micro"]["error"] == pytest.approx((1 + 2 + 6 + 4 + 8 + 9 + 15) / 7)
-        assert found[row, "matched macro"]["error"] == pytest.approx((3 + 6 + 12) / 3)
-        assert (found[row, "matched micro"]["cells"], found[row, "matched micro"]["of"]) == (7, 9)
-
-
 def test_horizontal_means_by_hand() -> None:
-    """One table per model, new ones too; held-out benchmarks have a mean of their own."""
     assert table("horizontal/a", "H5") == pytest.approx(
         {"math": 1, "floor": 2, "non": 6, "mean": 3, "matched mean": None, "amc": 10, "tiny": 20, "held-out mean": 15}
     )
@@ -230,7 +204,6 @@ def test_horizontal_means_by_hand() -> None:
 
 
 def test_held_out_means_by_hand() -> None:
-    """By benchmark over the fitted models, by model over the held-out benchmarks, and over all cells."""
     expected = {"amc": 20, "tiny": 45, "a": 15, "b": 30, "c": 70, "all cells": (10 + 20 + 30 + 70) / 4}
     assert table("held out") == pytest.approx(expected)
 
@@ -354,7 +327,6 @@ def test_equal_rows_and_rows_apart_are_told() -> None:
 
 
 def test_other_pools_are_not_contrasted() -> None:
-    """A full-pool number of one row never stands against the AR number of another."""
     v3 = everywhere()
     found = contrast({"V3": v3, ("V1", "full"): v3})
     assert found["V1", "V3"]["reason"] == "no_matched_cells"

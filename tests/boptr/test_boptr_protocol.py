@@ -1,7 +1,5 @@
 """Protocol flags, the pool guard and the checklist."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -141,7 +139,6 @@ def test_few_questions_are_fewer_than_thirty() -> None:
 
 
 def test_every_cell_keeps_every_flag() -> None:
-    """A cell that was not sampled, or has no rates, has its rows with reasons."""
     models = {"m": Model(base="base", rl="rl"), "absent": Model(base="none", rl="rl"), "base only": Model(base="base")}
     plain = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]})
     rule, _ = views(cohort({("base", "math"): plain, ("rl", "math"): plain}, models), 10)

@@ -1,19 +1,19 @@
 """The Q channel on hand-made cells: 20 questions, budgets 1, 2, 4."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model, votes_fall
+from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, votes_fall
 from searchlens.boptr.metrics import q_channel, q_policy, q_summary
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
+from small_cohort import cohort, dense_landscape, hits
 
 N = 20
 BUDGETS = (1, 2, 4)
@@ -24,32 +24,20 @@ Curves = Mapping[str, tuple[Sequence[int], Sequence[int]]]
 
 def _dense_landscape(curves: Curves) -> DenseLandscape:
     """Counts of solved questions at each point: always the first questions."""
-    credit = {
-        metric: np.array([np.arange(N) < count for pair in curves.values() for count in pair[i]], np.float32)
-        for metric, i in (("P", 0), ("Q", 1), ("T", 0))
-    }
-    points = {(name, n): i for i, (name, n) in enumerate((name, n) for name in curves for n in BUDGETS)}
-    falls = votes_fall(points, credit["Q"])
-    tokens = dict.fromkeys(curves, 100.0)
-    return DenseLandscape(np.arange(N, dtype=np.uint32), points, credit, tokens, pl.DataFrame(), votes_fall=falls)
+    P, Q = ({name: [hits(count, N) for count in pair[i]] for name, pair in curves.items()} for i in (0, 1))
+    found = dense_landscape(P, Q, budgets=BUDGETS)
+    return replace(found, votes_fall=votes_fall(found.points, found.credit["Q"]))
 
 
 def _cohort(base: Curves, rl: Sequence[int], **more: tuple[Curves, Sequence[int]]) -> Cohort:
     """Benchmark ``math`` with these Q curves, and further benchmarks."""
     cells = {"math": (base, rl), **more}
-    plan = CohortPlan(
-        "m",
-        "math",
-        {"m": Model("m-base", "m-rl")},
-        {name: Benchmark("math" if name == "math" else "nonmath") for name in [*cells, "absent"]},
-        RL,
-        BUDGETS,
-    )
+    benchmarks = {name: Benchmark("math" if name == "math" else "nonmath") for name in [*cells, "absent"]}
     landscapes = {}
     for name, (ours, target) in cells.items():
-        landscapes["m-base", name] = _dense_landscape(ours)
-        landscapes["m-rl", name] = _dense_landscape({RL: ((N, N, N), target)})
-    return Cohort(plan, landscapes)
+        landscapes["base", name] = _dense_landscape(ours)
+        landscapes["rl", name] = _dense_landscape({RL: ((N, N, N), target)})
+    return cohort(landscapes, benchmarks=benchmarks, budgets=BUDGETS)
 
 
 def _frame(cohort: Cohort, draws: int = 50, **options: object) -> pl.DataFrame:
@@ -109,7 +97,6 @@ def test_alpha_at_the_cap_has_no_upper_end():
 
 
 def test_exponent_of_a_named_benchmark_only():
-    """beta^Q = 1 follows N = b where it is named; the other benchmark keeps a constant budget."""
     rising = ({"temp_0.7": ((12, 14, 16), (9, 11, 15))}, (9, 11, 15))
     frame = _frame(_cohort(*rising, gpqa=rising), q_beta={"gpqa": 1.0})
     assert _row(frame, "gpqa")["path"] == "1/2/4"

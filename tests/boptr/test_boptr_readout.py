@@ -1,7 +1,5 @@
 """Option ``readout``: path and error are read in one way, which every frame, table and figure names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,19 +12,19 @@ import yaml
 from polars.testing import assert_frame_equal
 
 import planted_landscapes as planted
+from drawn import words
 from figure_data import draw
 from run_stages import built
 from searchlens import catalogue
 from searchlens.analysis.points import Landscape, operating_points
 from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr import selector
-from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
+from searchlens.boptr.cohort import Benchmark, Cohort, dense_landscape
 from searchlens.boptr.metrics import voteless
 from searchlens.boptr.rows import readout_interval
 from searchlens.boptr.study import study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view
-from searchlens.cli.main import main
 from searchlens.cli.stages.transfer import transfer
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens.errors import InputError
@@ -34,9 +32,8 @@ from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.store.columns import SCORES
 from searchlens.store.frames import write_frame
 from searchlens.store.layout import Layout
-from searchlens_lab.simulate import Design, paper_design, simulate
-from searchlens_lab.simulate._draw import scores
-from test_figures import words
+from searchlens_lab.simulate import Design, scores, simulate
+from small_cohort import part_of_paper
 
 BOTH: tuple[Readout, ...] = ("expected", "prefix")
 ANCHOR, MATH = "qwen25_7b", "math500"
@@ -51,20 +48,9 @@ def options(readout: Readout) -> BoptrOptions:
 @cache
 def design() -> Design:
     """Two models, 16 samples for each of 40 questions, one benchmark of every kind."""
-    whole = paper_design()
-    models = (ANCHOR, "qwen25_1.5b")
     benchmarks = (MATH, "aime", "gpqa", "ifeval", "mmlu_stem", "rltrain")
-    return replace(
-        whole,
-        bases={name: whole.bases[name] for name in models},
-        models={name: whole.models[name] for name in models},
-        benchmarks={name: replace(whole.benchmarks[name], questions=40) for name in benchmarks},
-        policies=("temp_0.5", "topp0.8_t0.9", "topk20_t0.7", "topp0.95_t1.0"),
-        missing=frozenset(),
-        extension={},
-        batches={},
-        searches={},
-    )
+    policies = ("temp_0.5", "topp0.8_t0.9", "topk20_t0.7", "topp0.95_t1.0")
+    return part_of_paper((ANCHOR, "qwen25_1.5b"), benchmarks, policies, 40)
 
 
 def shuffled(samples: pl.DataFrame) -> pl.DataFrame:
@@ -214,7 +200,6 @@ def test_intervals_of_single_readouts(readout: Readout) -> None:
 
 @pytest.mark.parametrize("readout", BOTH)
 def test_every_table_names_its_readout(readout: Readout) -> None:
-    """Those of words and rates, too: a reader need not know which table reads what."""
     context = BoptrContext(frames(readout), design().plan(), options(readout))
     for name, table in built(catalogue.declared("table", stage="boptr"), context).items():
         notes = " ".join(table.notes)
@@ -245,20 +230,3 @@ def test_the_papers_configuration_reads_prefixes_and_others_do_not() -> None:
     folder = Path(__file__).parents[2] / "config"
     assert yaml.safe_load((folder / "paper.yaml").read_text())["boptr"]["readout"] == "prefix"
     assert BoptrOptions().readout == "expected"
-
-
-@pytest.mark.parametrize("command", ["boptr", "transfer"])
-def test_the_command_line_asks_for_any_readout(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One command for the paper's reading of any folder of landscapes; without the option it is the configured one."""
-    monkeypatch.chdir(tmp_path)  # no configuration here
-    write_plan(design().plan(), tmp_path / "landscapes" / PLAN_FILE)
-    asked: list[Readout] = []
-    monkeypatch.setattr(
-        f"searchlens.cli.stages.{command}.{command}", lambda _, given, *__, **___: asked.append(given.readout)
-    )
-    monkeypatch.setattr(
-        "searchlens.cli.stages.transfer.transfer", lambda _, given, *__, **___: asked.append(given.readout)
-    )
-    for more in ([], ["--readout", "prefix"]):
-        assert main([command, "landscapes", "--output", "out", *more]) == 0
-    assert [asked[0], asked[-1]] == ["expected", "prefix"]

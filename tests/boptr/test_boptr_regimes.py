@@ -1,4 +1,4 @@
-"""Exponents of single cells and of the cohort, and three regimes against two."""
+"""Exponents of cells and of the cohort, three regimes against two, and what a fit identifies."""
 
 from itertools import product
 
@@ -8,7 +8,17 @@ import pytest
 from planted_landscapes import BUDGETS, DEFAULT, QUESTIONS, along, cohort, views
 from searchlens.analysis.uncertainty import wilson
 from searchlens.boptr.cohort import Benchmark
-from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, overlap, regime_betas, two_regimes
+from searchlens.boptr.regimes import (
+    TWO_REGIMES,
+    beta_sensitivity,
+    beta_stability,
+    formula_same,
+    identified_scale,
+    identified_set,
+    overlap,
+    regime_betas,
+    two_regimes,
+)
 from searchlens.boptr.rows import At, boptr, strict
 
 MATH = {"math": Benchmark(regime="math")}
@@ -54,19 +64,28 @@ def nearest(x):
     return min(range(5), key=lambda i: (round(abs(np.log2(x) - i), 9), -i))
 
 
-def betas_at_best(rl, pool, margin=0.0, *, free=False):
-    """Exponents that reach the smallest error, one pair after the other; free: the nearest policy at each budget."""
-    error = {}
+def every_error(rl, pool):
+    """(alpha, beta, policy, path) to mean absolute error in questions, one by one."""
+    found = {}
     for k, tenth in product(range(-10, 21), range(13)):
-        path = [2 ** nearest(2 ** (k / 5) * b ** (tenth / 10)) for b in BUDGETS]
-        gaps = np.abs(np.array([along(curve, path) for curve in pool.values()]) - np.array(rl))
-        gap = gaps.min(axis=0).mean() if free else gaps.mean(axis=1).min()
-        error[tenth] = min(gap, error.get(tenth, np.inf))
-    return [tenth / 10 for tenth in error if error[tenth] <= min(error.values()) + margin + 1e-6]
+        alpha, beta = 2 ** (k / 5), tenth / 10
+        path = tuple(2 ** nearest(alpha * b**beta) for b in BUDGETS)
+        for name, curve in pool.items():
+            found[alpha, beta, name, path] = np.abs(np.array(along(curve, path)) - np.array(rl)).mean()
+    return found
+
+
+def betas_at_best(rl, pool, margin=0.0, *, free=False):
+    """Exponents that reach the smallest error; free: the nearest policy at each budget."""
+    error = {}
+    for (_, beta, _, path), locked in every_error(rl, pool).items():
+        every = [along(curve, path) for curve in pool.values()] if free else []
+        gap = np.abs(np.array(every) - np.array(rl)).min(axis=0).mean() if free else locked
+        error[beta] = min(gap, error.get(beta, np.inf))
+    return [beta for beta in error if error[beta] <= min(error.values()) + margin + 1e-6]
 
 
 def test_one_locked_policy_finds_the_planted_path():
-    """R1 must return the policy and the path that RL was copied from, at no error."""
     found = rows(regime_betas(*study()), "benchmark", "constraint")
     r1 = found["math", "R1"]
     assert (r1["policy"], r1["path"], r1["error"]) == ("topp0.9_t0.7", "2/4/8/8/16", 0)
@@ -74,7 +93,6 @@ def test_one_locked_policy_finds_the_planted_path():
 
 
 def test_constraints_only_ever_cost():
-    """R0 contains R1 contains R2, so errors rise; R2 knows the default policy alone."""
     found = rows(regime_betas(*study()), "benchmark", "constraint")
     for benchmark in ("math", "aime", "gpqa"):
         free, locked, default = (found[benchmark, constraint] for constraint in ("R0", "R1", "R2"))
@@ -114,7 +132,6 @@ def test_free_policies_tie_wherever_each_budget_has_a_match():
 
 
 def test_refitted_interval_belongs_to_the_anchor_model():
-    """Every draw is fitted again for the anchor; other models have the point alone."""
     cells = {("a", "math"): (POOL, PLANTED), ("b", "math"): (POOL, SAME_N)}
     found = rows(regime_betas(*views(cohort(cells, MATH))), "model", "constraint")
     assert found["a", "R1"]["lo"] <= found["a", "R1"]["beta"] <= found["a", "R1"]["hi"]
@@ -132,7 +149,6 @@ def test_interval_of_draws_that_agree_reaches_to_the_next_exponents():
 
 
 def test_held_out_benchmark_fits_nothing():
-    """Its regime was assigned beforehand: no exponent of its own may appear."""
     found = rows(regime_betas(*study()), "benchmark", "constraint")
     row = found["tiny", "R1"]
     assert (row["a_priori"], row["reason"], row["beta"], row["assigned"]) == (True, "held_out", None, 1.0)
@@ -140,7 +156,6 @@ def test_held_out_benchmark_fits_nothing():
 
 
 def test_own_exponent_without_a_model_is_that_of_the_others():
-    """Two models with one planted path each: leaving one out must give the other's exponent."""
     steep, flat = along(POOL["topp0.9_t0.7"], (1, 2, 4, 8, 16)), along(POOL["topp0.9_t0.7"], (4, 4, 4, 4, 4))
     rule, _ = views(cohort({("a", "math"): (POOL, steep), ("b", "math"): (POOL, flat)}, MATH))
     found = {row["without"]: row["beta"] for row in beta_stability(rule).rows(named=True)}
@@ -182,7 +197,6 @@ def test_floor_as_math_has_the_anchors_scale_beside_other_models():
 
 
 def test_difference_is_three_minus_two_with_its_paired_interval():
-    """Sign, errors and interval from counts and weights alone."""
     rule, boot = study(draws=400)
     found = rows(beta_sensitivity(rule, boot), "map", "benchmark")
     three, two = found["three regimes", "aime"], found["two regimes", "aime"]
@@ -208,3 +222,78 @@ def test_overlap_must_hold_at_every_budget():
     """Wilson at 60 questions: 3 and 5 overlap, 5 and 50 do not; a single budget apart is apart."""
     assert overlap(wilson([3, 5], 60), wilson([5, 5], 60))
     assert not overlap(wilson([3, 5], 60), wilson([5, 50], 60))
+
+
+# ---- what a fit identifies
+
+
+def test_planted_scale_is_found_with_the_interval_that_predicts_the_same():
+    """At beta 0.6 the path 2/4/8/8/16 needs log2 alpha in [1.3, 1.5): 2.5 - 1.2 and 1.5 - 0, by hand."""
+    rule, _ = views(cohort({("m", "math"): (POOL, PLANTED)}, MATH))
+    row = identified_scale(rule).row(0, named=True)
+    assert row["alpha"] == pytest.approx(2**1.4)
+    assert row["alpha_lo"] == pytest.approx(2**1.3) and row["alpha_hi"] == pytest.approx(2**1.5)
+    assert row["boundary"] == pytest.approx(0.1)
+    assert (row["policy"], row["path"], row["error"]) == ("topp0.9_t0.7", "2/4/8/8/16", 0)
+
+
+def test_implied_offsets_allow_for_the_models_own_part_in_mu():
+    """Of M cohort models each moves mu by 1/M of itself; alone it has no offset; a new model moves nothing."""
+    cells = {("a", "math"): (POOL, PLANTED), ("b", "math"): (POOL, PLANTED), ("new", "math"): (POOL, PLANTED)}
+    down, up = -0.1 * np.log(2), 0.1 * np.log(2)
+    rows = {r["model"]: r for r in identified_scale(views(cohort(cells, MATH, new=["new"]))[0]).rows(named=True)}
+    assert [rows["a"][name] for name in ("delta_lo", "delta_hi")] == pytest.approx([down / 2, up / 2])
+    assert [rows["new"][name] for name in ("delta_lo", "delta_hi")] == pytest.approx([down, up])
+    alone = identified_scale(views(cohort(dict([next(iter(cells.items()))]), MATH))[0]).row(0, named=True)
+    assert (alone["delta_lo"], alone["delta"], alone["delta_hi"]) == (None, 0, None)
+
+
+def test_open_ended_scale_is_shown_as_open_ended():
+    """RL at Base's last budget throughout: all larger alphas give the same path, so the interval ends at infinity."""
+    rule, _ = views(cohort({("m", "math"): (POOL, [47] * 5), ("n", "math"): (POOL, PLANTED)}, MATH))
+    row = identified_scale(rule).row(0, named=True)
+    assert row["path"] == "16/16/16/16/16"
+    assert row["alpha_lo"] == pytest.approx(2**3.5) and row["alpha_hi"] == row["delta_hi"] == np.inf
+
+
+def test_model_without_a_pair_has_its_reason():
+    cells = {("a", "math"): (POOL, PLANTED), ("b", "math"): (POOL, None)}
+    rule, boot = views(cohort(cells, MATH))
+    assert identified_scale(rule)["reason"].to_list() == [None, "no_rl"]
+    assert identified_set(rule, boot)["reason"].to_list() == [None, "no_rl"]
+
+
+def test_formula_same_shows_what_the_scale_does():
+    rule, _ = views(cohort({("m", "math"): (POOL, PLANTED)}, MATH))
+    frame = formula_same(rule)
+    assert frame.rows() == identified_scale(rule).select(frame.columns).rows()
+
+
+@pytest.mark.parametrize("rl", [PLANTED, [9, 27, 30, 36, 42], [9, 23, 23, 28, 33]])
+def test_identified_set_is_every_triple_within_a_standard_deviation(rl):
+    """Counted one by one with its own rounding, and the standard deviation from its own sums over the draws."""
+    rule, boot = views(cohort({("m", "math"): (POOL, rl)}, MATH))
+    row = identified_set(rule, boot).row(0, named=True)
+    errors = every_error(rl, POOL)
+    least = min(errors.values())
+    assert row["error"] == pytest.approx(100 * least / 60)
+    curve = along(POOL[row["policy"]], [int(n) for n in row["path"].split("/")])
+    hits, goal = (np.arange(60) < np.array(counts)[:, None] for counts in (curve, rl))
+    gaps = (hits.astype(float) - goal) @ boot.weights["math"][:, 1:]
+    se = np.abs(gaps).mean(axis=0).std(ddof=1)
+    assert row["se"] == pytest.approx(100 * se / 60, rel=1e-4)
+    within = [key for key, error in errors.items() if error <= least + se + 1e-6]
+    assert (row["triples"], row["of"]) == (len(within), len(errors))
+    assert rl == PLANTED or row["triples"] > sum(error <= least + 1e-6 for error in errors.values())
+    alphas, betas, names, paths = (set(values) for values in zip(*within, strict=True))
+    assert (row["policies"], row["paths"]) == (len(names), len(paths))
+    ends = [row[name] for name in ("alpha_min", "alpha_max", "beta_min", "beta_max")]
+    assert ends == pytest.approx([min(alphas), max(alphas), min(betas), max(betas)])
+
+
+def test_flat_landscape_identifies_nothing():
+    flat = {DEFAULT: [6] * 5, "temp_0.3": [6] * 5}
+    rule, boot = views(cohort({("m", "math"): (flat, [6] * 5)}, MATH))
+    row = identified_set(rule, boot).row(0, named=True)
+    assert row["triples"] == row["of"] == 2 * 31 * 13
+    assert (row["alpha_min"], row["alpha_max"], row["beta_min"], row["beta_max"]) == (0.25, 16, 0, 1.2)

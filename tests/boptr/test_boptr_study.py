@@ -1,7 +1,5 @@
 """The whole study: which frames there are, that no cell is passed over in silence, and small tables by hand."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -17,7 +15,9 @@ from polars.testing import assert_frame_equal
 
 from searchlens.boptr import contrasts
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
+from searchlens.boptr.evaluate import Constants, Task
 from searchlens.boptr.protocol import blocks
+from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study, words
 from searchlens.boptr.transfer import ERRORS, held_out_criterion, percell
@@ -28,7 +28,8 @@ from searchlens.errors import InputError
 from searchlens.search.kinds import is_search
 from searchlens.search.policy import parse
 from searchlens.store.frames import read_frame, write_frame
-from searchlens_lab.simulate import Design, fitted_design, paper_design, simulate, small_design
+from searchlens_lab.simulate import Design, paper_design, simulate, small_design
+from small_cohort import part_of_paper
 
 Frames = dict[str, pl.DataFrame]
 ANCHOR, SMALL, LLAMA, NEW = "qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b"
@@ -41,20 +42,11 @@ OPTIONS = BoptrOptions(draws=20, permutations=6, reselect=5, mu_without=(SMALL,)
 
 def design() -> Design:
     """Three fitted pairs and a new one, one benchmark of every role and regime; Llama without GPQA."""
-    whole = paper_design()
-    models = {name: whole.models[name] for name in MODELS}
-    names = (*FITTED, *HELD_OUT, "rltrain", "mmlu_stem")
-    return replace(
-        whole,
-        bases={name: whole.bases[name] for name in FITTED_MODELS},
-        models=models,
-        benchmarks={name: replace(whole.benchmarks[name], questions=25) for name in names},
-        policies=("temp_0.5", "topp0.8_t0.9", "topk20_t0.7", "topp0.95_t1.0"),
-        missing=frozenset({(LLAMA, "gpqa")}),
-        extension={"math500": 32},
-        batches={"123": ("base",)},
-        searches={"math500": {"mcts16_temp_0.7": whole.searches["math500"]["mcts16_temp_0.7"]}},
-    )
+    policies = ("temp_0.5", "topp0.8_t0.9", "topk20_t0.7", "topp0.95_t1.0")
+    searches = {"math500": {"mcts16_temp_0.7": paper_design().searches["math500"]["mcts16_temp_0.7"]}}
+    more = {"extension": {"math500": 32}, "batches": {"123": ("base",)}, "missing": frozenset({(LLAMA, "gpqa")})}
+    benchmarks = (*FITTED, *HELD_OUT, "rltrain", "mmlu_stem")
+    return part_of_paper(MODELS, benchmarks, policies, 25, searches=searches, **more)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +71,6 @@ def documented() -> set[str]:
 
 @pytest.mark.parametrize("which", ["frames", "alone"])
 def test_frames_are_those_of_the_page_on_data(which: str, request: pytest.FixtureRequest) -> None:
-    """All of them, in the order of the catalogue, whatever is missing in the cohort."""
     found: Frames = request.getfixturevalue(which)
     assert tuple(found) == boptr_frames()
     assert set(found) == documented()
@@ -123,7 +114,6 @@ PER_CELL = {
 
 @pytest.mark.parametrize("name", PER_CELL)
 def test_every_cell_of_the_plan_has_its_row(name: str, frames: Frames) -> None:
-    """The cell that was not sampled as well."""
     assert cells(frames[name]) == PER_CELL[name]
 
 
@@ -177,15 +167,7 @@ def test_cell_that_was_not_sampled_says_so(frames: Frames) -> None:
         assert set(rows["reason"]) == {"no_base"}, name
 
 
-def test_no_number_is_nan(frames: Frames, alone: Frames) -> None:
-    """What is undefined is null, with its reason."""
-    for name, frame in (*frames.items(), *alone.items()):
-        for column in frame.select(pl.col(pl.Float64, pl.Float32)).columns:
-            assert not frame[column].is_nan().any(), (name, column)
-
-
 def test_errors_have_every_row_of_the_study_once(frames: Frames) -> None:
-    """Each row, pool and variant of the constants has all cells of its benchmarks, and none twice."""
     errors = frames["errors"]
     keys = ["exponents", "mu", "tier", "pool", "model", "benchmark"]
     assert errors.select(keys).is_unique().all()
@@ -200,22 +182,7 @@ def test_errors_have_every_row_of_the_study_once(frames: Frames) -> None:
     assert {"V3", "A1", "A2", "A3", "cell-fit"} <= set(errors.filter(mu="without")["tier"])
 
 
-def test_oracles_bound_the_rows_of_their_cell(frames: Frames) -> None:
-    """H6 <= H7 = V1 <= every locked policy along the law, and H6 <= ORACLE-1D, in each cell."""
-    errors = frames["errors"].filter(exponents="paper", mu="cohort", pool="ar").drop_nulls("error")
-    by_cell = {
-        key: dict(rows.select("tier", "error").iter_rows()) for key, rows in errors.group_by("model", "benchmark")
-    }
-    assert len(by_cell) == len(STUDY) - 1
-    for found in by_cell.values():
-        assert found["H6"] <= found["ORACLE-1D"] + 1e-6 and found["H6"] <= found["H7"] + 1e-6
-        assert found["H7"] == found["V1"]
-        for row in ("H2", "H4", "H5", "V3", "A1", "A3", "cell-fit", "B0"):
-            assert found["V1"] <= found[row] + 1e-6
-
-
 def test_same_seed_same_study() -> None:
-    """To the last digit; another seed moves the intervals and no error."""
     cohort = simulate(small_design(), 1)
     options = replace(OPTIONS, mu_without=())
     first, again = study(cohort, options), study(cohort, options)
@@ -228,7 +195,6 @@ def test_same_seed_same_study() -> None:
 
 
 def test_one_pair_is_a_study(alone: Frames) -> None:
-    """What needs other models has its reason, what needs the pair alone has its number."""
     errors = alone["errors"].filter(exponents="paper", pool="ar", benchmark="math500")
     found = dict(errors.select("tier", "reason").iter_rows())
     assert {found[row] for row in ("H1", "H2", "H5", "H7", "V3", "A2", "B0")} == {None}
@@ -250,54 +216,6 @@ def test_without_the_anchors_rl_there_is_no_study() -> None:
 
 
 # ---- means and nulls as they come out of the whole
-
-
-def test_means_are_those_of_the_errors(frames: Frames) -> None:
-    """Macro, micro, and a model's mean over held-out benchmarks, from the frame of single errors."""
-    errors, means = frames["errors"], frames["means"]
-    for exponents, row in product(("paper", "own"), ("V3", "H1", "V2-δ0")):
-        rows = errors.filter(exponents=exponents, tier=row, pool="ar", mu="cohort")
-        fitted = rows.filter(pl.col("role") == "fitted", pl.col("group") != "new").drop_nulls("error")
-        macro = fitted.group_by("model").agg(pl.col("error").mean())["error"].mean()
-        found = means.filter(exponents=exponents, tier=row, pool="ar", mu="cohort", scope="vertical")
-        by_column = dict(found.select("column", "error").iter_rows())
-        assert by_column["macro"] == pytest.approx(macro) and by_column["micro"] == pytest.approx(
-            fitted["error"].mean()
-        )
-    held_out = means.filter(exponents="paper", tier="V3", scope="held out", column=SMALL)
-    single = errors.filter(exponents="paper", mu="cohort", tier="V3", model=SMALL, role="held_out")
-    assert held_out["error"].item() == pytest.approx(single["error"].mean())
-
-
-def test_ablation_without_a_model_has_means_of_its_own(frames: Frames) -> None:
-    without = frames["means"].filter(mu="without")
-    assert set(without["scope"]) == {"ablation"} and set(without["exponents"]) == {"paper"}
-    errors = frames["errors"].filter(mu="without", tier="V3", regime="math").filter(pl.col("group") != "new")
-    mean = without.filter(tier="V3", column="math")["error"].item()
-    assert mean == pytest.approx(errors["error"].mean())
-
-
-def test_the_variant_without_a_model_has_the_papers_cells() -> None:
-    """Seven pairs on four benchmarks, one cell missing, without one pair: 23 of 27 cells, and V4 over six models."""
-    whole = fitted_design()
-    small = replace(
-        whole,
-        benchmarks={name: replace(item, questions=12) for name, item in whole.benchmarks.items()},
-        policies=("temp_0.5", "topk20_t0.7", "topp0.95_t1.0"),
-    )
-    options = BoptrOptions(draws=2, permutations=2, reselect=0, mu_without=("qwen25_math_7b",))
-    frames = study(simulate(small, 7), options)
-    expected = {"cohort": 27, "without": 23}
-    defined = pl.col("mech_anchor").is_not_null()
-    for mu, cells in expected.items():
-        part = frames["percell"].filter(defined, mu=mu, exponents="paper")
-        assert part.height == cells and ("qwen25_math_7b" in part["model"]) == (mu == "cohort")
-        ablation = frames["means"].filter(scope="ablation", column="all cells", mu=mu, exponents="paper", pool="ar")
-        assert set(ablation["cells"]) == {cells}
-        assert set(frames["v4_summary"].filter(mu=mu)["models"]) == {7 if mu == "cohort" else 6}
-    only_seven = frames["errors"].filter(mu="without", model="qwen25_math_7b")
-    assert only_seven.is_empty(), "the variant has no number on the model that it leaves out"
-    assert len(frames["v4_null"].filter(mu="without")) == 100 and "without" in frames["v4"]["mu"]
 
 
 def renamed(cohort: Cohort) -> Cohort:
@@ -328,29 +246,19 @@ def test_names_of_policies_decide_nothing(frames: Frames) -> None:
         assert_frame_equal(frame.with_columns(cs.string().str.replace_all(RENAMED, "", literal=True)), frames[name])
 
 
-def test_nulls_count_the_true_pairing(frames: Frames) -> None:
-    """Two models have every cell, so there is one re-pairing: p is a half or one."""
-    nulls = frames["nulls"].filter(pl.col("reason").is_null())
-    assert set(nulls["models"]) == {2} and set(nulls["pairings"]) == {2}
-    for row in nulls.iter_rows(named=True):
-        assert row["null_mean"] == row["null_lowest"]
-        assert row["p"] == (0.5 if row["error"] < row["null_mean"] - 1e-9 else 1.0), row["tier"]
-    errors = frames["errors"].filter(exponents="paper", mu="cohort", tier="V1", pool="ar", role="fitted")
-    own = errors.filter(pl.col("model").is_in([ANCHOR, SMALL]))["error"].mean()
-    assert nulls.filter(tier="V1")["error"].item() == pytest.approx(own, abs=1e-4)
-
-
-def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mean and least over the re-pairings without the true one; p counts the true one and ties."""
-    means = {"V3": np.array([2.0, 3.0, 1.0, 2.0, 6.0])}
-    monkeypatch.setattr(contrasts, "mismatched", lambda *_: (("a", "b", "c"), means))
-    found = {row["tier"]: row for row in contrasts.nulls(simulate(small_design(), 1), OPTIONS).iter_rows(named=True)}
-    row = found["V3"]
-    assert (row["error"], row["null_mean"], row["null_lowest"], row["p"]) == (2, 3, 1, 3 / 5)
-    assert (row["pairings"], row["models"], row["reason"]) == (5, 3, None)
-    assert (found["H1"]["p"], found["H1"]["reason"]) == (None, "no_matched_cells")
-    monkeypatch.setattr(contrasts, "mismatched", lambda *_: (("a",), {}))
-    assert set(contrasts.nulls(simulate(small_design(), 1), OPTIONS)["reason"]) == {"too_few_models"}
+def test_nulls_are_over_the_re_pairings_without_the_true_one() -> None:
+    """Three complete models: mean and least of five; p counts the true one and ties."""
+    cohort = simulate(replace(design(), missing=frozenset()), 7)
+    task = Task(Constants(), tuple(row for row in ROWS if row.key in ("V1", "V3")), FITTED)
+    partners, means = contrasts.mismatched(cohort, OPTIONS, task)
+    found = {row["tier"]: row for row in contrasts.nulls(cohort, OPTIONS).iter_rows(named=True)}
+    for name, (own, *others) in means.items():
+        row = found[name]
+        assert (row["pairings"], row["models"], row["reason"]) == (6, len(partners), None) == (6, 3, None)
+        assert [row[key] for key in ("error", "null_mean", "null_lowest")] == pytest.approx(
+            [own, np.mean(others), min(others)]
+        )
+        assert row["p"] == pytest.approx((1 + sum(other <= own + 1e-9 for other in others)) / 6)
 
 
 # ---- small tables by hand
@@ -366,7 +274,6 @@ def made(rows: Iterable[tuple[str, str, str, float | None]], **more: Any) -> pl.
 
 
 def test_held_out_criterion_by_hand() -> None:
-    """Calibrated rule of the fitted models in the AR pool; the oracle's mean is over the same cells."""
     rule = [("V3", "a", "amc", 4.0), ("V3", "b", "amc", 14.0), ("V3", "a", "tiny", 7.0), ("V3", "b", "tiny", None)]
     oracle = [("V1", "a", "amc", 2.0), ("V1", "b", "amc", 3.0), ("V1", "a", "tiny", 1.0), ("V1", "b", "tiny", 50.0)]
     other = [("V1", "a", "amc", 90.0), ("V3", "a", "amc", 90.0)]
@@ -389,7 +296,6 @@ def test_held_out_criterion_by_hand() -> None:
 
 
 def test_percell_is_the_rule_beside_the_cells_own_fit() -> None:
-    """The gap may be negative, and is undefined where either is."""
     rows = [("V3", "a", "x", 5.0), ("cell-fit", "a", "x", 6.5), ("V3", "b", "x", 4.0), ("cell-fit", "b", "x", None)]
     rows += [("V3", "c", "x", None), ("cell-fit", "c", "x", 1.0), ("H1", "a", "x", 9.0)]
     errors = pl.concat([made(rows, role="fitted"), made(rows, role="held_out"), made(rows, role="fitted", group="new")])

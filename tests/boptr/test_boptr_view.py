@@ -1,7 +1,5 @@
 """Readouts along draws: the sample, the bootstrap over questions and the re-pairings, against counts by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations, product
@@ -14,7 +12,6 @@ from planted_landscapes import BUDGETS
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.rows import temperatures
-from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, nested_view, pairing_view, sample_view
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
@@ -61,26 +58,6 @@ def test_draw_from_a_draw_takes_its_questions() -> None:
 # ---- the sample
 
 
-def test_sample_is_one_draw_of_counts() -> None:
-    """Policies in order, counts of questions by hand, an RL curve under the default policy alone."""
-    base = dense_landscape(
-        {"temp_0.3": [hits(3, 10), hits(5, 10)], DEFAULT: [hits(2, 10), hits(7, 10)]},
-        {"temp_0.3": [hits(3, 10), hits(4, 10)], DEFAULT: [hits(2, 10), hits(6, 10)]},
-        tokens={"temp_0.3": 80.0, DEFAULT: 120.0},
-    )
-    rl = dense_landscape({"temp_0.3": [hits(9, 10), hits(9, 10)], DEFAULT: [hits(6, 10), hits(8, 10)]})
-    view = sample_view(cohort({("base", "math"): base, ("rl", "math"): rl}))
-    found = view.base("m", "math")
-    assert found is not None
-    assert (view.draws, view.levels, view.total("math")) == (1, 2, 10)
-    assert found.policies == ("temp_0.3", DEFAULT)
-    assert found.P.tolist() == [[[3], [5]], [[2], [7]]]
-    assert found.Q.tolist() == [[[3], [4]], [[2], [6]]]
-    assert found.tokens.tolist() == [80, 120]
-    assert np.array_equal(view.target("m", "math"), [[6], [8]])
-    assert np.array_equal(view.default("m", "math"), [[2], [7]])
-
-
 def test_single_points_are_counted_at_any_budget() -> None:
     """Pools that reach further than B, and credits below 1 (a mean over batches)."""
     longer = dense_landscape({DEFAULT: [hits(2, 10), hits(3, 10), 0.5 * hits(9, 10)]}, budgets=(1, 2, 64))
@@ -123,7 +100,6 @@ def test_a_named_policy_belongs_to_the_pool_that_its_definition_says() -> None:
 
 
 def test_what_was_not_sampled_is_none() -> None:
-    """Base absent, RL absent, RL or Base without the default policy at every budget."""
     here, other = scattered(1), scattered(2, ["temp_0.3"])
     short = replace(here, points={point: row for point, row in here.points.items() if point != (DEFAULT, 2)})
     landscapes = {("m-base", "math"): here, ("m-rl", "math"): here, ("m-base", "gpqa"): other, ("m-rl", "gpqa"): short}
@@ -138,30 +114,7 @@ def test_what_was_not_sampled_is_none() -> None:
 # ---- the bootstrap
 
 
-def test_bootstrap_begins_with_the_sample_and_keeps_the_number_of_questions() -> None:
-    view, sample = bootstrap_view(study(), 50, 3), sample_view(study())
-    assert view.draws == 51
-    for model, benchmark in product(TWO, STUDY):
-        np.testing.assert_array_equal(view.base(model, benchmark).P[:, :, :1], sample.base(model, benchmark).P)
-        np.testing.assert_array_equal(view.base(model, benchmark).Q[:, :, :1], sample.base(model, benchmark).Q)
-        np.testing.assert_array_equal(view.target(model, benchmark)[:, :1], sample.target(model, benchmark))
-        assert (view.weights[benchmark].sum(axis=0) == QUESTIONS).all()
-        assert view.total(benchmark) == QUESTIONS
-
-
-def test_draws_pair_models_policies_and_sides_by_question() -> None:
-    """Whatever solves the same questions has the same count in every draw; counts are sums over drawn questions."""
-    found = study()
-    view = bootstrap_view(found, 200, 3)
-    base = view.base("n", "math")
-    np.testing.assert_array_equal(view.target("m", "math"), base.P[base.index[DEFAULT]])
-    credit = found.landscapes["n-base", "math"].block("P", ["temp_0.3"], (2,))[0, 0]
-    drawn = [np.repeat(credit, times.astype(int)).sum() for times in view.weights["math"].T]
-    np.testing.assert_array_equal(base.P[base.index["temp_0.3"], 1], drawn)
-
-
 def test_benchmarks_are_drawn_independently() -> None:
-    """Even with as many questions: the same ones would correlate the errors of two benchmarks."""
     weights = bootstrap_view(study(), 2000, 3).weights
     first, second = (weights[name][:, 1:] for name in ("math", "gpqa"))
     assert (first != second).any(axis=0).all()
@@ -195,24 +148,7 @@ def test_bootstrap_counts_are_binomial() -> None:
     assert abs(products.mean() - covariance) < 4 * products.std() / np.sqrt(draws) < covariance / 4
 
 
-def test_chunks_of_draws_are_the_draws() -> None:
-    """Draws in pieces of any length give the counts and the fits of all draws at once: memory changes no number."""
-    found = study()
-    whole = bootstrap_view(found, 60, 5)
-    fits = {pair: Rule(whole).log_alpha(*pair) for pair in product(TWO, STUDY)}
-    for size in (1, 17, 60):
-        parts = [bootstrap_view(found, 60, 5, start, start + size) for start in range(0, 60, size)]
-        assert all(part.draws == 1 + min(size, 60 - i * size) for i, part in enumerate(parts))
-        for model, benchmark in fits:
-            counts = np.concatenate([part.base(model, benchmark).P[:, :, 1:] for part in parts], axis=2)
-            np.testing.assert_array_equal(counts, whole.base(model, benchmark).P[:, :, 1:])
-            alphas = [Rule(part).log_alpha(model, benchmark) for part in parts]
-            assert all(alpha[0] == fits[model, benchmark][0] for alpha in alphas)
-            np.testing.assert_array_equal(np.concatenate([a[1:] for a in alphas]), fits[model, benchmark][1:])
-
-
 def test_other_models_do_not_change_the_draws() -> None:
-    """A model that joins the cohort on the same benchmarks leaves everybody's draws as they are."""
     found = study()
     alone = {key: part for key, part in found.landscapes.items() if key[0].startswith("m-")}
     before, after = (bootstrap_view(c, 40, 1) for c in (cohort(alone, {"m": TWO["m"]}, STUDY), found))
@@ -277,7 +213,6 @@ def test_random_pairings_are_uniform() -> None:
 
 
 def test_incomplete_and_new_models_keep_their_own_rl() -> None:
-    """Only models of the whole fitted study are exchanged; a held-out benchmark may be missing, a fitted one not."""
     view = pairing_view(paired(absent=[("b", "gpqa"), ("c", "tiny")], new=["d"]), 100, 9)
     assert view.partners == ("a", "c") and view.draws == 2
     assert owners(view, "a", "math") == ["a", "c"] and owners(view, "c", "gpqa") == ["c", "a"]

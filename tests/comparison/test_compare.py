@@ -1,10 +1,9 @@
 """`searchlens compare`: log files of two sides to all readings, without a configuration and without leaving files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,18 @@ def samples_of(right: tuple[int, ...], size: int = 4) -> list[list[str]]:
     ]
 
 
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path.parent
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+
+
 def own(folder: Path, right: tuple[int, ...], size: int = 4, **more: Any) -> Path:
     """Rows of the project's own format."""
-    folder.mkdir(parents=True)
     rows = [
         {
             "question": q["id"],
@@ -57,13 +65,11 @@ def own(folder: Path, right: tuple[int, ...], size: int = 4, **more: Any) -> Pat
         for q, texts in zip(questions(len(right)), samples_of(right, size), strict=True)
         for s, text in enumerate(texts)
     ]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_rows(folder / "rows.jsonl", rows)
 
 
 def lm_eval(folder: Path, right: tuple[int, ...], size: int = 4, task: str = "sums", limit: int = 64) -> Path:
     """A folder as lm-evaluation-harness writes it: other ids, and the question in a template."""
-    folder.mkdir(parents=True)
     rows = []
     for i, (q, texts) in enumerate(zip(questions(len(right)), samples_of(right, size), strict=True)):
         asked = {"temperature": 1.0, "top_p": 1.0, "do_sample": True, "max_gen_toks": limit}
@@ -71,9 +77,7 @@ def lm_eval(folder: Path, right: tuple[int, ...], size: int = 4, task: str = "su
         doc = {"question": q["text"], "answer": q["gold"]}
         row = {"doc_id": i, "doc": doc, "target": q["gold"], "arguments": {"gen_args_0": request}, "resps": [texts]}
         rows.append({**row, "filtered_resps": texts[:1], "filter": "none", "metrics": []})
-    path = folder / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_rows(folder / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl", rows)
 
 
 def compared(base: Path, rl: Path, **wishes: Any) -> LogComparison:
@@ -84,10 +88,11 @@ def numbers(found: LogComparison) -> dict[str, Any]:
     return found.comparison.to_dict()
 
 
-@pytest.fixture
-def no_second_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """math-verify takes seconds to start, and one test looks at what it says."""
-    monkeypatch.setattr("searchlens.comparison.judging.TEXTS", 0)
+@pytest.fixture(autouse=True)
+def no_second_judge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """math-verify takes seconds to start, and two tests look at what it says."""
+    if request.function not in (test_numbers_are_those_of_the_texts, test_every_example_of_the_page_runs):
+        monkeypatch.setattr("searchlens.comparison.judging.TEXTS", 0)
 
 
 def value(found: LogComparison, measure: str, side: str, k: int) -> float:
@@ -111,7 +116,6 @@ def test_numbers_are_those_of_the_texts(tmp_path: Path) -> None:
     assert found.sides[0].counts["answered"] == 20
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_questions_may_keep_unequal_numbers_of_samples(tmp_path: Path) -> None:
     """As in Python: curves are of all samples, and what needs equal numbers is not identified, in place of tables."""
     base, rl = own(tmp_path / "base", BASE), own(tmp_path / "rl", RL)
@@ -133,7 +137,6 @@ def test_questions_may_keep_unequal_numbers_of_samples(tmp_path: Path) -> None:
     assert "Support: questions" not in page(found)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_two_formats_of_the_same_texts_give_equal_readings(tmp_path: Path) -> None:
     ours = compared(own(tmp_path / "a/base", BASE), own(tmp_path / "a/rl", RL))
     theirs = compared(lm_eval(tmp_path / "b/base", BASE), lm_eval(tmp_path / "b/rl", RL))
@@ -143,13 +146,11 @@ def test_two_formats_of_the_same_texts_give_equal_readings(tmp_path: Path) -> No
     assert mixed.common.how == {"text": 5}
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     base, rl = own(tmp_path / "base", BASE), own(tmp_path / "rl", RL)
     assert compared(base, rl, workers=1).to_dict() == compared(base, rl, workers=2).to_dict()
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_questions_of_one_side_alone_are_left_out_and_counted(tmp_path: Path) -> None:
     found = compared(own(tmp_path / "base", BASE), own(tmp_path / "rl", RL[:3]))
     assert len(found.common) == 3
@@ -158,24 +159,21 @@ def test_questions_of_one_side_alone_are_left_out_and_counted(tmp_path: Path) ->
     assert value(found, "pass@k", "Base", 1) == pytest.approx(sum(BASE[:3]) / 12)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_questions_with_other_golds_are_left_out_and_named(tmp_path: Path) -> None:
     rl = own(tmp_path / "rl", RL)
-    rows = [json.loads(line) for line in (rl / "rows.jsonl").read_text().splitlines()]
+    rows = read_rows(rl)
     changed = [{**row, "gold": "77"} if row["question"] == "q1" else row for row in rows]
-    (rl / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+    write_rows(rl / "rows.jsonl", changed)
     found = compared(own(tmp_path / "base", BASE), rl)
     assert found.common.other_golds == ("q1",)
     assert len(found.common) == 4
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_choices_in_another_order_are_the_same_question(tmp_path: Path) -> None:
     """Each side is judged by its own letters; golds that look different are compared as choices."""
     text = "Which is even?\n\nA) {}\nB) {}"
     for name, order, gold in (("base", ("3", "4"), "B"), ("rl", ("4", "3"), "A")):
         folder = tmp_path / name
-        folder.mkdir()
         rows = [
             {
                 "question": f"{name}-{i}",
@@ -187,7 +185,7 @@ def test_choices_in_another_order_are_the_same_question(tmp_path: Path) -> None:
             for i in range(2)
             for s in range(2)
         ]
-        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(folder / "rows.jsonl", rows)
     found = compared(tmp_path / "base", tmp_path / "rl")
     assert found.grader == "choice"
     assert len(found.common) == 2
@@ -197,7 +195,6 @@ def test_choices_in_another_order_are_the_same_question(tmp_path: Path) -> None:
 
 def gpqa(folder: Path, right: int, first: int, gold: str = "({})", task: str = "physics") -> Path:
     """A log as lm-evaluation-harness writes it of GPQA: golds in brackets, and each side has its own order."""
-    folder.mkdir(parents=True)
     rows = []
     for i in range(6):
         options = [f"{i + 20 * n} {unit}" for n, unit in enumerate(("joule", "watt", "volt", "ohm"))]
@@ -209,9 +206,7 @@ def gpqa(folder: Path, right: int, first: int, gold: str = "({})", task: str = "
         request = {"arg_0": f"Question: {doc['Question']}\nChoices:\n{lines}", "arg_1": {"temperature": 1.0}}
         row = {"doc_id": i, "doc": doc, "target": doc["answer"], "arguments": {"gen_args_0": request}}
         rows.append({**row, "resps": [texts], "filtered_resps": texts[:1], "filter": "none", "metrics": []})
-    path = folder / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_rows(folder / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl", rows)
 
 
 @pytest.mark.parametrize("gold", ["({})", "{})", "**{}**", "Option {}", r"\boxed{{\text{{({})}}}}"])
@@ -224,26 +219,13 @@ def test_golds_of_choice_are_letters_whatever_stands_around_them(tmp_path: Path,
     assert value(found, "guess null", "Base", 1) == 0.25
 
 
-@pytest.mark.parametrize("gold", ["(A)", "A) one", "**A**"])
-def test_bracketed_golds_of_rows_whose_prompts_show_the_choices(tmp_path: Path, gold: str) -> None:
-    for name, order, letter in (("base", ("one", "two"), gold), ("rl", ("two", "one"), gold.replace("A", "B"))):
-        row = {"text": f"The answer is {'AB'[name == 'rl']}.", "gold": letter}
-        prompts = [f"{i}. Which is odd?\n\nA) {order[0]}\nB) {order[1]}" for i in range(3)]
-        rows = [{"question": f"q{i}", "sample": s, "prompt": p, **row} for i, p in enumerate(prompts) for s in (0, 1)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = compared(tmp_path / "base.jsonl", tmp_path / "rl.jsonl")
-    assert (found.grader, len(found.common)) == ("choice", 3)
-    assert value(found, "pass@k", "RL", 1) == value(found, "pass@k", "Base", 1) == 1
-    assert value(found, "guess null", "Base", 1) == 0.5
-
-
 @pytest.mark.parametrize(
     ("golds", "grader"),
     [(["a", "b"], "math"), (["A", "7"], "math"), (["A and B", "C"], "math"), (["(A)", "C."], "choice")],
 )
 def test_golds_choose_the_grader(tmp_path: Path, golds: list[str], grader: str) -> None:
     rows = [{"question": f"q{i}", "sample": 0, "text": r"\boxed{C}", "gold": gold} for i, gold in enumerate(golds)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "rows.jsonl", rows)
     assert compared(tmp_path / "rows.jsonl", tmp_path / "rows.jsonl").grader == grader
 
 
@@ -260,7 +242,6 @@ def test_two_sides_that_solve_nothing_say_so_with_a_text_and_its_gold(tmp_path: 
     assert "attention" in {side.health.level for side in one.sides}
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_answers_that_were_found_by_different_rules_are_a_remark_on_rl(tmp_path: Path) -> None:
     """Equal answers, which one side puts into boxes and the other one into words."""
     boxed, worded = own(tmp_path / "base", BASE), own(tmp_path / "rl", BASE)
@@ -277,9 +258,8 @@ def test_answers_that_were_found_by_different_rules_are_a_remark_on_rl(tmp_path:
 def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
     """Without texts the recorded verdicts count, and what only texts can say is not said."""
     for name, right in (("base", BASE), ("rl", RL)):
-        (tmp_path / name).mkdir()
         rows = [{"question": f"q{i}", "sample": s, "correct": s < n} for i, n in enumerate(right) for s in range(4)]
-        (tmp_path / name / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(tmp_path / name / "rows.jsonl", rows)
     found = compared(tmp_path / "base", tmp_path / "rl")
     assert found.grader == "recorded"
     assert value(found, "pass@k", "RL", 1) == pytest.approx(sum(RL) / 20)
@@ -290,7 +270,6 @@ def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
     assert "</html>" in page(found)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_recorded_verdicts_are_another_opinion(tmp_path: Path) -> None:
     """A harness that calls everything right disagrees on every wrong sample."""
     found = compared(own(tmp_path / "base", BASE, correct=True), own(tmp_path / "rl", RL))
@@ -299,18 +278,6 @@ def test_recorded_verdicts_are_another_opinion(tmp_path: Path) -> None:
     assert (row["agree"], row["ours_alone"], row["theirs_alone"]) == (sum(BASE), 0, 20 - sum(BASE))
 
 
-@pytest.mark.usefixtures("no_second_judge")
-def test_one_sample_of_each_question_says_what_it_cannot_say(tmp_path: Path) -> None:
-    found = compared(own(tmp_path / "base", (1, 0, 0, 1, 0), 1), own(tmp_path / "rl", (1, 1, 0, 1, 0), 1))
-    said = {each.reading: each for each in found.statements}
-    for reading in ("second run", "variance", "extrapolation"):
-        assert said[reading].can.startswith("not identified"), reading
-    assert "anything beyond 1 sample," in said["pass@k"].cannot
-    json.dumps(found.to_dict(), allow_nan=False)
-    assert "</html>" in page(found)
-
-
-@pytest.mark.usefixtures("no_second_judge")
 def test_a_page_of_a_single_question_has_curves_without_bands(tmp_path: Path) -> None:
     """Intervals are over questions, so there are none."""
     made = unquote(page(compared(own(tmp_path / "base", (1,)), own(tmp_path / "rl", (3,)))))
@@ -331,7 +298,6 @@ class Seen(HTMLParser):
         self.attributes += attrs
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_a_page_shows_hostile_texts_as_text_and_asks_for_nothing(tmp_path: Path) -> None:
     found = compared(own(tmp_path / "base", BASE, correct=True, model=HOSTILE), own(tmp_path / "rl", RL))
     made = page(found)
@@ -352,7 +318,6 @@ def test_nothing_of_a_gated_benchmark_is_quoted(tmp_path: Path, capsys: pytest.C
     paths = {}
     for name, right in (("base", "A"), ("rl", "B")):
         folder = tmp_path / "gpqa_diamond" / name
-        folder.mkdir(parents=True)
         rows = [
             {
                 "question": f"q{i}",
@@ -365,7 +330,7 @@ def test_nothing_of_a_gated_benchmark_is_quoted(tmp_path: Path, capsys: pytest.C
             for i in range(3)
             for s in range(2)
         ]
-        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(folder / "rows.jsonl", rows)
         paths[name] = str(folder)
     html = tmp_path / "page.html"
     for more in ([], ["--json"]):
@@ -382,7 +347,6 @@ def test_nothing_of_a_gated_benchmark_is_quoted(tmp_path: Path, capsys: pytest.C
     assert "secret" not in str(error.value)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_the_command_writes_what_is_asked_for_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -410,24 +374,20 @@ def test_a_bad_file_is_one_message_that_names_the_side(tmp_path: Path) -> None:
         compared(tmp_path / "hello", base)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_other_benchmarks_have_no_common_question(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
     row = {"question": "z", "sample": 0, "text": "x", "gold": "1", "prompt": "What is the capital of Peru?"}
-    (other / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    other = write_rows(tmp_path / "other/rows.jsonl", [row])
     with pytest.raises(InputError, match="no question is on both sides"):
         compared(own(tmp_path / "base", BASE), other)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_questions_in_other_words_are_named(tmp_path: Path) -> None:
     """Equal ids and golds, other texts: they are compared, and a note says which they are."""
     base, rl = own(tmp_path / "base", BASE), own(tmp_path / "rl", RL)
-    rows = [json.loads(line) for line in (rl / "rows.jsonl").read_text().splitlines()]
+    rows = read_rows(rl)
     for row in rows[:8]:
         row["prompt"] = f"What is the sum number {row['question'][1:]} of the other list?"
-    (rl / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(rl / "rows.jsonl", rows)
     found = compared(base, rl)
     assert found.common.reworded == ("q0", "q1")
     assert "Base and RL have other words, but the same id, for 2 questions: q0, q1" in found.notes
@@ -454,7 +414,6 @@ def test_every_example_of_the_page_runs(
     assert (tmp_path / "page.html").exists()
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_base_may_have_several_policies_and_rl_one(tmp_path: Path) -> None:
     """The policy of RL is compared one to one, wherever it stands; all of them count for the best."""
     base = own(tmp_path / "base", BASE, policy="greedy")
@@ -469,7 +428,6 @@ def test_base_may_have_several_policies_and_rl_one(tmp_path: Path) -> None:
         compared(rl, base)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_of_two_runs_of_equal_content_the_newest_is_read(tmp_path: Path) -> None:
     """A rerun whose answers came from a cache is no second draw; a copy in another folder is a mistake."""
     base, rl = lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL)
@@ -488,7 +446,6 @@ def test_of_two_runs_of_equal_content_the_newest_is_read(tmp_path: Path) -> None
         compared(base, rl)
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_what_was_asked_otherwise_is_noted(tmp_path: Path) -> None:
     """A difference between the models may be one between their limits of tokens."""
     found = compared(lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL, limit=2048))
@@ -497,7 +454,6 @@ def test_what_was_asked_otherwise_is_noted(tmp_path: Path) -> None:
     assert not [note for note in same.notes if "sampled" in note]
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_golds_of_a_known_benchmark_count(tmp_path: Path) -> None:
     """Its questions decide, whatever the logs call them; other documents are left out and noted."""
     known = [Question(f"known-{i}", q["text"], q["gold"]) for i, q in enumerate(questions(3))]
@@ -518,14 +474,11 @@ def test_a_benchmark_needs_a_configuration(
     assert "there is no configuration here" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("no_second_judge")
 def test_solutions_as_golds_end_in_the_answer(tmp_path: Path) -> None:
     """Logs of some data sets have the whole solution as the gold."""
     folders = [own(tmp_path / name, right) for name, right in (("base", BASE), ("rl", RL))]
     for folder in folders:
-        path = folder / "rows.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        solved = [{**row, "gold": f"First we add.\nThen we are done.\n#### {row['gold']}"} for row in rows]
-        path.write_text("".join(json.dumps(row) + "\n" for row in solved))
+        solved = [{**row, "gold": f"First we add.\nThen we are done.\n#### {row['gold']}"} for row in read_rows(folder)]
+        write_rows(folder / "rows.jsonl", solved)
     found = compared(*folders)
     assert value(found, "pass@k", "Base", 1) == pytest.approx(sum(BASE) / 20)

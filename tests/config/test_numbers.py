@@ -1,7 +1,5 @@
 """Every number of the configuration has limits, and one outside of them never reaches a sampler."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path

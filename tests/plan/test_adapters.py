@@ -1,9 +1,6 @@
 """Adapters of a configuration: what is refused when a study is planned, and that ids follow settings and weights."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +8,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from conftest import Make, Raw
 from searchlens.errors import InputError
-from searchlens.plan import Grid
 from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
 
 PLAIN = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "bias": "none", "use_dora": False}
-Make = Callable[[dict[str, Any]], Grid]
 
 
 def write(folder: Path, settings: object = PLAIN, weights: bytes = b"weights") -> Path:
@@ -79,14 +75,14 @@ def test_damaged_settings_are_named(settings: object, tmp_path: Path) -> None:
         Adapter.read(write(tmp_path / "adapter", settings))
 
 
-def test_a_missing_file_names_the_key(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_a_missing_file_names_the_key(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     raw["checkpoints"]["toy-rl"]["adapter"] = str(write(tmp_path / "adapter"))
     (tmp_path / "adapter" / WEIGHTS).unlink()
     with pytest.raises(InputError, match=rf"checkpoints\.toy-rl\.adapter: .* has no {WEIGHTS}"):
         make_grid(raw).inputs.fingerprint("toy-rl")
 
 
-def test_ids_follow_the_checkpoint_and_the_adapter(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_ids_follow_the_checkpoint_and_the_adapter(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     """RL as an adapter on Base is another checkpoint than Base, and than any other adapter on it."""
     base, rl = raw["checkpoints"]["toy-base"], raw["checkpoints"]["toy-rl"]
 
@@ -105,7 +101,7 @@ def test_ids_follow_the_checkpoint_and_the_adapter(raw: dict[str, Any], make_gri
 
 
 def test_an_adapter_of_another_checkpoint_is_refused_before_anything_runs(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+    raw: Raw, make_grid: Make, tmp_path: Path
 ) -> None:
     """The checkpoint of this study has one vector; no matrix fits it."""
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"

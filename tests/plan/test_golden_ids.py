@@ -1,7 +1,5 @@
 """The generation ids and pools of every shipped study stay what they are: a change of an id samples the study again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Names of checkpoints and benchmarks are labels: samples are found by what decides them, wherever they lie."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Raw
 from searchlens.api.study import open_study
 from searchlens.cli.plan import answer
 from searchlens.cli.verify import set_cell_aside, unused
@@ -25,7 +24,7 @@ __all__ = ["start", "study"]  # fixtures
 NAMES = {"toy-base": "base", "toy-rl": "rl", "sums": "additions"}
 
 
-def renamed(raw: dict[str, Any], **names: str) -> dict[str, Any]:
+def renamed(raw: Raw, **names: str) -> Raw:
     """The same study with other names for its checkpoints or benchmarks."""
     text = json.dumps(raw)
     for old, new in names.items():
@@ -43,7 +42,7 @@ def to_make(grid: Grid) -> dict[str, int]:
 
 
 @pytest.fixture
-def sampled(study: dict[str, Any], make_grid: Make, start: Start) -> dict[str, Any]:
+def sampled(study: Raw, make_grid: Make, start: Start) -> dict[str, Any]:
     """The study after the samples of its Base were drawn, with records of searches."""
     study["study"]["trace"] = {"policies": "all", "questions": 1}
     start(Scripted())
@@ -57,7 +56,7 @@ def sampled(study: dict[str, Any], make_grid: Make, start: Start) -> dict[str, A
     [({"toy-base": "base"}, ("base", "sums")), ({"sums": "additions"}, ("toy-base", "additions")), (NAMES, None)],
 )
 def test_a_renamed_cell_has_its_samples_without_an_engine(
-    sampled: dict[str, Any],
+    sampled: Raw,
     make_grid: Make,
     monkeypatch: pytest.MonkeyPatch,
     names: dict[str, str],
@@ -80,7 +79,7 @@ def test_a_renamed_cell_has_its_samples_without_an_engine(
 
 
 def test_samples_of_a_name_before_are_extended_and_found_under_every_name(
-    sampled: dict[str, Any], make_grid: Make, start: Start
+    sampled: Raw, make_grid: Make, start: Start
 ) -> None:
     more, engine = renamed(sampled, **NAMES) | {"samples": 8}, Scripted()
     start(engine)
@@ -93,7 +92,7 @@ def test_samples_of_a_name_before_are_extended_and_found_under_every_name(
     assert not any(make_grid(sampled | {"samples": 8}).missing(back.jobs.pools(*CELL)[0]))
 
 
-def test_one_checkpoint_under_two_names_is_drawn_once(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_one_checkpoint_under_two_names_is_drawn_once(study: Raw, make_grid: Make, start: Start) -> None:
     study["checkpoints"]["again"] = study["checkpoints"]["toy-base"]
     study["pairs"]["second"] = study["pairs"]["toy"] | {"base": "again"}
     study["study"]["pairs"].append("second")
@@ -106,13 +105,13 @@ def test_one_checkpoint_under_two_names_is_drawn_once(study: dict[str, Any], mak
     )
 
 
-def test_a_damaged_sample_is_not_taken_from_another_name(sampled: dict[str, Any], make_grid: Make) -> None:
+def test_a_damaged_sample_is_not_taken_from_another_name(sampled: Raw, make_grid: Make) -> None:
     shard = make_grid(sampled).layout.shards()[0]
     shard.write_bytes(b"damaged")
     assert to_make(make_grid(renamed(sampled, **NAMES)))["base/additions"] == 1
 
 
-def test_what_a_name_refers_to_is_not_pruned(sampled: dict[str, Any], make_grid: Make) -> None:
+def test_what_a_name_refers_to_is_not_pruned(sampled: Raw, make_grid: Make) -> None:
     """Names of Base and RL are swapped, so that the samples lie under a name of the study that does not use them."""
     swapped = renamed(renamed(sampled, **{"toy-base": "x", "toy-rl": "toy-base"}), x="toy-rl")
     assert to_make(make_grid(swapped)) == {"toy-rl/sums": 0, "toy-base/sums": 4}
@@ -120,9 +119,7 @@ def test_what_a_name_refers_to_is_not_pruned(sampled: dict[str, Any], make_grid:
     assert not found.generations and not found.traces and len(found.manifests) == 1
 
 
-def test_samples_that_are_drawn_again_are_not_taken_from_the_name_before(
-    sampled: dict[str, Any], make_grid: Make
-) -> None:
+def test_samples_that_are_drawn_again_are_not_taken_from_the_name_before(sampled: Raw, make_grid: Make) -> None:
     grid = make_grid(renamed(sampled, **NAMES))
     sample(grid, ("base", "additions"))
     set_cell_aside(Grid(grid.config, grid.root), "base", "additions", None)
@@ -132,7 +129,7 @@ def test_samples_that_are_drawn_again_are_not_taken_from_the_name_before(
 
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM])
 def test_samples_on_another_disk_are_copied(
-    sampled: dict[str, Any], make_grid: Make, monkeypatch: pytest.MonkeyPatch, number: int
+    sampled: Raw, make_grid: Make, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     link = os.link
 
@@ -149,7 +146,7 @@ def test_samples_on_another_disk_are_copied(
 
 
 def test_the_store_is_listed_once_and_only_if_something_is_missing(
-    sampled: dict[str, Any], make_grid: Make, monkeypatch: pytest.MonkeyPatch
+    sampled: Raw, make_grid: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look for every sample stream would take a network file system hours."""
     listed, every = [], Layout.every
@@ -175,7 +172,7 @@ def test_the_store_is_listed_once_and_only_if_something_is_missing(
     ("where", "value"),
     [(("benchmarks", "sums", "title"), "Sums of our own"), (("health",), {"answered": 0.3})],
 )
-def test_words_make_words_again(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
+def test_words_make_words_again(raw: Raw, make_grid: Make, where: tuple[str, ...], value: Any) -> None:
     """A title or a limit of the health check decides no number, so nothing with numbers is made again."""
     raw["benchmarks"]["sums"] |= {"regime": "math", "role": "fitted"}
     before = make_grid(json.loads(json.dumps(raw)))

@@ -1,7 +1,5 @@
 """Jobs are packed by their wall time, and what was sampled stays whatever the packing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +8,17 @@ from typing import Any
 import polars as pl
 import pytest
 
+from conftest import Make, Raw
 from run_stages import score_cell
 from searchlens import sampling as stage
 from searchlens.plan import Grid
 from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")
-Make = Callable[[dict[str, Any]], Grid]
 
 
 @pytest.fixture
-def timed(raw: dict[str, Any]) -> dict[str, Any]:
+def timed(raw: Raw) -> Raw:
     """Six questions, three policies of four samples of 100 tokens each at 40 tokens a second: one minute a policy."""
     raw["benchmarks"]["sums"] |= {"max_tokens": 200}
     raw["pairs"]["toy"]["parameters"] = 1e9
@@ -32,7 +30,7 @@ def packed(grid: Grid) -> list[list[tuple[str, int, int]]]:
     return [[(g.policies[0], g.start, g.samples) for g in pool.generations] for pool in grid.jobs.pools(*CELL)]
 
 
-def test_policies_are_packed_up_to_the_target_in_their_order(timed: dict[str, Any], make_grid: Make) -> None:
+def test_policies_are_packed_up_to_the_target_in_their_order(timed: Raw, make_grid: Make) -> None:
     """Greedy, one sample, takes a quarter of a minute."""
     first, second, third = [("temp_0.5", 0, 4)], [("topp0.9_t0.7", 0, 4)], [("topp0.95_t1.0", 0, 4)]
     greedy = [("greedy", 0, 1)]
@@ -42,21 +40,21 @@ def test_policies_are_packed_up_to_the_target_in_their_order(timed: dict[str, An
     assert packed(make_grid(timed | {"pool_size": 3})) == [first + second + third, greedy]
 
 
-def test_a_policy_that_takes_longer_is_cut_into_ranges_of_its_stream(timed: dict[str, Any], make_grid: Make) -> None:
+def test_a_policy_that_takes_longer_is_cut_into_ranges_of_its_stream(timed: Raw, make_grid: Make) -> None:
     half = packed(make_grid(timed | {"target_minutes": 0.5}))
     assert half[:2] == [[("temp_0.5", 0, 2)], [("temp_0.5", 2, 4)]]
     assert len({pool.name for pool in make_grid(timed | {"target_minutes": 0.5}).jobs.pools(*CELL)}) == len(half) == 7
     assert packed(make_grid(timed | {"target_minutes": 0.001}))[0] == [("temp_0.5", 0, 1)], "a sample is not cut"
 
 
-def test_candidates_of_one_run_stay_in_one_job(timed: dict[str, Any], make_grid: Make) -> None:
+def test_candidates_of_one_run_stay_in_one_job(timed: Raw, make_grid: Make) -> None:
     timed["policies"]["wide"] = {"controller": {"name": "entropy_tree", "positions": 1}}
     timed["pools"]["three"] = ["topp0.95_t1.0", "wide"]
     edges = [(a, b) for pool in packed(make_grid(timed | {"target_minutes": 0.001})) for n, a, b in pool if n == "wide"]
     assert edges == [(0, 2), (2, 4)]
 
 
-def test_gpus_that_share_the_weights_share_the_time(timed: dict[str, Any], make_grid: Make) -> None:
+def test_gpus_that_share_the_weights_share_the_time(timed: Raw, make_grid: Make) -> None:
     timed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda"}
     (pool,) = make_grid(timed).jobs.pools(*CELL)
     assert make_grid(timed).minutes(pool) == pytest.approx(3.25)
@@ -64,15 +62,13 @@ def test_gpus_that_share_the_weights_share_the_time(timed: dict[str, Any], make_
     assert make_grid(timed).minutes(pool) == pytest.approx(3.25 / 2)
 
 
-def test_without_a_speed_a_cell_is_one_job(raw: dict[str, Any], make_grid: Make) -> None:
+def test_without_a_speed_a_cell_is_one_job(raw: Raw, make_grid: Make) -> None:
     grid = make_grid(raw | {"target_minutes": 0.001})
     (pool,) = grid.jobs.pools(*CELL)
     assert grid.minutes(pool) is None
 
 
-def test_minutes_are_those_of_missing_samples(
-    timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
-) -> None:
+def test_minutes_are_those_of_missing_samples(timed: Raw, make_grid: Make, publish: Callable[..., Any]) -> None:
     grid = make_grid(timed)
     (pool,) = grid.jobs.pools(*CELL)
     publish(grid, *CELL, pool.generations[0], 0, 2)
@@ -82,20 +78,13 @@ def test_minutes_are_those_of_missing_samples(
     assert grid.minutes(pool) == 0
 
 
-@pytest.fixture
-def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("nothing is missing, so no engine may start")
-
-    monkeypatch.setattr(stage._job, "start_engine", refuse)
-
-
-@pytest.mark.usefixtures("no_engine")
 @pytest.mark.parametrize(("before", "after"), [(120, 0.5), (0.5, 120), (2, 1), (0.5, 0.25)])
 def test_packing_again_samples_nothing(
-    timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any], before: float, after: float
+    timed: Raw, make_grid: Make, publish: Callable[..., Any], before: float, after: float
 ) -> None:
-    """The jobs of the new packing find their samples in the shards of the old one, and only write manifests."""
+    """The jobs of the new packing find their samples in the shards of the old one, and only write manifests; no engine
+    could read the weights of this study.
+    """
     old, new = make_grid(timed | {"target_minutes": before}), make_grid(timed | {"target_minutes": after})
     for pool in old.jobs.pools(*CELL):
         for part in pool.generations:
@@ -109,7 +98,7 @@ def test_packing_again_samples_nothing(
 
 
 def test_a_part_that_is_made_later_leaves_the_others_current(
-    timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
+    timed: Raw, make_grid: Make, publish: Callable[..., Any]
 ) -> None:
     """Jobs of one stream end one after the other: the second must not call the first's manifest out of date."""
     grid = make_grid(timed | {"target_minutes": 0.5})
@@ -122,7 +111,7 @@ def test_a_part_that_is_made_later_leaves_the_others_current(
 
 
 def test_scoring_puts_the_parts_of_a_stream_together(
-    timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any], tmp_path: Path
+    timed: Raw, make_grid: Make, publish: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Each sample once, also where an older packing left a shard that overlaps them."""
     grid = make_grid(timed | {"target_minutes": 0.5})

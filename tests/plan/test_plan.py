@@ -1,11 +1,8 @@
 """People book GPUs by the plan: what it counts, what it assumes, and that its formulas agree with what was drawn."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +14,7 @@ import polars as pl
 import pytest
 import yaml
 
+from conftest import Make, Raw
 from searchlens.analysis.compact import expand
 from searchlens.cli.plan import answer, assumptions, plan, read_store, rendered, speed
 from searchlens.config import check
@@ -32,7 +30,6 @@ from searchlens.search.text_policies import Texts
 from searchlens.store import layout, readouts
 
 ROOT = Path(__file__).parents[2]
-Make = Callable[[dict[str, Any]], Grid]
 
 
 def drawn(texts: Texts, **spec: Any) -> float:
@@ -209,7 +206,7 @@ def test_a_controller_without_a_formula_is_unknown_and_priced_by_its_candidates(
 
 
 @pytest.fixture
-def priced(raw: dict[str, Any]) -> dict[str, Any]:
+def priced(raw: Raw) -> Raw:
     """The small study with a regime, sizes and two measured speeds."""
     raw["benchmarks"]["sums"]["regime"] = "math"
     raw["pairs"]["toy"]["parameters"] = 2e9
@@ -224,7 +221,7 @@ def priced(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def test_tokens_and_hours_of_a_fresh_study(priced: dict[str, Any], make_grid: Make) -> None:
+def test_tokens_and_hours_of_a_fresh_study(priced: Raw, make_grid: Make) -> None:
     """Six questions; three policies with four samples and greedy with one, of five tokens; 500 tokens a second."""
     lines = list(plan(make_grid(priced)))
     assert [line.tokens for line in lines] == 2 * ([6 * 4 * 5] * 3 + [6 * 5])
@@ -242,7 +239,7 @@ def test_tokens_and_hours_of_a_fresh_study(priced: dict[str, Any], make_grid: Ma
     assert "topp0.95_t1.0" in rendered(found, by_policy=True)
 
 
-def test_speed_is_that_of_the_nearest_size_in_proportion(priced: dict[str, Any], make_grid: Make) -> None:
+def test_speed_is_that_of_the_nearest_size_in_proportion(priced: Raw, make_grid: Make) -> None:
     grid = make_grid(priced)
     found = speed(grid, read_store(grid), ("toy-base", "sums"))
     assert found is not None
@@ -254,13 +251,13 @@ def test_speed_is_that_of_the_nearest_size_in_proportion(priced: dict[str, Any],
     assert found.tokens_per_second == 200
 
 
-def test_without_a_size_there_are_no_hours(priced: dict[str, Any], make_grid: Make) -> None:
+def test_without_a_size_there_are_no_hours(priced: Raw, make_grid: Make) -> None:
     priced["pairs"]["toy"]["parameters"] = None
     assert {line.hours for line in plan(make_grid(priced))} == {None}
 
 
 def test_samples_that_are_there_replace_the_assumption(
-    priced: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
+    priced: Raw, make_grid: Make, publish: Callable[..., Any]
 ) -> None:
     """Published samples have three tokens each; deeper streams of the same cell are estimated from them."""
     grid = make_grid(priced)
@@ -279,7 +276,7 @@ def test_samples_that_are_there_replace_the_assumption(
 
 
 def test_a_search_costs_what_it_draws_and_not_what_it_returns(
-    priced: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
+    priced: Raw, make_grid: Make, publish: Callable[..., Any]
 ) -> None:
     grid = make_grid(priced)
     first, *_ = grid.jobs.generations("toy-base", "sums")
@@ -310,70 +307,6 @@ def test_the_timetable_of_a_pair_adds_up_to_the_plan() -> None:
     }
     with pytest.raises(InputError, match="nowhere: no checkpoint of a known shape"):
         perf.shape_of_model(grid, "nowhere")
-
-
-class FourRows:
-    """An engine of four rows; each call of ``step`` takes two steps and finishes the oldest request."""
-
-    max_rows, steps = 4, 0
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-
-    def add(self, request_id: int, _: Any) -> None:
-        self.ids.append(request_id)
-
-    def step(self) -> list[tuple[int, str]]:
-        self.steps += 2
-        return [(self.ids.pop(0), "done")]
-
-
-def test_the_benchmark_on_gpus_tells_full_rows_from_the_tail() -> None:
-    """Seven requests on four rows: full for four of seven calls; what the tail draws is not counted for them.
-
-    The driver holds back up to a sixteenth of the requests, so 15 of 16 rows are full, too.
-    """
-    perf = perf_script("vllm")
-    watched = perf.Watched(FourRows())
-    for number in range(7):
-        watched.add(number, None)
-    while watched.ids:
-        watched.step()
-    assert [span.requests for span in watched.spans] == [7, 6, 5, 4, 3, 2, 1]
-    assert [span.steps for span in watched.spans] == [2] * 7
-    drawn = 2 * (4 * 4 + 3 + 2 + 1)
-    full = perf.Window.of(watched.spans, watched.max_rows, drawn)
-    assert (full.tokens, full.steps) == (32, 8)
-    assert full.seconds == sum(span.seconds for span in watched.spans[:4]) and full.rate == 32 / full.seconds
-    assert math.isnan(perf.Window.of(watched.spans, 8, drawn).rate), "rows that were never full have no rate"
-    held = [perf.Span(requests, 1, 1.0, 1.0) for requests in (16, 15, 14)]
-    assert perf.Window.of(held, 16, 90) == perf.Window(62, 2, 2.0, 2.0)
-
-
-class Endless(FourRows):
-    """The same engine for the driver: a request has the eight tokens that four rows draw in two steps."""
-
-    groups = (1,)
-
-    def clear(self) -> None:
-        """Nothing is kept."""
-
-    def step(self) -> list[tuple[int, Any]]:
-        ((request_id, _),) = super().step()
-        return [
-            (request_id, Completion(np.zeros(8, np.int32), np.zeros(8, np.float32), np.zeros(8, np.float32), "stop"))
-        ]
-
-
-def test_the_benchmark_on_gpus_stops_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Endless searches: what is drawn between two readings counts, by steps and rows, finished or not."""
-    perf, ticks = perf_script("vllm"), iter(range(1000))
-    monkeypatch.setattr(perf.time, "perf_counter", lambda: next(ticks))  # read three times a step
-    whole = perf.steady("pool", perf._endless(lambda: perf.pool([8, 8, 8], 100)), Endless(), 0, 10)
-    assert whole.generated == whole.returned == 8 * 4 and whole.running == 4
-    assert whole.seconds == 3 * 4 and whole.full.rate == whole.rate
-    later = perf.steady("pool", perf._endless(lambda: perf.pool([8], 100)), Endless(), 10, 10)
-    assert later.generated == later.returned == 8 * 4 and later.seconds == 3 * 4
 
 
 def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:

@@ -1,29 +1,27 @@
 """What sampling jobs ask a scheduler for follows from weights and plan: computed here by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from conftest import Make, Raw
 from searchlens.config.limits import PART_ROWS
-from searchlens.plan import Grid, cost
+from searchlens.plan import cost
 from searchlens.plan import resources as requests
 
-Make = Callable[[dict[str, Any]], Grid]
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def weighed(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+def weighed(raw: Raw, tmp_path: Path) -> Raw:
     """Base with 2 GB of weights (a sparse file), declared so that nobody hashes them, and a measured speed."""
     size, length = 2_000_000_000, 100
     numbers = size - 8 - length
@@ -37,7 +35,7 @@ def weighed(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     return raw
 
 
-def test_memory_grows_with_the_weights(weighed: dict[str, Any], make_grid: Make) -> None:
+def test_memory_grows_with_the_weights(weighed: Raw, make_grid: Make) -> None:
     """4 GB and three times 2 GB (and the few bytes of the other files) embedded; 16 GB a worker and 3 GB in vLLM."""
     assert requests.memory_mb(make_grid(weighed), "toy-base") == 10_001
     assert requests.memory_mb(make_grid(weighed), "toy-rl") == 4_001
@@ -47,7 +45,7 @@ def test_memory_grows_with_the_weights(weighed: dict[str, Any], make_grid: Make)
     assert requests.memory_mb(make_grid(weighed), "toy-base") == 35_001
 
 
-def test_time_is_twice_the_planned_tokens_and_a_start(weighed: dict[str, Any], make_grid: Make) -> None:
+def test_time_is_twice_the_planned_tokens_and_a_start(weighed: Raw, make_grid: Make) -> None:
     """Three policies of 4 samples and greedy of 1, 6 questions, 4 tokens (half of 8) at 0.1 a second: 52 minutes."""
     grid = make_grid(weighed)
     (pool,) = grid.jobs.pools("toy-base", "sums")
@@ -55,7 +53,7 @@ def test_time_is_twice_the_planned_tokens_and_a_start(weighed: dict[str, Any], m
     assert requests.minutes(grid, pool) == -int(-(30 + 0.4 + 2 * expected) // 1)
 
 
-def test_jobs_with_more_to_draw_come_first(raw: dict[str, Any], make_grid: Make) -> None:
+def test_jobs_with_more_to_draw_come_first(raw: Raw, make_grid: Make) -> None:
     """Between the comparison of engines (15) and what reads samples (5); the order is that of the planned tokens."""
     ranks = []
     for samples in (400, 4_000, 4_000_000):
@@ -68,7 +66,7 @@ def test_jobs_with_more_to_draw_come_first(raw: dict[str, Any], make_grid: Make)
     assert sorted(set(ranks)) == ranks and ranks[0] > 10 and ranks[-1] < 11
 
 
-def test_a_full_store_asks_for_the_start_alone(weighed: dict[str, Any], make_grid: Make, publish: Any) -> None:
+def test_a_full_store_asks_for_the_start_alone(weighed: Raw, make_grid: Make, publish: Any) -> None:
     grid = make_grid(weighed)
     (pool,) = grid.jobs.pools("toy-base", "sums")
     for generation in pool.generations:
@@ -76,7 +74,7 @@ def test_a_full_store_asks_for_the_start_alone(weighed: dict[str, Any], make_gri
     assert requests.minutes(make_grid(weighed), pool) == 30
 
 
-def test_memory_of_a_cell_follows_from_its_plan(raw: dict[str, Any], make_grid: Make) -> None:
+def test_memory_of_a_cell_follows_from_its_plan(raw: Raw, make_grid: Make) -> None:
     """Each formula by hand; more samples never ask for less, and a landscape reads at most a part of them at a time."""
     asked = []
     for samples in (4, 4_000, 400_000):
@@ -116,14 +114,14 @@ def test_the_page_about_clusters_says_where_each_rule_runs() -> None:
     assert all("runtime=longer(" in body for body in parts[1::2] if "localrule: True" not in body)
 
 
-def test_without_a_speed_a_job_asks_for_the_longest(weighed: dict[str, Any], make_grid: Make) -> None:
+def test_without_a_speed_a_job_asks_for_the_longest(weighed: Raw, make_grid: Make) -> None:
     """Twice 120 minutes, 30 of start and 0.4 of reading."""
     del weighed["cost"]
     grid = make_grid(weighed)
     assert requests.minutes(grid, grid.jobs.pools("toy-base", "sums")[0]) == 271
 
 
-def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: dict[str, Any], make_grid: Make) -> None:
+def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: Raw, make_grid: Make) -> None:
     """So that a study can be planned before it is pinned."""
     raw["checkpoints"]["toy-base"] = {"hub": "maker/model"}
     assert requests.weights_bytes(make_grid(raw), "toy-base") == 0
@@ -132,7 +130,7 @@ def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: dict[str, Any], 
 # ---- what a profile says of its cluster
 
 
-def planned(raw: dict[str, Any], folder: Path, *settings: str, options: Sequence[str] = ()) -> str:
+def planned(raw: Raw, folder: Path, *settings: str, options: Sequence[str] = ()) -> str:
     """The resources of every job of a dry run, or its error."""
     for name in ("config", "models", "benchmarks", "policies", "boptr"):
         (folder / "config").mkdir(exist_ok=True)
@@ -154,7 +152,7 @@ def own_profile(folder: Path, name: str = "mine", **config: Any) -> list[str]:
     return ["--profile", name]
 
 
-def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_path: Path) -> None:
+def test_gpus_are_asked_for_as_the_cluster_wants(weighed: Raw, tmp_path: Path) -> None:
     """Base runs on two GPUs of a cluster that counts them as generic resources; no job is longer than it takes."""
     weighed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda", "vllm": {"tensor_parallel": 2}}
     told = planned(weighed, tmp_path, "gpu_request=gres:a100", "max_minutes=45")
@@ -165,12 +163,12 @@ def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_pa
     assert "gpu=2" in planned(weighed, tmp_path, "gpu_request=gpu")
 
 
-def test_settings_that_no_cluster_has_are_refused(raw: dict[str, Any], tmp_path: Path) -> None:
+def test_settings_that_no_cluster_has_are_refused(raw: Raw, tmp_path: Path) -> None:
     assert "gpu_request: 'gpus'; allowed: gpu, gres" in planned(raw, tmp_path, "gpu_request=gpus")
     assert "max_minutes: 'day'; allowed: whole minutes" in planned(raw, tmp_path, "max_minutes=day")
 
 
-def test_settings_of_a_profile_are_kept_beside_those_of_the_command_line(raw: dict[str, Any], tmp_path: Path) -> None:
+def test_settings_of_a_profile_are_kept_beside_those_of_the_command_line(raw: Raw, tmp_path: Path) -> None:
     """Snakemake alone would drop all of `config` in the profile; what both have is that of the command line."""
     raw["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda"}
     profile = own_profile(tmp_path, gpu_request="gres:a100", max_minutes=45)
@@ -182,7 +180,7 @@ def test_settings_of_a_profile_are_kept_beside_those_of_the_command_line(raw: di
     assert "max_minutes: 'day'; allowed" in planned(raw, tmp_path, "pool_size=1", options=wrong)
 
 
-def test_values_of_the_command_line_are_read_as_in_a_file(raw: dict[str, Any], tmp_path: Path) -> None:
+def test_values_of_the_command_line_are_read_as_in_a_file(raw: Raw, tmp_path: Path) -> None:
     """Snakemake alone makes texts of numbers inside of mappings; a wrong one is said to be of the command line."""
     raw["recovery"] = {"epsilon": 0.05}
     assert "runtime=" in planned(raw, tmp_path, "recovery={epsilon: 0.04}", "budgets=[1, 2]", "default_policy=null")
@@ -194,9 +192,7 @@ def test_values_of_the_command_line_are_read_as_in_a_file(raw: dict[str, Any], t
 
 
 @pytest.mark.parametrize("option", ["--config", "--configfile"])
-def test_an_option_of_which_snakemake_takes_the_last_alone_is_refused(
-    raw: dict[str, Any], tmp_path: Path, option: str
-) -> None:
+def test_an_option_of_which_snakemake_takes_the_last_alone_is_refused(raw: Raw, tmp_path: Path, option: str) -> None:
     value = "pool_size=1" if option == "--config" else "config/models.yaml"
     twice = [option, value, option if option == "--config" else "--configfiles", value]
     assert f"{option} is given" in planned(raw, tmp_path, "pool_size=1", options=twice)

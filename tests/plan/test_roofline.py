@@ -1,16 +1,14 @@
 """No plan may promise more than the hardware can do: prices stay below the limit, and the limit is right."""
 
-from __future__ import annotations
-
 import importlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from conftest import Make, Raw
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.config.sampled import CheckpointSpec, ShapeSpec
@@ -27,7 +25,6 @@ QWEN_HALF = Shape(24, 896, 4864, 14, 2, 64, 151936, True)
 LLAMA_8B = Shape(32, 4096, 14336, 32, 8, 128, 128256, False)
 DEEPSEEK_MATH = Shape(30, 4096, 11008, 32, 32, 128, 102400, False)
 SHAPES = (QWEN_7B, QWEN_HALF, LLAMA_8B, DEEPSEEK_MATH)
-Make = Callable[[dict[str, Any]], Grid]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +102,7 @@ def test_the_weights_of_each_engine_take_memory() -> None:
 
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("checkpoint", ["qwen2.5-7b-base", "qwen2.5-0.5b-base", "qwen2.5-14b-base", "ds-math-7b-base"])
-def test_a_price_is_never_above_the_limit(paper: dict[str, Any], checkpoint: str, gpu: GpuName) -> None:
+def test_a_price_is_never_above_the_limit(paper: Raw, checkpoint: str, gpu: GpuName) -> None:
     """Known or guessed shapes, one GPU or two, short texts and long ones."""
     paper = {
         **paper,
@@ -125,7 +122,7 @@ def test_a_price_is_never_above_the_limit(paper: dict[str, Any], checkpoint: str
                 assert speed.tokens_per_second * gpus <= most
 
 
-def test_the_papers_grid_is_priced_below_what_an_h200_can_do(paper: dict[str, Any]) -> None:
+def test_the_papers_grid_is_priced_below_what_an_h200_can_do(paper: Raw) -> None:
     grid = Grid(from_plain(paper))
     texts = cost.texts(from_plain(paper), "math500", cost.assumed_length(from_plain(paper), "math500"))
     speeds = {
@@ -146,7 +143,7 @@ def test_the_papers_grid_is_priced_below_what_an_h200_can_do(paper: dict[str, An
     ("processes", "of_searches", "measured"), [(1, 0, 22_264), (1, 1, 18_832), (2, 0, 27_115), (2, 1, 28_082)]
 )
 def test_what_was_measured_is_priced_within_a_tenth(
-    paper: dict[str, Any], processes: int, of_searches: bool, measured: float
+    paper: Raw, processes: int, of_searches: bool, measured: float
 ) -> None:
     """Pool and power sampling while rows were full, in tokens/s, at lengths of mean 645, cut at 2,048, spread .7."""
     paper = _of_engines(paper, processes)
@@ -157,14 +154,14 @@ def test_what_was_measured_is_priced_within_a_tenth(
     assert ("one engine" in speed.source) == (processes == 1)
 
 
-def _of_engines(paper: dict[str, Any], processes: int, name: str = "qwen2.5-7b-base") -> dict[str, Any]:
+def _of_engines(paper: Raw, processes: int, name: str = "qwen2.5-7b-base") -> dict[str, Any]:
     """The configuration with so many engines of a checkpoint on a GPU."""
     spec = paper["checkpoints"][name]
     changed = {**spec, "vllm": {**spec["vllm"], "processes": processes}}
     return {**paper, "checkpoints": {**paper["checkpoints"], name: changed}}
 
 
-def test_searches_cost_what_other_samples_do_if_nobody_measured_them(paper: dict[str, Any]) -> None:
+def test_searches_cost_what_other_samples_do_if_nobody_measured_them(paper: Raw) -> None:
     (measured,) = paper["cost"]["efficiency"]
     special = {"searches": None, "searches_host_us": None}
     priced, texts = {**paper, "cost": {**paper["cost"], "efficiency": [measured | special]}}, Texts.of([645], 3072)
@@ -191,14 +188,14 @@ def test_a_shape_is_read_from_config_json(tmp_path: Path) -> None:
     assert shape_of(ROOT / "resources/zoo/micro-1m-base") is not None
 
 
-def test_an_unknown_architecture_says_so(paper: dict[str, Any]) -> None:
+def test_an_unknown_architecture_says_so(paper: Raw) -> None:
     speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", None, Texts.of([645], 3072))
     assert speed is not None
     assert "architecture unknown" in speed.source
     assert Shape.guess(7.62e9).stored == pytest.approx(7.62e9, rel=0.15)
 
 
-def test_the_folder_of_a_checkpoint_gives_its_shape(raw: dict[str, Any], make_grid: Make) -> None:
+def test_the_folder_of_a_checkpoint_gives_its_shape(raw: Raw, make_grid: Make) -> None:
     grid = make_grid(raw)
     (grid.inputs.checkpoint_folder("toy-base") / "config.json").write_text(
         json.dumps({**asdict(LLAMA_8B), "architectures": ["LlamaForCausalLM"]})
@@ -209,12 +206,12 @@ def test_the_folder_of_a_checkpoint_gives_its_shape(raw: dict[str, Any], make_gr
 # ---- configuration
 
 
-def test_a_gpu_needs_a_measured_share(raw: dict[str, Any]) -> None:
+def test_a_gpu_needs_a_measured_share(raw: Raw) -> None:
     with pytest.raises(InputError, match=r"cost\.gpu: H100 needs a measured share"):
         check.validate(raw | {"cost": {"gpu": "H100"}})
 
 
-def test_no_engine_is_faster_than_its_host(paper: dict[str, Any]) -> None:
+def test_no_engine_is_faster_than_its_host(paper: Raw) -> None:
     """A small model waits for its host: the price is what the hosts of all engines allow, or a share of the limit."""
     (measured,) = paper["cost"]["efficiency"]
     texts, name = Texts.of([645], 3072), "qwen2.5-0.5b-base"
@@ -233,7 +230,7 @@ def test_no_engine_is_faster_than_its_host(paper: dict[str, Any]) -> None:
     assert alone and "0.61 of the limit" in alone.source
 
 
-def test_other_gpus_say_where_the_share_was_measured(paper: dict[str, Any]) -> None:
+def test_other_gpus_say_where_the_share_was_measured(paper: Raw) -> None:
     paper = {**paper, "cost": {**paper["cost"], "gpu": "H100"}}
     speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", QWEN_7B, Texts.of([645], 3072))
     assert speed is not None

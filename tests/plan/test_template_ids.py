@@ -1,7 +1,5 @@
 """Templates as keys of the configuration: what is refused, and ids that follow their text and no name."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -15,6 +13,7 @@ import pytest
 pytest.importorskip("tokenizers")
 
 from chat_forms import FORMS, write_form
+from conftest import Make, Raw
 from searchlens.benchmarks import prompts
 from searchlens.cli import tools as pin
 from searchlens.config import check
@@ -22,12 +21,11 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid
 from test_specials import edit
 
-Make = Callable[[dict[str, Any]], Grid]
 BASE, RL = "toy-base", "toy-rl"
 
 
 @pytest.fixture
-def raw(raw: dict[str, Any]) -> dict[str, Any]:
+def raw(raw: Raw) -> Raw:
     """The toy study, in which both sides may have templates of their own."""
     raw["pairs"]["toy"]["templates"] = "own"
     return raw
@@ -54,14 +52,14 @@ def raw(raw: dict[str, Any]) -> dict[str, Any]:
         ({"check_every": -1}, r"templates\.mine\.check_every.*"),
     ],
 )
-def test_a_wrong_template_is_named_by_its_key(raw: dict[str, Any], mine: dict[str, Any], says: str) -> None:
+def test_a_wrong_template_is_named_by_its_key(raw: Raw, mine: dict[str, Any], says: str) -> None:
     raw["templates"] = {"mine": mine}
     with pytest.raises(InputError) as refused:
         check.validate(raw)
     assert re.search(rf"^ *(the configuration has 1 error: *)?{says}$", refused.value.message, re.MULTILINE)
 
 
-def test_an_unknown_template_is_named_with_the_nearest(raw: dict[str, Any]) -> None:
+def test_an_unknown_template_is_named_with_the_nearest(raw: Raw) -> None:
     raw["templates"] = {"mine": {"chat": {}}}
     raw["checkpoints"][BASE]["template"] = "mein"
     with pytest.raises(InputError, match=rf"checkpoints\.{BASE}\.template: 'mein' is unknown; did you mean 'mine'\?"):
@@ -72,7 +70,7 @@ def test_an_unknown_template_is_named_with_the_nearest(raw: dict[str, Any]) -> N
 
 
 @pytest.fixture
-def ids(raw: dict[str, Any], make_grid: Make) -> Callable[..., tuple[str, ...]]:
+def ids(raw: Raw, make_grid: Make) -> Callable[..., tuple[str, ...]]:
     """The generation ids of a cell with a folder and a template, with the keys of one of the study's own."""
 
     def of(path: str, template: str = "chat", **own: dict[str, Any]) -> tuple[str, ...]:
@@ -125,9 +123,7 @@ def test_only_tokens_that_a_template_names_are_part_of_ids(tmp_path: Path, ids: 
 
 
 @pytest.fixture
-def pinned(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], Grid]:
+def pinned(raw: Raw, make_grid: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Grid]:
     """The study with both sides from a cache of the hub, pinned, with a template."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     for side in ("base", "rl"):
@@ -149,7 +145,7 @@ def pinned(
 
 
 def test_a_checkpoint_of_the_hub_has_the_ids_of_its_folder(
-    raw: dict[str, Any], make_grid: Make, pinned: Callable[[str], Grid], tmp_path: Path
+    raw: Raw, make_grid: Make, pinned: Callable[[str], Grid], tmp_path: Path
 ) -> None:
     grid = pinned("chat")
     (source, _) = grid.inputs.sources()

@@ -1,7 +1,5 @@
 """Figures of the transfer analysis: drawn is what the frames say, what is missing is said, and print stays legible."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from budget_paths import budget_path
+from drawn import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.analysis.claims import number
@@ -28,7 +27,6 @@ from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.boptr import frontier, identification, vertical
 from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import style
-from test_figures import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
 POLICIES = ("temp_0.3", "temp_1.0", "topk20_t0.9", "minp0.05_t0.7", DEFAULT)
@@ -284,7 +282,6 @@ def test_gaps_are_named(gaps: BoptrContext) -> None:
 
 
 def test_a_scale_that_is_not_defined_is_named(several: BoptrContext) -> None:
-    """Below the others, with its reason."""
     undefined = pl.col("model") == "seven"
     columns = [pl.when(~undefined).then(pl.col(name)).alias(name) for name in ("alpha", "alpha_lo", "alpha_hi", "path")]
     reason = pl.when(undefined).then(pl.lit("no_rl")).otherwise(pl.col("reason")).alias("reason")
@@ -312,7 +309,6 @@ def test_a_crossing_without_width_is_not_drawn(single: BoptrContext) -> None:
 
 
 def test_beta_fits_ties_and_lines(case: BoptrContext) -> None:
-    """Each fit, its interval, every tied exponent, and the two lines of each benchmark."""
     frames = case.frames
     rows = frames["regime_betas"].filter(pl.col("model") == "one", ~pl.col("a_priori"))
     assert rows.height == 9
@@ -346,13 +342,6 @@ def test_horizontal_rows(case: BoptrContext) -> None:
             assert [x for x, _ in lines(axes, f"{row['tier']}-interval")] == [ends]
             assert ends[0] <= row["corrected"] <= ends[1]
         assert len(at) == rows.height
-
-
-def test_an_oracle_is_no_winner() -> None:
-    rows = [("V1", "oracle", 0.1), ("A", "rule", 1.0), ("B", "rule", 3.0)]
-    frame = pl.DataFrame(rows, ["label", "kind", "corrected"], orient="row").with_columns(cells=2)
-    frame = frame.with_columns(lo_corrected=pl.col("corrected") - 0.5, hi_corrected=pl.col("corrected") + 0.5)
-    assert "A errs least over 2 cells" in shared.least(frame) and "V1" not in shared.least(frame)
 
 
 def test_rows_of_fewer_cells_say_so(several: BoptrContext) -> None:
@@ -455,7 +444,6 @@ def test_v4_null_is_not_drawn_where_no_feature_varies(several: BoptrContext) -> 
 
 
 def test_frontier_rows_and_sweeps(several: BoptrContext) -> None:
-    """Rows by increasing RL information; the sweeps go through the errors of their settings."""
     frames = several.frames
     rows = means(frames, "frontier", "matched macro", "ar")
     error = dict(rows.select("tier", "corrected").iter_rows())
@@ -473,7 +461,6 @@ def test_frontier_rows_and_sweeps(several: BoptrContext) -> None:
 
 
 def test_crossing_curves_and_shares(case: BoptrContext) -> None:
-    """Envelope and RL at every budget, k* at its line, and the shares of draws below."""
     context = wide(case)
     frames = context.frames
     figure, _ = draw("crossing", context)
@@ -502,7 +489,6 @@ def test_title_of_a_crossing_names_the_tie(single: BoptrContext, crossing: int |
 
 @pytest.mark.parametrize("vision", VISION)
 def test_kinds_of_rows_stay_apart(vision: str) -> None:
-    """Colours of neighbouring kinds differ well beyond the just noticeable; markers say the same again."""
     colours = [colour for colour, _, _ in shared.KINDS.values()]
     distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a, b in itertools.combinations(colours, 2)]
     assert min(distances) > 10

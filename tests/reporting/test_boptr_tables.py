@@ -1,7 +1,5 @@
 """BOPTR tables: what the frames hold is what is printed, dashes have reasons, and LaTeX gets no foreign character."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +12,15 @@ from run_stages import built
 from searchlens import catalogue
 from searchlens.analysis.claims import interval, number, percent
 from searchlens.boptr.cohort import Benchmark, CohortPlan
+from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
 from searchlens.config.boptr import BoptrOptions
-from searchlens.reporting.boptr import regimes, transfer
+from searchlens.reporting.boptr import regimes
 from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.tables.table import DASH, Part, Table, escape, latex, write
 from searchlens_lab.simulate import Design, paper_design, simulate
+from small_cohort import part_of_paper
 
 OPTIONS = BoptrOptions(draws=30, permutations=10, reselect=False, mu_without=("qwen25_1.5b",))
 POLICIES = ("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0")
@@ -31,19 +31,10 @@ Frames = dict[str, pl.DataFrame]
 
 def design(models: tuple[str, ...], benchmarks: tuple[str, ...]) -> Design:
     """Part of the paper's study, with 40 questions a benchmark; Llama has no GPQA."""
-    whole = paper_design()
-    members = {name: model for name, model in whole.models.items() if name in models}
-    return replace(
-        whole,
-        bases={name: base for name, base in whole.bases.items() if name in {model.base for model in members.values()}},
-        models=members,
-        benchmarks={name: replace(whole.benchmarks[name], questions=40) for name in benchmarks},
-        policies=POLICIES,
-        missing=frozenset({("llama31_8b", "gpqa")} if "llama31_8b" in models else set()),
-        extension={"math500": 64},
-        batches={"123": ("base",)},
-        searches={"math500": whole.searches["math500"]},
-    )
+    missing = frozenset({("llama31_8b", "gpqa")} if "llama31_8b" in models else set())
+    more = {"extension": {"math500": 64}, "batches": {"123": ("base",)}, "missing": missing}
+    searches = {"math500": paper_design().searches["math500"]}
+    return part_of_paper(models, benchmarks, POLICIES, 40, searches=searches, **more)
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +95,6 @@ def test_every_declared_table_is_written(made: dict[str, Table], tmp_path: Path)
     assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
 
 
-def test_frames_are_those_of_the_catalogue(cohort: tuple[Frames, CohortPlan]) -> None:
-    """The rule lists the files of the analysis by the catalogue: a frame that is missing there is not tracked."""
-    assert sorted(cohort[0]) == sorted(catalogue.boptr_frames())
-
-
 class Recorder(dict[str, pl.DataFrame]):
     """Frames that remember which of them were read."""
 
@@ -164,7 +150,6 @@ def test_no_table_shows_python(made: dict[str, Table], alone: dict[str, Table]) 
 
 
 def test_horizontal_prints_the_cells(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    """Each number stands under its benchmark, in its row, with its own interval."""
     errors, plan = cohort[0]["errors"], cohort[1]
     lines = rows(made["horizontal"])
     for tier, label in {"H1": "H1 base greedy", "H5": "H5 BOPTR-P1 (regime β)", "low temp": "N=b at the best"}.items():
@@ -191,7 +176,6 @@ def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
 
 
 def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    """Mean ± sd of the batches as they are listed."""
     batches = cohort[0]["seed_replication"].filter(reading="full_rule", benchmark="math500")["error"]
     line = rows(made["horizontal"])["→ replication, full rule, raw"]
     first, second = batches.to_list()
@@ -199,7 +183,6 @@ def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[F
 
 
 def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    """A row without exponents does not come twice, and a row that comes twice has the other numbers."""
     means = cohort[0]["means"].filter(scope="vertical", tier="V3", pool="ar", column="micro", mu="cohort")
     values = {row["exponents"]: number(row["corrected"]) for row in means.iter_rows(named=True)}
     assert values["paper"] != values["own"]
@@ -210,7 +193,6 @@ def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tup
 
 
 def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    """The block without a model holds the means of that variant's cells."""
     cells = cohort[0]["errors"].filter(tier="V3", mu="without", role="fitted", regime="nonmath")
     errors = cells.filter(pl.col("group") != "new")["corrected"].drop_nulls()
     line = block(made["ablation"], "μ without qwen25_1.5b")["MAIN (BOPTR-P1)"]
@@ -228,19 +210,21 @@ def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
     assert [line["#RL"] for line in main.values()][:3] == ["0", "0", "1"]
 
 
-def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan]) -> None:
     """A dagger stands at the cells above the limit and nowhere else; the new model has a line but is in no mean."""
     frames, plan = cohort
-    monkeypatch.setattr(transfer, "HELD_OUT_LIMIT", 4.0)
-    table = boptr_tables(frames, plan, OPTIONS)["coverage_heldout"]
-    lines = rows(table)
-    cells = frames["errors"].filter(**AR, tier="V3", role="held_out")
+    measured = frames["errors"].filter(**AR, tier="V3", role="held_out")
+    worst = measured.sort("error")["model"][-1]
+    above = pl.when(tier="V3", role="held_out", model=worst).then(HELD_OUT_LIMIT + 1).otherwise("error").alias("error")
+    errors = frames["errors"].with_columns(above)
+    lines = rows(boptr_tables({**frames, "errors": errors}, plan)["coverage_heldout"])
+    cells = errors.filter(**AR, tier="V3", role="held_out")
     for row in cells.iter_rows(named=True):
         (line,) = [line for name, line in lines.items() if name.split(" ")[0] == row["model"]]
-        raw = f"({row['error']:.2f}{'†' if row['error'] > 4 else ''})"
+        raw = f"({row['error']:.2f}{'†' if row['error'] > HELD_OUT_LIMIT else ''})"
         assert line["AMC23"] == f"{printed(cells, model=row['model'])} {raw}"
     assert {"†" in line["AMC23"] for line in lines.values()} == {True, False}
-    fitted = cells.filter(pl.col("group") != "new")
+    fitted = measured.filter(pl.col("group") != "new")
     assert lines["benchmark mean"]["AMC23"].startswith(f"{number(fitted['corrected'].sum() / 3)} [")
     assert f"({fitted['error'].sum() / 3:.2f}" in lines["benchmark mean"]["AMC23"]
     assert lines["orz_7b (new)"]["mean"] == DASH
@@ -280,7 +264,6 @@ def test_a_single_pair_is_said(made: dict[str, Table], alone: dict[str, Table]) 
     ],
 )
 def test_a_better_rival_is_named(cohort: tuple[Frames, CohortPlan], gap: float, verdict: str, says: str | None) -> None:
-    """The note follows the verdict of the contrast."""
     frames, plan = cohort
     here = (pl.col("scope") == "anchor") & (pl.col("second") == "low temp") & (pl.col("exponents") == "paper")
     doctored = frames["contrasts"].with_columns(
@@ -334,7 +317,6 @@ def test_numbers_in_print() -> None:
 
 
 def test_exponents_are_drawn_together() -> None:
-    """Neighbours of the grid make a range, and a gap in it stays visible."""
     assert regimes.ranges([0.0, 0.1, 0.2, 0.7]) == "0–0.2, 0.7"
     assert regimes.ranges([1.2]) == "1.2" and regimes.ranges(None) == DASH
 
@@ -352,7 +334,6 @@ def test_what_rests_on_nothing_is_left_out(alone: dict[str, Table]) -> None:
 
 
 def test_differences_are_rl_minus_base(made: dict[str, Table]) -> None:
-    """Also of Base's recovery, which says yes below 0, and of the envelope at large budgets."""
     curves = made["aime_large_budget"].data.drop_nulls("rl_minus_best")
     assert (curves["rl_minus_best"] - (curves["rl"] - curves["envelope"])).abs().max() < 1e-6  # type: ignore[operator]
     assert any(part.title.startswith("RL \u2212 envelope") for part in made["aime_large_budget"].parts)

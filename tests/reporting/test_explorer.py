@@ -1,7 +1,5 @@
 """The page of a study: its index equals the frames, what is withheld is not in it, and its size has a bound."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -19,6 +17,7 @@ import polars as pl
 import pytest
 
 import searchlens
+from conftest import Raw
 from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
@@ -35,7 +34,7 @@ Contents = dict[str, bytes]
 
 
 @pytest.fixture
-def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+def results(raw: Raw, tmp_path: Path) -> Path:
     return finish(raw, tmp_path)
 
 
@@ -358,13 +357,11 @@ def test_a_smaller_page_leaves_texts_out_before_it_says_nothing(results: Path, t
 
 
 def test_the_command_writes_the_page_and_says_what_it_left_out(
-    results: Path, template: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(explorer_html.read_page, "__defaults__", (template,))
-    monkeypatch.setattr(explorer_page, "__defaults__", (15_000_000, template))
     assert main(["explore", str(results)]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith(f"{results / 'explorer.html'}: 0.")
+    assert printed[0].startswith(f"{results / 'explorer.html'}: ")
     assert printed[1].startswith("left out: Samples beyond an excerpt: 20 questions of each cell")
     assert (results / "explorer.html").read_text().startswith("<!doctype html>")
 

@@ -3,9 +3,6 @@
 The study is small and its samples are written by hand (small_results.py); some of its texts try to be markup.
 """
 
-from __future__ import annotations
-
-import base64
 import json
 import os
 import re
@@ -22,25 +19,20 @@ import pytest
 import searchlens
 import small_results
 from conftest import toy_study, write_checkpoint
-from searchlens.analysis.points import Landscape
-from searchlens.analysis.recovery import near_match
-from searchlens.config.recovery import RecoveryOptions
-from searchlens.reporting.explorer_html import element, explorer_page
+from searchlens.reporting.explorer_html import explorer_page
 from searchlens.reporting.explorer_server import Server
 from searchlens.reporting.report import report_page
 from searchlens.store.columns import TRACES
-from small_results import DEFAULT, RIGHT, finish
+from small_results import DEFAULT, finish
 
 try:
     from playwright.sync_api import Browser, Page, sync_playwright
 except ImportError:
-    sync_playwright = None
+    Browser = Page = sync_playwright = None
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-if not os.environ.get("SEARCHLENS_BROWSER"):
-    pytestmark = pytest.mark.skipif(
-        sync_playwright is None or CHROMIUM is None, reason="needs playwright and Chromium: make test-browser"
-    )
+IS_ABSENT = (sync_playwright is None or CHROMIUM is None) and not os.environ.get("SEARCHLENS_BROWSER")
+pytestmark = needs_browser = pytest.mark.skipif(IS_ABSENT, reason="needs playwright and Chromium: make test-browser")
 
 EVIL = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\u202e\u200b<!--'
 SHOWN = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\\u202e\\u200b<!--'
@@ -232,40 +224,6 @@ def test_every_page_is_drawn_without_errors_foreign_requests_or_sideways_scroll(
     tab.page.context.close()
 
 
-def test_a_page_from_a_file_asks_for_nothing(inlined: Tab) -> None:
-    for view in PAGES:
-        inlined.go(view)
-    assert inlined.asked == [inlined.address]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_on_its_ground(browser: Browser, page_file: Path, scheme: str) -> None:
-    """Contrast of at least 4.5, as WCAG AA asks for."""
-    tab = opened(browser, page_file.as_uri(), scheme=scheme)
-    names = ["ground", "raised", "ink", "soft", "base", "rl", "good", "warn", "bad", "focus"]
-    script = (
-        "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
-    )
-    colours = dict(zip(names, tab.page.evaluate(script, names), strict=True))
-    for name in names[2:]:
-        assert contrast(colours[name], colours["ground"]) >= 4.5, name
-    assert contrast(colours["ink"], colours["raised"]) >= 4.5
-    tab.page.context.close()
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted(map(luminance, (one, other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour: str) -> float:
-    digits = colour.lstrip("#")
-    digits = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
-    channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 AXE = WEB.parent / "node_modules/axe-core/axe.min.js"
 HURT = """async () => {
   const { violations } = await axe.run(document, { resultTypes: ["violations"] });
@@ -323,18 +281,6 @@ def test_the_report_shows_captions_figures_and_tables(browser: Browser, report_f
     context.close()
 
 
-def test_a_table_of_the_report_is_saved_as_its_file(browser: Browser, report_file: Path) -> None:
-    context = browser.new_context(accept_downloads=True)
-    page = context.new_page()
-    page.goto(report_file.as_uri())
-    with page.expect_download() as download:
-        page.get_by_role("link", name="health.csv").click()
-    assert download.value.suggested_filename == "health.csv"
-    saved = Path(download.value.path()).read_bytes()
-    assert saved == (report_file.parent / "tables/health.csv").read_bytes()
-    context.close()
-
-
 # ---- a reader's way
 
 
@@ -384,17 +330,6 @@ def test_a_link_says_everything_and_survives_a_reload_and_the_way_back(tab: Tab)
     assert tab.page.locator("select").count() == 0
 
 
-def test_the_choices_of_a_view_are_those_of_its_address(inlined: Tab) -> None:
-    inlined.go(f"{CELL}?m=Q&r=prefix&lines=rl")
-    chosen = {
-        name: inlined.page.get_by_label(name, exact=True).input_value()
-        for name in ("Metric", "Read from", "Policies of")
-    }
-    assert chosen == {"Metric": "Q", "Read from": "prefix", "Policies of": "rl"}
-    inlined.page.get_by_label("Metric", exact=True).select_option("P")
-    inlined.drawn(f"{CELL}?m=P&r=prefix&lines=rl")
-
-
 # ---- numbers
 
 
@@ -435,45 +370,6 @@ def test_tables_of_a_cell_are_those_of_recovery(inlined: Tab, results: Path) -> 
     assert [row[1:] for row in gaps] == expected
 
 
-@pytest.mark.parametrize("epsilon", [3.0, 12.5])
-def test_matches_at_any_tolerance_are_those_of_python(inlined: Tab, results: Path, epsilon: float) -> None:
-    sides = [
-        Landscape(*(compared(results / f"landscape/{name}/sums/{frame}.parquet") for frame in ("points", "hits")))
-        for name in ("toy-base", "toy-rl")
-    ]
-    options = RecoveryOptions(epsilon=epsilon / 100, default_policy=DEFAULT)
-    found = near_match(*sides, options)
-    if epsilon == 3.0:
-        assert found.equals(pl.read_parquet(results / "recovery/toy/sums/near_match.parquet"))
-    index = {each["name"]: each["title"] for each in index_of(results)["policies"]}
-    for metric in ("P", "Q"):
-        for budget in (1, 2, 4):
-            inlined.go(f"{CELL}/recovery?m={metric}&b={budget}&e={epsilon:g}")
-            rows = found.filter(metric=metric, target_budget=budget)
-            assert f"{rows.height} point" in inlined.text('p[role="status"]')
-            shown = inlined.rows("Nearest first")
-            expected = [(index[row["policy"]], str(row["budget"])) for row in rows.to_dicts()]
-            assert [(row[0], row[1]) for row in shown] == expected[:12]
-
-
-def compared(path: Path) -> pl.DataFrame:
-    """What recovery looks at: references are left out."""
-    return pl.read_parquet(path).filter(pl.col("policy") != "greedy")
-
-
-def index_of(results: Path) -> dict[str, Any]:
-    from searchlens.reporting.explorer_files import Files
-
-    return dict(json.loads(Files(searchlens.open(results)).index))
-
-
-def test_who_solves_what_is_counted_as_written(tab: Tab) -> None:
-    tab.go(f"{CELL}/q")
-    assert re.search(r"RL solves, none of Base's \d+ samples does: 1", tab.text()) and "Both solve: 3" in tab.text()
-    listed = tab.page.locator('[role="listitem"] a').all_inner_texts()
-    assert listed[:2] == ["q3", "q4"] and sorted(listed) == sorted(RIGHT["toy-rl"])
-
-
 def test_a_saved_table_is_the_file(tab: Tab, results: Path) -> None:
     tab.go("#/t/intervals")
     with tab.page.expect_download() as download:
@@ -503,179 +399,6 @@ def test_a_text_of_a_megabyte_is_shown_by_its_beginning_and_whole_if_asked(tab: 
     assert box.inner_text().startswith("xxxx") and len(box.inner_text()) < 30_000
     box.get_by_role("button", name=re.compile("Show all 1,000,")).click()
     assert len(box.evaluate("box => box.textContent")) > LONG
-
-
-def test_gated_texts_are_nowhere_in_the_page(
-    browser: Browser, results: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    copy = tmp_path_factory.mktemp("gated") / "results"
-    shutil.copytree(results, copy)
-    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
-    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
-    (copy.parent / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
-    (path,) = (copy / "config").glob("*.json")
-    content = json.loads(path.read_text())
-    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
-    path.write_text(json.dumps(content))
-    page = copy / "explorer.html"
-    page.write_text(explorer_page(searchlens.open(copy)).html)
-    tab = opened(browser, page.as_uri())
-    tab.go(f"{CELL}/q/3")
-    said = tab.text()
-    assert "The question and its answer are not shown" in said and "gated" in said
-    assert "2 of 4 samples right" in said and "boxed" not in said and "Secret" not in said
-    assert tab.faults == []
-    tab.page.context.close()
-
-
-# ---- prompts
-
-PIECES = ("<s>", "two", "\n", " plus\t", "", EVIL, "</s>")
-PROMPT = {"pieces": PIECES, "ids": [1, 20, 13, 30, 99, 40, 2], "special": [0, 6]}
-OTHER = {**PROMPT, "ids": [1, 20, 13, 31, 99, 40, 2]}
-SENT = f"<s>two\n plus\t{SHOWN}</s>"
-Prompts = dict[str, dict[str, Any] | None]
-SAME = "Base and RL were sent the same 7 tokens."
-UNKNOWN = "is not known here: its tokenizer is not on this machine, or is another one now."
-SAID = {
-    "equal": ({"base": PROMPT, "rl": PROMPT}, [SAME]),
-    "differ": ({"base": PROMPT, "rl": OTHER}, ["The prompts differ, first at token 4."]),
-    "one": ({"base": PROMPT, "rl": None}, [f"The prompt of RL {UNKNOWN}"]),
-    "none": ({"base": None, "rl": None}, [f"The prompt of Base {UNKNOWN}", f"The prompt of RL {UNKNOWN}"]),
-}
-
-
-def with_prompts(index: dict[str, Any], prompts: Prompts, place: str) -> dict[str, Any]:
-    """The index with these prompts alone."""
-    for cell in index["cells"]:
-        for name, prompt in prompts.items():
-            cell[name]["files"].pop("prompts", None)
-            if prompt:
-                cell[name]["files"]["prompts"] = f"prompts/by-hand-{name}{place}.json"
-    return index
-
-
-def page_with(page_file: Path, folder: Path, prompts: Prompts) -> str:
-    """Address of a page that holds the prompts of q3."""
-    found = re.compile(r'(data-path="index.json">)([^<]*)')
-    html = page_file.read_text(encoding="utf-8")
-    index = with_prompts(json.loads(base64.b64decode(found.search(html)[2])), prompts, "")
-    elements = "".join(
-        element(f"prompts/by-hand-{name}.json", json.dumps({"3": prompt}).encode())
-        for name, prompt in prompts.items()
-        if prompt
-    )
-    packed = base64.b64encode(json.dumps(index).encode()).decode()
-    html = found.sub(lambda match: match[1] + packed, html, count=1)
-    path = folder / "prompts.html"
-    path.write_text(html.replace("<script type=", elements + "<script type=", 1), encoding="utf-8")
-    return path.as_uri()
-
-
-@pytest.mark.parametrize("case", SAID)
-def test_the_prompt_as_it_was_sent_is_opened_by_its_key(
-    browser: Browser, page_file: Path, tmp_path: Path, case: str
-) -> None:
-    prompts, sentences = SAID[case]
-    tab = opened(browser, page_with(page_file, tmp_path, prompts))
-    tab.go(f"{CELL}/q/q3")
-    summary = tab.page.locator("summary", has_text="Prompt as sent")
-    assert not tab.page.locator("details", has=summary).evaluate("details => details.open")
-    summary.focus()
-    tab.page.keyboard.press("Enter")
-    tab.drawn(f"{CELL}/q/q3?p=1")
-    details = tab.page.locator("details", has=summary)
-    for sentence in sentences:
-        details.get_by_text(sentence).wait_for()
-    assert tab.page.evaluate("document.activeElement.tagName") == "SUMMARY"
-    boxes = details.locator(".text")
-    shown = 1 if case == "equal" else sum(map(bool, prompts.values()))
-    assert boxes.evaluate_all("boxes => boxes.map(box => box.textContent)") == [SENT] * shown
-    assert details.locator("h3").all_inner_texts() == [
-        f"{title}: 7 tokens, 2 of them special (in boxes)"
-        for title in (
-            ["Base and RL"] if case == "equal" else [{"base": "Base", "rl": "RL"}[n] for n in prompts if prompts[n]]
-        )
-    ]
-    assert details.get_by_text(UNKNOWN).count() == list(prompts.values()).count(None)
-    assert details.locator(".differs").all_inner_texts() == [" plus\t"] * (2 if case == "differ" else 0)
-    assert not tab.page.evaluate("'hacked' in window")
-    tab.page.keyboard.press("Enter")
-    tab.drawn(f"{CELL}/q/q3")
-    assert tab.faults == []
-    tab.page.context.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_special_tokens_of_a_prompt_stand_in_boxes_and_every_token_has_its_id(
-    browser: Browser, page_file: Path, tmp_path: Path, scheme: str
-) -> None:
-    tab = opened(browser, page_with(page_file, tmp_path, SAID["differ"][0]), scheme=scheme)
-    tab.go(f"{CELL}/q/q3?p=1")
-    box = tab.page.get_by_role("region", name="Prompt of RL")
-    assert box.locator(".token").count() == len(PIECES)
-    special = box.get_by_role("group", name="special token", exact=True)
-    assert special.all_inner_texts() == ["<s>", "</s>"]
-    widths = "tokens => tokens.map(token => getComputedStyle(token).borderLeftWidth)"
-    assert special.evaluate_all(widths) == ["1px", "1px"]
-    assert set(box.locator(".token:not(.special)").evaluate_all(widths)) == {"0px"}
-    grounds = box.locator(".token").evaluate_all(
-        "tokens => tokens.map(token => getComputedStyle(token).backgroundColor)"
-    )
-    assert grounds[1] != grounds[2] != grounds[3], "the bounds of tokens are seen"
-    titles = box.locator(".token").evaluate_all("tokens => tokens.map(token => token.title)")
-    assert titles[:4] == [
-        "special token, token 1, id 1", "token 2, id 20", "token 3, id 13", "first difference, token 4, id 31",
-    ]  # fmt: skip
-    if AXE.exists():
-        tab.page.evaluate(AXE.read_text())
-        assert tab.page.evaluate(HURT) == []
-    tab.page.context.close()
-
-
-def test_a_prompt_is_asked_for_when_it_is_opened(browser: Browser, served: str) -> None:
-    tab = opened(browser, served)
-    page, prompts = tab.page, SAID["differ"][0]
-    index = json.loads(page.evaluate("fetch('data/index.json').then(reply => reply.text())"))
-    changed = with_prompts(index, prompts, "/{question}")
-    page.route("**/data/index.json", lambda route: route.fulfill(json=changed))
-    page.route(
-        "**/prompts/by-hand-*/3.json",
-        lambda route: route.fulfill(json={"3": prompts["base" if "-base/" in route.request.url else "rl"]}),
-    )
-    page.reload()
-    tab.go(f"{CELL}/q/q3")
-    assert not [url for url in tab.asked if "/prompts/" in url]
-    page.keyboard.press("p")
-    page.get_by_text("The prompts differ, first at token 4.").wait_for()
-    page.keyboard.press("l")
-    tab.drawn(f"{CELL}/q/q3?p=1&rs=1")
-    page.get_by_text("The prompts differ, first at token 4.").wait_for()
-    asked = [url.rpartition("/data/")[2] for url in tab.asked if "/prompts/" in url]
-    assert sorted(asked) == ["prompts/by-hand-base/3.json", "prompts/by-hand-rl/3.json"]
-    assert tab.faults == []
-    page.context.close()
-
-
-def test_a_long_prompt_is_shown_as_far_as_its_first_difference(
-    browser: Browser, page_file: Path, tmp_path: Path
-) -> None:
-    ids = list(range(4000))
-    base = {"pieces": [f"{i}\n" for i in ids], "ids": ids, "special": []}
-    tab = opened(
-        browser, page_with(page_file, tmp_path, {"base": base, "rl": {**base, "ids": [*ids[:1999], 0, *ids[2000:]]}})
-    )
-    tab.go(f"{CELL}/q/q3?p=1")
-    box = tab.page.get_by_role("region", name="Prompt of Base")
-    assert box.locator(".token").count() == 2000
-    tab.page.get_by_role("button", name="Show where").click()
-    mark, frame = (each.bounding_box() for each in (box.locator(".differs"), box))
-    assert frame["y"] <= mark["y"] <= frame["y"] + frame["height"]
-    for more in (3500, 4000):
-        box.get_by_role("button", name="Show more of 4,000 tokens").click()
-        assert box.locator(".token").count() == more
-    assert box.get_by_role("button").count() == 0
-    tab.page.context.close()
 
 
 # ---- searches
@@ -711,7 +434,6 @@ document.body.append(windowed({ label: "Numbers", length: 1_000_000, height: 58,
 
 
 def test_a_list_of_a_million_rows_is_walked_row_by_row_and_to_its_end(browser: Browser) -> None:
-    """It is taller than a browser draws, and only the rows around those in sight are in the page."""
     context = browser.new_context(viewport={"width": 800, "height": 900})
     page = context.new_page()
     host = "http://page.test"

@@ -1,7 +1,5 @@
 """Requests that no browser sends: each is answered with a status, and none with a traceback on the terminal."""
 
-from __future__ import annotations
-
 import logging
 import random
 import re

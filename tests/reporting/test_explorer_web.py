@@ -3,8 +3,6 @@
 Tests that run node skip where it, or what `make web` installs, is not there.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,15 +1,12 @@
 """Samples below the largest budget, and tables and figures that fail: neither costs the report or the explorer."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import searchlens
+from conftest import Make, Raw
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens.cli.main import main
 from searchlens.cli.options import cohort_of
@@ -26,11 +23,10 @@ from searchlens.store import provenance, snapshots
 from small_results import finish
 from test_stages import bring, rows
 
-Make = Callable[[dict[str, Any]], Grid]
 DEFAULT = "topp0.95_t1.0"
 
 
-def few(raw: dict[str, Any], samples: int, deeper: dict[str, int]) -> dict[str, Any]:
+def few(raw: Raw, samples: int, deeper: dict[str, int]) -> Raw:
     """The toy study, with other numbers of samples than its budgets 1, 2, 4 need."""
     spec = {**raw["benchmarks"]["sums"], "samples": samples, "deeper": deeper, "regime": "math"}
     quick = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
@@ -56,7 +52,7 @@ def drawn(grid: Grid) -> None:
     ],
 )
 def test_check_says_what_too_few_samples_leave_out(
-    raw: dict[str, Any], make_grid: Make, samples: int, deeper: dict[str, int], without: str, short: str
+    raw: Raw, make_grid: Make, samples: int, deeper: dict[str, int], without: str, short: str
 ) -> None:
     grid = make_grid(few(raw, samples, deeper))
     assert grid.study.without_boptr == without
@@ -66,7 +62,7 @@ def test_check_says_what_too_few_samples_leave_out(
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
-    raw: dict[str, Any], tmp_path: Path, samples: int, capsys: pytest.CaptureFixture[str]
+    raw: Raw, tmp_path: Path, samples: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = few(raw, samples, {})
     results = finish(raw, tmp_path)
@@ -89,7 +85,7 @@ def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
     assert f"sums: policies with at most {samples} samples per question are not read at" in said
 
 
-def test_sides_without_a_common_policy_have_every_figure(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_sides_without_a_common_policy_have_every_figure(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     raw = few(raw, 4, {}) | {"study": {"pairs": [], "benchmarks": [], "imports": "all", "agreement": 0}}
     raw["default_policy"] = None
     for role, policy in (("base", "temp_0.5"), ("rl", DEFAULT)):
@@ -141,7 +137,7 @@ WHY = "ZeroDivisionError: it divides by <zero>"
 
 
 def test_what_fails_is_named_and_costs_nothing_else(
-    raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And is named no more as soon as it is made."""
     (tmp_path / "own.py").write_text(EXTENSION)
@@ -186,7 +182,7 @@ def test_what_must_end_a_stage_ends_it(error: type[BaseException], tmp_path: Pat
     assert not found and not list(tmp_path.iterdir())
 
 
-def test_an_unreadable_landscape_ends_the_stage(raw: dict[str, Any], tmp_path: Path) -> None:
+def test_an_unreadable_landscape_ends_the_stage(raw: Raw, tmp_path: Path) -> None:
     finish(raw, tmp_path)
     with chdir(tmp_path):
         grid = Grid(check.validate(raw))

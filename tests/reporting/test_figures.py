@@ -1,40 +1,30 @@
 """Figures: what is drawn is what stands in the CSV, the files are reproducible, and print stays legible."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pytest
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection, PolyCollection, QuadMesh
-from matplotlib.colors import to_rgb
+from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 import figure_data
-import readings_data
+from drawn import LABELS, check_layout, drawn_lines, has_marks, legend_texts, lines, marks, prefill_of, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.analysis.claims import percent
-from searchlens.reporting.figures import palette, style
-from searchlens.reporting.figures.context import Curves, Labels, PairContext, Source, StudyContext
-from searchlens.reporting.figures.palette import controller_colours
+from searchlens.reporting.figures import style
+from searchlens.reporting.figures.context import Labels, PairContext
 from searchlens.search import kinds
-from searchlens.search.policy import FAMILIES, from_spec
+from searchlens.search.policy import from_spec
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
-LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
 NAMES = tuple(catalogue.declared("figure", stage="pair"))
 ALL = list(catalogue.figure_files(catalogue.declared("figure", stage="pair")).values())
 pytestmark = pytest.mark.filterwarnings("error")
@@ -45,16 +35,6 @@ SEARCHED = replace(LABELS, policies=figure_data.SEARCHES, parameters=1e6)
 
 def inputs_of(cell: figure_data.Cell) -> PairContext:
     return PairContext(labels=LABELS, prefill=prefill_of(cell), **vars(cell))
-
-
-def prefill_of(cell: figure_data.Cell) -> pl.DataFrame:
-    """Prompts of 50 tokens; searches compute a tenth of a token again for each that they generate."""
-    rows = [
-        (model, name, 50.0, 0.1 if name in figure_data.SEARCHES else 0.0)
-        for model, frame in (("Base", cell.base), ("RL", cell.rl))
-        for name in frame["policy"].unique(maintain_order=True)
-    ]
-    return pl.DataFrame(rows, ["model", "policy", "prompt", "again"], orient="row")
 
 
 @pytest.fixture(scope="module")
@@ -83,40 +63,6 @@ def drawn(name: str, inputs: PairContext, labels: Labels = LABELS) -> tuple[Figu
 
 def numbers(name: str, inputs: PairContext, labels: Labels) -> pl.DataFrame:
     return drawn(name, inputs, labels)[1]
-
-
-def artists(figure: Figure, kind: type[Artist]) -> Iterable[Artist]:
-    return figure.findobj(kind, include_self=False)
-
-
-def lines(axes: Axes, name: str) -> list[tuple[list[float], list[float]]]:
-    """Data of the lines that carry this name."""
-    named = [line for line in axes.get_lines() if line.get_gid() == name]
-    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in named]
-
-
-def drawn_lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
-    """Data of every line, named or not."""
-    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in axes.get_lines()]
-
-
-def marks(axes: Axes) -> list[tuple[float, float]]:
-    """Where seaborn's marks are."""
-    found = [item for item in axes.collections if isinstance(item, PathCollection)]
-    return [(float(x), float(y)) for item in found for x, y in np.asarray(item.get_offsets()).tolist()]
-
-
-def words(figure: Figure) -> str:
-    """All texts of a figure, wherever their lines break."""
-    return " ".join(" ".join(text.get_text() for text in texts(figure)).split())
-
-
-def texts(figure: Figure) -> list[Text]:
-    return [
-        text
-        for text in artists(figure, Text)
-        if isinstance(text, Text) and text.get_visible() and text.get_text().strip()
-    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -153,37 +99,20 @@ def test_every_declared_figure_is_written(inputs: PairContext, tmp_path: Path) -
     assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
 
 
+@pytest.mark.parametrize("pool", ["inputs", "aime", "searched"])
 @pytest.mark.parametrize(("name", "metric"), ALL)
-def test_print_is_legible(name: str, metric: str, inputs: PairContext) -> None:
-    """No text below 7 pt, none cut off at the edge of the page, no legend over a panel, the note clear of the title."""
-    figure, _ = drawn(name, inputs, replace(LABELS, metric=metric, source="recorded"))
+def test_print_is_legible(name: str, metric: str, pool: str, request: pytest.FixtureRequest) -> None:
+    """No text below 7 pt, none cut off at the edge of the page, no legend over a panel, the note clear of the title.
+
+    Nor with six policies, some of them alone in their families, or with searches by name in longer legends. And every
+    panel has marks: given a frame that it does not know, a plotting library may draw nothing and raise nothing.
+    """
+    labels = {"inputs": LABELS, "aime": replace(LABELS, questions=60), "searched": SEARCHED}[pool]
+    shown = replace(labels, metric=metric, source="sampled" if pool == "searched" else "recorded")
+    figure, _ = drawn(name, request.getfixturevalue(pool), shown)
     check_layout(figure)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_small_pool_is_legible(name: str, aime: PairContext) -> None:
-    """Six policies in three families, two of them short: names of families must not run into each other."""
-    labels = Labels(pair="micro-1m", benchmark="Micro AIME", questions=60, source="recorded")
-    figure, _ = drawn(name, aime, labels)
-    check_layout(figure)
-
-
-@pytest.mark.parametrize(("name", "metric"), ALL)
-def test_searches_are_legible(name: str, metric: str, searched: PairContext) -> None:
-    """Longer legends, with searches by name, still fit."""
-    check_layout(drawn(name, searched, replace(SEARCHED, metric=metric))[0])
-
-
-def check_layout(figure: Figure) -> None:
-    with style.styled():
-        figure.draw_without_rendering()
-    assert not [text.get_text() for text in texts(figure) if text.get_fontsize() < 7]
-    extent = figure.get_tightbbox()  # in inches, of what is visible
-    width, height = figure.get_size_inches()
-    assert extent.x0 > -0.01 and extent.y0 > -0.01 and extent.x1 < width + 0.01 and extent.y1 < height + 0.01
-    panels = [axes.get_tightbbox() for axes in figure.axes]
-    for legend in figure.legends:
-        assert not any(legend.get_window_extent().overlaps(panel) for panel in panels if panel is not None)
+    assert figure.axes
+    assert pool == "aime" or all(has_marks(axes) for axes in figure.axes)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -206,23 +135,6 @@ def test_a_title_says_what_is_found_before_what_is_shown(name: str, inputs: Pair
     assert said.endswith("first k samples") == (name in ("recovery", "matching_set")), "what is read is said"
 
 
-@pytest.mark.parametrize(("name", "metric"), ALL)
-def test_every_panel_has_marks(name: str, metric: str, searched: PairContext) -> None:
-    """Given a frame that it does not know, a plotting library may draw nothing and raise nothing."""
-    figure, _ = drawn(name, searched, replace(SEARCHED, metric=metric))
-    assert figure.axes
-    for axes in figure.axes:
-        assert has_marks(axes)
-
-
-def has_marks(axes: Axes) -> bool:
-    """Whether a panel shows any data: a line, a mark, a bar or a map, not only text."""
-    lengths = [len(np.asarray(line.get_xdata())) for line in axes.get_lines()]
-    lengths += [len(np.asarray(item.get_offsets())) for item in axes.collections if isinstance(item, PathCollection)]
-    maps = [item for item in axes.collections if isinstance(item, QuadMesh)]
-    return any(lengths) or bool(maps or axes.patches or axes.images) or axes.get_label() == "<colorbar>"
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_what_cannot_be_interpreted_is_not_drawn(name: str, inputs: PairContext) -> None:
     """No curve, count or "inside" of samples without answers; the numbers stay in the CSV."""
@@ -237,7 +149,6 @@ def test_what_cannot_be_interpreted_is_not_drawn(name: str, inputs: PairContext)
 
 
 def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
-    """Each of the 24 lines, the band of the default, the extremes and the counts show the table's numbers."""
     figure, table = drawn("same_policy_lines", inputs)
     (axes,) = figure.axes
     for (_,), rows in table.group_by("policy"):
@@ -258,7 +169,6 @@ def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
 
 
 def test_gap_map_cells(inputs: PairContext) -> None:
-    """Every cell has its colour value and its printed number, bold where the interval excludes zero."""
     figure, table = drawn("gap_map", inputs)
     axes = figure.axes[0]
     (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
@@ -292,7 +202,6 @@ def test_gap_map_keeps_families_together(inputs: PairContext) -> None:
 
 
 def test_support_region_layers(inputs: PairContext) -> None:
-    """RL, envelope and the greedy line are drawn from their rows; the filled marks are counted in the title."""
     figure, table = drawn("support_region", inputs)
     axes, below = figure.axes
     region = table.filter(layer="support")
@@ -334,23 +243,6 @@ def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: PairCon
     intervals = [below.transData.transform((budget, 100 * gap))[0] for budget in region["budget"]]
     assert not any(place.x0 - 1 < x < place.x1 + 1 for place in places for x in intervals)
     assert places[-1].x1 < figure.bbox.x1
-
-
-@pytest.mark.parametrize("gap", [-0.4, 0.0, 0.38])
-def test_numbers_of_many_budgets_stand_above_their_intervals(gap: float, inputs: PairContext) -> None:
-    """Beside them they would cross the next interval."""
-    last = inputs.support.filter(pl.col("budget") == pl.col("budget").max())
-    more = [last.with_columns(budget=(pl.col("budget") * factor).cast(last.schema["budget"])) for factor in (2, 4)]
-    moved = pl.concat([inputs.support, *more]).with_columns(**moved_by(gap))
-    figure, _ = drawn("support_region", replace(inputs, support=moved))
-    with style.styled():
-        figure.draw_without_rendering()
-    below = figure.axes[1]
-    places = [text.get_window_extent() for text in below.texts if text.get_gid() == "gap"]
-    assert len(places) == 7
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(places, 2))
-    assert all(place.y0 > below.transData.transform((1, 100 * (gap + 0.05)))[1] for place in places)
-    assert all(below.bbox.y0 < place.y0 and place.y1 < below.bbox.y1 for place in places)
 
 
 def test_support_region_without_greedy(inputs: PairContext) -> None:
@@ -409,7 +301,6 @@ def test_models_that_share_nothing(name: str, inputs: PairContext) -> None:
 
 
 def test_matching_set_counts_its_points(inputs: PairContext) -> None:
-    """Each point is drawn once, coloured if it matches any budget of RL; the count beside a line is of its matches."""
     figure, table = drawn("matching_set", inputs)
     (axes,) = figure.axes
     points, targets = table.filter(layer="point"), table.filter(layer="target")
@@ -423,10 +314,6 @@ def test_matching_set_counts_its_points(inputs: PairContext) -> None:
     assert axes.get_ylim()[1] <= 105
 
 
-def legend_texts(figure: Figure) -> list[str]:
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
 @pytest.mark.parametrize("name", ["matching_set"])
 def test_legends_mark_ar_and_search(name: str, searched: PairContext, inputs: PairContext) -> None:
     """Where both appear a reader must see which is which; where only AR does, nothing is said."""
@@ -436,7 +323,6 @@ def test_legends_mark_ar_and_search(name: str, searched: PairContext, inputs: Pa
 
 
 def test_a_configured_name_is_not_taken_for_a_search(inputs: PairContext) -> None:
-    """An autoregressive policy under a name of one's own belongs to its family, and to no search."""
     warm = from_spec("warm", {"local": {"temperature": 0.8, "top_k": 50}})
     assert kinds.family("warm", {"warm": warm}) == "top-k"
     assert kinds.channel("warm", {"warm": warm}) == "AR"
@@ -492,7 +378,6 @@ def test_frontier_draws_every_point_at_what_it_took(searched: PairContext) -> No
 
 
 def test_frontier_edges_are_the_best_so_far(searched: PairContext) -> None:
-    """What lies on the edge is a point of the policy it names, or lies between two of them; greedy plays no part."""
     table = numbers("compute_frontier", searched, SEARCHED)
     for axis in ("samples", "tokens", "flops"):
         rows = table.filter(pl.col("axis") == axis, model="Base")
@@ -511,21 +396,7 @@ def test_frontier_edges_are_the_best_so_far(searched: PairContext) -> None:
     assert table.filter(axis="samples", model="Base", layer="AR edge")["value"].to_list() == best.to_list()
 
 
-@pytest.mark.parametrize("metric", ["P", "Q"])
-def test_no_point_lies_above_a_frontier_edge(metric: str, searched: PairContext) -> None:
-    """Votes can get worse with more samples; the edge cannot, since one may take fewer."""
-    table = numbers("compute_frontier", searched, replace(SEARCHED, metric=metric))
-    for axis in ("samples", "tokens", "flops"):
-        rows = table.filter(pl.col("axis") == axis, model="Base")
-        edge = rows.filter(layer="AR edge")
-        assert edge["value"].is_sorted()
-        pool = rows.filter(pl.col("layer") == "AR", pl.col("policy") != "greedy")
-        for x, value in pool.select("x", "value").iter_rows():
-            assert edge.filter(pl.col("x") <= x)["value"][-1] >= value
-
-
 def test_frontier_of_rl_is_its_default_and_its_edge(searched: PairContext) -> None:
-    """RL's default curve with its band, and what the best of RL's policies reach, are drawn from their rows."""
     figure, table = drawn("compute_frontier", searched, SEARCHED)
     points = table.filter(axis="tokens", model="RL", layer="AR")
     assert points["policy"].unique().to_list() == [figure_data.DEFAULT]
@@ -560,142 +431,6 @@ def test_frontier_says_what_is_unknown(searched: PairContext) -> None:
     check_layout(figure)
 
 
-def test_frontier_without_searches(inputs: PairContext) -> None:
-    """AR and RL alone still make the figure; each line is named where it ends."""
-    figure, table = drawn("compute_frontier", inputs, replace(LABELS, parameters=1e6))
-    assert set(table["layer"]) == {"AR", "AR edge"}
-    assert {"Base, best AR policy", "RL, best AR policy", "RL default"} <= {text.get_text() for text in texts(figure)}
-    check_layout(figure)
-
-
-def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
-    """Each panel shows its own curves and says whether its samples were drawn here; a missing cell leaves a gap."""
-    here, there = LABELS, replace(LABELS, benchmark="Micro AIME", source="recorded")
-    other = replace(there, pair="micro-4m")
-    figure, _ = draw("pass_curves", StudyContext([Curves(each, cell.base, cell.rl) for each in (here, there, other)]))
-    check_layout(figure)
-    first, second, missing, last = figure.axes
-    for points in (cell.base, cell.rl):
-        rows = points.filter(policy=figure_data.DEFAULT, metric="P", readout="expected").sort("budget")
-        assert (rows["budget"].to_list(), (rows["value"] * 100).to_list()) in drawn_lines(first)
-    assert len({axes.get_ylim() for axes in figure.axes}) == 1, "one scale"
-    assert "sampled here" in first.get_title(loc="left")
-    assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
-    assert not missing.axison
-    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], readings_data.frames()), tmp_path)
-    drawn = itertools.product(catalogue.declared("figure", stage="study"), catalogue.FIGURE_FORMATS)
-    assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
-    assert all(path.stat().st_size for path in written)
-
-
-def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> None:
-    """Where Base passes RL may lie beyond the budgets at which policies are compared, which are not drawn twice."""
-    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "pass@k", "tau": None, "lo": 0.0, "hi": 1.0}
-    ends = {"Base": 0.9, "RL": 0.8}
-    rows = [{**where, "side": side, "k": k, "value": value} for side, value in ends.items() for k in (4, 64)]
-    measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
-    labels = (LABELS, replace(LABELS, benchmark="Micro AIME"))
-    context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], {"measures": measures})
-    figure, numbers = draw("pass_curves", context)
-    check_layout(figure)
-    long, short = (axes.get_xlim()[1] for axes in figure.axes)
-    assert 16 < short < 64 < long, "each benchmark to its own end"
-    numbers = numbers.filter(benchmark=LABELS.benchmark)
-    for (side, value), points in zip(ends.items(), (cell.base, cell.rl), strict=True):
-        rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", readout="expected").sort("budget")
-        curve = ([*rows_of["budget"], 64], pytest.approx([*(100 * rows_of["value"]), 100 * value]))
-        assert curve in drawn_lines(figure.axes[0])
-        assert numbers.filter(model=side)["budget"].to_list() == curve[0]
-
-
-def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Cell) -> None:
-    """Of Base it does, of RL it does not."""
-    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "luck", "tau": None, "lo": 0.0, "hi": 1.0}
-    lucky = [{**where, "side": "Base", "k": k, "value": 0.03 * k} for k in (1, 2, 4)]
-    rows = [*lucky, *({**row, "side": "RL", "value": 0.01} for row in lucky)]
-    measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
-    figure, numbers = draw("pass_curves", StudyContext([Curves(LABELS, cell.base, cell.rl)], {"measures": measures}))
-    check_layout(figure)
-    assert set(numbers["model"]) == {"Base", "RL", "Base greedy", "Base luck"}
-    assert lines(figure.axes[0], "Base luck") == [([1, 2, 4], pytest.approx([3, 6, 12]))]
-    assert "gold of another question" in words(figure)
-
-
-@pytest.mark.parametrize("known", [(1, 2, 4, 8, 16), (1, 16)])
-def test_names_of_curves_do_not_lie_on_luck(known: tuple[int, ...], cell: figure_data.Cell) -> None:
-    """Base and RL are furthest apart at 4 samples, where the name of Base would lie on its luck."""
-    curves = {"Base": (0.05, 0.095, 0.17, 0.27, 0.39), "RL": (0.21, 0.27, 0.34, 0.41, 0.48)}
-    luck = dict(zip(figure_data.BUDGETS, (0.01, 0.02, 0.04, 0.06, 0.08), strict=True))
-    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "luck", "tau": None, "lo": 0.0, "hi": 1.0}
-    rows = [{**where, "side": side, "k": k, "value": luck[k]} for side in curves for k in known]
-    measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
-    sides = [
-        points.with_columns(value=pl.col("budget").replace_strict(figure_data.BUDGETS, values))
-        for points, values in zip((cell.base, cell.rl), curves.values(), strict=True)
-    ]
-
-    def named_at(*frames: pl.DataFrame) -> tuple[float, float]:
-        readings = {"measures": frames[0]} if frames else {}
-        figure, _ = draw("pass_curves", StudyContext([Curves(LABELS, *sides)], readings))
-        check_layout(figure)
-        axes, names = figure.axes[0], [text for text in texts(figure) if text.get_text() in curves]
-        drawn = [line for line in axes.get_lines() if str(line.get_gid()).endswith("luck") and len(line.get_xdata())]
-        assert len(names) == 2 and len(drawn) == 2 * len(frames)
-        for line, name in itertools.product(drawn, names):
-            path = line.get_transform().transform_path(line.get_path())
-            assert not path.intersects_bbox(name.get_window_extent(), filled=False)
-        return names[0].xy[0], names[1].xy[0]
-
-    assert named_at() == (4, 4)
-    assert named_at(measures) == (8, 8)
-
-
-@pytest.mark.parametrize("warning", ["", "RL: 0% of 8 samples have an answer"])
-def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
-    """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
-    frames = readings_data.frames()
-    labels = [replace(LABELS, benchmark=name, warning=warning) for name in ("Micro math", "Micro_AIME & more")]
-    context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], frames)
-    for name, gid in (("budget_equivalents", "N*"), ("exponent_sets", "p")):
-        figure, numbers = draw(name, context)
-        check_layout(figure)
-        said = [text.get_text() for text in texts(figure)]
-        if warning:
-            assert not lines(figure.axes[0], gid)
-            assert sum("interpretable" in text for text in said) >= 2
-            continue
-        (drawn,) = lines(figure.axes[0], gid)
-        rows = numbers.filter(pl.col("benchmark") == "Micro math")
-        if name == "budget_equivalents":
-            known = rows.filter(state="within")
-            assert drawn == (known["budget"].to_list(), known["n"].to_list())
-            assert rows["law"].drop_nulls().is_between(1, 16).all()
-        else:
-            assert drawn[0] == rows["beta"].to_list()
-            assert drawn[1] == pytest.approx((0.75 * rows["p"]).to_list())
-            (inside,) = lines(figure.axes[0], "set")
-            assert inside[0] == rows.filter(pl.col("p") >= 0.05)["beta"].to_list()
-
-
-@pytest.mark.parametrize("others", ["recorded", "sampled"])
-def test_pass_curves_of_a_large_cohort(others: Source, cell: figure_data.Cell) -> None:
-    """Twelve pairs on eight benchmarks: no title runs into its neighbour, and each benchmark is named once."""
-    places = itertools.product(range(12), range(8))
-    cells = [
-        replace(LABELS, pair=f"pair {i}", benchmark=f"Benchmark {j}", source="recorded" if i + j else others)
-        for i, j in places
-        if (i, j) != (0, 3)
-    ]
-    figure, _ = draw("pass_curves", StudyContext([Curves(each, cell.base, cell.rl) for each in cells]))
-    check_layout(figure)
-    said = [text.get_text() for text in texts(figure)]
-    assert sum(text.startswith("Benchmark 3\n") for text in said) == 1
-    assert ("from recorded samples" in words(figure)) == (others == "recorded")
-    assert any(text.endswith("sampled here") for text in said) == (others == "sampled")
-    boxes = [axes.get_tightbbox() for axes in figure.axes if axes.axison]
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2) if one and other)
-
-
 def test_settings_of_the_machine_do_not_matter(inputs: PairContext, tmp_path: Path) -> None:
     """A user's own matplotlib settings must not leak into the figures."""
 
@@ -707,61 +442,3 @@ def test_settings_of_the_machine_do_not_matter(inputs: PairContext, tmp_path: Pa
     with mpl.rc_context({"lines.linewidth": 9, "axes.grid": True, "font.size": 20}):
         assert written("other") == plain
         assert mpl.rcParams["lines.linewidth"] == 9
-
-
-VISION = {
-    "usual": np.eye(3),
-    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
-    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
-    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
-}  # Machado, Oliveira and Fernandes (2009), on linear RGB
-TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-
-
-def seen(colour: str, vision: str) -> npt.NDArray[np.float64]:
-    """CIELAB coordinates of a colour as it is seen."""
-    rgb = np.array(to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    xyz = TO_XYZ @ (np.array(VISION[vision]) @ linear).clip(0, 1) / [0.9505, 1.0, 1.089]
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
-@pytest.mark.parametrize("vision", VISION)
-def test_families_stay_apart(vision: str) -> None:
-    """Any shade of one family differs from any of another, and from RL's red, well beyond the just noticeable (2)."""
-    assert tuple(palette.FAMILY_COLOURS) == FAMILIES
-    colours = palette.shades(figure_data.PAPER24)
-    groups: dict[str, set[str]] = {"RL": {palette.RL_COLOUR}}
-    for name, colour in colours.items():
-        groups.setdefault(kinds.family(name), set()).add(colour)
-    for (_, ours), (_, theirs) in itertools.combinations(groups.items(), 2):
-        distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a in ours for b in theirs]
-        assert min(distances) > 15
-
-
-@pytest.mark.parametrize("vision", VISION)
-def test_controllers_stay_apart(vision: str) -> None:
-    """The colours of controllers differ from one another, from RL's red and from the envelope; new ones are grey."""
-    colours = [*controller_colours().values(), palette.RL_COLOUR, palette.ENVELOPE_COLOUR]
-    for ours, theirs in itertools.combinations(colours, 2):
-        assert np.linalg.norm(seen(ours, vision) - seen(theirs, vision)) > 15
-
-
-@pytest.mark.parametrize("vision", VISION)
-def test_colours_of_the_explorer_stay_apart(vision: str) -> None:
-    """In its light and its dark form: the two models; and what is good, doubtful and bad, which words say, too."""
-    style_sheet = (Path(__file__).parents[2] / "web/src/style.css").read_text()
-    schemes = [dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in style_sheet.split("prefers-color-scheme: dark")]
-    assert len(schemes) == 2
-    for colours in schemes:
-        for group in (("base", "rl"), ("good", "warn", "bad")):
-            for ours, theirs in itertools.combinations(group, 2):
-                assert np.linalg.norm(seen(colours[ours], vision) - seen(colours[theirs], vision)) > 15, (ours, theirs)
-
-
-def test_unknown_policies_have_a_place() -> None:
-    """A name that spells no policy, such as that of a search, is in a family of its own."""
-    assert kinds.family("mcmc_b4") == "search"
-    assert kinds.ordered(["mcmc_b4", "temp_1.0", "greedy"]) == ["temp_1.0", "mcmc_b4", "greedy"]
-    assert set(palette.shades(["mcmc_b4", "temp_0.3", "temp_1.0"])) == {"mcmc_b4", "temp_0.3", "temp_1.0"}

@@ -3,8 +3,6 @@
 Asked of every table and figure of simulated studies, by the names of columns, so that a new table is asked, too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +13,7 @@ import pytest
 import figure_data
 import planted_landscapes
 import readings_data
+from drawn import prefill_of
 from run_stages import built
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort
@@ -27,7 +26,6 @@ from searchlens.reporting.tables.study import Cell
 from searchlens.reporting.tables.table import Table
 from searchlens_lab.simulate import simulate
 from test_boptr_tables import BENCHMARKS, MODELS, OPTIONS, boptr_tables, design
-from test_figures import prefill_of
 from test_tables import study_context
 
 ESTIMATES = {

@@ -1,7 +1,5 @@
 """Tables of the readings: what a cell that is not interpretable, or an extrapolation that fails, does not show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,16 +1,14 @@
 """The report: every figure and table of a study, with the caption that it has, in one page that asks for nothing."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 import searchlens
+from conftest import Raw
 from searchlens import catalogue
 from searchlens.cli.main import main
 from searchlens.reporting import captions
@@ -24,7 +22,7 @@ FIGURE = """<?xml version="1.0"?>
 
 
 @pytest.fixture
-def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+def results(raw: Raw, tmp_path: Path) -> Path:
     """A study with two figures, one of them optional, and a table."""
     folder = finish(raw, tmp_path)
     for name in ("figures/pass_curves.svg", "figures/toy/sums/gap_map_P.svg", "figures/boptr/crossing/crossing.svg"):

@@ -17,24 +17,6 @@ from searchlens.search import components
 from searchlens.search.policy import FAMILIES, Policy, from_spec, parse
 
 STAGES = ("score", "landscape", "recovery", "figures", "tables", "boptr", "equivalence")
-PAPER_POOL = [
-    *(f"temp_{t}" for t in (0.3, 0.5, 0.7, 0.9, 1.0)),
-    *(f"topp{p}_t{t}" for p in (0.8, 0.9, 0.95) for t in (0.7, 0.9)),
-    *(f"topk{k}_t{t}" for k in (10, 20, 40) for t in (0.7, 0.9)),
-    *(f"minp{m}_t{t}" for m in (0.05, 0.1, 0.2) for t in (0.7, 0.9)),
-    "topp0.95_t1.0",
-]
-
-
-@pytest.mark.parametrize("name", [*PAPER_POOL, "greedy", "typical0.9_t1.0", "temp_0.7_rep1.1", "topp0.9_t0.7_freq0.5"])
-def test_every_name_of_the_pool_reads_back(name: str) -> None:
-    assert parse(name).name == name
-
-
-def test_the_pool_has_24_distinct_policies_in_four_families() -> None:
-    policies = {parse(name) for name in PAPER_POOL}
-    assert len(policies) == 24
-    assert {policy.family for policy in policies} == {"temperature", "top-p", "top-k", "min-p"}
 
 
 @given(
@@ -219,6 +201,10 @@ def test_candidates_of_a_run(controller: dict[str, object], width: int, smallest
         ({"controller": {"name": "mcts", "children": 2.5}}, "children is 2.5; allowed: an integer, >= 1"),
         ({"controller": "power", "transition": "thought"}, "transition thought does not go with controller power"),
         ({"controller": "power", "local": {"temperature": 0}}, "controller power needs draws that differ"),
+        ({"controller": "smc", "local": {"temperature": 0}}, "needs draws that differ"),
+        ({"controller": "lookahead", "local": {"temperature": 0}}, "needs draws that differ"),
+        ({"controller": {"name": "power", "mode": "reference", "cut": "entropy"}}, "cut: entropy needs mode: exact"),
+        ({"controller": "power", "scheduler": "rounds"}, "scheduler rounds does not go with controller power"),
         ({"controller": "beam", "local": {"temperature": 0.5}}, "a local policy has no effect"),
         ({"controller": {"name": "step_beam", "width": 6}}, "width 6 is no multiple of expand 4"),
         ({"controller": {"name": "entropy_tree", "roots": 2}, "local": {"temperature": 0}}, "are all alike"),

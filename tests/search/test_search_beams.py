@@ -1,43 +1,27 @@
 """Beams: token for token as transformers' and as plain sequential implementations, exact where they can be."""
 
-from __future__ import annotations
-
-from collections.abc import Hashable, Sequence
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from searchlens.engines.base import Completion, Engine, Request, Sampling
+from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.search.driver import Result, run
-from searchlens.search.evaluators import Verifier, evaluator
+from searchlens.search.evaluators import evaluator
 from searchlens.search.policy import Policy, from_spec
-from searchlens.search.task import Candidate, Evaluator, Task
-from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 
 torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
-from plain_draws import one_by_one, plain_draw  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
+from toy_searches import TASK, assert_plain, found, texts  # noqa: E402
 
-STEP = 1
 VOCAB = 50
-LOCAL = Sampling(1.0, top_p=0.95)
-
-
-def answer(tokens: Sequence[int]) -> Hashable | None:
-    """The token before the end; a text that did not end has none."""
-    return tokens[-2] if len(tokens) > 1 and tokens[-1] == EOS else None
-
-
-TASK = Task((3, 2), 11, 14, (EOS,), (STEP,), str, answer)
 
 
 def policy(controller: str, **parameters: Any) -> Policy:
@@ -48,17 +32,6 @@ def policy(controller: str, **parameters: Any) -> Policy:
         spec["transition"] = {"name": "thought", "max_tokens": parameters.pop("max_tokens", 4)}
         spec.setdefault("local", {"temperature": 1.0, "top_p": 0.95})
     return from_spec("mine", {**spec, "controller": {"name": controller, **parameters}})
-
-
-def found(task: Task, policy: Policy, engine: Engine, scorer: Evaluator | None = None) -> list[Candidate]:
-    search = policy.controller.search(task, policy, scorer or evaluator(policy.evaluator))
-    ((_, result),) = run([(0, search)], engine)
-    assert isinstance(result, Result), result
-    return result.candidates
-
-
-def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
-    return [tuple(one.tokens.tolist()) for one in candidates]
 
 
 @cache
@@ -140,7 +113,6 @@ PROMPTS = [(first, 5, 9) for first in (12, 13, 14)]
 @pytest.mark.parametrize(("width", "stops"), [(2, (20,)), (4, (20,)), (3, (4, 20, 16))])
 @pytest.mark.parametrize("penalty", [1.0, 0.0, -1.0, 2.0])
 def test_token_beam_is_that_of_transformers(width: int, penalty: float, stops: tuple[int, ...]) -> None:
-    """Texts, their order and their scores, with one stop token and with several."""
     mine = policy("beam", width=width, length_penalty=penalty)
     for prompt in PROMPTS:
         candidates = found(TASK._replace(prompt=prompt, max_tokens=10, stop_ids=stops), mine, OneForward())
@@ -163,31 +135,6 @@ def test_token_beam_on_the_embedded_engine(tmp_path: Path) -> None:
         result = results[prompt]
         assert isinstance(result, Result)
         assert texts(result.candidates) == generate(prompt, 4, 0.0, (20,), 10)[0]
-
-
-def test_comparison_meets_both_kinds_of_end() -> None:
-    """Texts that end early, at the last token, and that are cut off there; searches that stop before the limit."""
-    kinds, searches = set(), set()
-    for prompt, penalty in product(PROMPTS, (0.0, 1.0)):
-        engine = OneForward()
-        task = TASK._replace(prompt=prompt, max_tokens=10, stop_ids=(20,))
-        candidates = found(task, policy("beam", width=4, length_penalty=penalty), engine)
-        kinds |= {(one.finish, len(one.tokens) == 10) for one in candidates}
-        searches.add(engine.longest == 9)
-    assert kinds >= {("stop", False), ("length", True)}
-    assert searches == {True, False}
-
-
-def test_beam_of_one_is_greedy() -> None:
-    """With one path and its runner-up, the first end of the most likely path is the end."""
-    for prompt in PROMPTS:
-        task = TASK._replace(prompt=prompt, max_tokens=10, stop_ids=(20,))
-        (one,) = found(task, policy("beam", width=1, length_penalty=0.0), OneForward())
-        greedy: tuple[int, ...] = ()
-        while len(greedy) < 10 and greedy[-1:] != (20,):
-            with torch.inference_mode():
-                greedy = (*greedy, int(llama()(torch.tensor([[*prompt, *greedy]])).logits[0, -1].argmax()))
-        assert tuple(one.tokens.tolist()) == greedy
 
 
 def test_wide_beam_finds_the_most_likely_texts() -> None:
@@ -240,20 +187,9 @@ def test_beam_wider_than_the_vocabulary_is_refused() -> None:
 @pytest.mark.parametrize(("width", "expand", "depth"), [(4, 4, 3), (8, 2, 4), (6, 3, 1), (4, 1, 3)])
 @pytest.mark.parametrize("diverse", ["no", "yes"])
 def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int, depth: int, diverse: str) -> None:
-    """The same tokens under the same draws, for many runs at once on one engine."""
-    model = ToyModel.random(width, vocab_size=6, eos=-0.5)
-    tasks = [TASK._replace(seed=seed) for seed in range(8)]
     mine = policy("step_beam", width=width, expand=expand, depth=depth, diverse=diverse)
-    controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
-    results = dict(run(controllers, ToyEngine(model, max_rows=23)))
-    for i, task in enumerate(tasks):
-        plain = reference.search(task, mine, reference.mean)
-        expected = one_by_one(plain, plain_draw(model, task.prompt, mine.local))
-        result = results[i]
-        assert isinstance(result, Result)
-        filled = [expected[j % len(expected)] for j in range(width)]
-        assert texts(result.candidates) == [reference.ids(text) for text in filled]
-        assert [one.score for one in result.candidates] == pytest.approx(list(map(reference.mean, filled)), abs=1e-6)
+    tasks = [TASK._replace(seed=seed) for seed in range(8)]
+    assert_plain(mine, ToyModel.random(width, vocab_size=6, eos=-0.5), tasks, max_rows=23)
 
 
 @pytest.mark.parametrize("diverse", ["no", "yes"])
@@ -279,26 +215,6 @@ def test_subtrees_do_not_see_each_other() -> None:
         found(TASK, policy("step_beam", width=width, expand=3, diverse="yes", evaluator="answer_agreement"), engine)
         asked.append({(one.prefix, one.seed) for one in engine.requests})
     assert asked[0] < asked[1]
-
-
-def test_step_beam_fills_up_with_copies_of_the_best() -> None:
-    """A model with one text gives one path, and four candidates."""
-    logits = np.full((6, 6, 6), -50.0, np.float32)
-    context = (*TASK.prompt, 4, STEP, 5, EOS)
-    for i in range(4):
-        logits[context[i], context[i + 1], context[i + 2]] = 50.0
-    candidates = found(TASK, policy("step_beam", width=4, expand=2), ToyEngine(ToyModel(logits)))
-    assert texts(candidates) == [(4, STEP, 5, EOS)] * 4
-
-
-def test_step_beam_follows_its_verifier() -> None:
-    """What the verifier likes is what comes out: fives."""
-    model = ToyModel.random(2, vocab_size=6, eos=-1.0)
-    fives = Verifier(lambda _, shown: [text.count("5") for text in shown], "fives")
-    guided = found(TASK, policy("step_beam", width=8, expand=4, depth=6), ToyEngine(model), fives)
-    plain = found(TASK, policy("step_beam", width=8, expand=4, depth=6), ToyEngine(model))
-    assert np.mean([texts([one])[0].count(5) for one in guided]) > np.mean([texts([one])[0].count(5) for one in plain])
-    assert [one.score for one in guided] == [text.count(5) for text in texts(guided)]
 
 
 def test_width_must_be_a_multiple_of_expand() -> None:

@@ -1,7 +1,5 @@
 """The entropy tree against a plain sequential one under the same draws, and on models whose forks are known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,13 +11,12 @@ import pytest
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Request, Sampling
 from searchlens.errors import InputError
-from searchlens.search.components import Rounds
-from searchlens.search.driver import Failure, Result, run
 from searchlens.search.entropy_tree import EntropyTree
 from searchlens.search.policy import Policy, from_spec
-from searchlens.search.task import Candidate, Evaluator, Scoring, Search, Task, Trace
+from searchlens.search.task import Candidate, Evaluator, Scoring, Task, Trace
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
+from toy_searches import returned, texts
 
 WRITTEN = {2: "a conc", 3: "lusion ", 4: " The ANSWER"}
 """How tokens are written where texts are read; the others are dots."""
@@ -93,30 +90,8 @@ class Tokens(Scorer):
         return float(trace.tokens.sum() % 3)
 
 
-def found(
-    task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None, yields: list[int] | None = None
-) -> list[Candidate]:
-    controller = policy.controller.search(task, policy, scorer or Scorer())
-    ((_, outcome),) = run([(0, counted(controller, [] if yields is None else yields))], engine)
-    assert isinstance(outcome, Result), outcome
-    return outcome.candidates
-
-
-def counted(controller: Search, yields: list[int]) -> Search:
-    """The controller; ``yields`` collects how much it asks for at a time."""
-    received: list[Any] | None = None
-    while True:
-        try:
-            asks = controller.send(received)  # type: ignore[arg-type]
-        except StopIteration as end:
-            found: list[Candidate] = end.value
-            return found
-        yields.append(len(asks))
-        received = yield asks
-
-
-def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
-    return [tuple(one.tokens.tolist()) for one in candidates]
+def found(task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None) -> list[Candidate]:
+    return returned(policy.controller.search(task, policy, scorer or Scorer()), engine)
 
 
 def entropy(model: ToyModel, context: Sequence[int]) -> float:
@@ -146,7 +121,6 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_tokens_and_order_are_those_of_a_plain_sequential_tree(setting: dict[str, Any]) -> None:
-    """Selection, masks, gap, forced tokens, seeds and the order of the candidates, under the same draws."""
     policy, made = make_policy(**setting), 0
     for seed in range(12):
         model, task = ToyModel.random(seed, 5, 1.5, eos=-1.0), make_task(seed, mask=setting.get("mask"))
@@ -157,32 +131,6 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_tree(setting: dict[str
         assert got[0].details == {"found": len(leaves)}
         made += len(leaves)
     assert made > 12 * policy.component(EntropyTree).roots  # otherwise nothing branched
-
-
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_limits(setting: dict[str, Any]) -> None:
-    """No text is too long, no more requests than leaves, one yield a round, and always ``width`` candidates."""
-    policy = make_policy(**setting)
-    for seed in range(12):
-        task, engine, yields = (
-            make_task(seed, 8, setting.get("mask")),
-            ToyEngine(ToyModel.random(seed, 5, eos=-1.0)),
-            list[int](),
-        )
-        got = found(task, policy, engine, yields=yields)
-        assert len(got) == policy.width
-        assert len(engine.requests) <= got[0].details["found"] <= policy.width
-        assert len(yields) <= 1 + policy.component(Rounds).rounds
-        for one in got:
-            assert one.finish == ("stop" if one.tokens[-1] == EOS else "length")
-            assert len(one.tokens) == 8 or (len(one.tokens) < 8 and one.finish == "stop")
-            assert EOS not in one.tokens[:-1]
-
-
-def test_results_do_not_depend_on_what_finishes_first() -> None:
-    model, policy = ToyModel.random(3, 5, eos=-1.0), make_policy(**SETTINGS[3])
-    alone = found(make_task(), policy, ToyEngine(model, max_rows=1), Tokens())
-    assert texts(alone) == texts(found(make_task(), policy, ToyEngine(model), Tokens()))
 
 
 def fork_model(**forks: float) -> ToyModel:
@@ -201,14 +149,6 @@ def branches(engine: ToyEngine, roots: int = 1) -> list[Request]:
     return engine.requests[roots:]
 
 
-def test_it_branches_where_the_entropy_is_highest() -> None:
-    """The model is unsure after 3 and a little after 5: the first branch is behind 3, the second behind 5."""
-    engine = ToyEngine(fork_model(after_3=1.0, after_5=3.0))
-    policy = make_policy({"temperature": 0.0}, positions=2, gap=1, children="free")
-    found(counting(), policy, engine)
-    assert [request.prefix for request in branches(engine)] == [(1, 2, 3), (1, 2, 3, 4, 5)]
-
-
 def test_threshold_takes_what_reaches_it_and_no_more() -> None:
     """Only the position behind 3 has the entropy; what is lacking is filled up with the best, and said to be."""
     model = fork_model(after_3=1.0, after_5=3.0)
@@ -225,14 +165,6 @@ def test_threshold_takes_what_reaches_it_and_no_more() -> None:
     assert texts(got) == [(1, 2, 3, 4, 5, 6, 7, 0)] * 4
 
 
-@pytest.mark.parametrize(("gap", "places"), [(1, [3, 4]), (2, [3, 5])])
-def test_gap_on_one_path(gap: int, places: list[int]) -> None:
-    """Behind 3, 4 and 5, falling: the neighbour of the first is too close if the gap is two."""
-    engine = ToyEngine(fork_model(after_3=1.0, after_4=2.0, after_5=3.0))
-    found(counting(), make_policy({"temperature": 0.0}, positions=2, gap=gap, children="free"), engine)
-    assert [len(request.prefix) for request in branches(engine)] == places
-
-
 def test_the_gap_reaches_into_branches_and_other_branches_are_other_paths() -> None:
     """The second round may not branch behind the fork that the first took, in the root or in a branch (whose tokens
     before the fork are the same), but may behind a like fork of a branch that went another way."""
@@ -243,13 +175,6 @@ def test_the_gap_reaches_into_branches_and_other_branches_are_other_paths() -> N
     first, second = branches(engine)
     assert first.prefix == (1, 2, 3, 2)
     assert second.prefix == (1, 2, 3, 2, 3, 2)
-
-
-def test_first_tokens_are_never_branched_from() -> None:
-    """The entropy is highest before the first token."""
-    engine = ToyEngine(fork_model(after_0=0.5, after_3=1.0))
-    found(counting(), make_policy({"temperature": 0.0}, positions=1, children="free", gap=1), engine)
-    assert branches(engine)[0].prefix[-1] == 3
 
 
 @pytest.mark.parametrize(("mask", "places"), [("none", [6, 5, 4]), ("answer", [4, 3, 2]), ("words", [2, 1])])
@@ -296,23 +221,8 @@ def test_distinct_children_take_the_most_likely_other_tokens() -> None:
         assert trace.sampling_logprobs[3] == 0.0
 
 
-def test_a_forced_last_token_ends_the_text() -> None:
-    engine = ToyEngine(fork_model(after_3=1.0))
-    got = found(counting(max_tokens=4), make_policy({"temperature": 0.0}, positions=1, gap=1), engine)
-    assert len(engine.requests) == 1
-    assert texts(got) == [(1, 2, 3, 4), (1, 2, 3, 0)]  # of equally likely tokens the lowest
-    assert [one.finish for one in got] == ["length", "stop"]
-    got = found(
-        counting(max_tokens=4),
-        make_policy({"temperature": 0.0}, positions=1, children_per_position=2, gap=1),
-        ToyEngine(fork_model(after_3=1.0)),
-    )
-    assert (texts(got)[2], got[2].finish) == ((1, 2, 3, 1), "length")
-
-
 @pytest.mark.parametrize("children", ["distinct", "free"])
 def test_paths_keep_the_measures_of_every_token(children: str) -> None:
-    """Also of forced ones and across branchings: recomputed from the model, token by token."""
     for seed in range(6):
         model, task, scorer = ToyModel.random(seed, 5, eos=-1.0), make_task(seed), Scorer(measures=True)
         found(task, make_policy(children=children, rounds=2, gap=1), ToyEngine(model), scorer)
@@ -325,7 +235,6 @@ def test_paths_keep_the_measures_of_every_token(children: str) -> None:
 
 
 def test_measures_are_asked_for_only_where_they_are_used() -> None:
-    """They cost; nothing branches from the last round."""
     engine = ToyEngine(ToyModel.random(0, 5, eos=-2.0))
     found(make_task(), make_policy(positions=1, rounds=2, gap=1), engine)
     assert [request.measures for request in engine.requests] == [True, True, False]
@@ -336,15 +245,3 @@ def test_more_distinct_children_than_other_tokens_are_refused() -> None:
     task, policy = make_task(), make_policy(children_per_position=5, gap=1)
     with pytest.raises(InputError, match="vocabulary of more than 5 tokens, but only 4 others"):
         found(task, policy, ToyEngine(ToyModel.random(0, 5, eos=-2.0)))
-
-
-def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
-    class Broken(Scorer):
-        def of(self, trace: Trace) -> float:
-            return float("nan")
-
-    policy = make_policy()
-    search = policy.controller.search(make_task(), policy, Broken())
-    ((_, outcome),) = run([(0, search)], ToyEngine(ToyModel.random(0, 5)))
-    assert isinstance(outcome, Failure)
-    assert outcome.reason == "ValueError: the evaluator scored a path nan"

@@ -1,36 +1,29 @@
 """Evaluators: values worked out by hand, rollouts where they are needed, verifiers that fail with their reason."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import numpy as np
 import pytest
 
-from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.search import components
-from searchlens.search.driver import Failure, Result, run, start
+from searchlens.search.driver import Failure, run
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator
 from searchlens.search.policy import from_spec
 from searchlens.search.task import EMPTY, Ask, Call, Evaluator, Scoring, Search, Task, Trace
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
+from toy_searches import answer, assert_plain
 
 LOCAL = Sampling(0.7, top_p=0.9)
 KEY = ("level", 3)
-
-
-def answer(tokens: Sequence[int]) -> Hashable | None:
-    """The token before the end; a text that did not end has none."""
-    return tokens[-2] if len(tokens) > 1 and tokens[-1] == EOS else None
 
 
 def words(tokens: Sequence[int]) -> str:
@@ -97,7 +90,6 @@ def test_likelihoods(name: str, values: list[float]) -> None:
 
 
 def test_likelihoods_sum_in_double_precision() -> None:
-    """A sum in float32 would stop growing."""
     long = Trace(*[np.full(200_000, -1e-3, np.float32)] * 3, finish="stop")
     (total,) = score(build("sequence_logprob")(TASK, [long], LOCAL, KEY), asks_nothing)
     assert total == pytest.approx(200_000 * float(np.float32(-1e-3)), rel=1e-12)
@@ -109,12 +101,6 @@ def test_self_certainty_needs_measures() -> None:
     bare = Trace(*[np.zeros(1, np.float32)] * 3)
     with pytest.raises(ValueError, match="drawn with measures"):
         score(build("self_certainty")(TASK, [bare], LOCAL, KEY), asks_nothing)
-
-
-def test_every_registered_evaluator_exists() -> None:
-    for name in components.EVALUATORS:
-        extra = {"url": "http://localhost:1"} if name == "verifier" else {}
-        assert callable(build(name, **extra))
 
 
 def test_rollout_utility() -> None:
@@ -188,31 +174,6 @@ def test_paths_that_agree_equally_have_equal_scores_to_the_last_digit() -> None:
     assert found == [0.54] * 3
 
 
-def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
-    """The mean of many rollouts is the expectation over the texts that the local policy can draw."""
-    from searchlens_lab.equivalence.explicit import PLAIN, enumerate_texts
-
-    model = ToyModel.random(5, vocab_size=4)
-    path = trace([3], [float(model.logprobs[3, 2, 3])])
-
-    def utility(text: tuple[int, ...]) -> float:
-        context = (*TASK.prompt, *text)
-        logprobs = [model.logprobs[context[i], context[i + 1], context[i + 2]] for i in range(len(text))]
-        return math.exp(np.mean(logprobs)) if answer(text) is not None else 0.0
-
-    texts = enumerate_texts(model, (*TASK.prompt, 3), TASK.max_tokens - 1)
-    expected = sum(p * utility((3, *text)) for text, p in texts.items())
-
-    def scored() -> Search:
-        found.extend((yield from build("rollout_utility", rollouts=4_000)(TASK, [path], PLAIN, KEY)))
-        return []
-
-    found: list[float] = []
-    list(run([(0, scored())], ToyEngine(model)))
-    spread = math.sqrt(sum(p * (utility((3, *text)) - expected) ** 2 for text, p in texts.items()) / 4_000)
-    assert found == [pytest.approx(expected, abs=4 * spread)]
-
-
 def ids(text: str) -> tuple[int, ...]:
     """The inverse of `words`."""
     return tuple(map(int, text.split()))
@@ -254,21 +215,6 @@ def test_self_evaluation() -> None:
     assert len({one.seed for one in requests}) == 4
 
 
-def test_self_evaluation_of_a_model_is_what_its_probabilities_say() -> None:
-    """The model sees two tokens, so after a question of one the opinion depends on the path; one token is paid each."""
-    model = ToyModel.random(9, vocab_size=6)
-    found: list[float] = []
-
-    def scored() -> Search:
-        found.extend((yield from build("self_evaluation", **QUESTION | {"question": "4"})(ASKED, PATHS, LOCAL, KEY)))
-        return []
-
-    ((_, outcome),) = run([(0, scored())], ToyEngine(model))
-    p = [np.exp(model.logprobs[last, 4]) for last in (1, 2, 2, 2)]  # of paths, an end left out, and the prompt
-    assert found == pytest.approx([one[5] / (one[5] + one[3]) for one in p], rel=1e-5)
-    assert (outcome.usage.requests, outcome.usage.generated) == (4, 4)
-
-
 @pytest.mark.parametrize(
     "controller",
     [
@@ -294,14 +240,26 @@ def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(control
         p = np.exp(model.logprobs[tokens[-1], 4])
         return round(float(p[5] / (p[5] + p[3])), 5)  # texts that end alike tie, as in the search
 
-    tasks = [ASKED._replace(seed=seed) for seed in range(8)]
-    results = dict(run([(i, start(task, mine)) for i, task in enumerate(tasks)], ToyEngine(model)))
-    for i, task in enumerate(tasks):
-        expected = one_by_one(reference.search(task, mine, judged), plain_draw(model, task.prompt, mine.local))
-        result = results[i]
-        assert isinstance(result, Result), result
-        texts = [tuple(one.tokens.tolist()) for one in result.candidates]
-        assert texts == [reference.ids(expected[j % len(expected)]) for j in range(mine.width)]
+    assert_plain(mine, model, [ASKED._replace(seed=seed) for seed in range(8)], judged)
+
+
+@pytest.mark.parametrize(
+    ("controller", "says"),
+    [
+        *((name, "the evaluator mean_logprob gave scores [nan") for name in ("thought_tree", "step_beam", "mcts")),
+        *((name, "the evaluator scored a path nan") for name in ("entropy_tree", "power")),
+    ],
+)
+def test_a_score_that_is_no_number_fails_the_sample_with_its_reason(controller: str, says: str) -> None:
+    def lost(_: Task, paths: Sequence[Trace], *__: Any) -> Scoring:
+        yield from ()
+        return [math.nan] * len(paths)
+
+    lost.measures = lost.compares = False  # type: ignore[attr-defined]
+    mine = from_spec("mine", {"controller": controller})
+    search = mine.controller.search(TASK, mine, lost)  # type: ignore[arg-type]
+    ((_, result),) = run([(0, search)], ToyEngine(ToyModel.random(0, vocab_size=6)))
+    assert isinstance(result, Failure) and says in result.reason
 
 
 @pytest.mark.parametrize(
@@ -315,17 +273,6 @@ def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(control
 def test_answers_that_are_no_two_tokens_are_refused(answers: dict[str, str], says: str) -> None:
     with pytest.raises(InputError, match=says):
         score(build("self_evaluation", **QUESTION | answers)(ASKED, PATHS, LOCAL, KEY), asks_nothing)
-
-
-def test_self_evaluation_of_a_model_without_an_opinion_fails_the_sample() -> None:
-    """Two answers of probability 0 are no number: the sample fails with its reason, not the run."""
-    logits = np.zeros((6, 6, 6), np.float32)
-    logits[..., [5, 3]] = -np.inf
-    spec = {"controller": "thought_tree", "evaluator": {"name": "self_evaluation", **QUESTION}}
-    with np.errstate(invalid="ignore"):
-        ((_, result),) = run([(0, start(ASKED, from_spec("mine", spec)))], ToyEngine(ToyModel(logits)))
-    assert isinstance(result, Failure)
-    assert result.reason.startswith("ValueError: the evaluator self_evaluation gave scores [nan")
 
 
 @pytest.fixture
@@ -401,7 +348,6 @@ def test_verifier_over_http_sees_question_and_texts_alone(server: Callable[..., 
 def test_verifier_that_fails_gives_its_reason(
     server: Callable[..., str], body: bytes, status: int, reason: str
 ) -> None:
-    """The sample fails, not the run."""
     url = server(body, status)
     failed = outcome(build("verifier", url=url), [])
     assert isinstance(failed, Failure)

@@ -1,7 +1,5 @@
 """Monte Carlo tree search against a plain sequential one under the same draws, and on examples worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +9,9 @@ import numpy as np
 import pytest
 
 from plain_draws import one_by_one, plain_draw
-from searchlens.engines.base import Completion, Request, Sampling
-from searchlens.search.components import Iterations
-from searchlens.search.driver import Failure, Result, run
+from searchlens.engines.base import Sampling
 from searchlens.search.evaluators import AnswerAgreement
-from searchlens.search.mcts import MonteCarloTreeSearch, Node, Rule, back_propagate, descend, scaled
+from searchlens.search.mcts import Node, Rule, back_propagate, descend, scaled
 from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import EMPTY, Candidate, Evaluator, Scoring, Search, Task, Trace
 from searchlens.search.thoughts import Path
@@ -23,6 +19,7 @@ from searchlens.seeds import generator, uniform
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens_lab.equivalence.filters import distribution, inverse_cdf
+from toy_searches import returned, texts
 
 STEP = 3
 
@@ -75,10 +72,8 @@ def taste(text: tuple[int, ...]) -> float:
 def found(
     task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None, yields: list[int] | None = None
 ) -> list[Candidate]:
-    controller = policy.controller.search(task, policy, scorer or Scorer(taste))
-    ((_, outcome),) = run([(0, counted(controller, [] if yields is None else yields))], engine)
-    assert isinstance(outcome, Result), outcome
-    return outcome.candidates
+    search = policy.controller.search(task, policy, scorer or Scorer(taste))
+    return returned(counted(search, [] if yields is None else yields), engine)
 
 
 def counted(controller: Search, yields: list[int]) -> Search:
@@ -92,10 +87,6 @@ def counted(controller: Search, yields: list[int]) -> Search:
             return found
         yields.append(len(asks))
         received = yield asks
-
-
-def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
-    return [tuple(one.tokens.tolist()) for one in candidates]
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -126,32 +117,6 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[s
         assert got[0].details == {"found": len(wanted)}
         deepest = max(deepest, *(len(states) for states, _ in plain.simulations))
     assert deepest > 2
-
-
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_limits(setting: dict[str, Any]) -> None:
-    """No text is too long, each iteration asks for its thoughts and at most one rollout, and gives one candidate."""
-    policy = make_policy(**setting)
-    p, iterations = policy.component(MonteCarloTreeSearch), policy.component(Iterations).iterations
-    for seed in range(6):
-        task, engine, yields = make_task(seed, 8), ToyEngine(ToyModel.random(seed, 5, eos=-1.0)), list[int]()
-        got = found(task, policy, engine, yields=yields)
-        assert len(got) == policy.width == iterations
-        assert len(engine.requests) <= got[0].details["found"] * (p.children + 1)
-        assert max(yields) <= p.parallel * p.children
-        for one in got:
-            assert one.finish == ("stop" if one.tokens[-1] == EOS else "length")
-            assert len(one.tokens) == 8 or (len(one.tokens) < 8 and one.finish == "stop")
-            assert EOS not in one.tokens[:-1]
-        assert [one.score for one in got[: int(got[0].details["found"])]] == sorted(
-            (one.score for one in got[: int(got[0].details["found"])]), reverse=True
-        )
-
-
-def test_results_do_not_depend_on_what_finishes_first() -> None:
-    model, policy = ToyModel.random(3, 5, eos=-1.0), make_policy(**SETTINGS[4])
-    alone = found(make_task(), policy, ToyEngine(model, max_rows=1))
-    assert texts(alone) == texts(found(make_task(), policy, ToyEngine(model)))
 
 
 def test_parallel_leaves_are_asked_for_at_once() -> None:
@@ -212,66 +177,6 @@ def test_the_last_digits_of_scores_move_no_tree(
             assert noisy.seen == clean.seen
 
 
-class Script:
-    """Thoughts of one token, 1, 2, ... as they are drawn at a node, with given log p; rollouts of one stop token."""
-
-    vocab_size = 10
-    max_model_len = 1000
-    max_rows = 1000
-    repeatable = True
-    groups: tuple[int, ...] = (1,)
-    steps = 0
-
-    def __init__(self, *logprobs: float) -> None:
-        self.logprobs = logprobs
-        self.queue: list[tuple[int, Completion]] = []
-        self.siblings: dict[tuple[int, ...], int] = {}
-
-    def clear(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def add(self, request_id: int, request: Request) -> None:
-        if STEP not in request.stop_ids:
-            token, log_p = EOS, -1.0
-        else:
-            born = self.siblings.get(request.prefix, 0)
-            self.siblings[request.prefix] = born + 1
-            token, log_p = born + 1, self.logprobs[born]
-        one = np.full(1, log_p, np.float32)
-        self.queue.append((request_id, Completion(np.array([token], np.int32), one, one, "stop")))
-
-    def step(self) -> list[tuple[int, Completion]]:
-        done, self.queue = self.queue, []
-        return done
-
-
-def first_thoughts(policy: Policy, script: Script, of: Callable[[tuple[int, ...]], float]) -> list[int]:
-    """Which child of the root each iteration went to."""
-    scorer = Scorer(of)
-    ((_, outcome),) = run([(0, policy.controller.search(make_task(max_tokens=100), policy, scorer))], script)
-    assert isinstance(outcome, Result), outcome
-    return [text[0] for text in scorer.seen]
-
-
-def test_visits_follow_uct() -> None:
-    """Everything behind the first thought scores 5, behind the second -3: scaled 1 and 0. With c = 1 the second is
-    tried once and then again when sqrt(ln N) > 1 + sqrt(ln N / (N - 1)), which is first so at N = 10:
-    1.5174 > 1 + 0.5058, but at N = 9: 1.4823 < 1 + 0.5241."""
-    policy = make_policy(select="uct", children=2, iterations=12)
-    went = first_thoughts(policy, Script(-1.0, -2.0), lambda text: 5.0 if text[0] == 1 else -3.0)
-    assert went == [1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1]
-
-
-def test_visits_follow_puct() -> None:
-    """Priors 3/4 and 1/4. While only the first was tried all scores are equal and count 1/2; the second is tried when
-    sqrt(N) / 4 > 1/2 + 3/4 sqrt(N) / (N + 1), first so at N = 9: 0.75 > 0.725, but at N = 8: 0.707 < 0.736. It is
-    better, so the search stays with it: at N = 10, 1 + 1/4 3.16 / 2 > 0 + 3/4 3.16 / 10."""
-    policy = make_policy(select="puct", children=2, iterations=12)
-    went = first_thoughts(policy, Script(math.log(0.75), math.log(0.25)), lambda text: -3.0 if text[0] == 1 else 5.0)
-    assert went == [1] * 9 + [2] * 3
-
-
 def hand_tree() -> tuple[Node, Node, Node]:
     better = Node(Path(EMPTY, (0,)), 0.5, visits=2, values=[0.9, 0.9])
     worse = Node(Path(EMPTY, (1,)), 0.5, visits=2, values=[0.8, 0.8])
@@ -327,21 +232,6 @@ def draw_one(model: ToyModel, task: Task, place: int) -> tuple[int, ...]:
     return (inverse_cdf(q, float(uniform(np.array([task.seed_of("thought", place)], np.uint64), np.zeros(1, int))[0])),)
 
 
-def test_equal_thoughts_share_no_more_than_one_prior() -> None:
-    """Two of three thoughts are equal and all are equally likely: the other one has prior 1/2, not 1/3."""
-
-    class Twins(Script):
-        def add(self, request_id: int, request: Request) -> None:
-            super().add(request_id, request)
-            self.queue[-1][1].tokens[self.queue[-1][1].tokens == 2] = 1
-
-    # At N = 3 it is worth P sqrt(3), the one tried so far 1/2 + P' sqrt(3) / 4: 0.866 > 0.717 with P = P' = 1/2, but
-    # 0.577 < 0.644 with P = P' = 1/3, and 0.577 < 0.789 had the twins added up to P' = 2/3.
-    policy = make_policy(children=3, iterations=6)
-    went = first_thoughts(policy, Twins(-1.0, -1.0, -1.0), lambda text: 1.0)
-    assert went[:4] == [1, 1, 1, 3]
-
-
 def test_agreement_is_that_of_all_rollouts_so_far() -> None:
     """A rollout alone would always agree with itself. Answers here are last tokens but one."""
     task = Task((2, 1), 0, 12, (EOS,), (STEP,), refuse, lambda tokens: tokens[-2] if len(tokens) > 1 else None)
@@ -352,11 +242,3 @@ def test_agreement_is_that_of_all_rollouts_so_far() -> None:
     assert len(set(answers)) > 1
     for one, answer in zip(got, answers, strict=True):
         assert one.score == pytest.approx(0.0 if answer is None else answers.count(answer) / 8)
-
-
-def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
-    policy = make_policy()
-    search = policy.controller.search(make_task(), policy, Scorer(lambda _: math.nan))
-    ((_, outcome),) = run([(0, search)], ToyEngine(ToyModel.random(0, 5)))
-    assert isinstance(outcome, Failure)
-    assert outcome.reason == "ValueError: the evaluator mean_logprob gave scores [nan]"

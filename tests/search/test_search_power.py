@@ -1,9 +1,6 @@
 """Power sampling on a language model small enough to enumerate: exact laws, a plain second implementation, costs."""
 
-from __future__ import annotations
-
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,11 +12,10 @@ from scipy.stats import chisquare
 
 from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, Given, Request, Sampling
-from searchlens.errors import InputError
 from searchlens.search.components import Blocks, Component
 from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.policy import Policy, from_spec
-from searchlens.search.power import PowerSampling, log_weights
+from searchlens.search.power import PowerSampling
 from searchlens.search.stops import ended
 from searchlens.search.task import Candidate, Scoring, Task, Trace
 from searchlens_lab.equivalence import reference
@@ -36,11 +32,9 @@ SAMPLERS: dict[str, Callable[[float], Sampling]] = {
     "plain": lambda _: Sampling(1.0),
     "top-p": lambda _: Sampling(0.5, top_p=0.85),
 }
-# Chosen among random ones: the target is far from every sampler and spread over lengths 2 to 4; one whose target,
-# lengths 1 and 2, has so little entropy that a total variation can be told from fewer chains; and one whose law of
+# Chosen among random ones: the target is far from every sampler and spread over lengths 2 to 4; and one whose law of
 # answers, which end at a stop text, is far from that of whole texts.
 SPREAD = ToyModel.random(19, vocab_size=3, scale=1.5, eos=-0.5)
-SHORT = ToyModel.random(2, vocab_size=3, scale=0.7)
 STOPPING = ToyModel.random(18, vocab_size=3, scale=0.7)
 
 
@@ -235,17 +229,6 @@ def test_the_answers_of_exact_chains_have_the_target_law(alpha: float, check_eve
     assert distance(cut, goal) > 0.25
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_total_variation_to_the_target(sampler: str) -> None:
-    """1200 chains of 16 steps are 0.011 from the target by chance alone; the sampler itself is more than 0.3 away."""
-    policy = power(sampler, alpha=4.0, steps=8)
-    goal = target(SHORT, policy)
-    ends, _ = chains(SHORT, policy, 1200)
-    assert noise(goal, len(ends)) < 0.0115
-    assert distance(enumerate_texts(SHORT, PROMPT, LIMIT, sampling=policy.local), goal) > 0.3
-    assert distance(frequencies(ends), goal) <= 0.02
-
-
 @pytest.mark.parametrize("stop", ["", "ba"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("mode", ["exact", "reference"])
@@ -253,7 +236,6 @@ def test_total_variation_to_the_target(sampler: str) -> None:
 def test_same_tokens_as_one_chain_at_a_time(
     limit: int, blocks: int, steps: int, mode: str, sampler: str, stop: str
 ) -> None:
-    """Against a plain implementation that shares the seeds alone; blocks that fit unevenly, or not all."""
     policy = power(sampler, mode, blocks=blocks, steps=steps)
     ends, _ = chains(SPREAD, policy, 20, limit, stop=stop)
     for seed, end in enumerate(ends):
@@ -262,72 +244,6 @@ def test_same_tokens_as_one_chain_at_a_time(
         text, accepted = one_by_one(reference.chain(task, policy), plain)
         assert (text_of(end), end.details["accepted"]) == (reference.ids(text), accepted)
         assert end.finish == ("stop" if end.tokens[-1] == EOS or stopped(stop)(text_of(end)) else "length")
-
-
-def test_without_ends_the_modes_are_one_chain_and_it_tends_to_the_target() -> None:
-    """27 texts of three tokens; 800 chains are 0.010 from the target by chance alone, 0.15 without steps."""
-    model = ToyModel.random(25, vocab_size=3)
-    policy = power("at 1/alpha", alpha=4.0, steps=8)
-    goal = target(model, policy, 3, ())
-    ends, _ = chains(model, policy, 800, 3, ())
-    assert noise(goal, len(ends)) < 0.0105
-    assert distance(enumerate_texts(model, PROMPT, 3, (), policy.local), goal) > 0.15
-    assert distance(frequencies(ends), goal) <= 0.02
-    published, _ = chains(model, power("at 1/alpha", "reference", alpha=4.0, steps=8), 200, 3, ())
-    assert [text_of(end) for end in published] == [text_of(end) for end in ends[:200]]
-
-
-def test_weight_of_a_token_is_the_normaliser_of_its_position() -> None:
-    """alpha log p - log q = log sum_v p(v)^alpha, whatever the token, where q is p at temperature 1/alpha."""
-    ends, _ = chains(SPREAD, power("at 1/alpha", steps=2), 50)
-    for end in ends:
-        context = (*PROMPT, *text_of(end))
-        log_p = np.array([SPREAD.logprobs[context[i : i + 2]] for i in range(len(end.tokens))])
-        found = log_weights(Trace(end.tokens, end.logprobs, end.sampling_logprobs), 2.0)
-        np.testing.assert_allclose(found, np.log(np.exp(2 * log_p).sum(1)), atol=1e-6)
-
-
-@pytest.mark.parametrize(("mode", "stop_ids"), [("exact", ()), ("reference", ()), ("reference", (EOS,))])
-def test_everything_is_accepted_where_the_sampler_is_the_target(mode: str, stop_ids: Text) -> None:
-    """With texts that end, the odds of the cut would still decide in ``exact``."""
-    ends, _ = chains(SPREAD, power("plain", mode, alpha=1.0, steps=5), 50, stop_ids=stop_ids)
-    assert all(end.details["accepted"] == end.details["proposed"] > 0 for end in ends)
-
-
-def test_details_tell_a_chain_that_has_not_mixed() -> None:
-    """Of chains that are .31 from their target after 40 steps, most steps are accepted, and the log weight
-    still rises in the second half of the block; after 4,000 steps it does not. Both as the exact transitions say."""
-    model, policy = ToyModel.random(24, vocab_size=3, scale=1.5), power("at 1/alpha", alpha=4.0, blocks=1, steps=40)
-
-    def rest(start: Text, _: int) -> Law:
-        drawn = enumerate_texts(model, (*PROMPT, *start), LIMIT - len(start), sampling=policy.local)
-        return {(*start, *suffix): q for suffix, q in drawn.items()}
-
-    first = rest((), 0)
-    texts = sorted(first)
-    kernel, start = transitions(model, policy, texts, rest), np.array([first[text] for text in texts])
-    weight = np.array([sum(weights(model, policy, text)) for text in texts])
-
-    def expected(steps: int) -> float:
-        return float(start @ np.linalg.matrix_power(kernel, steps) @ weight)
-
-    goal = target(model, policy)
-    after = start @ np.linalg.matrix_power(kernel, 40)
-    assert distance(dict(zip(texts, after, strict=True)), goal) > 0.3
-    assert abs(expected(4000) - expected(2000)) < 1e-4
-
-    ends, _ = chains(model, policy, 150)
-    recorded = {key: np.array([end.details[key] for end in ends]) for key in ends[0].details}
-    rise = recorded["log_weight_after"] - recorded["log_weight_half"]
-    error = rise.std(ddof=1) / math.sqrt(len(ends))
-    assert rise.mean() > 4 * error
-    assert rise.mean() == pytest.approx(expected(40) - expected(20), abs=3 * error)
-    for key, steps in (("before", 0), ("half", 20), ("after", 40)):
-        values = recorded[f"log_weight_{key}"]
-        assert values.mean() == pytest.approx(expected(steps), abs=3 * values.std() / math.sqrt(len(ends)))
-    assert (recorded["changed"] < recorded["accepted"]).any()
-    assert (recorded["changed"] <= recorded["accepted"]).all()
-    assert recorded["accepted"].mean() > 0.5 * 40
 
 
 class Deaf(ToyEngine):
@@ -342,25 +258,22 @@ class Deaf(ToyEngine):
 @pytest.mark.parametrize(("stop", "check_every"), [("", 0), ("ba", 0), ("ba", 2), ("ba", 1)])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("mode", ["exact", "reference"])
-def test_early_rejection_changes_no_text(
-    mode: str, sampler: str, stop: str, check_every: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_early_rejection_changes_no_text(mode: str, sampler: str, stop: str, check_every: int) -> None:
     """The same texts and decisions from fewer tokens; and of whole texts all that is known to fail before its end is
     caught at its first token that tells, and no other. What can be known is told from weights of the model itself."""
     policy, limit = power(sampler, mode, alpha=3.0, blocks=3, steps=6), 12
     early, engine = chains(SPREAD, policy, 60, limit, stop=stop, check_every=check_every)
     deaf_ends, deaf = chains(SPREAD, policy, 60, limit, stop=stop, check_every=check_every, kind=Deaf)
     assert isinstance(deaf, Deaf) and [text_of(end) for end in deaf_ends] == [text_of(end) for end in early]
-    monkeypatch.setattr(PowerSampling, "weights_fall", lambda *_: False)
-    whole, unbounded = chains(SPREAD, policy, 60, limit, stop=stop, check_every=check_every)
-    for one, other in zip(early, whole, strict=True):
-        assert text_of(one) == text_of(other)
+    for one, other in zip(early, deaf_ends, strict=True):
         cost = ("rejected_early", "proposal_tokens")
         assert all(one.details[key] == other.details[key] for key in one.details if key not in cost)
         assert one.details["rejected_early"] <= one.details["proposed"] - one.details["accepted"]
         assert one.details["proposal_tokens"] <= other.details["proposal_tokens"]
-        assert other.details["rejected_early"] == 0
-    assert engine.generated < unbounded.generated
+    if check_every == 1:  # every token is looked at: nothing is left that only the engine could save
+        assert engine.generated == deaf.generated and sum(end.details["rejected_early"] for end in early) > 5
+        return
+    assert engine.generated < deaf.generated
     if stop:
         return
     known = saved = 0
@@ -427,19 +340,7 @@ def test_what_ended_goes_to_the_last_block() -> None:
     assert [request.max_tokens for request in engine.requests] == [2, 1, 1, 1]
 
 
-def test_result_does_not_depend_on_the_batch() -> None:
-    """Few rows, few chains alive, the other way round: the same ends."""
-    policy = power("top-p", blocks=3, steps=3)
-    ends, _ = chains(SPREAD, policy, 20, 7)
-    tasks = [Task(PROMPT, seed, 7, (EOS,), (), decode=str, answer=tuple) for seed in reversed(range(20))]
-    alone = run(((one.seed, start(one, policy)) for one in tasks), ToyEngine(SPREAD, max_rows=3), live=5)
-    for seed, outcome in alone:
-        assert isinstance(outcome, Result)
-        assert text_of(outcome.candidates[0]) == text_of(ends[seed])
-
-
 def test_score_is_the_evaluators() -> None:
-    """Requests ask for measures where the evaluator wants them."""
     task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
     certain = replace(power("plain"), evaluator=Component("self_certainty"))
     for policy in (power("plain"), certain):
@@ -450,19 +351,6 @@ def test_score_is_the_evaluators() -> None:
         log_p = np.array([SPREAD.logprobs[context[i : i + 2]] for i in range(len(end.tokens))])
         expected = end.logprobs.sum() if policy is not certain else np.mean(-np.log(3) - log_p.mean(1))
         assert end.score == pytest.approx(expected, abs=1e-5)
-
-
-def test_an_evaluator_without_a_number_fails_the_sample() -> None:
-    class Lost(Total):
-        def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: object) -> Scoring:
-            return [math.nan]
-            yield []
-
-    task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
-    policy = power("plain")
-    ((_, outcome),) = run([(0, policy.controller.search(task, policy, Lost()))], ToyEngine(SPREAD))
-    assert isinstance(outcome, Failure)
-    assert "nan" in outcome.reason
 
 
 @pytest.mark.parametrize("mode", ["exact", "reference"])
@@ -477,24 +365,6 @@ def test_a_ratio_that_is_not_a_number_fails_the_sample(mode: str) -> None:
     ((_, outcome),) = run([(0, start(task, power("plain", mode)))], Broken(SPREAD))
     assert isinstance(outcome, Failure)
     assert outcome.reason == "ValueError: the acceptance ratio of a proposal is not a number"
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"local": {"temperature": 0}}, "needs draws that differ"),
-        ({"controller": {"name": "power", "alpha": 0}}, "alpha is 0"),
-        ({"controller": {"name": "power", "alpha": -1.0}}, "alpha is -1.0"),
-        ({"controller": {"name": "power", "mode": "published"}}, "mode is 'published'"),
-        ({"scheduler": {"name": "blocks", "blocks": 0}}, "blocks is 0"),
-        ({"scheduler": "rounds"}, "scheduler rounds does not go with controller power"),
-        ({"evaluator": "verifier"}, "evaluator verifier does not go with controller power"),
-    ],
-)
-def test_refused_when_it_is_read(spec: dict[str, object], message: str) -> None:
-    """Without draws that differ there is nothing to accept; alpha <= 0 is no target."""
-    with pytest.raises(InputError, match=re.escape(message)):
-        from_spec("a search", {"controller": "power", **spec})
 
 
 def test_the_enumerable_model_scores_texts_as_it_enumerates_them() -> None:

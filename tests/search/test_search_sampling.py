@@ -1,7 +1,5 @@
 """Searches from configuration to samples, on the shipped Base model: gold unseen, runs repeatable, failures told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +9,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from conftest import Make, Raw
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import JobError
-from searchlens.plan import Generation, Grid
+from searchlens.plan import Generation
 from searchlens.sampling._chunks import Chunk
 from searchlens.sampling._job import Job
 from searchlens.sampling._sample import sample
@@ -47,9 +46,7 @@ def engine() -> TransformersEngine:
 
 
 @pytest.fixture
-def job(
-    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], tmp_path: Path, engine: TransformersEngine
-) -> Callable[..., Job]:
+def job(raw: Raw, make_grid: Make, tmp_path: Path, engine: TransformersEngine) -> Callable[..., Job]:
     """A job of the searches on Base, for questions with these golds."""
 
     def made(golds: tuple[str, str] = ("12", "42"), policies: dict[str, Any] = SEARCHES, **settings: Any) -> Job:

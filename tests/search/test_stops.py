@@ -1,7 +1,5 @@
 """Stop texts: an answer ends before them, however they are cut into tokens; what is scored and what counts as drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +11,11 @@ import polars as pl
 import pytest
 from tokenizers import Tokenizer
 
+from conftest import Raw
 from searchlens import catalogue
 from searchlens.benchmarks import prompts
 from searchlens.config import check
-from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.plan import Grid
 from searchlens.sampling import generate
 from searchlens.sampling._sample import cut
@@ -95,52 +94,6 @@ def test_a_cut_candidate_has_ended_and_is_scored_by_what_is_left(evaluator: str,
     assert short.logprobs.tolist() == [-1, -2]
     assert short.sampling_logprobs.tolist() == [-0.5, -1]
     assert (short.finish, short.score) == ("stop", score)
-
-
-class Script:
-    """An engine that draws the next tokens of one text, and remembers its requests."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.requests = text, list[Request]()
-
-    def __call__(self, request: Request) -> Completion:
-        self.requests.append(request)
-        begun = len(request.prefix)
-        drawn = [ord(letter) for letter in self.text[begun : begun + request.max_tokens]]
-        logprobs = -np.arange(begun + 1, begun + 1 + len(drawn), dtype=np.float32)
-        finish: FinishReason = "stop" if drawn[-1] in request.stop_ids else "length"
-        return Completion(np.array(drawn, np.int32), logprobs, logprobs, finish)
-
-
-def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate, Script]:
-    script = Script(text)
-    task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, STOPS)
-    controller = start(task, parse("temp_0.7"))
-    asks = next(controller)
-    while True:
-        try:
-            asks = controller.send([script(ask) for ask in asks])
-        except StopIteration as done:
-            return done.value[0], script
-
-
-@pytest.mark.parametrize("check_every", [0, 1, 5, 40, 100])
-@pytest.mark.parametrize(
-    ("text", "tokens", "finish"),
-    [("a text that goes on and on and on and on", 40, "length"), ("2$", 2, "stop"), ("it is 2 user it is", 12, "stop")],
-)
-def test_looking_more_often_changes_what_is_drawn_and_not_what_is_kept(
-    check_every: int, text: str, tokens: int, finish: str
-) -> None:
-    result, script = drawn(text, check_every, min(40, len(text)))
-    assert letters(result.tokens.tolist()) == text[:tokens]
-    assert result.finish == finish
-    assert result.score == pytest.approx(-np.arange(1, tokens + 1).mean())
-    whole = min(40, len(text))
-    looked = -(-tokens // check_every) * check_every if check_every else whole
-    assert sum(min(ask.max_tokens, whole - len(ask.prefix)) for ask in script.requests) == min(looked, whole)
-    assert len({ask.seed for ask in script.requests}) == len(script.requests)
-    assert script.requests[0].seed == 7
 
 
 # Every controller, on a language model that writes one of five letters at a time, and whose answers end at "ab".
@@ -321,7 +274,6 @@ def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...
 
 
 def test_samples_end_at_a_stop_text_and_count_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of the micro model without a stop text, the same ones with a stop text, and drawn in parts."""
     whole = sampled(tmp_path, monkeypatch, (), 0)
     ended = sampled(tmp_path, monkeypatch, ("=",), 0)
     expected = [text.split("=")[0] for text in whole["text"]]
@@ -337,7 +289,7 @@ def test_samples_end_at_a_stop_text_and_count_as_drawn(tmp_path: Path, monkeypat
     assert parts["generated"].sum() < ended["generated"].sum()
 
 
-def study() -> dict[str, Any]:
+def study() -> Raw:
     return {
         "results": "results",
         "samples": 4,

@@ -16,7 +16,7 @@ from searchlens_lab.simulate._design import (
     SimModel,
     Strangers,
 )
-from searchlens_lab.simulate._draw import simulate, write
+from searchlens_lab.simulate._draw import scores, simulate, write
 from searchlens_lab.simulate._law import power_law
 from searchlens_lab.simulate._paper import PAPER24, fitted_design, paper_design, small_design
 from searchlens_lab.simulate._truth import Truth
@@ -37,6 +37,7 @@ __all__ = [
     "fitted_design",
     "paper_design",
     "power_law",
+    "scores",
     "simulate",
     "small_design",
     "write",
