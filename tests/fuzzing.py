@@ -43,12 +43,8 @@ CHECK = ("check", "--config", "mine.yaml")
 class Input:
     """One input: files that are written over the study, a command, and what is expected.
 
-    Attributes
-    ----------
-    files : mapping
-        Content by path; None: the file is removed; a function: it is called with the path.
-    says : tuple of str
-        Words of the message, one of which it must have: of a file, a key or an option. Empty for what is right.
+    A file of None is removed, and a function is called with the path. ``says`` has words of the message, one of which
+    it must have: of a file, a key or an option. It is empty for what is right.
     """
 
     family: str
@@ -137,44 +133,31 @@ def write_study(folder: Path) -> None:
 
 # ---- keys of the configuration: what each may hold, written down here by hand
 
-WHOLE, WHOLE0, DRAWS, SHARE, INSIDE, REAL, MEASURE, EXPONENT = (
-    *("whole from 1", "whole from 0", "draws", "share", "inside"),
-    *("real", "measure", "exponent"),
-)
+WHOLE, WHOLE0, DRAWS, SHARE = "whole from 1", "whole from 0", "draws", "share"
+INSIDE, REAL, MEASURE, EXPONENT = "inside", "real", "measure", "exponent"
 KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
             *("samples", "pool_size", "chunk_samples", "study.trace.questions"),
-            *("study.likelihood.questions", "study.likelihood.samples"),
+            *("study.likelihood.questions", "study.likelihood.samples", "checkpoints.toy-base.max_rows"),
             *("benchmarks.sums.max_tokens", "benchmarks.sums.questions", "benchmarks.sums.samples"),
-            "checkpoints.toy-base.max_rows",
             *("boptr.permutations", "equivalence.engine_samples"),
         ],
         WHOLE,
     ),
     **dict.fromkeys(["seed", "boptr.seed", "study.agreement", "boptr.reselect", "equivalence.questions"], WHOLE0),
     **dict.fromkeys(
-        [
-            *("landscape.draws", "readings.draws", "boptr.draws"),
-            *("equivalence.draws", "equivalence.chains"),
-        ],
-        DRAWS,
+        ["landscape.draws", "readings.draws", "boptr.draws", "equivalence.draws", "equivalence.chains"], DRAWS
     ),
     **dict.fromkeys(
         [
-            *("failed_share", "recovery.support_q", "recovery.epsilon"),
-            "cost.distinct_thoughts",
+            *("failed_share", "recovery.support_q", "recovery.epsilon", "cost.distinct_thoughts"),
             *("health.answered", "health.answered_of_finished", "health.unknown"),
         ],
         SHARE,
     ),
     **dict.fromkeys(["landscape.confidence", "boptr.confidence"], INSIDE),
-    **dict.fromkeys(
-        [
-            *("grace_seconds", "recovery.l_comp", "recovery.l_z", "recovery.l_b"),
-        ],
-        REAL,
-    ),
+    **dict.fromkeys(["grace_seconds", "recovery.l_comp", "recovery.l_z", "recovery.l_b"], REAL),
     **dict.fromkeys(["target_minutes", "cost.prompt_tokens", "pairs.toy.parameters"], MEASURE),
     **dict.fromkeys(["boptr.beta.math", "boptr.beta.nonmath", "boptr.beta.floor"], EXPONENT),
     **dict.fromkeys(
@@ -194,8 +177,8 @@ KINDS: dict[str, str] = {
             *("checkpoints.toy-base.device", "checkpoints.toy-base.template", "benchmarks.sums.role"),
             *("benchmarks.sums.regime", "benchmarks.sums.grader", "benchmarks.sums.wording"),
             *("benchmarks.sums.family", "benchmarks.sums.pool", "benchmarks.sums.searches", "cost.gpu"),
-            *("default_policy", "pairs.toy.base", "pairs.toy.rl", "pairs.toy.rltrain", "boptr.anchor.pair"),
-            "boptr.anchor.benchmark",
+            *("default_policy", "pairs.toy.base", "pairs.toy.rl", "pairs.toy.rltrain"),
+            *("boptr.anchor.pair", "boptr.anchor.benchmark"),
         ],
         "one of",
     ),
@@ -206,12 +189,7 @@ KINDS: dict[str, str] = {
         ],
         "names",
     ),
-    **dict.fromkeys(
-        [
-            *("budgets", "readings.null_k", "benchmarks.sums.extension"),
-        ],
-        "numbers",
-    ),
+    **dict.fromkeys(["budgets", "readings.null_k", "benchmarks.sums.extension"], "numbers"),
     **dict.fromkeys(["results", "lock", "checkpoints.toy-base.path", "benchmarks.sums.path"], "path"),
 }
 
@@ -334,6 +312,8 @@ YAML: dict[str, bytes | Callable[[Path], object] | None] = {
     "link to itself": lambda path: (path.unlink(missing_ok=True), path.symlink_to(path.name)),
     "unknown key": b"sampels: 3\n",
 }
+NO_COHORT = {"unknown key", "missing", "number as a key", "truth as a key", "key twice", "key twice below", "date"}
+"""What does not damage a description of a cohort."""
 SOUND_YAML = {
     "BOM": b"\xef\xbb\xbfseed: 42\n",
     "Windows lines": b"seed: 42\r\nsamples: 4\r\n",
@@ -356,20 +336,11 @@ def texts() -> Iterator[Input]:
         for name in ("config", "models", "boptr"):
             file = f"config/{name}.yaml"
             yield Input("texts", f"{name} {what}", ("check",), {file: content}, (file,))
-        yield (
-            Input("texts", f"own {what}", ("check",), {"config/own.yaml": content}, ("config/own.yaml",))
-            if (what not in ("missing", "link to itself"))
-            else Input("texts", f"own {what} sound", ("check",), {})
-        )
-        if what in (
-            "unknown key",
-            "missing",
-            "number as a key",
-            "truth as a key",
-            "key twice",
-            "key twice below",
-            "date",
-        ):
+        if what in ("missing", "link to itself"):
+            yield Input("texts", f"own {what} sound", ("check",), {})
+        else:
+            yield Input("texts", f"own {what}", ("check",), {"config/own.yaml": content}, ("config/own.yaml",))
+        if what in NO_COHORT:
             continue
         cohort = {"landscapes/cohort.yaml": content}
         yield Input("texts", f"cohort {what}", ("boptr", "landscapes", "--output", "out"), cohort, ("cohort.yaml",))
@@ -435,6 +406,7 @@ def names() -> Iterator[Input]:
 # ---- options
 
 _NOT_WHOLE = ["0", "-1", "1.5", "many", "", "1e3", "٣", "99999999999999999999999x", "0x10", "nan"]
+POWER = ("power", "--gap", "1", "--models", "3", "--questions", "9")
 OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (("show", "results"), "--samples", _NOT_WHOLE),
     (("show", "results"), "--limit", _NOT_WHOLE),
@@ -456,13 +428,10 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (("power", "--models", "3", "--questions", "9"), "--gap", ["nan", "inf", "many", "", "-1", "0"]),
     (("power", "--gap", "1", "--questions", "9"), "--models", ["0", "-1", "1.5", "many", ""]),
     (("power", "--gap", "1", "--models", "3"), "--questions", ["0", "-1", "1.5", "many", ""]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--alpha", ["0", "1", "2", "-1", "nan", "many"]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--contrasts", ["0", "-1", "1.5", "many"]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--seeds", ["0", "-1", "1.5", "many"]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--question-sd", ["-1", "nan", "inf", "many"]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--sample-sd", ["-1", "nan", "inf", "many"]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--model-sd", ["-1", "nan", "inf", "many"]),
-    (("power", "--gap", "1", "--models", "3", "--questions", "9"), "--shared", ["2", "nan", "many", "-2"]),
+    (POWER, "--alpha", ["0", "1", "2", "-1", "nan", "many"]),
+    *((POWER, option, ["0", "-1", "1.5", "many"]) for option in ("--contrasts", "--seeds")),
+    *((POWER, f"--{name}-sd", ["-1", "nan", "inf", "many"]) for name in ("question", "sample", "model")),
+    (POWER, "--shared", ["2", "nan", "many", "-2"]),
     (("convert", "x.gguf", "out"), "--dtype", ["float64", ""]),
     (("completion",), "", ["fish", ""]),
     (("boptr", "landscapes", "--output", "out"), "--readout", ["mean", ""]),
@@ -483,10 +452,8 @@ def options() -> Iterator[Input]:
             command = (*begin, f"{option}={value}") if option else (*begin, value)
             yield Input("options", f"{begin[0]} {option} {i}", command, {}, (option.strip("-"), option.strip("-")[:4]))
     for name in COMMANDS:
-        yield Input(
-            "options", f"{name} unknown option", (name, "--no-such-option"), {}, ("--no-such-option", "required")
-        )
-        yield Input("options", f"{name} short", (name, "-Z"), {}, ("-Z", "required"))
+        for what, option in (("unknown option", "--no-such-option"), ("short", "-Z")):
+            yield Input("options", f"{name} {what}", (name, option), {}, (option, "required"))
         yield Input("options", f"{name} misspelled", (f"{name}x",), {}, (f"'{name}x'",))
         yield Input("options", f"{name} upper", (name.upper(),), {}, (f"'{name.upper()}'",))
         yield Input("options", f"{name} second file", (name, "--config", "mine.yaml", "b.yaml"), {}, ("--config",))
@@ -650,7 +617,7 @@ MODELS: dict[str, tuple[str, bytes | Callable[[Path], object] | None]] = {
     "weights longer": ("model.safetensors", safetensors() + b"x"),
     "weights empty": ("model.safetensors", b""),
     "weights text": ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
-    "weights pickled": ("model.safetensors", b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94."),
+    "weights pickled": ("model.safetensors", b"cos\nsystem\n(S'touch owned'\ntR."),
     "header too long": ("model.safetensors", header(tensor(), size=2**62)),
     "header beyond the file": ("model.safetensors", header(tensor(), size=10_000)),
     "header no JSON": ("model.safetensors", header(b"x" * 40)),
