@@ -51,9 +51,9 @@ def nemo(text: str, **more: Any) -> dict[str, Any]:
 
 
 TYPES = pa.struct([("id", pa.string()), ("query", pa.string()), ("choices", pa.list_(pa.string())),
-                   ("gold_index", pa.list_(pa.int64())), ("generation_size", pa.int64())])  # fmt: skip  # fmt: skip
+                   ("gold_index", pa.list_(pa.int64())), ("generation_size", pa.int64())])  # fmt: skip
 ANSWER = pa.struct([("text", pa.list_(pa.string())), ("output_tokens", pa.list_(pa.list_(pa.int64()))),
-                    ("logprobs", pa.list_(pa.float64())), ("text_post_processed", pa.list_(pa.string()))])  # fmt: skip  # fmt: skip
+                    ("logprobs", pa.list_(pa.float64())), ("text_post_processed", pa.list_(pa.string()))])  # fmt: skip
 
 
 def lighteval_run(root: Path, docs: list[Any], answers: list[Any], metrics: list[Any], mark: str = "") -> None:

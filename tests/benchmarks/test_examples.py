@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
 from conftest import write_checkpoint
-from searchlens import benchmarks
 from searchlens.benchmarks import Question, dumps, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.benchmarks.prompts import Example, WorkedExamples
@@ -253,14 +251,3 @@ def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monk
         text = asking.template.render("?", asking.examples(Question("q", "?", "")))
         assert text.count("Question: ") == 5 and text.count("The answer is ") == 4 and text.endswith("\nAnswer:")
     check.load([*check.DEFAULT_FILES, str(EXAMPLE / "pair.yaml")])
-
-
-def test_questions_are_drawn_by_a_seed_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = runpy.run_path(str(EXAMPLE / "questions.py"))
-    asked = [Question(f"q{i}", f"What is {i % 20}?", str(i % 20)) for i in range(30)]
-    monkeypatch.setattr(benchmarks, "load", lambda path, family: asked)
-    drawn = script["draw"]("svamp", tmp_path, 15, 1)
-    assert len({question.text for question in drawn}) == 15
-    assert drawn[:5] == script["draw"]("svamp", tmp_path, 5, 1) != script["draw"]("svamp", tmp_path, 5, 2)
-    with pytest.raises(InputError, match="has 20 different questions, 21 are asked for"):
-        script["draw"]("svamp", tmp_path, 21, 1)

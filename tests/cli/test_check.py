@@ -12,7 +12,7 @@ import yaml
 
 from conftest import toy_study
 from searchlens.cli.main import main
-from searchlens.config import check, extras
+from searchlens.config import check
 
 ROOT = Path(__file__).parents[2]
 Captured = pytest.CaptureFixture[str]
@@ -231,15 +231,6 @@ def test_sides_that_are_drawn_otherwise_are_said_in_one_line(toy: Path, capsys: 
         " engine transformers, dtype float32, quantization none, kv_cache_dtype auto, template zoo; part of a"
         " difference may be theirs"
     ]
-
-
-@pytest.mark.parametrize("module", sorted(name for name, extra in extras.EXTRAS.items() if extra not in extras.CLONED))
-def test_a_missing_library_is_answered_with_what_can_be_installed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their names: this package is in no registry."""
-    hint = extras.missing(module).hint
-    assert re.fullmatch(r"pip install( '[\w-]+[<>=.,\d]*')+", hint)
-    monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
-    assert extras.missing(module).hint == f"pip install -e '.[{extras.EXTRAS[module]}]' in a clone of the repository"
 
 
 def test_no_text_advises_to_install_this_package_from_a_registry() -> None:

@@ -82,24 +82,22 @@ def test_rows_in_any_order_become_the_store_s_columns_in_benchmark_order(path: P
     assert frame.select(pl.col(unknown).is_null().all()).row(0) == (True,) * 5
 
 
-def test_token_ids_and_log_probabilities_are_kept_and_summed_up(path: Path) -> None:
-    more = {"tokens": [5, 6, 7], "logprob": [-1, -0.5, 0], "finish": "max_tokens"}
+KEPT = ("n_tokens", "mean_logprob", "tokens", "logprobs", "finish")
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({"tokens": [5, 6], "logprob": [-1, 0], "finish": "max_tokens"}, (2, -0.5, [5, 6], [-1, 0], "length")),
+        ({"tokens": 12, "logprob": -0.25}, (12, -0.25, None, None, None)),
+        ({"logprob": [-1.0, -2.0]}, (2, -1.5, None, [-1.0, -2.0], None)),
+        ({"tokens": 5.0, "logprob": 1e-7, "finish": None}, (5, 0.0, None, None, None)),
+    ],
+    ids=["lists", "counts and means", "log-probabilities alone", "as other tools write them"],
+)
+def test_tokens_and_log_probabilities_are_kept_and_summed_up(path: Path, more: dict[str, Any], kept: Any) -> None:
     _, frame = imported(path, [{**sample, **more} for sample in GOOD])
-    assert frame["tokens"].to_list() == [[5, 6, 7]] * 4
-    assert frame["logprobs"].to_list() == [[-1.0, -0.5, 0.0]] * 4
-    assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(3, -0.5, "length")]
-
-
-def test_counts_and_means_do_without_lists(path: Path) -> None:
-    _, frame = imported(path, [{**sample, "tokens": 12, "logprob": -0.25} for sample in GOOD])
-    assert frame.select("n_tokens", "mean_logprob", "tokens", "logprobs").unique().rows() == [(12, -0.25, None, None)]
-    _, only_logprobs = imported(path, [{**sample, "logprob": [-1.0, -2.0]} for sample in GOOD])
-    assert only_logprobs.select("n_tokens", "mean_logprob").unique().rows() == [(2, -1.5)]
-
-
-def test_what_other_tools_write_for_whole_numbers_and_certain_tokens_is_read(path: Path) -> None:
-    _, frame = imported(path, [{**sample, "tokens": 5.0, "logprob": 1e-7, "finish": None} for sample in GOOD])
-    assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(5, 0.0, None)]
+    assert frame.select(KEPT).rows() == [kept] * 4
 
 
 def test_unknown_keys_are_named_once(path: Path) -> None:
@@ -167,6 +165,7 @@ def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
         (r'{"question": "one", "sample": 0, "text": "\ud800"}', ":1: not JSON text: an escaped surrogate without its"),
         (row("one", 0, gold=True), ":1: 'gold' must be a string that is not empty, or a number, found True"),
         (row("one", 0, correct=2), ":1: 'correct' must be true, false, or a number from 0 to 1, found 2"),
+        (row("one", 2, finish="sideways"), ":1: 'finish' must be one of stop, eos, "),
         (row("one", 0, role="both"), ":1: 'role' must be 'base' or 'rl', found 'both'"),
         (row("one", 0, tokens=[1, 2], logprob=[-1]), ":1: as many log-probabilities as tokens are needed, 2 tokens, 1"),
         (row("one", 0, tokens=2, logprob=[-1]), ":1: as many log-probabilities as tokens are needed, 2 tokens, 1"),
@@ -175,12 +174,6 @@ def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
 def test_a_wrong_row_is_named_with_its_line(path: Path, line: Any, expected: str) -> None:
     (found,) = [each.replace(":5:", ":1:") for each in refusal(path, [*GOOD, line])]
     assert found.startswith(expected)
-
-
-def test_a_word_for_the_end_that_nobody_knows_is_refused_with_the_known_ones(path: Path) -> None:
-    (found,) = refusal(path, [*GOOD, row("one", 2, finish="sideways")])
-    assert found.startswith(":5: 'finish' must be one of stop, eos, ")
-    assert found.endswith("found 'sideways'")
 
 
 def test_mistakes_are_one_line_for_each_kind_with_two_examples(path: Path) -> None:
@@ -250,19 +243,20 @@ def test_rows_that_do_not_make_a_pool_are_refused(path: Path, rows: list[Any], e
 UNEVEN = [*(row("one", i) for i in range(3)), row("two", 0, finish="failed", text=""), row("two", 1), row("two", 2)]
 
 
-def test_failed_requests_are_dropped_from_every_question(path: Path) -> None:
-    reading, frame = imported(path, UNEVEN, choices=Choices(failed="drop"))
-    assert reading.pools[0].samples == 2
-    kept = [("one", 0, 0), ("one", 1, 1), ("two", 0, 1), ("two", 1, 2)]
-    assert frame.select("question", "sample", "text").rows() == [(q, s, rf"\boxed{{{text}}}") for q, s, text in kept]
-
-
-def test_failed_and_missing_samples_count_as_wrong_if_one_says_so(path: Path) -> None:
-    reading, frame = imported(path, UNEVEN[:-1], choices=Choices(failed="wrong"))
-    assert reading.pools[0].samples == 3
-    two = frame.filter(question="two")
-    rows = two.select("sample", "text", "finish").rows()
-    assert rows == [(0, "", "failed"), (1, r"\boxed{1}", None), (2, "", "failed")]
+@pytest.mark.parametrize(
+    ("failed", "rows", "samples", "two"),
+    [
+        ("drop", UNEVEN, 2, [(0, r"\boxed{1}", None), (1, r"\boxed{2}", None)]),
+        ("wrong", UNEVEN[:-1], 3, [(0, "", "failed"), (1, r"\boxed{1}", None), (2, "", "failed")]),
+    ],
+)
+def test_failed_and_missing_samples_are_dropped_or_count_as_wrong(
+    path: Path, failed: str, rows: list[Any], samples: int, two: list[Any]
+) -> None:
+    reading, frame = imported(path, rows, choices=Choices(failed=failed))
+    assert reading.pools[0].samples == samples
+    assert frame.filter(question="two").select("sample", "text", "finish").rows() == two
+    assert frame.filter(question="one")["text"].to_list() == [rf"\boxed{{{i}}}" for i in range(samples)]
 
 
 def test_the_same_texts_under_two_seeds_are_no_draws(path: Path) -> None:
@@ -272,12 +266,9 @@ def test_the_same_texts_under_two_seeds_are_no_draws(path: Path) -> None:
     (found,) = refusal(path, rows)
     assert found == "samples 0 and 1 have the same texts in all questions, so they are no two draws"
     rows[0]["text"] += "."
-    assert imported(path, rows)[0].pools[0].samples == 3
-
-
-def test_short_answers_may_be_equal_by_chance(path: Path) -> None:
-    rows = [row(name, sample, text="4") for name in ("one", "two") for sample in range(3)]
-    assert imported(path, rows)[0].pools[0].samples == 3
+    by_chance = [row(name, sample, text="4") for name in ("one", "two") for sample in range(3)]
+    for some in (rows, by_chance):
+        assert imported(path, some)[0].pools[0].samples == 3
 
 
 def test_several_models_and_policies_are_pools_of_their_own(path: Path) -> None:

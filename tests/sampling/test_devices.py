@@ -66,15 +66,6 @@ def test_jobs_take_the_gpu_that_fewest_have_taken(begin: Begin) -> None:
     assert [begin(3)[0] for _ in range(3)] == ["1", "1", "1"]
 
 
-def test_counts_and_not_places_decide(begin: Begin) -> None:
-    """A GPU whose first job has ended still has its second, so it comes after a GPU without jobs."""
-    taken = [begin(2) for _ in range(4)]
-    for killed in (taken[0][1], taken[1][1], taken[3][1]):
-        killed.kill()
-        killed.wait()
-    assert begin(2)[0] == "1"
-
-
 @pytest.mark.parametrize(
     ("variable", "gpus"), [(None, ["0", "1", "2"]), ("4,2, 7", ["4", "2", "7"]), ("3,-1,5", ["3"])]
 )
