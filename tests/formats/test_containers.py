@@ -122,14 +122,6 @@ def test_counts_of_logs_that_stopped_early_or_took_some_questions_are_kept_to(tm
         read("inspect", log(tmp_path / "bare.eval", bare))
 
 
-def test_a_sample_that_a_json_log_lacks_is_named(tmp_path: Path) -> None:
-    content = json.loads((LOGS / "inspect/draws.json").read_text())
-    content["samples"] = content["samples"][:-1]
-    (tmp_path / "log.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=rf"{LAST} is missing"):
-        read("inspect", tmp_path / "log.json")
-
-
 # ---- small files that hold too much
 
 

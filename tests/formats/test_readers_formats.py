@@ -31,7 +31,7 @@ from searchlens import catalogue
 from searchlens.cli.main import parser
 from searchlens.errors import InputError
 from searchlens.formats.readers.fitting import recognised
-from searchlens.formats.readers.logged import Notes, Verdict
+from searchlens.formats.readers.logged import Verdict
 
 # ---- NeMo-Skills
 
@@ -65,21 +65,15 @@ def test_nemo_failed_requests_empty_lines_and_verdicts(tmp_path: Path) -> None:
             "2", id="b", predicted_answer="2", symbolic_correct=True, judgement="Judgement: No", reward_model_score=-3.5
         ),
         nemo("2", id="c", predicted_answer=None, symbolic_correct=False, judgement="who knows"),
+        {key: value for key, value in nemo("", id="d", symbolic_correct=True).items() if key != "generation"},
     ]
     drawn, notes = read("nemo_skills", written(tmp_path / "output-rs0.jsonl", rows))
-    assert [sample.finish for sample in drawn] == ["failed", "unknown", "unknown"]
+    assert [sample.finish for sample in drawn[:3]] == ["failed", "unknown", "unknown"]
+    assert (drawn[3].text, drawn[3].verdicts) == (None, {"symbolic": Verdict(1.0)})
     assert drawn[1].verdicts == {"symbolic": Verdict(1.0, "2"), "judge": Verdict(0.0, "2")}
     assert drawn[2].verdicts == {"symbolic": Verdict(0.0), "judge": Verdict(None)}
     assert drawn[1].numbers == {"reward_model_score": -3.5}
     assert any("empty object" in note for note in notes)
-
-
-def test_nemo_rows_without_texts_are_verdicts_alone(tmp_path: Path) -> None:
-    row = nemo("") | {"predicted_answer": "2", "symbolic_correct": True}
-    del row["generation"]
-    (sample,) = samples("nemo_skills", written(tmp_path / "output-rs0.jsonl", [row]))
-    assert sample.text is None
-    assert sample.verdicts == {"symbolic": Verdict(1.0, "2")}
 
 
 def test_nemo_parts_runs_under_way_and_outputs_without_a_seed(tmp_path: Path) -> None:
@@ -605,12 +599,3 @@ def test_every_reader_says_from_what_it_was_made() -> None:
             assert declaration.options["versions"], name
             assert isinstance(declaration.options["ran"], bool), name
             assert set(declaration.options["wishes"]) <= options, "the command has no option for it"
-
-
-def test_notes_count_and_keep_the_first_place() -> None:
-    notes = Notes()
-    notes.add("once", "a:1")
-    for line in (3, 4):
-        notes.add("twice", f"b:{line}")
-    notes.add("nowhere")
-    assert notes.lines == ["once (a:1)", "twice (2 times, first in b:3)", "nowhere"]

@@ -57,6 +57,8 @@ def test_a_cut_text_may_have_a_box_and_a_box_wins_even_when_it_is_not_closed() -
     assert MATH.extract("the answer is 5", stopped=False) == NO_ANSWER
     assert MATH.extract(r"\boxed{ }", stopped=True) == NO_ANSWER
     assert MATH.extract(r"the answer is 5, \boxed{", stopped=True) == NO_ANSWER  # taken back
+    assert CHOICE.extract("The answer is C", stopped=False) == NO_ANSWER
+    assert CHOICE.extract(r"\boxed{C} because", stopped=False) == Extraction("C", "boxed")
 
 
 @pytest.mark.parametrize(
@@ -65,20 +67,15 @@ def test_a_cut_text_may_have_a_box_and_a_box_wins_even_when_it_is_not_closed() -
         ("The answer is 5.", "5"),
         ("The answer is 4. No, the answer is 5.", "5"),
         ("So the final answer is: $\\frac{1}{2}$. I hope it is correct.", r"\frac{1}{2}"),
-        ("**Answer:** 3.5 and so on. Really", "3.5 and so on"),
-        ("Final Answer: \\( x = 2 \\).\nThank you.", "x = 2"),
-        ("the answer is 7\nQuestion: what is 8?", "7"),
-        ("The answer is", None),
         ("The answer is:\n5", "5"),
         ("The answer is:\n" + "we go on and on " * 9, None),  # a long line is no answer
         ("The answer is $5 per day and $8 in all.", "$5 per day and $8 in all"),  # no formula between two prices
         (r"\(5\) is more than \(4\)", None),
-        ("we get 5 = 5", None),  # the last equation in sight is not stated as an answer
-        ("answers: 5", None),
         ("The answer is " + "7" * 600, None),
     ],
 )
 def test_a_closing_sentence_of_a_finished_text_is_a_fallback(text: str, answer: str | None) -> None:
+    """Beside those of ``tests/data/phrasings.jsonl``."""
     assert MATH.extract(text, stopped=True) == (Extraction(answer, "fallback") if answer else NO_ANSWER)
 
 
@@ -112,9 +109,6 @@ def test_a_text_that_repeats_its_answer_states_it_wherever_it_is_cut(cut: int) -
 )
 def test_an_open_box_keeps_the_answer_that_it_repeats_and_withdraws_any_other(text: str, expected: Extraction) -> None:
     assert MATH.extract(text, stopped=False) == expected
-
-
-def test_an_open_box_keeps_or_withdraws_a_letter_too() -> None:
     assert CHOICE.extract(r"\boxed{\text{C}} so \boxed{\text{", stopped=False) == Extraction("C", "kept")
     assert CHOICE.extract(r"\boxed{C} so \boxed{D", stopped=False) == Extraction(None, "withdrawn")
     assert CHOICE.extract(r"\boxed{45} so \boxed{4", stopped=False) == NO_ANSWER
@@ -197,31 +191,19 @@ def test_an_oversized_box_is_no_answer() -> None:
         (r"\boxed{C, 45}", Extraction("C", "boxed")),
         (r"\boxed{A, C}", NO_ANSWER),  # two letters are no choice
         (r"\boxed{(A) and (C)}", NO_ANSWER),
-        ("The correct choice is D.", Extraction("D", "fallback")),
-        ("The correct answer is option (B), not A.", Extraction("B", "fallback")),
-        ("Therefore option D is correct.", Extraction("D", "fallback")),
         (r"Answer: $\text{B}$", Extraction("B", "fallback")),
         ("Answer: $B", Extraction("B", "fallback")),
         (r"\boxed{B}, because A is wrong. The answer is not D", Extraction("B", "boxed")),
         ("The answer is (B). Answer: C", Extraction("C", "fallback")),
         ("**Answer: B**", Extraction("B", "fallback")),
         ("The answer is **B**.", Extraction("B", "fallback")),
-        ("the answer is a guess", NO_ANSWER),
-        ("The answer is A prime number", NO_ANSWER),
-        ("The answer is Carbon", NO_ANSWER),
         (r"\boxed{45} so the answer is C", Extraction("C", "fallback")),  # a box without a letter is no box
         ("\\boxed{B} holds.\n\nAnswer: C", Extraction("C", "fallback")),
         (r"\boxed{CD}", NO_ANSWER),
-        ("A B C D", NO_ANSWER),
     ],
 )
 def test_letters(text: str, expected: Extraction) -> None:
     assert CHOICE.extract(text, stopped=True) == expected
-
-
-def test_a_closing_sentence_needs_a_finished_text_and_a_box_does_not() -> None:
-    assert CHOICE.extract("The answer is C", stopped=False) == NO_ANSWER
-    assert CHOICE.extract(r"\boxed{C} because", stopped=False) == Extraction("C", "boxed")
 
 
 def test_letters_are_judged_by_equality() -> None:
@@ -251,9 +233,6 @@ def test_checks_that_cannot_be_run_are_an_input_error(checks: dict[str, object],
     gold = CHECKLIST.reference(Question("q", "?", "", checks))
     with pytest.raises(InputError, match=message):
         CHECKLIST.grade([GradedPair(gold, "cat")])
-
-
-def test_a_question_without_checks_is_refused() -> None:
     with pytest.raises(InputError, match="question 'q' has no checks"):
         CHECKLIST.reference(Question("q", "?", "5"))
 

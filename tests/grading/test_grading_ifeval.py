@@ -155,12 +155,10 @@ def test_nulls_of_the_hub_layout_count_as_absent() -> None:
     assert IFEVAL.grade([GradedPair(gold, "yes")])[0].correct is True
 
 
-def test_a_question_without_instructions_is_refused() -> None:
+def test_a_question_needs_instructions_and_a_response_is_checked_as_it_is() -> None:
+    """Also an unfinished one; a blank one is none."""
     with pytest.raises(InputError, match="question 'q' has no instructions"):
         IFEVAL.reference(Question("q", "?", "5"))
-
-
-def test_an_unfinished_response_is_checked_as_it_is_and_a_blank_one_is_none() -> None:
     assert IFEVAL.extract(" yes\n", stopped=False) == Extraction(" yes\n", "whole")
     assert IFEVAL.extract(" \n", stopped=True) == NO_ANSWER
 

@@ -76,19 +76,11 @@ def test_rows_follow_the_schema_and_the_order_of_policy_question_sample(tmp_path
 def test_classes_are_numbered_within_a_question_and_right_answers_are_class_zero(tmp_path: Path) -> None:
     texts = [r"\boxed{9}", r"\boxed{2}", r"\boxed{2.0}", r"\boxed{\frac{18}{2}}", r"\boxed{7}", "none", r"\boxed{"]
     rows = [sample("one", i, text) for i, text in enumerate(texts)] + [sample("two", 0, r"\boxed{7}")]
+    rows.append(sample("one", 0, r"\boxed{9.0}", policy="q"))  # of another policy, in the same class
     scores = score_samples(frame(*rows), SUMS, "math", tmp_path).scores
     expected = [(False, 2), (True, 0), (True, 0), (False, 2), (False, 1), (False, -1), (False, -1), (False, 1)]
+    expected.append((False, 2))
     assert answers(scores) == expected
-
-
-def test_classes_span_policies(tmp_path: Path) -> None:
-    rows = [sample("one", 0, r"\boxed{7}", policy="p"), sample("one", 0, r"\boxed{9}", policy="r")]
-    assert answers(score_samples(frame(*rows), SUMS, "math", tmp_path).scores) == [(False, 1), (False, 2)]
-
-
-def test_a_cut_sample_with_a_box_is_valid_and_stays_marked_as_cut(tmp_path: Path) -> None:
-    scores = score_samples(frame(sample("one", 0, r"\boxed{2} so", stopped=False)), SUMS, "math", tmp_path).scores
-    assert scores.select("correct", "answer", "stopped").row(0) == (True, 0, False)
 
 
 def test_unknown_scores_and_lengths_stay_unknown(tmp_path: Path) -> None:

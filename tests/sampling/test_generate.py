@@ -16,9 +16,9 @@ import pytest
 from searchlens import sampling as stage
 from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError, Sampling
 from searchlens.errors import InputError, JobError
-from searchlens.plan import Grid, JobPool
+from searchlens.plan import Grid
 from searchlens.sampling import generate
-from searchlens.search.policy import Policy, from_spec
+from searchlens.search.policy import Policy
 from searchlens.search.task import Candidate, Evaluator, Search, Task
 from searchlens.search.thoughts import ThoughtTree
 from searchlens.seeds import sample_seed
@@ -405,28 +405,6 @@ def test_a_policy_that_the_vocabulary_does_not_serve_is_refused_before_the_engin
         sample(make_grid(searched(study, mine=policy)))
     assert f"policy 'mine': {says}" in str(error.value)
     assert rows == []
-
-
-@pytest.mark.parametrize(
-    "controller",
-    [
-        {"name": "thought_tree", "width": 700},
-        {"name": "beam", "width": 319},
-        {"name": "entropy_tree", "children_per_position": 638},
-    ],
-)
-def test_a_width_that_the_vocabulary_serves_is_allowed(
-    study: dict[str, Any], make_grid: Make, controller: dict[str, Any]
-) -> None:
-    """What need not be different tokens may be more than there are tokens."""
-    grid = make_grid(searched(study, mine={"controller": controller}))
-    (pool,) = grid.jobs.pools(*CELL)
-    assert stage.Job(grid, pool, threads=1).evaluator_tokens("policy 'mine'", policy_of(pool, "mine")) == 0
-
-
-def policy_of(pool: JobPool, name: str) -> Policy:
-    (spec,) = (generation.spec for generation in pool.generations if name in generation.policies)
-    return from_spec(name, spec["policy"])
 
 
 def test_the_question_of_an_evaluator_must_fit_too(study: dict[str, Any], make_grid: Make, start: Start) -> None:
