@@ -10,20 +10,19 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
-import fuzzing
+import bad_inputs
 from run_stages import score_cell
 from searchlens.config import check
 from searchlens.plan import Generation, Grid
 from searchlens.store import shards
 
 POLICIES = ("temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0")
-
+DEFAULT = "topp0.95_t1.0"
 
 ROOT = Path(__file__).parents[1]
-Raw = dict[str, Any]
-Make = Callable[[Raw], Grid]
-"""A configuration as it is written, and what makes a grid of it."""
+ZOO = ROOT / "resources/zoo"
 Raw = dict[str, Any]
 Make = Callable[[Raw], Grid]
 """A configuration as it is written, and what makes a grid of it."""
@@ -47,12 +46,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def write_checkpoint(folder: Path, content: str, **settings: int) -> None:
     """Files in the layout of a checkpoint; enough for planning, not for sampling."""
     folder.mkdir(parents=True)
-    described = {**fuzzing.SETTINGS, "about": content, **settings}
+    described = {**bad_inputs.SETTINGS, "about": content, **settings}
     (folder / "config.json").write_text(json.dumps(described))
     words = ["</s>", "<pad>", "?", content, *(f"w{i}" for i in range(4, described["vocab_size"]))]
     (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(words)))
     ends = {name: [described["vocab_size"], 8] for name in ("model.embed_tokens.weight", "lm_head.weight")}
-    weights = fuzzing.safetensors({**fuzzing.TENSORS, **ends}, content.encode().ljust(4)[:4])
+    weights = bad_inputs.safetensors({**bad_inputs.TENSORS, **ends}, content.encode().ljust(4)[:4])
     (folder / "model.safetensors").write_bytes(weights)
 
 
@@ -92,6 +91,33 @@ def toy_study(folder: Path) -> dict[str, Any]:
         "pools": {"three": list(POLICIES)},
         "references": ["greedy"],
     }
+
+
+def micro_study(questions: int = 8, samples: int = 4, **changes: Any) -> dict[str, Any]:
+    """A configuration of the micro pair on one benchmark: two policies in a pool, greedy, chunks of 16 samples."""
+    math = {"path": str(ZOO / "benchmarks/math.jsonl"), "grader": "math", "max_tokens": 96, "questions": questions}
+    return {
+        "results": "results",
+        "samples": samples,
+        "budgets": [1, 2, 4],
+        "chunk_samples": 16,
+        "study": {"pairs": ["micro-1m"], "benchmarks": ["math"]},
+        "checkpoints": {name: {"path": str(ZOO / name)} for name in ("micro-1m-base", "micro-1m-rl")},
+        "pairs": {"micro-1m": {"base": "micro-1m-base", "rl": "micro-1m-rl"}},
+        "benchmarks": {"math": {**math, "pool": "two"}},
+        "policies": {"mine": {"local": {"temperature": 0.6}}, DEFAULT: None, "greedy": None},
+        "pools": {"two": ["mine", DEFAULT]},
+        "references": ["greedy"],
+        "landscape": {"draws": 100},
+    } | changes
+
+
+def write_config(folder: Path, content: dict[str, Any]) -> None:
+    """The files of a study's folder ``config``, of which one says everything."""
+    (folder / "config").mkdir(parents=True, exist_ok=True)
+    for name in ("models", "benchmarks", "policies", "boptr"):
+        (folder / f"config/{name}.yaml").write_text("{}\n")
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 
 @pytest.fixture(autouse=True)

@@ -59,23 +59,11 @@ Read = Callable[[Path], list[Any]]
 
 @dataclass(frozen=True)
 class Container:
-    """A sound container in a folder of its own.
+    """A sound container in a folder of its own: what holds it, what reads it, and what is made of the file.
 
-    Attributes
-    ----------
-    kind : str
-        Of the container.
-    name : str
-        What reads it.
-    path : Path
-    read : callable
-        What is made of the file.
-    covered : {"content", "count"}
-        What a checksum, or a count in a header, covers: all that is read, or how many rows.
-    wrapped : callable
-        Makes the file of the damaged bytes.
-    names : tuple of str
-        Words that a message may have in place of the file's name, where no checksum tells that a value is another.
+    ``covered`` is what a checksum, or a count in a header, covers: all that is read (``content``), or how many rows
+    (``count``). ``wrapped`` makes the file of the damaged bytes. ``names`` are words that a message may have in place
+    of the file's name, where no checksum tells that a value is another.
     """
 
     kind: str

@@ -24,7 +24,7 @@ from typing import Any
 
 import polars as pl
 
-import fuzzing
+import bad_inputs
 from searchlens.config import check
 from searchlens.config.check.load import merge
 from searchlens.errors import InputError, printable
@@ -256,7 +256,7 @@ RESULTS: dict[str, Callable[..., str]] = {"rule": in_results, "terminal": in_ter
 def places() -> Iterator[tuple[str, dict[str, Any], dict[str, Callable[..., str]]]]:
     """Key, the configuration that has a name there as ``NAME``, and the markups that it goes through."""
     for section in SECTIONS:
-        value = next(iter(fuzzing.config()[section].values())) or {"local": {"temperature": 0.7}}
+        value = next(iter(bad_inputs.config()[section].values())) or {"local": {"temperature": 0.7}}
         yield section, {section: {"NAME": value}}, KEY
     yield "benchmarks.sums.title", {"benchmarks": {"sums": {"title": "NAME"}}}, COMMON
     yield "results", {"results": "NAME"}, RESULTS
@@ -308,7 +308,7 @@ def outcome(key: str, change: dict[str, Any], markups: dict[str, Callable[..., s
 def outcomes() -> Iterator[tuple[str, str, str]]:
     """Key, name and outcome of every name at every place."""
     with tempfile.TemporaryDirectory() as made, chdir(made):
-        fuzzing.write_study(Path("study"))
+        bad_inputs.write_study(Path("study"))
         Path("scratch").mkdir()
         scratch = Path("scratch").absolute()
         with chdir("study"):

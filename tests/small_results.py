@@ -30,10 +30,9 @@ RIGHT: Mapping[str, Mapping[str, int]] = {
 """Right samples of 4, under every policy: RL alone solves q3, Base alone q4, neither q5."""
 
 
-def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int) -> pl.DataFrame:
+def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int, right: Mapping[str, int]) -> pl.DataFrame:
     """The first samples of a question are right; the others say 99, or are cut off."""
     keys = [(q, s) for q in grid.inputs.questions(benchmark) for s in range(samples)]
-    right = RIGHT[checkpoint]
     length = [3 if checkpoint == "toy-base" else 4] * len(keys)
     return pl.DataFrame(
         {
@@ -56,7 +55,7 @@ def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int) -> pl.DataF
     )
 
 
-def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
+def sample(grid: Grid, checkpoint: str, benchmark: str, right: Mapping[str, int]) -> None:
     """Put all samples of a cell into the store, with their manifest, and grade them."""
     entries = []
     for generation in grid.jobs.generations(checkpoint, benchmark):
@@ -64,7 +63,7 @@ def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
             grid.folder(checkpoint, benchmark, generation.id),
             0,
             generation.samples,
-            texts(grid, checkpoint, benchmark, generation.samples),
+            texts(grid, checkpoint, benchmark, generation.samples, right),
             generation_id=generation.id,
             policies=generation.policies,
             provenance=shards.Provenance(1.5, "cpu", 1, "test"),
@@ -77,13 +76,13 @@ def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
     score_cell(grid, checkpoint, benchmark, [manifest], grid.scores(checkpoint, benchmark))
 
 
-def finish(raw: dict[str, Any], root: Path) -> Path:
+def finish(raw: dict[str, Any], root: Path, right: Mapping[str, Mapping[str, int]] = RIGHT) -> Path:
     """Sample, grade and analyse a study in a folder; returns its results."""
     settings = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
     with chdir(root):
         grid = Grid(check.validate({**raw, **settings}))
         for cell in grid.study.cells:
-            sample(grid, *cell)
+            sample(grid, *cell, right[cell[0]])
         analyse(grid)
         snapshots.save(grid.config)
     return root / "results"
@@ -103,3 +102,14 @@ def analyse(grid: Grid) -> None:
     readings(needs.readings(grid), layout, fingerprint=fingerprint)
     tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
     assert not grid.study.not_made
+
+
+def gate(results: Path) -> None:
+    """Make its questions those of a gated benchmark."""
+    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
+    (results.parent / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (path,) = (results / "config").glob("*.json")
+    content = json.loads(path.read_text())
+    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
+    path.write_text(json.dumps(content))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
+import pages
 from searchlens.cli.main import main
 from searchlens.cli.run import require_installed
 from searchlens.config import check
@@ -101,8 +100,7 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
             "config/own.yaml",
             "extensions: [short.py]",
             "extensions: []",
-            "config/own.yaml: checkpoints.micro-1m-base.engine: 'short' is unknown."
-            " Known: resident, transformers, vllm",
+            "checkpoints.micro-1m-base.engine: 'short' is unknown. Known: resident, transformers, vllm",
         ),
         (
             "config/own.yaml",
@@ -116,12 +114,7 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
             "engine: short, vllm: {processes: 2}",
             "config/own.yaml: checkpoints.micro-1m-base.vllm.processes: 2 needs engine: vllm",
         ),
-        (
-            "short.py",
-            "worker_mb",
-            "worker_gb",
-            "short.py: option 'worker_gb' is unknown; did you mean 'worker_mb'?",
-        ),
+        ("short.py", "worker_mb", "worker_gb", "short.py: option 'worker_gb' is unknown; did you mean 'worker_mb'?"),
         ("short.py", '"short"', '"vllm"', "engine 'vllm' is declared twice: in "),
         ("short.py", "2000", "2 * 1000", "short.py, line 5: 2 * 1000 is not a literal"),
     ],
@@ -160,21 +153,15 @@ def test_an_engine_of_the_package_is_one_file_and_its_section(study: Path) -> No
     (study / "src/searchlens/engines/short.py").write_text(declaration)
     spec = "@dataclass(frozen=True, kw_only=True)\nclass {}(Strict):\n    {}\n"
     of_engine = spec.format("ShortSpec", "tensor_parallel: Small = 1")
-    edit(
-        study,
-        "src/searchlens/config/sampled.py",
-        "@dataclass(frozen=True)\nclass ShapeSpec",
-        of_engine + "\n\n@dataclass(frozen=True)\nclass ShapeSpec",
-    )
+    sections, before = "src/searchlens/config/sampled.py", "@dataclass(frozen=True)\nclass ShapeSpec"
+    edit(study, sections, before, f"{of_engine}\n\n{before}")
     key = "    vllm: VllmSpec = VllmSpec()\n"
-    edit(study, "src/searchlens/config/sampled.py", key, key + "    short: ShortSpec = ShortSpec()\n")
+    edit(study, sections, key, key + "    short: ShortSpec = ShortSpec()\n")
     edit(study, "config/own.yaml", "extensions: [short.py]", "extensions: []")
     edit(study, "config/own.yaml", "engine: short", "engine: short, short: {tensor_parallel: 3}, device: cuda")
-    environment = {**os.environ, "PYTHONPATH": str(study / "src")}
 
-    def do(*command: str, **given: Any) -> subprocess.CompletedProcess[str]:
-        command = (sys.executable, *command)
-        return subprocess.run(command, cwd=study, env=environment, capture_output=True, text=True, check=False, **given)
+    def do(*command: str) -> subprocess.CompletedProcess[str]:
+        return pages.run(study, sys.executable, *command)
 
     assert do("-m", "searchlens", "check").stdout.startswith("configuration is valid")
     snapshot = do("-m", "searchlens", "snapshot").stdout.strip()

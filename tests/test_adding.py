@@ -1,4 +1,7 @@
-"""Adding a metric, a table and so on to the package takes one file, or two, and the commands of a user find it."""
+"""Adding a metric, a table and so on to the package takes one file, or two, and the commands of a user find it.
+
+Families and engines are added by the pages about them; controllers and graders by ``test_extensions.py``.
+"""
 
 from __future__ import annotations
 
@@ -76,38 +79,6 @@ def numbers(context):
 
 def draw(numbers, context):
     ...
-"""
-    },
-    "controller": {
-        "search/mine.py": """
-from dataclasses import dataclass
-from searchlens.catalogue import controller
-from searchlens.search.components import Controller, whole
-
-@controller("mine", index=3, colour="#123456")
-@dataclass(frozen=True)
-class Mine(Controller):
-    draws: int = whole(4)
-
-    def search(self, task, policy, evaluator):
-        ...
-"""
-    },
-    "grader": {
-        "grading/mine.py": """
-from searchlens.catalogue import grader
-from searchlens.grading import Grader
-
-@grader("my-grader")
-class Mine(Grader):
-    version = "1"
-"""
-    },
-    "family": {
-        "benchmarks/families.py": """
-@family("my_family", title="Mine", grader="my-grader", licence="MIT", sizes={2: "all"})
-def my_family(file):
-    return mathematics.read(file)
 """
     },
     "reader": {
@@ -189,10 +160,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return Copy(tmp_path_factory.mktemp("copy"))
 
 
-def test_no_kind_takes_more_than_two_files() -> None:
-    assert max(map(len, ADDED.values())) <= 2
-
-
 def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy: Copy) -> None:
     rng = np.random.default_rng(1)
     pools = {name: [oracle.random_pool(rng, 4) for _ in range(5)] for name in ("temp_0.5", "greedy")}
@@ -235,17 +202,6 @@ def test_a_frame_is_computed(copy: Copy) -> None:
     name, count = copy.python("-c", code).rsplit(maxsplit=1)
     assert "expected" in name or "prefix" in name
     assert count == "1"
-
-
-def test_a_controller_a_grader_and_a_family_are_in_the_plan(copy: Copy) -> None:
-    (copy.path / "mine.jsonl").write_text('{"problem": "1+1?", "answer": "2"}\n{"problem": "1+2?", "answer": "3"}\n')
-    (copy.path / "own.yaml").write_text(
-        "policies: {mine_4: {controller: mine}}\n"
-        "pools: {own: [mine_4]}\n"
-        "benchmarks: {own: {family: my_family, path: mine.jsonl, grader: my-grader, max_tokens: 9, pool: own}}\n"
-        "study: {benchmarks: [own], sample: [own]}\n"
-    )
-    assert "mine_4" in copy.searchlens("plan", "--policies", "--config", "own.yaml")
 
 
 def test_a_reader_and_an_exporter_are_known(copy: Copy) -> None:

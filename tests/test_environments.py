@@ -90,25 +90,24 @@ def test_the_command_runs_where_only_the_sources_are_known(tmp_path: Path) -> No
 
 
 def test_an_installed_package_is_handed_on_without_its_neighbours(tmp_path: Path) -> None:
-    """Another Python's numpy cannot be imported in the environment of a job."""
-    (tmp_path / "site").mkdir()
-    shutil.copytree(ROOT / "src/searchlens", tmp_path / "site/searchlens", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "site/numpy").mkdir()
+    """Another Python's numpy cannot be imported in the environment of a job.
+
+    After an upgrade in another environment, a run in the same folder must not go on with the old code.
+    """
     code = (
         "import os; from pathlib import Path; from searchlens.store.snapshots import export_code as e; e(Path('bin'))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; e(Path('bin')); print(os.environ['PYTHONPATH'])"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    first = Path(done.stdout.split(os.pathsep)[0])
-    assert [path.name for path in first.iterdir()] == ["searchlens"]
-    assert (first / "searchlens").resolve() == tmp_path / "site/searchlens"
+    command = [sys.executable, "-c", f"{code}; e(Path('bin')); print(os.environ['PYTHONPATH'])"]
+    for site in ("old", "new", "new"):
+        package = tmp_path / site / "searchlens"
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "src/searchlens", package, ignore=ignored, dirs_exist_ok=True)
+        (tmp_path / site / "numpy").mkdir(exist_ok=True)
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / site)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        first = Path(done.stdout.split(os.pathsep)[0])
+        assert [path.name for path in first.iterdir()] == ["searchlens"]
+        assert (first / "searchlens").resolve() == package
 
 
 def test_the_folder_of_a_checkout_is_handed_on_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,21 +120,6 @@ def test_the_folder_of_a_checkout_is_handed_on_itself(tmp_path: Path, monkeypatc
     monkeypatch.delenv("PYTHONPATH")
     snapshots.export_code(tmp_path / "bin")
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), str(ROOT / "lab/src")]
-
-
-def test_a_link_to_another_package_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an upgrade in another environment, a run in the same folder must not go on with the old code."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "")
-    for site in ("old", "new", "new"):
-        package = tmp_path / site / "searchlens"
-        (package / "store").mkdir(parents=True, exist_ok=True)
-        (tmp_path / site / "numpy").mkdir(exist_ok=True)
-        monkeypatch.setattr(snapshots, "__file__", str(package / "store/snapshots.py"))
-        snapshots.export_code(tmp_path / "bin")
-        folder = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
-        assert [path.name for path in folder.iterdir()] == ["searchlens"]
-        assert (folder / "searchlens").resolve() == package
 
 
 SMALLEST: dict[str, Any] = {key: {} for key in ("checkpoints", "pairs", "benchmarks", "policies", "pools")}

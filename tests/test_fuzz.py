@@ -35,11 +35,11 @@ def test_the_runner_notices_what_it_looks_for(tmp_path: Path) -> None:
     """Expectations turned round: what is right as wrong, what is wrong as right, and words that no message has."""
     code = f"""
 import json, pathlib
-import fuzzing
+import bad_inputs, fuzzing
 runner = fuzzing.Runner(pathlib.Path({str(tmp_path)!r}))
 wrong, right = {{"mine.yaml": b"samples: -3\\n"}}, {{"mine.yaml": b"seed: 42\\n"}}
 print(json.dumps([
-    runner.run(fuzzing.Input("x", "x", fuzzing.CHECK, files, says)).problem
+    runner.run(bad_inputs.Input("x", "x", bad_inputs.CHECK, files, says)).problem
     for files, says in ((right, ("samples",)), (wrong, ()), (wrong, ("nowhere",)), (wrong, ("samples",)))
 ]))
 """

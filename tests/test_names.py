@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-import fuzzing
+import bad_inputs
 import names
 import searchlens
 from searchlens.errors import one_line
@@ -21,21 +21,19 @@ from searchlens.plan import Grid
 from searchlens.reporting.report import report_page
 from small_results import finish
 
+Patch = pytest.MonkeyPatch
+
 PLACES = list(names.places())
 
 
 @pytest.mark.parametrize(("key", "change", "markups"), PLACES, ids=[key for key, *_ in PLACES])
 def test_a_name_is_refused_or_unharmed(
-    key: str,
-    change: dict[str, Any],
-    markups: dict[str, Callable[..., str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    key: str, change: dict[str, Any], markups: dict[str, Callable[..., str]], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     pytest.importorskip("markdown_it")
     every = names.names()
     assert len(every) >= 300
-    fuzzing.write_study(tmp_path)
+    bad_inputs.write_study(tmp_path)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.chdir(tmp_path)

@@ -113,14 +113,7 @@ def test_options_of_command_lines_exist() -> None:
     assert len(named) > 10
     ours = [path.read_text() for folder in ("src", "lab/src") for path in (ROOT / folder).rglob("*.py")]
     of_others = {  # of snakemake and apptainer
-        "--configfile",
-        "--config",
-        "--sdm",
-        "--dry-run",
-        "--cores",
-        "--profile",
-        "--rerun-triggers",
-        "--resources",
+        *("--configfile", "--config", "--sdm", "--dry-run", "--cores", "--profile", "--rerun-triggers", "--resources"),
         "--bind",
     }
     missing = [

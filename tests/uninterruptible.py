@@ -1,4 +1,4 @@
-"""What workers of the graders may meet: used by ``test_grading``, inside worker processes."""
+"""What workers of the graders may meet: used by ``test_equality``, inside worker processes."""
 
 from __future__ import annotations
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -17,18 +15,17 @@ from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
 from conftest import write_checkpoint
-from searchlens import benchmarks
-from searchlens import sampling as stage
 from searchlens.benchmarks import Question, dumps, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.benchmarks.prompts import Example, WorkedExamples
 from searchlens.config import check
-from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.sampling import generate
+from test_generate import Make, Scripted, Start, start
 
-Make = Callable[[dict[str, Any]], Grid]
+__all__ = ["start"]  # a fixture
+
 BOS = 2
 SUMS = tuple(Example(f"What is {i}+1?", f"One more than {i}. The answer is {i + 1}.") for i in range(8))
 CHATML = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
@@ -201,32 +198,9 @@ def test_a_seed_without_a_draw_is_a_mistake(raw: dict[str, Any], make_grid: Make
 # ---- <bos>
 
 
-class Ending:
-    """An engine that ends every answer at once, and remembers the prompts."""
-
-    vocab_size, groups, device, max_rows, max_model_len, repeatable, steps = 99, (1,), "cpu", 8, 4000, True, 0
-
-    def __init__(self) -> None:
-        self.prompts: list[tuple[int, ...]] = []
-        self.waiting: list[int] = []
-
-    def add(self, request_id: int, request: Request) -> None:
-        self.waiting.append(request_id)
-        self.prompts.append((*request.prompt, *request.prefix))
-
-    def step(self) -> list[tuple[int, Completion]]:
-        zeros = np.zeros(1, np.float32)
-        return [(self.waiting.pop(), Completion(np.array([1], np.int32), zeros, zeros, "stop"))]
-
-    def clear(self) -> None:
-        pass
-
-    close = clear
-
-
 @pytest.mark.parametrize("family", ["transformers", "vllm"])
 def test_the_engine_gets_bos_once(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path, start: Start, family: str
 ) -> None:
     """Both engines take token ids and add none; without ``<bos>``, or with two, a model writes nonsense."""
     shutil.rmtree(tmp_path / "base")
@@ -234,16 +208,16 @@ def test_the_engine_gets_bos_once(
     write(tmp_path / "worked.jsonl", SUMS)
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 2}
     raw["checkpoints"]["toy-base"] |= {"engine": family}
-    engine = Ending()
-    monkeypatch.setattr(stage._job, "start_engine", lambda *_: engine)
+    engine = Scripted(max_model_len=4000)
+    start(engine)
     grid = make_grid(raw)
     (pool,) = grid.jobs.pools("toy-base", "sums")
     generate(grid, "toy-base", "sums", grid.current_manifest(pool))
     tokenizer = Tokenizer.from_file(str(tmp_path / "base/tokenizer.json"))
-    assert len({*engine.prompts}) == 6
-    for prompt in engine.prompts:
-        assert prompt[0] == BOS and prompt.count(BOS) == 1
-        assert tokenizer.decode(list(prompt)).replace(" ", "").count("Problem:") == 3
+    assert len({request.prompt for request in engine.asked}) == 6
+    for request in engine.asked:
+        assert request.prompt[0] == BOS and (*request.prompt, *request.prefix).count(BOS) == 1
+        assert tokenizer.decode(list(request.prompt)).replace(" ", "").count("Problem:") == 3
 
 
 @pytest.mark.parametrize("begin", [True, False])
@@ -277,14 +251,3 @@ def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monk
         text = asking.template.render("?", asking.examples(Question("q", "?", "")))
         assert text.count("Question: ") == 5 and text.count("The answer is ") == 4 and text.endswith("\nAnswer:")
     check.load([*check.DEFAULT_FILES, str(EXAMPLE / "pair.yaml")])
-
-
-def test_questions_are_drawn_by_a_seed_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = runpy.run_path(str(EXAMPLE / "questions.py"))
-    asked = [Question(f"q{i}", f"What is {i % 20}?", str(i % 20)) for i in range(30)]
-    monkeypatch.setattr(benchmarks, "load", lambda path, family: asked)
-    drawn = script["draw"]("svamp", tmp_path, 15, 1)
-    assert len({question.text for question in drawn}) == 15
-    assert drawn[:5] == script["draw"]("svamp", tmp_path, 5, 1) != script["draw"]("svamp", tmp_path, 5, 2)
-    with pytest.raises(InputError, match="has 20 different questions, 21 are asked for"):
-        script["draw"]("svamp", tmp_path, 21, 1)

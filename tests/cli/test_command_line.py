@@ -16,13 +16,16 @@ import pytest
 from searchlens.cli.main import main, parser
 from searchlens.cli.options import Commands, put
 
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 PARSER: Commands = parser()
 COMMANDS = PARSER.commands
 STAGES = next(set(names) for title, names in PARSER.groups.items() if title.startswith("stages"))
 
 
-def test_the_command_alone_lists_every_command_once_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_alone_lists_every_command_once_with_one_line(capsys: Said) -> None:
     assert main([]) == 0
     said = capsys.readouterr().out
     assert all(len(line) <= 80 for line in said.splitlines())
@@ -46,7 +49,7 @@ def test_every_argument_has_a_sentence_and_no_empty_default(name: str) -> None:
     ("typed", "meant"),
     [(["stauts"], "status"), (["simulate", "--seed", "1", "--output", "x", "--size", "smal"], "small")],
 )
-def test_the_nearest_value_is_proposed(typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_nearest_value_is_proposed(typed: list[str], meant: str, capsys: Said) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(typed)
     assert f"{typed[-1]!r} is unknown; did you mean {meant!r}?" in capsys.readouterr().err
@@ -61,9 +64,7 @@ def test_the_nearest_value_is_proposed(typed: list[str], meant: str, capsys: pyt
         (["verify", "x" * 300], "xxx/generations: File name too long"),
     ],
 )
-def test_a_name_that_no_file_can_have_is_wrong_input(
-    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_no_file_can_have_is_wrong_input(typed: list[str], said: str, capsys: Said) -> None:
     """Not a failure of the system, which has status 1; and a blank can be read in the message."""
     try:
         status = main(typed)
@@ -88,7 +89,7 @@ def test_a_job_loads_no_reader_of_yaml_before_it_needs_one() -> None:
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder with a configuration of its own, of which nothing was run."""
     for name in ("config", "resources"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -108,7 +109,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_programs_read_the_numbers_that_people_read(
-    study: Path, name: str, keys: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]
+    study: Path, name: str, keys: dict[str, Any], says: str, capsys: Said
 ) -> None:
     """Both writers have the same answer, and only the answer is on the standard output."""
     command = [name, "--config", "mine.yaml"]
@@ -123,7 +124,7 @@ def test_programs_read_the_numbers_that_people_read(
     assert written.err == ""
 
 
-def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys: Said) -> None:
     assert main(["summary", "-C", str(study), "--config", "mine.yaml"]) == 2
     assert f"Hint: `searchlens -C {study} run --config mine.yaml` makes it" in capsys.readouterr().err
 
@@ -142,7 +143,7 @@ def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys
     ],
 )
 def test_a_stage_without_its_input_names_the_stage_before(
-    study: Path, command: list[str], stage: str, capsys: pytest.CaptureFixture[str]
+    study: Path, command: list[str], stage: str, capsys: Said
 ) -> None:
     (study / "results").mkdir()
     assert main([*command, "--config", "mine.yaml"]) == 2
@@ -151,14 +152,14 @@ def test_a_stage_without_its_input_names_the_stage_before(
     assert said.count("study:") == 1
 
 
-def test_several_cells_have_one_file_and_one_folder_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_cells_have_one_file_and_one_folder_each(capsys: Said) -> None:
     cells = ["--benchmark", "math", "aime", "--scores", "one.parquet", "--output", "x", "y"]
     assert main(["landscape", *cells]) == 2
     assert "--scores: 1 given; wanted: one for each benchmark, 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shell_completes_commands_and_options(shell: str, capsys: Said) -> None:
     """The shell itself reads what is printed, if it is installed here."""
     pytest.importorskip("shtab")
     assert main(["completion", shell]) == 0
@@ -169,15 +170,13 @@ def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.Captu
         subprocess.run([program, "-n", "-c", script], check=True, capture_output=True)
 
 
-def test_completion_without_its_library_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_completion_without_its_library_names_the_extra(monkeypatch: Patch, capsys: Said) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     assert "Hint: pip install 'shtab>=" in capsys.readouterr().err
 
 
-def test_json_has_no_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_no_number_that_is_none(capsys: Said) -> None:
     """Python writes NaN, which other languages cannot read."""
     answer = {"a": float("nan"), "b": [float("inf"), 1.5, {"c": -float("inf")}], "d": (2, None)}
     put(argparse.Namespace(json=True), answer, str)

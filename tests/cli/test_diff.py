@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 
 import searchlens
-import small_results
 from searchlens.analysis.uncertainty import Interval, wilson
 from searchlens.api.differences import apart, differences
 from searchlens.cli.main import main
@@ -32,7 +31,7 @@ def results(raw: dict[str, Any], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def again(raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+def again(raw: dict[str, Any], tmp_path: Path) -> Again:
     """The study once more, with other settings and other samples."""
 
     def run(changes: Mapping[str, Any], right: Mapping[str, Mapping[str, int]] = RIGHT, questions: str = "") -> Path:
@@ -43,8 +42,7 @@ def again(raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         if questions:
             (folder / "sums.jsonl").unlink()
             (folder / "sums.jsonl").write_text(questions)
-        monkeypatch.setattr(small_results, "RIGHT", right)
-        return finish({**raw, **changes}, folder)
+        return finish({**raw, **changes}, folder, right)
 
     return run
 
@@ -119,10 +117,8 @@ def test_cells_and_policies_that_only_one_has_are_named(
     changes |= {"policies": dict.fromkeys(["temp_0.5", "topp0.95_t1.0", "temp_0.8", "greedy"])}
     other = again(changes)
     found = differences(searchlens.open(results), searchlens.open(other))
-    assert set(found.policies.select("policy", "change").iter_rows()) == {
-        ("temp_0.8", "added"),
-        ("topp0.9_t0.7", "removed"),
-    }
+    changed = set(found.policies.select("policy", "change").iter_rows())
+    assert changed == {("temp_0.8", "added"), ("topp0.9_t0.7", "removed")}
     assert main(["diff", str(results), str(other)]) == 0
     assert "policies of toy-rl/sums only in A: topp0.9_t0.7\n" in capsys.readouterr().out
     for path in results.glob("config/*.json"):
@@ -141,13 +137,9 @@ def test_what_one_side_lacks_is_noted(results: Path, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "copied" / name)
     found = differences(searchlens.open(results), searchlens.open(tmp_path / "copied"))
     assert found.compared == {"points": 400, "recoveries": 0, "readings": 0, "sets": 0}
-    assert [note.split(" were not compared: B: ")[0] for note in found.notes] == [
-        "recovery analyses",
-        "readings (measures)",
-        "readings (equivalents)",
-        "readings (support)",
-        "sets of exponents",
-    ]
+    readings = [f"readings ({name})" for name in ("measures", "equivalents", "support")]
+    missing = [note.split(" were not compared: B: ")[0] for note in found.notes]
+    assert missing == ["recovery analyses", *readings, "sets of exponents"]
 
 
 def test_the_command_writes_text_and_json(results: Path, again: Again, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
 
-import fuzzing
+import bad_inputs
 from searchlens.cli.main import main
 from searchlens.cli.terminal import Formatter, say_what_was_raised
 
@@ -54,7 +53,7 @@ def run(command: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    fuzzing.write_study(tmp_path)
+    bad_inputs.write_study(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -97,12 +96,6 @@ def test_what_is_refused_controls_no_terminal(study: Path, word: str, capfd: pyt
     ):
         status, said = run(command, capfd)
         assert status in (1, 2) and said
-
-
-def test_keys_and_values_of_a_configuration_control_no_terminal(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for content in ({HOSTILE: 1}, {"pairs": {HOSTILE: {}}}, {"results": HOSTILE}, {"lock": "x", "seed": HOSTILE}):
-        (study / "mine.yaml").write_text(yaml.safe_dump(content))
-        assert run(["check", "--config", "mine.yaml"], capfd)[0] == 2
 
 
 def test_a_file_whose_name_is_no_utf8_is_named(study: Path, capfd: pytest.CaptureFixture[str]) -> None:

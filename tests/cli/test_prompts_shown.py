@@ -16,7 +16,6 @@ import searchlens
 from chat_forms import FORMS, with_llamas
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
-from searchlens.cli import terminal
 from searchlens.cli.main import main
 from searchlens.cli.study import check, checked
 from searchlens.config.check import validate
@@ -145,24 +144,6 @@ def test_a_prompt_that_is_not_known_is_said_with_the_reason(results: Path, tmp_p
     assert "prompt of RL: not known, its tokenizer is not on this machine" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_tokenizer_that_is_another_one_now_is_not_taken_for_that_of_the_samples(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from searchlens.api.study import Study
-
-    study = searchlens.open(results)
-    shards = study.shards("toy-base", "sums")
-    for prompt, is_known in (([1, 2], False), (None, True)):
-        for found in shards.values():
-            found[0].sidecar["specials"] = json.dumps({} if prompt is None else {"prompt": prompt})
-        monkeypatch.setattr(Study, "shards", lambda *_: shards)
-        if is_known:
-            assert study.prompts("toy-base", "sums", [0])
-        else:
-            with pytest.raises(InputError, match="are others than those that the samples were drawn with"):
-                study.prompts("toy-base", "sums", [0])
-
-
 @pytest.mark.parametrize("name", ["worked.jsonl", "rl/tokenizer.json"])
 def test_a_prompt_that_was_not_sent_is_not_shown(raw: dict[str, Any], tmp_path: Path, name: str) -> None:
     """Also if what changed stands in no prompt without a question."""
@@ -190,17 +171,6 @@ def test_prompts_of_many_questions_need_no_process_each(results: Path, monkeypat
     study.prompts("toy-rl", "sums", [0])
     one = len(started)
     assert len(study.prompts("toy-rl", "sums", range(6))) == 6 and len(started) == 2 * one
-
-
-def test_check_prints_no_control_characters_of_a_question(
-    raw: dict[str, Any], make_grid: Callable[..., Grid], capsys: pytest.CaptureFixture[str]
-) -> None:
-    grid = make_grid(raw)
-    path = grid.root / "sums.jsonl"
-    path.write_text(path.read_text().replace("Compute", r"\u001b[31mred\u202e", 1))
-    terminal.say(checked(check(make_grid(raw), with_prompts=True)))
-    text = capsys.readouterr().out
-    assert r"\x1b[31mred\u202e 0+1." in text and "\x1b" not in text
 
 
 def test_check_says_why_no_prompt_is_shown(

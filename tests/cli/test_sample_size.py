@@ -86,10 +86,7 @@ def pilot() -> tuple[Components, float]:
     ("design", "contrasts"),
     [
         (Design((60, 40), 3), 3),
-        (Design((60, 40), 4), 4),
-        (Design((60, 40), 3), 1),
         (Design((50, 50), 4), 2),
-        (Design((60, 40), 4), 1),
         (Design((20, 20), 4, seeds=3), 1),
         (Design((40, 40), 5), 1),
         (Design((80, 60), 7), 10),
@@ -127,11 +124,6 @@ def test_power_is_that_of_the_paired_t_test() -> None:
 def test_no_gap_is_found_at_the_level_unless_models_move_together() -> None:
     assert power(Design((400,), 7), Components(30, 20, 0.8), 0) == pytest.approx(0.05, abs=1e-6)
     assert power(Design((400,), 7), Components(30, 20, 0.8, shared=0.5), 0) > 0.1
-
-
-def test_large_effects_are_found_for_sure() -> None:
-    assert power(Design((500,), 40), Components(1, 0, 0), 50) == 1
-    assert power(Design((500,), 4), Components(0, 0, 0), 1) == 1
 
 
 def test_more_models_never_find_less() -> None:
@@ -174,12 +166,6 @@ def test_components_are_recovered_from_planted_ones() -> None:
     assert found.sample_sd == pytest.approx(12, rel=0.05)
     assert found.model_sd == pytest.approx(effect.std(ddof=1), rel=0.15)
     assert found.shared == pytest.approx(100 / 325, abs=0.05)
-
-
-def test_contributions_average_to_the_error() -> None:
-    hits = np.random.default_rng(6).random((2, 5, 80, 3)) < 0.4
-    error = 100 * np.abs(hits[0].mean(axis=(1, 2)) - hits[1].mean(axis=(1, 2))).mean()
-    assert contribution(*hits).mean() == pytest.approx(error)
 
 
 @pytest.mark.parametrize(("first", "second"), [("H2", "H4"), ("V3", "mean RL"), ("V3", "Base+gain")])

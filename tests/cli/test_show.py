@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from searchlens.cli.main import main
 from searchlens.cli.show import LINES
 from searchlens.cli.terminal import cells, page, printable, shortened, side_by_side, wrapped
 from searchlens.store.columns import AGREEMENT
-from small_results import HOSTILE, finish
+from small_results import HOSTILE, finish, gate
 
 Show = Callable[..., str]
 
@@ -61,10 +62,8 @@ def test_a_narrow_terminal_has_one_side_below_the_other(show: Show, monkeypatch:
     monkeypatch.setenv("COLUMNS", "50")
     lines = show("--question", "2").splitlines()
     assert max(map(cells, lines)) <= 50
-    assert [line for line in lines if "right" in line and "toy-" in line] == [
-        "Base (toy-base): 1 of 4 right",
-        "RL (toy-rl): 3 of 4 right",
-    ]
+    found = [line for line in lines if "right" in line and "toy-" in line]
+    assert found == ["Base (toy-base): 1 of 4 right", "RL (toy-rl): 3 of 4 right"]
 
 
 def test_filters_choose_questions_that_one_side_alone_solves(show: Show) -> None:
@@ -100,15 +99,9 @@ def test_json_is_ascii(show: Show) -> None:
     assert HOSTILE in json.loads(printed)["questions"][0]["policies"][0]["rl"]["samples"][0]["text"]
 
 
-def test_texts_of_a_gated_benchmark_are_not_shown(show: Show, results: Path, tmp_path: Path) -> None:
+def test_texts_of_a_gated_benchmark_are_not_shown(show: Show, results: Path) -> None:
     """Only ids, verdicts and lengths: no question, gold, tag or answer, whichever form is asked for."""
-    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
-    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
-    (tmp_path / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
-    (path,) = (results / "config").glob("*.json")
-    content = json.loads(path.read_text())
-    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
-    path.write_text(json.dumps(content))
+    gate(results)
     for printed in (show("--policy", "all"), show("--json", "--question", "3"), show("--only", "graders-disagree")):
         assert not [word for word in ("Secret", "right3", "no1", "boxed", "evil", "order") if word in printed]
         assert "GPQA-Diamond is gated" in printed
@@ -195,8 +188,7 @@ def test_a_pager_is_used_in_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, tm
     os.close(leader)
 
 
-def test_what_the_encoding_does_not_have_is_escaped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with (tmp_path / "out").open("w", encoding="ascii") as stream:
-        monkeypatch.setattr(sys, "stdout", stream)
+def test_what_the_encoding_does_not_have_is_escaped(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w", encoding="ascii") as stream, redirect_stdout(stream):
         page("√2")
     assert (tmp_path / "out").read_text() == "\\u221a2\n"

@@ -36,11 +36,7 @@ TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "src/searchlens"
 STAGES = (
     *("score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"),
-    *("boptr", "transfer"),
-    "equivalence",
-    "likelihood",
-    "explorer",
-    "report",
+    *("boptr", "transfer", "equivalence", "likelihood", "explorer", "report"),
 )
 
 EDIT = """
@@ -89,9 +85,8 @@ def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_w
     assert len(changed) == len(list(PACKAGE.rglob("*.py"))) + len(list(PACKAGE.rglob("*.j2")))
     assert changed["reporting/report.html.j2"] == ["report"]
     assert changed["cli/stages/tables.py"] == ["tables"]
-    assert changed["reporting/figures/style.py"] == ["figures", "overview", "transfer"], (
-        "a legend must not fit BOPTR again"
-    )
+    drawn = ["figures", "overview", "transfer"]
+    assert changed["reporting/figures/style.py"] == drawn, "a legend must not fit BOPTR again"
     assert changed["boptr/fit.py"][:1] == ["boptr"]
     assert not any(changed[path] for path in changed if path.startswith(("config/check/", "zoo.py")))
     whole = ["equivalence", "likelihood", "explorer", "report"]
@@ -212,19 +207,11 @@ def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
     recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
     readings(needs.readings(sampled), layout, **signed)
     cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
-    manifests = sampled.manifests(*cell)
+    manifests, questions = sampled.manifests(*cell), sampled.inputs.questions("sums")
     pair = needs.figures(sampled, "toy", "sums")
     return {
-        "score": (
-            {},
-            [needs.score(sampled, *cell), sampled.inputs.questions("sums"), layout, manifests, tmp_path / "s"],
-            signed,
-        ),
-        "agreement": (
-            {},
-            [needs.agreement(sampled, *cell), sampled.inputs.questions("sums"), layout, manifests, tmp_path / "a"],
-            {},
-        ),
+        "score": ({}, [needs.score(sampled, *cell), questions, layout, manifests, tmp_path / "s"], signed),
+        "agreement": ({}, [needs.agreement(sampled, *cell), questions, layout, manifests, tmp_path / "a"], {}),
         "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),
         "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),
         "readings": ({}, [needs.readings(sampled), layout], signed),
@@ -261,10 +248,9 @@ def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
     simulate(design, 1, tmp_path / "landscapes")
     plan, output = design.plan(), Layout(tmp_path / "results")
     options = replace(BoptrOptions(), draws=100, reselect=0, permutations=2).on(plan.benchmarks)
-    assert loaded_by("boptr", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure("boptr")
-    assert loaded_by("transfer", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure(
-        "transfer"
-    )
+    for stage in ("boptr", "transfer"):
+        given: Given = ({}, [plan, options, tmp_path / "landscapes", output], {})
+        assert loaded_by(stage, given, tmp_path) <= closure(stage)
 
 
 def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
@@ -279,9 +265,6 @@ def test_scoring_under_both_sides_loads_what_was_derived(tmp_path: Path) -> None
     """As the comparison, it is given a grid."""
     pytest.importorskip("torch")
     grid = drawn_pair(pair_study(tmp_path / "results"))
-    given = (
-        plain_config(grid.config),
-        [needs.likelihood(grid, "micro", "math"), tmp_path / "out"],
-        {"fingerprint": "0" * 12},
-    )
+    arguments = [needs.likelihood(grid, "micro", "math"), tmp_path / "out"]
+    given = (plain_config(grid.config), arguments, {"fingerprint": "0" * 12})
     assert loaded_by("likelihood", given, tmp_path) <= closure("likelihood")

@@ -117,15 +117,3 @@ def test_a_grader_that_cannot_grade_the_questions_imports_nothing(
     with pytest.raises(InputError, match=says):
         bring(grid, tmp_path, "base", rows(right=1), grader=grader)
     assert not grid.layout.results.exists()
-
-
-def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path: Path) -> None:
-    path = tmp_path / "samples.jsonl"
-    lines = [{"question": q, "sample": 0, "text": "1"} for q in ("q0", "q0", "q99")]
-    path.write_text("".join(json.dumps(row) + "\n" for row in lines))
-    with pytest.raises(InputError) as error:
-        import_samples(
-            grid, [path], Request(pair="theirs", benchmark="sums", choices=Choices(role="base", policy=DEFAULT))
-        )
-    assert "samples.jsonl:3: not a question of the benchmark" in str(error.value)
-    assert not grid.layout.results.exists()

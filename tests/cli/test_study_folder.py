@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,15 @@ from searchlens.cli.main import main
 from searchlens.config import extras, project
 from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
-from searchlens.errors import InputError
-from searchlens.zoo import load_pair
+
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder with the shipped configuration and settings of its own; the present folder is another one."""
     folder = tmp_path / "study"
     shutil.copytree(ROOT / "config", folder / "config")
@@ -38,15 +38,13 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_command_outside_of_a_study_says_how_to_name_one(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_outside_of_a_study_says_how_to_name_one(study: Path, capsys: Said) -> None:
     assert main(["check"]) == 2
     assert "Hint: run in the study's folder, or name it: -C DIR" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["before", "after", "variable"])
-def test_a_study_is_named_from_anywhere(
-    study: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_is_named_from_anywhere(study: Path, place: str, monkeypatch: Patch, capsys: Said) -> None:
     """Its own settings are merged without naming them, paths are relative to it, and the present folder stays."""
     here = Path.cwd()
     if place == "variable":
@@ -59,15 +57,13 @@ def test_a_study_is_named_from_anywhere(
     assert Path.cwd() == here and not list(here.iterdir())
 
 
-def test_the_folder_of_an_option_wins_over_the_variable(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_an_option_wins_over_the_variable(study: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("SEARCHLENS_STUDY", "nowhere")
     assert main(["check"]) == 2
     assert main(["-C", str(study), "check"]) == 0
 
 
-def test_a_job_with_a_snapshot_stays_in_its_folder(
-    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_with_a_snapshot_stays_in_its_folder(study: Path, monkeypatch: Patch, capsys: Said) -> None:
     """Its paths are relative to the folder in which Snakemake started it, whatever the variable says."""
     assert main(["-C", str(study), "snapshot"]) == 0
     snapshot = capsys.readouterr().out.strip()
@@ -76,14 +72,14 @@ def test_a_job_with_a_snapshot_stays_in_its_folder(
     assert main(["check", "--snapshot", snapshot]) == 0
 
 
-def test_files_are_merged_in_the_order_in_which_they_are_named(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_merged_in_the_order_in_which_they_are_named(study: Path, capsys: Said) -> None:
     for name, folder in (("a", "results/a"), ("b", "results/b")):
         (study / f"{name}.yaml").write_text(yaml.safe_dump({"results": folder}))
     assert main(["check", "-C", str(study), "--config", "b.yaml", "--config", "a.yaml"]) == 0
     assert capsys.readouterr().err == "study: config/own.yaml, b.yaml, a.yaml; results: results/a\n"
 
 
-def test_a_new_study_is_valid_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_study_is_valid_and_says_what_is_missing(tmp_path: Path, capsys: Said) -> None:
     """Before anything is filled in: two cells with placeholders, and a law to be fitted."""
     folder = tmp_path / "new"
     assert main(["init", str(folder)]) == 0
@@ -107,14 +103,14 @@ def test_a_new_study_has_the_shipped_files_with_their_comments(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["config", "Snakefile", "slurm"])
-def test_nothing_is_written_over_a_study(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_over_a_study(tmp_path: Path, name: str, capsys: Said) -> None:
     (tmp_path / name).write_text("mine")
     assert main(["init", str(tmp_path)]) == 2
     assert f"already has {name}" in capsys.readouterr().err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
 
 
-def test_a_study_needs_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_needs_a_folder(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "file").write_text("")
     assert main(["init", str(tmp_path / "file")]) == 2
     assert "is a file" in capsys.readouterr().err
@@ -131,50 +127,12 @@ def test_a_new_demo_plans_the_jobs_of_the_demo(tmp_path: Path) -> None:
     assert jobs["study"] == "1", "everything that the repository's own Snakefile makes by default"
 
 
-def test_a_demo_needs_the_micro_pair(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A package without a checkout, and without the wheel of the pair."""
-    (tmp_path / "wheel").mkdir()
-    monkeypatch.setattr(project, "root", lambda: tmp_path / "wheel")
-    assert main(["init", "--demo", str(tmp_path / "demo")]) == 2
-    assert (
-        "searchlens_zoo is not installed here\nHint: pip install ./resources/zoo in a clone" in capsys.readouterr().err
-    )
-    assert not (tmp_path / "demo").exists()
-
-
-def test_the_micro_pair_is_found_in_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "site/searchlens_zoo").mkdir(parents=True)
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    assert project.locate("zoo:micro-1m-base") == ROOT / "resources/zoo/micro-1m-base", "a checkout has its own"
-    monkeypatch.setattr(project, "root", lambda: tmp_path / "wheel")
-    assert project.locate("zoo:micro-1m-base") == tmp_path / "site/searchlens_zoo/micro-1m-base"
-    with pytest.raises(InputError, match="zoo:cohort/orz-rl: the cohort of the zoo is in the repository alone"):
-        project.locate("zoo:cohort/orz-rl")
-    with pytest.raises(InputError, match="the cohort of the zoo is in the repository alone"):
-        load_pair("orz")
-
-
 def test_a_path_of_the_study_is_relative_to_it() -> None:
     assert project.locate("zoo/base", Path("study")) == Path("study/zoo/base")
     assert project.locate("/weights", Path("study")) == Path("/weights")
 
 
-def test_a_run_without_snakemake_or_matplotlib_is_refused_before_it_samples(
-    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for module in ("matplotlib", "snakemake"):
-        monkeypatch.setattr(
-            extras, "find_spec", lambda name, absent=module: None if name == absent else find_spec(name)
-        )
-        assert main(["-C", str(study), "run"]) == 2
-        assert re.search(f"{module} is not installed here\nHint: pip install .*'{module}[<>=]", capsys.readouterr().err)
-
-
-def test_a_command_without_its_library_names_the_extra(
-    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_without_its_library_names_the_extra(study: Path, monkeypatch: Patch, capsys: Said) -> None:
     """One message for every library, wherever it is imported."""
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     (study / "config/own.yaml").write_text("checkpoints: {x: {hub: a/b}}\n")
@@ -202,13 +160,6 @@ def test_every_library_that_is_imported_is_a_dependency_or_an_extra() -> None:
     by_hand = {"lm_eval"}
     of_engines = {engine_kind(CheckpointSpec(engine=name)).library for name in catalogue.declared("engine")}
     assert of_engines <= set(declared["optional-dependencies"]), "its extra has the name of the library"
-    known = (
-        base
-        | of_engines
-        | parts_of_them
-        | of_torch_for_gpus
-        | by_hand
-        | set(extras.EXTRAS)
-        | set(sys.stdlib_module_names)
-    )
+    known = base | of_engines | parts_of_them | of_torch_for_gpus | by_hand
+    known |= set(extras.EXTRAS) | set(sys.stdlib_module_names)
     assert set(imported()) - known == {"searchlens"}

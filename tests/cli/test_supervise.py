@@ -70,10 +70,8 @@ def test_routine_is_hidden_and_everything_else_is_shown() -> None:
     assert shown(ROUTINE) == []
     assert shown(ROUTINE + HEALTH) == [HEALTH]
     assert shown(ROUTINE + ERROR + END) == [*ERROR.splitlines()[1:-1], END.splitlines()[0]]
-    assert shown("LockException:\nError: Directory cannot be locked.") == [
-        "LockException:",
-        "Error: Directory cannot be locked.",
-    ]
+    locked = "LockException:\nError: Directory cannot be locked."
+    assert shown(locked) == locked.splitlines()
     nothing = "Nothing to be done (all requested files are present and up to date)."
     assert shown(nothing) == [nothing]
 
@@ -104,15 +102,6 @@ def test_a_run_that_fails_shows_why_and_keeps_its_exit_status() -> None:
     assert "01:57:44 error: results/a.parquet is damaged" in said
     assert said[-1] == "Snakemake's log: /study/.snakemake/log/x.snakemake.log"
     assert supervise(script("", "import os; os.kill(os.getpid(), 9)"), lambda: "", io.StringIO()) == 137
-
-
-def test_a_line_is_written_over_on_a_terminal_and_messages_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlens.cli.status.TERMINAL_SECONDS", 0.0)
-    out = Terminal()
-    assert supervise(script(ROUTINE + HEALTH + "\n", "time.sleep(1.2)"), lambda: "25% sampled", out) == 0
-    text = out.getvalue()
-    assert "\r1 of 2 steps, 25% sampled" in text
-    assert f"\n{HEALTH}\n" in text and text.endswith("\n")
 
 
 CHILD = """

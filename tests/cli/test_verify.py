@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,16 +63,6 @@ def test_no_file_that_matters_says_where_the_folder_lies(results: Path, tmp_path
         assert str(tmp_path) not in path.read_text(), path
 
 
-def test_what_cannot_be_written_to_is_verified_too(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shared archive: the new times of a copy are not noted, and nothing is called damaged."""
-    shard = only(results, "generations/*/*/*/*.parquet")
-    os.utime(shard, (1, 1))
-    before = shard.with_suffix(".json").read_bytes()
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert verify(results).damaged == []
-    assert shard.with_suffix(".json").read_bytes() == before
-
-
 def edit(path: Path, change: Callable[[Any], None]) -> None:
     content = json.loads(path.read_text())
     change(content)
@@ -92,11 +81,7 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
             lambda path: edit(path, lambda c: c["generations"][0]["spec"].update(seed=1)),
             "does not have this id",
         ),
-        (
-            "config/*.json",
-            lambda path: edit(path, lambda c: c.update(seed=1)),
-            "has a configuration whose hash is not its name",
-        ),
+        ("config/*.json", lambda path: edit(path, lambda c: c.update(seed=1)), "whose hash is not its name"),
         ("scores/*/*.parquet", lambda path: path.write_bytes(path.read_bytes()[:-20]), "is not readable Parquet"),
     ],
     ids=["sidecar", "sidecar key", "lost sidecar", "manifest", "spec", "snapshot", "table"],
@@ -105,9 +90,8 @@ def test_what_was_harmed_is_named(results: Path, pattern: str, harm: Callable[[P
     path = only(results, pattern)
     harm(path)
     found = verify(results)
-    assert any(
-        says in line and (str(path.with_suffix("")) in line or says.startswith("lists")) for line in found.damaged
-    )
+    named = [line for line in found.damaged if str(path.with_suffix("")) in line or says.startswith("lists")]
+    assert any(says in line for line in named)
 
 
 def test_a_shard_whose_job_was_killed_before_its_sidecar_is_noted(results: Path, grid: Grid) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -53,22 +52,6 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_that_transformers_wrote_is_read_as_it_reads_it(folder: Path) -> None:
     """Protects models whose head is not the embedding."""
-    check_same(folder, torch.float32)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"rope_parameters": ..., "rope_theta": 5e5},
-        {"rope_parameters": ..., "rope_theta": 5e5, "rope_scaling": None},
-        {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0}},
-        {"rope_parameters": ..., "rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 2.0}},
-    ],
-)
-def test_every_spelling_of_the_rotations_is_read_as_transformers_reads_it(folder: Path, changes: Any) -> None:
-    path = folder / "config.json"
-    content = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
     check_same(folder, torch.float32)
 
 

@@ -19,15 +19,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from searchlens.engines._checks import Bounds
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError, Sampling, complete
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
-from searchlens.search.driver import Result, run, start
-from searchlens.search.policy import parse
-from searchlens.search.task import Task
 
 ROWS, VOCAB, LIMIT = 8, 50, 400
+
+
+class Limits:
+    """Refuses what the engines do not have."""
+
+    def check(self, request_id: int, request: Request) -> None:
+        if max(request.prompt) >= VOCAB:
+            raise InputError(f"Request {request_id}: token id {max(request.prompt)}")
+
+    def check_given(self, texts: Sequence[Given]) -> None:
+        if not all(text.tokens for text in texts):
+            raise InputError("no tokens after a prompt")
 
 
 class Made:
@@ -37,10 +45,9 @@ class Made:
     """
 
     vocab_size, max_model_len, max_rows, groups, masked = VOCAB, LIMIT, ROWS, (1, 4), ()
-    device, version, repeatable = "cpu", "made up", False
+    device, version, repeatable, bounds = "cpu", "made up", False, Limits()
 
     def __init__(self) -> None:
-        self.bounds = Bounds(VOCAB, VOCAB, LIMIT)
         self.steps = 0
         self.live: dict[int, tuple[Request, int]] = {}
 
@@ -115,14 +122,6 @@ def test_results_are_those_of_one_engine_and_all_processes_draw(engine: Replicas
     assert min(counts.values()) > 60
     assert engine.max_rows == 2 * ROWS
     assert engine.steps >= sum(completion.tokens.size for completion in done) / (2 * ROWS)
-
-
-def test_an_engine_without_requests_returns_nothing(engine: Replicas) -> None:
-    """Protects the contract: ``step`` ends when nothing is left."""
-    assert engine.step() == []
-    drawn(engine, [request(1)])
-    assert engine.step() == []
-    engine.clear()
 
 
 def test_texts_are_continued_where_their_keys_and_values_are(engine: Replicas) -> None:
@@ -237,18 +236,6 @@ def test_scores_keep_the_order_of_the_texts(engine: Replicas) -> None:
         engine.clear()
 
 
-def test_searches_run_as_on_one_engine(engine: Replicas) -> None:
-    """Protects the driver: it knows nothing of processes."""
-    policy = parse("temp_0.7")
-    tasks = [Task((1, 5 + n // 8), 100 + n, 30, (), (), lambda _: "", lambda _: None) for n in range(64)]
-    results, lone = (
-        dict(run(((n, start(task, policy)) for n, task in enumerate(tasks)), each)) for each in (engine, Made())
-    )
-    for key, outcome in lone.items():
-        assert isinstance(outcome, Result)
-        assert results[key].candidates[0].tokens.tolist() == outcome.candidates[0].tokens.tolist()  # type: ignore[union-attr]
-
-
 def test_large_messages_pass_both_ways_at_once(engine: Replicas) -> None:
     """Protects against two ends that both wait to be read: requests and replies far larger than a pipe holds."""
     prompt = (1, *[5] * 300)
@@ -305,12 +292,6 @@ def _runs(pid: int) -> bool:
 def test_settings_are_divided() -> None:
     """Protects the meaning of settings: they are those of all processes together."""
     settings = {"max_rows": 2048, "threads": 3, "kv_cache_memory_bytes": None, "gpu_memory_utilization": 0.9, "seed": 1}
-    assert share(settings, 2) == {
-        "max_rows": 1024,
-        "threads": 1,
-        "kv_cache_memory_bytes": None,
-        "gpu_memory_utilization": 0.45,
-        "seed": 1,
-    }
+    assert share(settings, 2) == {**settings, "max_rows": 1024, "threads": 1, "gpu_memory_utilization": 0.45}
     assert share({**settings, "max_rows": 1, "kv_cache_memory_bytes": 9}, 2)["max_rows"] == 1
     assert share({**settings, "kv_cache_memory_bytes": 9}, 2)["kv_cache_memory_bytes"] == 4

@@ -8,15 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from searchlens.engines import _vllm_request as vllm_request
-from searchlens.engines import _vllm_start as engine_module
-from searchlens.engines.base import EngineMemoryError, Floor, Given, Request, RequestError, Sampling
+from searchlens.engines.base import EngineMemoryError, Given, Request, RequestError, Sampling
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.engines.vllm import VllmEngine
 from searchlens.errors import InputError
@@ -34,9 +31,6 @@ def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.Monke
 
 pytest.importorskip("vllm", reason="vllm is not installed")
 
-from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # noqa: E402
-
-from searchlens.engines import _vllm_worker as worker  # noqa: E402
 from searchlens_lab.equivalence import filters as oracle  # noqa: E402
 from test_engine_contract import (  # noqa: E402
     BOS,
@@ -49,7 +43,9 @@ from test_engine_contract import (  # noqa: E402
     check_bfloat16,
     finish,
     given_texts,
+    logits_of,
     next_finished,
+    reference,
     save,
     various,
 )
@@ -74,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wide(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model with rows in its embedding that are no tokens, and that would be the most likely ones."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = reference(folder)
     model.resize_token_embeddings(WIDE, mean_resizing=False)
     with torch.no_grad():
         model.lm_head.weight[VOCAB:] = 3 * model.lm_head.weight[PAD]
@@ -83,18 +79,6 @@ def wide(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (path / name).write_bytes((folder / name).read_bytes())
     return path
-
-
-def reference(folder: Path) -> Any:
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-
-def logits_of(model: Any, context: tuple[int, ...], tokens: list[int]) -> np.ndarray:
-    """Logits of transformers before each of `tokens`, over the tokens that can be drawn."""
-    with torch.no_grad():
-        logits = model(torch.tensor([[*context, *tokens]])).logits[0, len(context) - 1 : -1].double().numpy()
-    logits[:, PAD] = -np.inf
-    return logits[:, :VOCAB]
 
 
 class TestRunning:
@@ -227,9 +211,8 @@ def test_preempted_requests_return_unchanged(folder: Path, monkeypatch: pytest.M
 
     Filters work on a few rows at once here.
     """
-    monkeypatch.setattr(engine_module, "_CPU_CACHE", 250_000)
-    monkeypatch.setattr(worker, "_ROWS_AT_ONCE", 2)
-    small = VllmEngine(folder, **START)
+    monkeypatch.setattr("searchlens.engines._vllm_worker._ROWS_AT_ONCE", 2)
+    small = VllmEngine(folder, **START, kv_cache_memory_bytes=250_000)
     scheduler = small._engine.engine_core.engine_core.scheduler
     preempted, preempt = [], scheduler._preempt_request
     monkeypatch.setattr(
@@ -248,68 +231,6 @@ def test_preempted_requests_return_unchanged(folder: Path, monkeypatch: pytest.M
     assert preempted
 
 
-def test_ledger_is_filled_in_the_order_of_the_device() -> None:
-    """Numbers arrive a step late, a finished request has one more step in flight, and its slot is used at once."""
-    arrived = [0]
-    ledger = worker.Ledger(2, 6, torch.device("cpu"))
-
-    def write(slots: list[int], positions: list[int], value: float) -> None:
-        step = ledger.steps
-        values = torch.full((len(slots), vllm_request.LEDGER_COLUMNS), value)
-        ledger.write(np.array(slots), np.array(positions), values)
-        ledger._pending[-1] = ledger._pending[-1]._replace(has_arrived=lambda: arrived[0] > step)
-
-    write([0, 1], [0, 0], 1.0)
-    write([0, 1], [1, 1], 2.0)
-    write([1, 0], [2, 2], 3.0)  # the request in slot 0 ended with the step before
-    with pytest.raises(RuntimeError, match="missing"):
-        ledger.fetch([0], [2])
-    arrived[0] = 2
-    assert ledger.fetch([0], [2])[:, 0].tolist() == [1.0, 2.0]
-    write([1, 0], [3, 0], 4.0)  # the next one in slot 0
-    write([0, 1], [1, 4], 5.0)
-    arrived[0] = 5
-    assert ledger.fetch([1, 0], [5, 2])[:, 1].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 4.0, 5.0]
-
-
-def test_rows_are_followed_through_all_their_moves() -> None:
-    """Removed, added over, moved and swapped at random, against a plain dictionary."""
-    size, rng = 12, np.random.default_rng(0)
-    runner = SimpleNamespace(max_num_reqs=size, max_model_len=20, device=torch.device("cpu"))
-    batch, expected = worker.BatchRows(runner, 999), dict.fromkeys(range(size), 999)
-    for slot in range(300):
-        removed, added, source, target = (int(number) for number in rng.integers(size, size=4))
-        row = [slot, slot + 1, False, 0.0, 1.0, 1.0, 0.0, 0.0, 1, vllm_request.NOT_GIVEN, 0.0, -np.inf, np.nan]
-        new = (added, SimpleNamespace(extra_args={vllm_request.EXTRA_ARG: row}), [1, 2], [])
-        direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
-        moved = [(source, target, direction)] if source != target else []
-        batch.update_state(BatchUpdate(size, [removed], [new], moved))
-        expected[removed] = 999
-        expected[added] = slot
-        if moved and direction == MoveDirectionality.SWAP:
-            expected[source], expected[target] = expected[target], expected[source]
-        elif moved:
-            expected[target], expected[source] = expected[source], 999
-        runner.input_batch = SimpleNamespace(num_reqs=size)
-        assert batch.parameters().slots.tolist() == list(expected.values())
-        assert batch.parameters().seeds.tolist() == [0 if slot == 999 else slot + 1 for slot in expected.values()]
-
-
-def test_fields_of_a_row_are_sent_in_their_order() -> None:
-    sampling = Sampling(
-        0.5, min_p=0.1, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75
-    )
-    request = Request((1, 2, 3), sampling, 2**62 + 1, 5, (), measures=True)
-    row = np.array(tuple(vllm_request.worker_row(request, 7)), vllm_request.WORKER_ROW)
-    *fields, start = row.item()
-    assert tuple(fields) == (7, 2**62 + 1, True, 0.1, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN, 0.0, -np.inf)
-    assert np.isnan(start)
-    assert vllm_request.worker_row(request, 7, 42)[9] == 42
-    bounded = request._replace(floor=Floor(4.0, -2.5, 6))
-    assert vllm_request.worker_row(bounded, 7)[10:] == [4.0, -2.5, 6]
-    assert vllm_request.worker_row(bounded._replace(top=1), 7)[11] == -np.inf
-
-
 def test_scores_in_bfloat16(folder: Path) -> None:
     engine = VllmEngine(folder, **{**START, "dtype": "bfloat16"})
     check_bfloat16(engine, folder)
@@ -317,11 +238,10 @@ def test_scores_in_bfloat16(folder: Path) -> None:
 
 
 @on_cpu
-def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_while_starting(folder: Path) -> None:
     """No room for one sequence of the longest length; afterwards an engine that fits starts in the same process."""
-    monkeypatch.setattr(engine_module, "_CPU_CACHE", 40_000)
     with pytest.raises(EngineMemoryError, match="KV cache") as caught:
-        VllmEngine(folder, **START)
+        VllmEngine(folder, **START, kv_cache_memory_bytes=40_000)
     assert (caught.value.max_rows, caught.value.__context__) == (8, None)
     fits = VllmEngine(
         folder,
@@ -343,28 +263,12 @@ def test_a_version_with_another_log_q_does_not_start(folder: Path, monkeypatch: 
     """Its texts would look right, and power sampling would be another chain. The next engine starts as ever."""
     zeros = lambda _, tokens, __: torch.zeros_like(tokens, dtype=torch.float32)  # noqa: E731
     with monkeypatch.context() as spoiled:
-        spoiled.setattr(worker.LedgerSampler, "_log_q", zeros)
+        spoiled.setattr("searchlens.engines._vllm_worker.LedgerSampler._log_q", zeros)
         with pytest.raises(InputError, match=r"vLLM \S+ with torch \S+: log q without filters"):
             VllmEngine(folder, **START)
     engine = VllmEngine(folder, **START)
     assert engine.steps == 0
     engine.close()
-
-
-@on_cpu
-def test_the_benchmark_of_rates_runs_here(tmp_path: Path) -> None:
-    """Its rates mean nothing on a CPU, but its columns do: full rows and tail, steps, host, versions and conditions."""
-    script, written = Path(__file__).parents[2] / "perf/vllm.py", tmp_path / "lines.json"
-    options = ["--shape", "tiny", "--device", "cpu", "--dtype", "float32", "--rows", "1", "--runs", "1", "--mean", "9"]
-    command = [sys.executable, "-P", str(script), *options, "--only", "pool", "--json", str(written)]
-    subprocess.run(command, check=True, timeout=600, capture_output=True)
-    measured = json.loads(written.read_text())
-    assert set(measured["versions"]) == {"vllm", "torch", "searchlens"} and measured["arguments"]["rows"] == 1
-    (line,) = measured["lines"]
-    assert line["requests"] == 8 and line["generated"] == line["returned"] > 0
-    assert line["full"]["tokens"] == line["generated"], "one row is always full"
-    assert line["full"]["steps"] >= line["generated"] and line["full"]["host"] > 0
-    assert 0 < line["full"]["seconds"] <= line["seconds"] * 1.001
 
 
 def test_another_model_runner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,44 +297,6 @@ def test_device_that_this_vllm_does_not_serve(folder: Path) -> None:
         VllmEngine(folder, device=other)
     with pytest.raises(InputError, match="'tpu' is not known"):
         VllmEngine(folder, device="tpu")
-
-
-def test_missing_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot read .*nothing/config\.json"):
-        VllmEngine(tmp_path / "nothing", device=DEVICE)
-
-
-def test_missing_tokenizer(folder: Path, tmp_path: Path) -> None:
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(InputError, match=r"tokenizer\.json has no vocabulary"):
-        VllmEngine(tmp_path, device=DEVICE)
-
-
-@pytest.mark.parametrize(
-    ("index", "message"), [(False, r"has no \*\.safetensors"), (True, "names b.safetensors, which")]
-)
-def test_missing_weights(folder: Path, tmp_path: Path, index: bool, message: str) -> None:
-    """No weight file at all, and one of two missing, whose weights vLLM would not initialise."""
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    if index:
-        (tmp_path / "a.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-        parts = {"model.norm.weight": "a.safetensors", "lm_head.weight": "b.safetensors"}
-        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
-    with pytest.raises(InputError, match=message):
-        VllmEngine(tmp_path, **START)
-
-
-def test_tokenizer_of_another_model(folder: Path, tmp_path: Path) -> None:
-    """An id without a row in the model is refused before anything is loaded."""
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["model"]["vocab"]["new"] = VOCAB + 4
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(InputError, match=rf"token 'new' has id {VOCAB + 4}, but config.json has vocab_size {VOCAB}"):
-        VllmEngine(tmp_path, device=DEVICE)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ pytest.importorskip("vllm", reason="vllm is not installed")
 from searchlens.engines.base import Completion, EngineMemoryError, Request, Sampling  # noqa: E402
 from searchlens.engines.replicas import Replicas, share  # noqa: E402
 from searchlens.engines.vllm import VllmEngine  # noqa: E402
-from searchlens.errors import InputError  # noqa: E402
 from test_engine_contract import (  # noqa: E402
     BOS,
     FILTERS,
@@ -107,18 +106,6 @@ def test_a_continued_text_is_found_in_the_cache(engine: Replicas) -> None:
         engine.add(number, Request(prompt, TEMPERATURE, 8, 2, (), prefix=tuple(text.tokens.tolist())))
         ((_, done),) = next_finished(engine)
         assert isinstance(done, Completion) and done.reused >= BLOCK
-
-
-def test_a_folder_without_weights_is_refused_as_by_one_engine(folder: Path, tmp_path: Path) -> None:
-    """Protects the message: the reason is known in another process, and the user must read it all the same."""
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(InputError) as wanted:
-        VllmEngine(tmp_path, **START)
-    with pytest.raises(InputError) as found:
-        two(tmp_path)
-    assert (found.value.message, found.value.hint) == (wanted.value.message, wanted.value.hint)
-    assert "has no *.safetensors" in found.value.message
 
 
 def test_too_little_memory_is_said_with_the_rows_of_both(folder: Path) -> None:

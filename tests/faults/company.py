@@ -22,6 +22,7 @@ from typing import Any
 import points
 import study
 from injected import DIED, FAULTS, Fault, Injected
+from parts import in_processes
 from points import WORKLOADS, Harness, Workload, in_fork
 
 JOBS = 3
@@ -136,16 +137,8 @@ def _check(
 
 def attempt_all(harness: Harness, seeds: Sequence[int], processes: int) -> Report:
     """Let jobs meet, in some meetings at a time."""
-    report, parts = Report(), [harness.root / f"part{i}.json" for i in range(processes)]
-    children = []
-    for number, part in enumerate(parts):
-        if (pid := os.fork()) == 0:
-            part.write_text(json.dumps([meet(harness, seed) for seed in seeds[number::processes]]))
-            os._exit(0)
-        children.append(pid)
-    for pid in children:
-        os.waitpid(pid, 0)
-    for found in (one for part in parts for one in json.loads(part.read_text())):
+    report = Report()
+    for found in in_processes(harness.root, seeds, processes, lambda _, seed: meet(harness, seed)):
         report.meetings += 1
         report.faults += found["faults"]
         report.violations += found["violations"]

@@ -33,19 +33,9 @@ class Call:
 
 @dataclass
 class Injected:
-    """Patches ``os`` in this process; no call fails if ``at`` is 0.
+    """Patches ``os`` in this process: call number ``at`` below the folder fails, counted from 1; none if it is 0.
 
-    Attributes
-    ----------
-    folder : Path
-        Calls elsewhere are left alone.
-    at : int
-        Number of the call that fails, counted from 1.
-    fault : str
-    log : list of Call
-        Every call until now.
-    each : callable
-        Called at every call.
+    ``log`` has every call until now; ``each`` is called at every call.
     """
 
     folder: Path

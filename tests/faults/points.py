@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import study
 from injected import DIED, FAULTS, Fault, Injected
+from parts import in_processes
 from searchlens.cli.verify import verify
-from searchlens.store.files import read_json
 
 Commands = Callable[[], Iterable[list[str]]]
 SLOW = ("pandas.", "scipy.", "searchlens.", "statsmodels.")
@@ -33,29 +33,17 @@ SLOW = ("pandas.", "scipy.", "searchlens.", "statsmodels.")
 
 @dataclass(frozen=True)
 class Workload:
-    """Commands that are disturbed.
-
-    Attributes
-    ----------
-    name : str
-    commands : callable
-        They are given in the folder of the study.
-    before : sequence of callable
-        What is done to the folder first, undisturbed.
-    may_refuse : bool
-        Whether a second time may be refused, because the first has done all or is still to be followed by a run.
-    damages : int
-        Most messages of ``verify`` before the second time: what was harmed or taken out beforehand.
-    redraws : int
-        Samples that the second time draws again because it is asked to.
-    """
+    """Commands that are disturbed, in the folder of the study, and what is done there first, undisturbed."""
 
     name: str
     commands: Commands
     before: Sequence[Callable[[], object]] = ()
     may_refuse: bool = False
+    """Whether a second time may be refused, because the first has done all or is still to be followed by a run."""
     damages: int = 0
+    """Most messages of ``verify`` before the second time: what was harmed or taken out beforehand."""
     redraws: int = 0
+    """Samples that the second time draws again because it is asked to."""
 
 
 def _run(commands: Commands) -> Callable[[], object]:
@@ -158,13 +146,7 @@ class Report:
 
 
 class Harness:
-    """Lays out the studies, counts the calls of every workload, and tries points.
-
-    Parameters
-    ----------
-    root : Path
-        A new folder, best in memory.
-    """
+    """Lays out the studies in a new folder, best in memory, counts the calls of every workload, and tries points."""
 
     def __init__(self, root: Path, workloads: Sequence[Workload] = WORKLOADS) -> None:
         self.root, self.workloads = root, {each.name: each for each in workloads}
@@ -275,23 +257,31 @@ def _warm(modules: Iterable[str]) -> None:
 
 def _disturbed(folder: Path, workload: Workload, point: Point, drawn: study.Counter) -> tuple[int, list[str]]:
     """Exit status of a process that meets the fault, and what it said on stderr besides its log."""
-    said = folder / "stderr"
 
     def work() -> int:
         study.script(drawn)
-        os.chdir(folder)
         commands = list(workload.commands())
-        handle = os.open(said, os.O_CREAT | os.O_WRONLY)
-        os.dup2(handle, 2)
         calls = Injected(folder / "results", point.at, point.fault)
         try:
             return next(filter(None, (study.run(*arguments) for arguments in commands)), 0)
         finally:
             (folder / "met").write_text("".join(call.name for call in calls.log[point.at - 1 : point.at]))
 
-    status = in_fork(work, may_fail=True)
-    lines = said.read_text().splitlines() if said.exists() else []
-    said.unlink(missing_ok=True)
+    return told(folder, work)
+
+
+def told(folder: Path, work: Callable[[], int]) -> tuple[int, list[str]]:
+    """Exit status of a forked process in a folder, and what it said on stderr besides its log."""
+    said = folder / "stderr"
+
+    def there() -> int:
+        os.chdir(folder)
+        os.dup2(os.open(said, os.O_CREAT | os.O_WRONLY), 2)
+        return work()
+
+    status = in_fork(there, may_fail=True)
+    lines = said.read_text().splitlines()
+    said.unlink()
     return status, [line for line in lines if line[2:3] != ":"]
 
 
@@ -325,25 +315,13 @@ def in_fork(work: Callable[[], Any], *, may_fail: bool = False) -> int:
 def attempt_all(harness: Harness, points: Sequence[Point], processes: int) -> Report:
     """Try points, some at a time."""
     report = Report(calls={name: len(found["calls"]) for name, found in harness.undisturbed.items()})
-    parts = [points[i::processes] for i in range(processes)]
-    results = [harness.root / f"part{i}.json" for i in range(processes)]
-    children = []
-    for number, (part, result) in enumerate(zip(parts, results, strict=True)):
-        if (pid := os.fork()) == 0:
-            found = [harness.attempt(number * 1_000_000 + i, point) for i, point in enumerate(part)]
-            result.write_text(json.dumps(found))
-            os._exit(0)
-        children.append(pid)
-    for pid in children:
-        os.waitpid(pid, 0)
-    for result in results:
-        for found in read_json(result):
-            report.points += 1
-            report.died += found["status"] == DIED
-            report.absorbed += found["status"] == 0
-            report.raised += found["status"] not in (0, DIED)
-            report.redrawn += max(0, found["redrawn"])
-            report.violations += found["violations"]
+    for found in in_processes(harness.root, points, processes, harness.attempt):
+        report.points += 1
+        report.died += found["status"] == DIED
+        report.absorbed += found["status"] == 0
+        report.raised += found["status"] not in (0, DIED)
+        report.redrawn += max(0, found["redrawn"])
+        report.violations += found["violations"]
     return report
 
 

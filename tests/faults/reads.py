@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import points
 import study
 from injected import DIED, Injected
+from parts import in_processes
 from searchlens.store import files
 
 ERRNOS = (errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE)
@@ -196,14 +197,9 @@ class Harness(points.Harness):
     def _disturbed(
         self, folder: Path, workload: points.Workload, point: Point, drawn: study.Counter
     ) -> tuple[int, list[str]]:
-        said = folder / "stderr"
-
         def work() -> int:
             study.script(drawn)
-            os.chdir(folder)
             commands = list(workload.commands())
-            handle = os.open(said, os.O_CREAT | os.O_WRONLY)
-            os.dup2(handle, 2)
             self.preload.arm(os.fsencode(folder / "results"), point.at, point.number, point.lasts)
             try:
                 return next(filter(None, (study.run(*arguments) for arguments in commands)), 0)
@@ -212,9 +208,7 @@ class Harness(points.Harness):
                 where = os.fsdecode(self.preload.failed()).removeprefix(str(folder))
                 (folder / "met").write_text(f"{os.fsdecode(self.preload.failed_kind())} of {where}")
 
-        status = points.in_fork(work, may_fail=True)
-        lines = said.read_text().splitlines()
-        return status, [line for line in lines if line[2:3] != ":"]
+        return points.told(folder, work)
 
 
 def finished(folder: Path) -> set[str]:
@@ -247,19 +241,7 @@ def set_aside(folder: Path) -> int:
 def attempt_all(harness: Harness, chosen: Sequence[Point], processes: int) -> Report:
     """Try points, some at a time."""
     report = Report()
-    results = [harness.root / f"reads{i}.json" for i in range(processes)]
-    children = []
-    for number, result in enumerate(results):
-        if (pid := os.fork()) == 0:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            part = chosen[number::processes]
-            found = [harness.attempt_read(number * 1_000_000 + i, point) for i, point in enumerate(part)]
-            result.write_text(json.dumps(found))
-            os._exit(0)
-        children.append(pid)
-    for pid in children:
-        os.waitpid(pid, 0)
-    for found in (one for result in results for one in files.read_json(result)):
+    for found in in_processes(harness.root, chosen, processes, harness.attempt_read):
         report.reads += 1
         report.ended += found["status"] != 0
         report.lost += len(found["lost"])

@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent / "slurm"))  # whose `study` has real checkpo
 from injected import FAULTS, Fault
 from parts import part_of, processor_time, slice_of
 from searchlens.cli.verify import verify
-from study import Study, configuration
+from study import Study, micro_study
 
 BASE = "micro-1m-base"
 SCORES = f"results/scores/{BASE}/math.parquet"
@@ -66,7 +66,7 @@ class Harness:
 
     def __init__(self, root: Path) -> None:
         self.root, self.calls, self.content = root, dict[str, int](), dict[str, dict[str, str]]()
-        self.study = Study(root / "undisturbed", configuration(questions=4, samples=4, chunk_samples=8))
+        self.study = Study(root / "undisturbed", micro_study(questions=4, samples=4, chunk_samples=8))
         (root / "bin").mkdir()
         (root / "bin" / "searchlens").symlink_to(HERE / "disturbed.py")
         self.study.environment["PATH"] = f"{root / 'bin'}:{self.study.environment['PATH']}"

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import study
 from injected import Call, Injected
+from parts import in_processes
 from points import in_fork
 from searchlens.cli.verify import verify
 
@@ -28,18 +29,7 @@ Tree = tuple[frozenset[str], tuple[tuple[str, bytes], ...]]
 
 
 class State(NamedTuple):
-    """What a failure left.
-
-    Attributes
-    ----------
-    tree : Tree
-    drawn : int
-        Samples that had been drawn.
-    after : int
-        Calls that had been made.
-    lost : tuple of str
-        Those that are missing.
-    """
+    """What a failure left, how many samples had been drawn after how many calls, and which calls are missing."""
 
     tree: Tree
     drawn: int
@@ -187,14 +177,4 @@ def _lay_out(tree: Tree, root: str, results: Path) -> None:
 
 def attempt_all(survey: Survey, chosen: Sequence[State], processes: int) -> list[str]:
     """Try states, some at a time; what is wrong."""
-    parts = [survey.root / f"part{i}.json" for i in range(processes)]
-    children = []
-    for number, part in enumerate(parts):
-        if (pid := os.fork()) == 0:
-            mine = enumerate(chosen[number::processes])
-            part.write_text(json.dumps([line for i, one in mine for line in survey.attempt(number * 10**6 + i, one)]))
-            os._exit(0)
-        children.append(pid)
-    for pid in children:
-        os.waitpid(pid, 0)
-    return [line for part in parts for line in json.loads(part.read_text())]
+    return [line for found in in_processes(survey.root, chosen, processes, survey.attempt) for line in found]

@@ -122,24 +122,6 @@ def test_counts_of_logs_that_stopped_early_or_took_some_questions_are_kept_to(tm
         read("inspect", log(tmp_path / "bare.eval", bare))
 
 
-def test_a_sample_that_a_json_log_lacks_is_named(tmp_path: Path) -> None:
-    content = json.loads((LOGS / "inspect/draws.json").read_text())
-    content["samples"] = content["samples"][:-1]
-    (tmp_path / "log.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=rf"{LAST} is missing"):
-        read("inspect", tmp_path / "log.json")
-
-
-def test_gzip_without_its_end_is_refused(tmp_path: Path) -> None:
-    rows = b'{"question": "a", "sample": 0, "text": "x"}\n' * 3
-    for lost in (1, 4, 8, 9):
-        path = tmp_path / f"log{lost}.jsonl.gz"
-        path.write_bytes(gzip.compress(rows)[:-lost])
-        for reads in (imported("own"), questions):
-            with pytest.raises(InputError, match=rf"{path.name}.* (is damaged|is not a whole gzip file)"):
-                reads(path)
-
-
 # ---- small files that hold too much
 
 

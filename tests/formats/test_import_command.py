@@ -23,7 +23,7 @@ from searchlens.cli.study import init
 from searchlens.cli.verify import remove
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
-from searchlens.plan import Grid, StudyCells, needs
+from searchlens.plan import Grid, StudyCells
 from searchlens.reporting.tables.graders import recorded_agreement, recorded_disagreements
 
 PAGE = Path(__file__).parents[2] / "docs" / "import.md"
@@ -156,15 +156,6 @@ def test_two_models_in_one_import_need_their_sides(grid: Grid, tmp_path: Path) -
     sides = {"role": "", "base": "small", "rl": "large"}
     records = import_samples(grid, [path], request(choices=sides)).records
     assert [(record.role, record.log["model"]) for record in records] == [("base", "small"), ("rl", "large")]
-
-
-def test_an_imported_pair_is_read_like_a_configured_one(raw: dict[str, Any], make_grid: Any, tmp_path: Path) -> None:
-    raw["study"] = {"pairs": [], "benchmarks": [], "imports": "all"}
-    lines = [{**line, "role": role} for role in ("base", "rl") for line in rows()]
-    import_samples(make_grid(raw), [write(tmp_path, lines)], request(choices={"role": ""}))
-    found = needs.readings(make_grid(raw))
-    assert found.cells == (("theirs", "own", "theirs-base", "theirs-rl"),)
-    assert found.options.joint_pairs == ("theirs",)
 
 
 def test_some_questions_become_a_benchmark_of_their_own(grid: Grid, tmp_path: Path) -> None:

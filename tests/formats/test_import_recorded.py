@@ -17,7 +17,6 @@ from searchlens.analysis.pool import read_pools
 from searchlens.benchmarks import Question
 from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.cli.stages.readings import readings
-from searchlens.cli.stages.score import write_compared
 from searchlens.cli.stages.tables import tables
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices, read
@@ -126,14 +125,11 @@ def test_damaged_verdicts_of_a_log_are_named_and_come_back_with_the_log(
 ) -> None:
     (path,) = imported.layout.every(imported.layout.recorded(*CELL, "*"))
     study = searchlens.open(imported.layout.results, root=imported.root)
-    sound, scored = study.samples(*CELL), pl.read_parquet(imported.scores(*CELL))
+    sound = study.samples(*CELL)
     harm(path, kind)
     for read_it in (
         lambda: study.samples(*CELL),
         lambda: score_cell(imported, *CELL, [], imported.scores(*CELL)),
-        lambda: write_compared(
-            needs.score(imported, *CELL), QUESTIONS * 3, imported.layout, lambda rows: rows, scored.lazy()
-        ),
     ):
         with pytest.raises(InputError, match=rf"{path} is not readable Parquet \(") as error:
             read_it()
@@ -154,11 +150,8 @@ def test_a_damaged_comparison_with_a_log_is_named_and_made_again_with_the_scores
     assert error.value.hint == f"delete {scores}, with which it is made, and run snakemake again"
     scores.unlink()
     score_cell(imported, *CELL, [], scores)
-    assert (
-        explorer_files.recorded_verdicts(study, *CELL)
-        .sort("question", "sample")
-        .equals(sound.sort("question", "sample"))
-    )
+    again = explorer_files.recorded_verdicts(study, *CELL)
+    assert again.sort("question", "sample").equals(sound.sort("question", "sample"))
 
 
 def test_ids_hold_the_verdicts_that_count_and_nothing_else(tmp_path: Path) -> None:

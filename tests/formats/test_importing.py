@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from searchlens.formats.pools import proposed
 from searchlens.formats.readers.logged import Document, Problems
 from searchlens.formats.reading import Choices, Reading
 from searchlens.formats.reading import read as read_pools
-from searchlens.grading.score import Rules, found_answers
 from searchlens.store import shards
+from searchlens.store.inputs import LONGEST
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
 BASE = Choices(role="base", policy="mine")
@@ -80,24 +81,22 @@ def test_rows_in_any_order_become_the_store_s_columns_in_benchmark_order(path: P
     assert frame.select(pl.col(unknown).is_null().all()).row(0) == (True,) * 5
 
 
-def test_token_ids_and_log_probabilities_are_kept_and_summed_up(path: Path) -> None:
-    more = {"tokens": [5, 6, 7], "logprob": [-1, -0.5, 0], "finish": "max_tokens"}
+KEPT = ("n_tokens", "mean_logprob", "tokens", "logprobs", "finish")
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({"tokens": [5, 6], "logprob": [-1, 0], "finish": "max_tokens"}, (2, -0.5, [5, 6], [-1, 0], "length")),
+        ({"tokens": 12, "logprob": -0.25}, (12, -0.25, None, None, None)),
+        ({"logprob": [-1.0, -2.0]}, (2, -1.5, None, [-1.0, -2.0], None)),
+        ({"tokens": 5.0, "logprob": 1e-7, "finish": None}, (5, 0.0, None, None, None)),
+    ],
+    ids=["lists", "counts and means", "log-probabilities alone", "as other tools write them"],
+)
+def test_tokens_and_log_probabilities_are_kept_and_summed_up(path: Path, more: dict[str, Any], kept: Any) -> None:
     _, frame = imported(path, [{**sample, **more} for sample in GOOD])
-    assert frame["tokens"].to_list() == [[5, 6, 7]] * 4
-    assert frame["logprobs"].to_list() == [[-1.0, -0.5, 0.0]] * 4
-    assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(3, -0.5, "length")]
-
-
-def test_counts_and_means_do_without_lists(path: Path) -> None:
-    _, frame = imported(path, [{**sample, "tokens": 12, "logprob": -0.25} for sample in GOOD])
-    assert frame.select("n_tokens", "mean_logprob", "tokens", "logprobs").unique().rows() == [(12, -0.25, None, None)]
-    _, only_logprobs = imported(path, [{**sample, "logprob": [-1.0, -2.0]} for sample in GOOD])
-    assert only_logprobs.select("n_tokens", "mean_logprob").unique().rows() == [(2, -1.5)]
-
-
-def test_what_other_tools_write_for_whole_numbers_and_certain_tokens_is_read(path: Path) -> None:
-    _, frame = imported(path, [{**sample, "tokens": 5.0, "logprob": 1e-7, "finish": None} for sample in GOOD])
-    assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(5, 0.0, None)]
+    assert frame.select(KEPT).rows() == [kept] * 4
 
 
 def test_unknown_keys_are_named_once(path: Path) -> None:
@@ -151,13 +150,10 @@ def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
         ({**row("one", 0), "question": 7}, ":1: 'question' must be a question id (a string), found 7"),
         ({**row("one", 0), "text": None}, ":1: 'text' must be a string, found None"),
         (row("one", 0, tokens=1.5), ":1: 'tokens' must be a number of tokens or a list of token ids, found 1.5"),
-        (
-            row("one", 0, tokens=[1, -1]),
-            ":1: 'tokens' must be a number of tokens or a list of token ids, found [1, -1]",
-        ),
+        (row("one", 0, tokens=[1, -1]), ":1: 'tokens' must be a number of tokens or a list of token ids, found [1"),
         (
             row("one", 0, logprob=0.5),
-            ":1: 'logprob' must be a natural log-probability (<= 0) or a list of them, found 0.5",
+            ":1: 'logprob' must be a natural log-probability (<= 0) or a list of them, found 0",
         ),
         (
             row("one", 0, logprob=[]),
@@ -168,6 +164,7 @@ def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
         (r'{"question": "one", "sample": 0, "text": "\ud800"}', ":1: not JSON text: an escaped surrogate without its"),
         (row("one", 0, gold=True), ":1: 'gold' must be a string that is not empty, or a number, found True"),
         (row("one", 0, correct=2), ":1: 'correct' must be true, false, or a number from 0 to 1, found 2"),
+        (row("one", 2, finish="sideways"), ":1: 'finish' must be one of stop, eos, "),
         (row("one", 0, role="both"), ":1: 'role' must be 'base' or 'rl', found 'both'"),
         (row("one", 0, tokens=[1, 2], logprob=[-1]), ":1: as many log-probabilities as tokens are needed, 2 tokens, 1"),
         (row("one", 0, tokens=2, logprob=[-1]), ":1: as many log-probabilities as tokens are needed, 2 tokens, 1"),
@@ -178,12 +175,6 @@ def test_a_wrong_row_is_named_with_its_line(path: Path, line: Any, expected: str
     assert found.startswith(expected)
 
 
-def test_a_word_for_the_end_that_nobody_knows_is_refused_with_the_known_ones(path: Path) -> None:
-    (found,) = refusal(path, [*GOOD, row("one", 2, finish="sideways")])
-    assert found.startswith(":5: 'finish' must be one of stop, eos, ")
-    assert found.endswith("found 'sideways'")
-
-
 def test_mistakes_are_one_line_for_each_kind_with_two_examples(path: Path) -> None:
     lines = refusal(path, [*GOOD, *({"question": "one", "sample": i} for i in range(13)), row("one", 3, tokens=-1)])
     assert lines == [
@@ -192,11 +183,12 @@ def test_mistakes_are_one_line_for_each_kind_with_two_examples(path: Path) -> No
     ]
 
 
-def test_a_line_that_would_fill_the_memory_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlens.formats.readers.lines.LONGEST", 2**20)
-    write(path, [*GOOD, row("one", 2, text="x" * 2**20)])
-    with pytest.raises(InputError, match=r"samples\.jsonl:5: more than 1,048,576 bytes in a line"):
-        imported(path, [*GOOD, row("one", 2, text="x" * 2**20)])
+def test_a_line_that_would_fill_the_memory_is_refused(path: Path) -> None:
+    write(path, GOOD)
+    os.truncate(path, path.stat().st_size + LONGEST + 1)
+    says = r"samples\.jsonl:5: more than 268,435,456 bytes in a line"
+    with pytest.raises(InputError, match=says), read_pools([path], SUMS, "math", BASE):
+        pass
 
 
 # ---- what the files are
@@ -204,16 +196,10 @@ def test_a_line_that_would_fill_the_memory_is_refused(path: Path, monkeypatch: p
 
 def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", [{"id": 1, "score": 2}])
-    with (
-        pytest.raises(InputError, match=r"other\.jsonl has no format that is known: its first row has the keys id, sc"),
-        read_pools([other], SUMS, "math"),
-    ):
-        pass
-    with (
-        pytest.raises(InputError, match=r"cannot read .*nothing\.jsonl"),
-        read_pools([tmp_path / "nothing.jsonl"], SUMS, "math"),
-    ):
-        pass
+    says = r"other\.jsonl has no format that is known: its first row has the keys id, sc"
+    for path, message in ((other, says), (tmp_path / "nothing.jsonl", r"cannot read .*nothing\.jsonl")):
+        with pytest.raises(InputError, match=message), read_pools([path], SUMS, "math"):
+            pass
 
 
 def test_a_folder_is_read_as_the_files_in_it(tmp_path: Path) -> None:
@@ -253,34 +239,23 @@ def test_rows_that_do_not_make_a_pool_are_refused(path: Path, rows: list[Any], e
     assert found.startswith(expected)
 
 
-UNEVEN = [
-    *(row("one", sample) for sample in range(3)),
-    row("two", 0, finish="failed", text=""),
-    row("two", 1),
-    row("two", 2),
-]
+UNEVEN = [*(row("one", i) for i in range(3)), row("two", 0, finish="failed", text=""), row("two", 1), row("two", 2)]
 
 
-def test_failed_requests_are_dropped_from_every_question(path: Path) -> None:
-    reading, frame = imported(path, UNEVEN, choices=Choices(failed="drop"))
-    assert reading.pools[0].samples == 2
-    assert frame.select("question", "sample", "text").rows() == [
-        ("one", 0, r"\boxed{0}"),
-        ("one", 1, r"\boxed{1}"),
-        ("two", 0, r"\boxed{1}"),
-        ("two", 1, r"\boxed{2}"),
-    ]
-
-
-def test_failed_and_missing_samples_count_as_wrong_if_one_says_so(path: Path) -> None:
-    reading, frame = imported(path, UNEVEN[:-1], choices=Choices(failed="wrong"))
-    assert reading.pools[0].samples == 3
-    two = frame.filter(question="two")
-    assert two.select("sample", "text", "finish").rows() == [
-        (0, "", "failed"),
-        (1, r"\boxed{1}", None),
-        (2, "", "failed"),
-    ]
+@pytest.mark.parametrize(
+    ("failed", "rows", "samples", "two"),
+    [
+        ("drop", UNEVEN, 2, [(0, r"\boxed{1}", None), (1, r"\boxed{2}", None)]),
+        ("wrong", UNEVEN[:-1], 3, [(0, "", "failed"), (1, r"\boxed{1}", None), (2, "", "failed")]),
+    ],
+)
+def test_failed_and_missing_samples_are_dropped_or_count_as_wrong(
+    path: Path, failed: str, rows: list[Any], samples: int, two: list[Any]
+) -> None:
+    reading, frame = imported(path, rows, choices=Choices(failed=failed))
+    assert reading.pools[0].samples == samples
+    assert frame.filter(question="two").select("sample", "text", "finish").rows() == two
+    assert frame.filter(question="one")["text"].to_list() == [rf"\boxed{{{i}}}" for i in range(samples)]
 
 
 def test_the_same_texts_under_two_seeds_are_no_draws(path: Path) -> None:
@@ -290,12 +265,9 @@ def test_the_same_texts_under_two_seeds_are_no_draws(path: Path) -> None:
     (found,) = refusal(path, rows)
     assert found == "samples 0 and 1 have the same texts in all questions, so they are no two draws"
     rows[0]["text"] += "."
-    assert imported(path, rows)[0].pools[0].samples == 3
-
-
-def test_short_answers_may_be_equal_by_chance(path: Path) -> None:
-    rows = [row(name, sample, text="4") for name in ("one", "two") for sample in range(3)]
-    assert imported(path, rows)[0].pools[0].samples == 3
+    by_chance = [row(name, sample, text="4") for name in ("one", "two") for sample in range(3)]
+    for some in (rows, by_chance):
+        assert imported(path, some)[0].pools[0].samples == 3
 
 
 def test_several_models_and_policies_are_pools_of_their_own(path: Path) -> None:
@@ -370,24 +342,6 @@ def test_rows_that_do_not_make_a_benchmark_are_refused(path: Path, rows: list[An
     assert refusal(path, rows, None) == [expected]
 
 
-def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) -> None:
-    rows = [row("a", 0, gold="0"), row("a", 1), row("a", 2, text="none")]
-    reading, frame = imported(path, rows, None)
-    samples = frame.select(
-        pl.lit("mine").alias("policy"),
-        "question",
-        "sample",
-        "run",
-        "text",
-        pl.col("n_tokens").alias("tokens"),
-        "generated",
-        (pl.col("finish") == "stop").alias("stopped"),
-        "score",
-    )
-    scores = Rules(reading.questions, "math", tmp_path / "verdicts").scored(found_answers(samples, "math")).scores
-    assert scores.select("correct", "answer", "tokens").rows() == [(True, 0, None), (False, 1, None), (False, -1, None)]
-
-
 # ---- which question
 
 KNOWN = (
@@ -434,8 +388,6 @@ def test_an_index_counts_only_on_demand() -> None:
         (Document("test/2.json", gold=("25",)), ["'25' in the log, '24' here"]),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("C",)), []),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("four",)), []),
-        (Document("test/3.json", choices=("five", "three", "four"), gold=("(C)",)), []),
-        (Document("test/3.json", choices=("five", "three", "four"), gold=("C. four",)), []),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("2",)), []),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("(A)",)), ["'C' in the log, 'B' here"]),
         (Document("test/3.json", choices=("five", "three", "four"), gold=("A",)), ["'C' in the log, 'B' here"]),

@@ -14,15 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reading import LOGS, written
-from searchlens.catalogue import declared
-from searchlens.errors import InputError
-from searchlens.formats.reading import Choices
-from searchlens.formats.reading import read as read_pools
-from test_readers_formats import (
+from reading import (
+    LOGS,
     chat,
-    details,
     ever,
+    lighteval_run,
     nemo,
     predicted,
     predictions,
@@ -30,7 +26,12 @@ from test_readers_formats import (
     rollout,
     scoped,
     solved,
+    written,
 )
+from searchlens.catalogue import declared, find
+from searchlens.errors import InputError
+from searchlens.formats.reading import Choices
+from searchlens.formats.reading import read as read_pools
 
 OTHER: tuple[Any, ...] = (
     *(None, True, False, 7, -1, 10**30, -1.5, 1e300, "", "x", "7"),
@@ -119,17 +120,11 @@ def every_eval_ever(folder: Path) -> None:
 
 
 def lighteval(folder: Path) -> None:
-    date = "2026-05-05T10-00-00.000000"
     docs = [
         {"id": str(i), "query": f"p{i}", "choices": ["2"], "gold_index": [0], "generation_size": 3} for i in range(3)
     ]
     answers = [{"text": ["2"], "output_tokens": [[9, 9]], "logprobs": [-0.5, -0.5]}] * 3
-    place = folder / f"details/org/model/{date}/details_own|sums|0_{date}.parquet"
-    details(place, docs, answers, [{"em": 1.0, "length": 9.0}] * 3)
-    results = folder / f"results/org/model/results_{date}.json"
-    results.parent.mkdir(parents=True)
-    model = {"generation_parameters": {"top_p": 0.9, "max_new_tokens": 3, "seed": None}}
-    results.write_text(json.dumps({"config_general": {"model_name": "org/model", "model_config": model}}))
+    lighteval_run(folder, docs, answers, [{"em": 1.0, "length": 9.0}] * 3)
 
 
 FIXTURES: dict[str, Callable[[Path], None]] = {
@@ -233,5 +228,14 @@ def test_a_wrong_type_is_one_message_or_no_mistake(tmp_path: Path, name: str) ->
     assert any(found) and not any("Traceback" in message for message in found)
 
 
-def test_every_format_is_tried() -> None:
-    assert set(FIXTURES) == set(declared("reader"))
+def test_no_file_fits_two_readers(tmp_path: Path) -> None:
+    """A file of one format must not be taken for another one; every format is here."""
+    readers = {name: find("reader", name)() for name in declared("reader")}
+    assert set(FIXTURES) == set(readers)
+    for name, make in FIXTURES.items():
+        folder = tmp_path / name / "logs"
+        folder.mkdir(parents=True)
+        make(folder)
+        assert [other for other, reader in readers.items() if reader.files(folder)] == [name]
+        for file in readers[name].files(folder):
+            assert [other for other, reader in readers.items() if reader.files(file)] == [name]

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
-from searchlens import catalogue
 from searchlens.cli.stages.agreement import agreement
 from searchlens.cli.stages.record import record
 from searchlens.grading import GradedPair, processes
@@ -30,26 +28,16 @@ def of_size(raw: dict[str, Any], make_grid: Make, size: int, **changes: Any) -> 
 
 
 def test_a_sample_is_judged_by_both_and_drawn_by_the_seed(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
-    """Odd samples are right, all others hold another answer; the second grader sees gold and whole text."""
-    seen: list[GradedPair] = []
-
-    def judge(_module: str, pairs: list[GradedPair], *_: Any) -> list[str | None]:
-        seen.extend(pairs)
-        return [None, *["none"] * (len(pairs) - 1)]
-
-    monkeypatch.setattr(processes, "judge", judge)
+    """Odd samples are right, all others hold another answer."""
     grid = of_size(raw, make_grid, 6)
     found = drawn(grid, tmp_path / "a.parquet")
     assert (found.schema, found.height) == (AGREEMENT, 6)
-    assert found["ours"].to_list() == ["right" if sample % 2 else "wrong" for sample in found["sample"]]
-    assert found["math_verify"].to_list() == ["unknown", *["none"] * 5]
+    for grader in ("ours", "math_verify"):
+        assert found[grader].to_list() == ["right" if sample % 2 else "wrong" for sample in found["sample"]]
     answers = [gold if sample % 2 else "x" for gold, sample in found.select("gold", "sample").iter_rows()]
     assert found["answer"].to_list() == answers
-    assert seen == [
-        GradedPair(gold, f"\\boxed{{{answer}}}") for gold, answer in zip(found["gold"], answers, strict=True)
-    ]
     assert drawn(grid, tmp_path / "b.parquet").equals(found)
     everything = drawn(of_size(raw, make_grid, 10_000), tmp_path / "c.parquet")
     assert everything.select("policy", "question", "sample").is_unique().all()
@@ -59,12 +47,7 @@ def test_a_sample_is_judged_by_both_and_drawn_by_the_seed(
 
 
 def test_math_verify_alone_finds_answers_by_its_own_rules() -> None:
-    texts = {
-        r"so \boxed{\frac{1}{2}}": "right",
-        "so $x = 0.5$": "right",
-        "the answer is 3": "wrong",
-        "no idea at all": "none",
-    }
+    texts = {r"so \boxed{\frac{1}{2}}": "right", "so $x = 0.5$": "right", "answer is 3": "wrong", "no idea": "none"}
     pairs = [GradedPair(r"\frac{1}{2}", text) for text in texts]
     found = processes.judge("searchlens.grading.math_verify_alone", pairs, processes.DEFAULT, 1)
     assert found == list(texts.values())
@@ -82,8 +65,3 @@ def test_cells_that_math_verify_cannot_judge_say_why(
     kept = make_grid({**raw, "study": {**raw["study"], "readouts": "kept", "sample": []}})
     assert kept.study.without_agreement(*CELL) == "no texts: read from recorded readouts"
     assert kept.study.agreement_cells == ()
-
-
-def test_graders_of_choices_and_instructions_have_no_counterpart() -> None:
-    mathematical = {name for name, item in catalogue.declared("grader").items() if item.options.get("mathematical")}
-    assert mathematical == {"math", "math-narrow", "simplerl", "simplerl-units"}

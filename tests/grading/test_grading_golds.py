@@ -21,10 +21,7 @@ from searchlens.grading.choice import Choice
 REAL = os.environ.get("SEARCHLENS_BENCHMARKS", "")
 SEED, GOLDS = 20, 6
 """Golds of each file, drawn with this seed."""
-ELSEWHERE = {
-    "mmlu_stem.jsonl": "its golds are letters",
-    "ifeval.jsonl": "it has checks in place of golds",
-}
+ELSEWHERE = {"mmlu_stem.jsonl": "its golds are letters", "ifeval.jsonl": "it has checks in place of golds"}
 """Files whose golds are not for grader ``math``."""
 KNOWN_ERRORS = {
     (r"(-\infty, 0) \cup\{1\}.", r"(-\infty, 0) \cup\{1\}.."): "the gold itself ends in a full stop",

@@ -22,21 +22,11 @@ from searchlens.grading.simplerl import SimpleRL, SimpleRLUnits
 
 LIMITS = processes.Limits(cpu_seconds=0.5, wall_seconds=5.0)
 
-TOWERS = [
-    "10^{10^{10}}",
-    "9^{9^{9}}",
-    "2^{10^10}",
-    "2**2**2**2**9",
-    r"\log(10^{10^{10}})",
-    r"10^{10^8} \mod 7",
-    "x^" * 99 + "2",
-]
+TOWERS = [*("10^{10^{10}}", "9^{9^{9}}", "2^{10^10}", "2**2**2**2**9", r"\log(10^{10^{10}})", "x^" * 99 + "2")]
 FACTORIALS = ["(10^9)!", "10^6!", "((10!)!)!", r"\binom{10^9}{5\cdot 10^8}", r"\frac{2^{100000000}}{3^{100000000}}"]
 SERIES = [
-    r"\sum_{k=1}^{99999} \sin k",
-    r"\sum_{k=1}^{\infty} k^{-k}",
-    r"\prod_{k=1}^{10^8}(1+\frac1k)",
-    r"\int_0^1 x^x dx",
+    *(r"\sum_{k=1}^{99999} \sin k", r"\sum_{k=1}^{\infty} k^{-k}", r"\prod_{k=1}^{10^8}(1+\frac1k)"),
+    *(r"\int_0^1 x^x dx", r"10^{10^8} \mod 7"),
 ]
 NESTED = [
     "(" * 150 + "1" + ")" * 150,
@@ -45,79 +35,26 @@ NESTED = [
     "e^{" * 60 + "1" + "}" * 60,
 ]
 LONG = [
-    "{" * 50_000 + "}" * 50_000,
-    "{" * 100_000,
-    "}" * 100_000,
-    ",".join(map(str, range(10_000))),
-    "7" * 100_000,
-    "x" * 1_000_000,
-]
-LONG += [
-    r"\left(\frac{\right)\sqrt[" * 4_000,
-    "+".join(f"x^{{{i}}}" for i in range(2_000)),
-    " " * 1_000_000,
-    "\n" * 100_000,
+    *("{" * 50_000 + "}" * 50_000, "{" * 100_000, "}" * 100_000, ",".join(map(str, range(10_000))), "7" * 100_000),
+    *("x" * 1_000_000, r"\left(\frac{\right)\sqrt[" * 4_000, "+".join(f"x^{{{i}}}" for i in range(2_000))),
+    *(" " * 1_000_000, "\n" * 100_000),
 ]
 NEAR_THE_CAP = [
-    "7" * 500,
-    "0." + "3" * 500,
-    ",".join(map(str, range(130))),
-    r"\pm" * 160,
-    "|" * 500,
-    "1" + "+1" * 250,
+    *("7" * 500, "0." + "3" * 500, ",".join(map(str, range(130))), r"\pm" * 160, "|" * 500, "1" + "+1" * 250),
     " " * 300 + "5",
 ]
 CHARACTERS = [
-    "\x00",
-    "5\x00",
-    "\u202e5\u202c",
-    "\u200b5",
-    "\ufeff5",
-    "٣",
-    "５",
-    "\U0001f600" * 50,
-    "−5",
-    "½",
-    "∞",
-    "\r",
+    *("\x00", "5\x00", "\u202e5\u202c", "\u200b5", "\ufeff5", "٣", "５", "\U0001f600" * 50, "−5", "½", "∞", "\r"),
     "\x1b[2J",
 ]
 MARKERS = [
-    "gold",
-    "~gold",
-    "sha256:" + "0" * 64,
-    "null",
-    "None",
-    "NaN",
-    "inf",
-    "-0",
-    "",
-    "-1",
-    r"} \boxed{5",
-    r"\boxed{\boxed{5}}",
-]
-MARKERS += [
-    r"\text{final answer is } $5$. I hope",
-    "__import__('os').abort()",
-    "<|im_end|>",
-    "Question: 1+1? Answer: 2",
-    "%s{0}\\",
+    *("gold", "~gold", "sha256:" + "0" * 64, "null", "None", "NaN", "inf", "-0", "", "-1", r"} \boxed{5"),
+    *(r"\boxed{\boxed{5}}", r"\text{final answer is } $5$. I hope", "__import__('os').abort()", "<|im_end|>"),
+    *("Question: 1+1? Answer: 2", "%s{0}\\"),
 ]
 BROKEN = [
-    r"\frac{1}{",
-    r"\frac{}{}",
-    r"\sqrt[",
-    "^",
-    "_",
-    "&",
-    "#",
-    "\\",
-    r"\begin{pmatrix}1\\2",
-    r"\left(",
-    "==",
-    "1/0",
-    r"\frac{1}{0}",
-    "()",
+    *(r"\frac{1}{", r"\frac{}{}", r"\sqrt[", "^", "_", "&", "#", "\\", r"\begin{pmatrix}1\\2", r"\left(", "==", "1/0"),
+    *(r"\frac{1}{0}", "()"),
 ]
 HOSTILE = TOWERS + FACTORIALS + SERIES + NESTED + LONG + NEAR_THE_CAP + CHARACTERS + MARKERS + BROKEN
 SURROGATES = ["\ud800", "5\udfff", "\udc80\ud800"]
@@ -145,14 +82,18 @@ def test_long_texts_are_searched_in_linear_time() -> None:
     texts = [
         *LONG,
         *(text * 20_000 for text in (r"\boxed{", r"\boxed", "answer is ", "Answer: ", "he answer is", "1,", ".", "$")),
+        *(
+            text * 20_000
+            for text in ("answer\n", "answer is (", "answer is $", "#", "*", "I choose ", "(", "answer: \n")
+        ),
     ]
     texts += [rf"\boxed{{{text}" for text in LONG]
-    started = time.monotonic()
+    started = time.process_time()
     for text in texts:
         for kind in catalogue.declared("grader"):
             extraction = grading.grader(kind).extract(text, True)
             assert extraction.how == "whole" or len(extraction.answer or "") <= MAX_ANSWER
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
 
 
 @pytest.fixture(scope="module")
@@ -225,18 +166,8 @@ def test_extraction_and_normal_forms_take_any_string(text: str) -> None:
 
 
 REPEATED = [
-    r"\pm ",
-    r"\pm 1,",
-    "3 h ",
-    "mm ",
-    r"\text{mm}\text{ mm}",
-    "m^2 m ",
-    "1 m **",
-    "{a}",
-    "(1,",
-    r"\sqrt(",
-    r"{1\over ",
-    "f(2)=",
+    *(r"\pm ", r"\pm 1,", "3 h ", "mm ", r"\text{mm}\text{ mm}", "m^2 m ", "1 m **", "{a}", "(1,", r"\sqrt("),
+    *(r"{1\over ", "f(2)="),
 ]
 
 

@@ -56,12 +56,7 @@ def test_each_instruction_is_reported_strictly_and_loosely() -> None:
     texts = ["<<Title>>\none two three", "one two three", "Sure, here:\n<<Title>>\none two three", "a"]
     verdicts = IFEVAL.grade([GradedPair(gold, text) for text in texts], workers=1)
     assert [verdict.form for verdict in verdicts] == ["111/111", "101/101", "011/111", "100/100"]
-    assert [verdict.correct for verdict in verdicts] == [
-        True,
-        False,
-        False,
-        False,
-    ]  # correct is the strict prompt level
+    assert [verdict.correct for verdict in verdicts] == [True, False, False, False]  # the strict prompt level
 
 
 def test_the_four_accuracies_by_hand() -> None:
@@ -75,19 +70,6 @@ def test_first_and_last_lines_and_asterisks_are_what_loose_checking_forgives() -
     texts = ['"hello"', '*"hello"*', 'Sure:\n"hello"', '"hello"\nBye', 'Sure:\n"hello"\nBye', 'Sure:\nok\n"hello"\nBye']
     verdicts = IFEVAL.grade([GradedPair(quoted, text) for text in texts], workers=1)
     assert [verdict.form for verdict in verdicts] == ["1/1", "0/1", "0/1", "0/1", "0/1", "0/0"]
-
-
-@needed
-def test_a_strict_pass_skips_the_loose_variants_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from searchlens.grading import checkers
-
-    gold = IFEVAL.reference(question(NO_COMMA, WORDS))
-    tried = []
-    monkeypatch.setattr(checkers, "_variants", lambda text: tried.append(text) or [])
-    assert checkers.judge(gold, "one two three") == "11/11"
-    assert tried == []
-    checkers.judge(gold, "one, two")
-    assert tried == ["one, two"]
 
 
 @needed
@@ -173,12 +155,10 @@ def test_nulls_of_the_hub_layout_count_as_absent() -> None:
     assert IFEVAL.grade([GradedPair(gold, "yes")])[0].correct is True
 
 
-def test_a_question_without_instructions_is_refused() -> None:
+def test_a_question_needs_instructions_and_a_response_is_checked_as_it_is() -> None:
+    """Also an unfinished one; a blank one is none."""
     with pytest.raises(InputError, match="question 'q' has no instructions"):
         IFEVAL.reference(Question("q", "?", "5"))
-
-
-def test_an_unfinished_response_is_checked_as_it_is_and_a_blank_one_is_none() -> None:
     assert IFEVAL.extract(" yes\n", stopped=False) == Extraction(" yes\n", "whole")
     assert IFEVAL.extract(" \n", stopped=True) == NO_ANSWER
 

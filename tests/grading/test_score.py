@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from run_stages import score_cell
-from searchlens import grading
 from searchlens.analysis.compact import plain_votes
 from searchlens.analysis.points import operating_points
 from searchlens.benchmarks import Question
@@ -22,7 +21,6 @@ from searchlens.grading import score
 from searchlens.grading.score import Rules, ScoredSamples, answer_classes, distinct_forms, found_answers, together
 from searchlens.plan import Grid
 from searchlens.store import columns as schemas
-from test_verdicts import Counting
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
 LISTS = (Question("list", "List two.", "", {"count": {"n": 2, "separator": ", "}}),)
@@ -75,27 +73,14 @@ def test_rows_follow_the_schema_and_the_order_of_policy_question_sample(tmp_path
     assert scores.select("tokens", "stopped", "score").unique().rows() == [(3, True, -0.5)]
 
 
-def test_policies_keep_the_order_of_their_first_rows_by_default(tmp_path: Path) -> None:
-    rows = [sample("one", 0, "", policy=policy) for policy in ("z", "a", "m")]
-    assert score_samples(frame(*rows), SUMS, "math", tmp_path).scores["policy"].to_list() == ["z", "a", "m"]
-
-
 def test_classes_are_numbered_within_a_question_and_right_answers_are_class_zero(tmp_path: Path) -> None:
     texts = [r"\boxed{9}", r"\boxed{2}", r"\boxed{2.0}", r"\boxed{\frac{18}{2}}", r"\boxed{7}", "none", r"\boxed{"]
     rows = [sample("one", i, text) for i, text in enumerate(texts)] + [sample("two", 0, r"\boxed{7}")]
+    rows.append(sample("one", 0, r"\boxed{9.0}", policy="q"))  # of another policy, in the same class
     scores = score_samples(frame(*rows), SUMS, "math", tmp_path).scores
     expected = [(False, 2), (True, 0), (True, 0), (False, 2), (False, 1), (False, -1), (False, -1), (False, 1)]
+    expected.append((False, 2))
     assert answers(scores) == expected
-
-
-def test_classes_span_policies(tmp_path: Path) -> None:
-    rows = [sample("one", 0, r"\boxed{7}", policy="p"), sample("one", 0, r"\boxed{9}", policy="r")]
-    assert answers(score_samples(frame(*rows), SUMS, "math", tmp_path).scores) == [(False, 1), (False, 2)]
-
-
-def test_a_cut_sample_with_a_box_is_valid_and_stays_marked_as_cut(tmp_path: Path) -> None:
-    scores = score_samples(frame(sample("one", 0, r"\boxed{2} so", stopped=False)), SUMS, "math", tmp_path).scores
-    assert scores.select("correct", "answer", "stopped").row(0) == (True, 0, False)
 
 
 def test_unknown_scores_and_lengths_stay_unknown(tmp_path: Path) -> None:
@@ -118,32 +103,21 @@ def test_order_of_the_rows_does_not_matter(tmp_path: Path, data: st.DataObject) 
     assert first.scores.equals(second.scores)
 
 
-def test_a_second_run_judges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grader = Counting()
-    monkeypatch.setattr(grading, "grader", lambda kind: grader)
-    base = frame(*(sample(q, s, str(s % 3)) for q in ("one", "two") for s in range(12)))
-    rl = frame(*(sample(q, s, str(s % 4)) for q in ("one", "two") for s in range(12)))
+def test_a_second_run_judges_nothing(tmp_path: Path) -> None:
+    base, rl = (
+        frame(*(sample(q, s, rf"\boxed{{{s % most}}}") for q in ("one", "two") for s in range(12))) for most in (3, 4)
+    )
     first = score_samples(base, SUMS, "math", tmp_path).summary
     assert (first.pairs_graded, first.pairs_reused) == (6, 0)
-    assert len(grader.seen) == len(set(grader.seen)) == 6
     other = score_samples(rl, SUMS, "math", tmp_path).summary  # another cell of the same benchmark
     assert (other.pairs_graded, other.pairs_reused) == (2, 6)
     again = score_samples(base, SUMS, "math", tmp_path).summary
-    assert (again.pairs_graded, again.pairs_reused, len(grader.seen)) == (0, 6, 8)
+    assert (again.pairs_graded, again.pairs_reused) == (0, 6)
 
 
-def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tired(Counting):
-        def grade(self, pairs: Any, *, workers: int | None = None) -> list[grading.Verdict]:
-            verdicts = super().grade(pairs)
-            hard = grading.Verdict(None, "")
-            return [hard if pair.answer == "hard" else easy for pair, easy in zip(pairs, verdicts, strict=True)]
-
-        def extract(self, text: str, stopped: bool) -> grading.Extraction:
-            return grading.Extraction(text, "boxed") if text else grading.NO_ANSWER
-
-    monkeypatch.setattr(grading, "grader", lambda kind: Tired())
-    texts = ["hard", "hard", "2", "", "3"]
+def test_the_summary_counts_samples_and_pairs(tmp_path: Path) -> None:
+    """The first two are too large to be compared."""
+    texts = [r"\boxed{10^{10^{10}}}", r"\boxed{10^{10^{10}}}", r"\boxed{2}", "", r"\boxed{3}"]
     scored = score_samples(frame(*(sample("one", i, text) for i, text in enumerate(texts))), SUMS, "math", tmp_path)
     assert scored.summary == score.Summary(
         samples=5,
@@ -224,10 +198,6 @@ def test_letters_vote(tmp_path: Path) -> None:
     assert scored.summary.extraction == {"boxed": 2, "fallback": 1, "none": 1}
 
 
-def test_no_samples_give_no_rows(tmp_path: Path) -> None:
-    assert score_samples(frame(), SUMS, "math", tmp_path).scores.equals(schemas.GRADED.to_frame())
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -253,11 +223,7 @@ def test_the_vote_by_plain_strings_stands_beside_that_by_classes(tmp_path: Path)
     assert prefix == [(1, 0, 0), (4, 0, 0), (5, 1, 0)]
     expected = votes.filter(readout="expected").select("budget", "Q", "Q_plain").rows()
     # Of the five fours, by class: 1, 1, and three ties; by string: 1, 1, 0, 0 and a tie.
-    assert [row[1:] for row in expected] == [
-        pytest.approx((0.6, 0.6)),
-        pytest.approx((0.7, 0.5)),
-        pytest.approx((1, 0.5)),
-    ]
+    assert [row[1:] for row in expected] == [pytest.approx(two) for two in ((0.6, 0.6), (0.7, 0.5), (1, 0.5))]
 
 
 def test_the_first_to_finish_states_an_answer(tmp_path: Path) -> None:

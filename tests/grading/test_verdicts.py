@@ -76,9 +76,7 @@ def test_nothing_to_judge_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "BATCH", 2)
-
+def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path) -> None:
     class Dying(Counting):
         def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
             if len(self.seen) == 4:
@@ -87,7 +85,7 @@ def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: py
 
     pairs = frame(*(("1", str(i)) for i in range(6)))
     with pytest.raises(KeyboardInterrupt):
-        VerdictStore(tmp_path).judge(Dying(), pairs)
+        VerdictStore(tmp_path, batch=2).judge(Dying(), pairs)
     judgements = VerdictStore(tmp_path).judge(Counting(), pairs)
     assert (judgements.graded, judgements.reused) == (2, 4)
 
@@ -112,9 +110,9 @@ def test_all_benchmarks_together_are_one_table(tmp_path: Path) -> None:
 
 def _job(folder: Path, offset: int, barrier: Any) -> None:
     """One of several processes; its pairs overlap with its neighbours'."""
-    verdicts.BATCH = 5
     barrier.wait(60)
-    judgements = VerdictStore(folder).judge(Counting(), frame(*(("1", str(i)) for i in range(offset, offset + 60))))
+    pairs = frame(*(("1", str(i)) for i in range(offset, offset + 60)))
+    judgements = VerdictStore(folder, batch=5).judge(Counting(), pairs)
     expected = {("1", str(i)): i == 1 for i in range(offset, offset + 60)}
     if outcomes(judgements) != expected:
         raise AssertionError(f"job {offset} misses verdicts, or has wrong ones")
@@ -134,15 +132,12 @@ def test_processes_that_judge_the_same_pairs_at_once_lose_and_corrupt_nothing(tm
     assert (after.graded, after.verdicts.height) == (0, 80)
 
 
-def test_jobs_with_other_pairs_start_elsewhere_so_that_they_do_not_judge_in_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verdicts, "BATCH", 10)
+def test_jobs_with_other_pairs_start_elsewhere_so_that_they_do_not_judge_in_step(tmp_path: Path) -> None:
     first = []
     for extra in range(8):
         grader = Counting()
         pairs = frame(*(("1", f"{i:03}") for i in range(300)), ("2", str(extra)))
-        VerdictStore(tmp_path / str(extra)).judge(grader, pairs)
+        VerdictStore(tmp_path / str(extra), batch=10).judge(grader, pairs)
         first.append(grader.seen[0])
     assert len(set(first)) > 4
 
@@ -154,11 +149,16 @@ def test_an_answer_that_looks_like_a_hash_is_no_other_answer(tmp_path: Path) -> 
     assert outcomes(judgements) == {(long, long): True, (long, imitation): False}
 
 
-def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
-    class Tired(Counting):
-        def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
-            return [Verdict(None, pair.answer) for pair in pairs]
+class Tired(Counting):
+    """Judges nothing; not for good where its workers were ended from outside."""
 
+    is_lasting = True
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
+        return [Verdict(None, pair.answer, is_lasting=self.is_lasting) for pair in pairs]
+
+
+def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
     for folder, grader in (("a", Tired()), ("b", Counting())):
         VerdictStore(tmp_path / folder).judge(grader, frame(("1", "1")))
     for path in [*tmp_path.glob("*/*.parquet")]:
@@ -178,17 +178,11 @@ def test_a_damaged_part_is_named_with_the_cure(tmp_path: Path, content: bytes | 
     assert "judged again" in error.value.hint
 
 
-class Interrupted(Counting):
-    """Judges nothing, because its workers are ended from outside."""
-
-    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
-        return [Verdict(None, pair.answer, is_lasting=False) for pair in pairs]
-
-
 def test_a_verdict_that_something_from_outside_prevented_is_not_kept(tmp_path: Path) -> None:
     """It is unknown now, and judged when it is asked for next."""
-    pairs = frame(("1", "1"), ("1", "2"))
-    first = VerdictStore(tmp_path).judge(Interrupted(), pairs)
+    pairs, interrupted = frame(("1", "1"), ("1", "2")), Tired()
+    interrupted.is_lasting = False
+    first = VerdictStore(tmp_path).judge(interrupted, pairs)
     assert outcomes(first) == {("1", "1"): None, ("1", "2"): None}
     again = VerdictStore(tmp_path).judge(Counting(), pairs)
     assert (again.graded, outcomes(again)) == (2, {("1", "1"): True, ("1", "2"): False})

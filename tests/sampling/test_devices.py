@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 
 from searchlens.config.sampled import CheckpointSpec, VllmSpec
 from searchlens.engines import devices
-from searchlens.engines.vllm import VllmEngine
 from searchlens.sampling import _job
 
 JOB = """
@@ -64,15 +62,6 @@ def test_jobs_take_the_gpu_that_fewest_have_taken(begin: Begin) -> None:
         killed.kill()
         killed.wait()
     assert [begin(3)[0] for _ in range(3)] == ["1", "1", "1"]
-
-
-def test_counts_and_not_places_decide(begin: Begin) -> None:
-    """A GPU whose first job has ended still has its second, so it comes after a GPU without jobs."""
-    taken = [begin(2) for _ in range(4)]
-    for killed in (taken[0][1], taken[1][1], taken[3][1]):
-        killed.kill()
-        killed.wait()
-    assert begin(2)[0] == "1"
 
 
 @pytest.mark.parametrize(
@@ -122,23 +111,3 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     calls.clear()
     _job.start_engine(Path("somewhere"), replace(spec, engine="transformers"), None, 1, None, ())
     assert calls == (["engine"] if device == "cpu" else ["take", "engine"]), "the options of another engine say nothing"
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_processes_of_vllm_share_what_a_job_has(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
-    """Protects rows, threads and memory: they are those of a job, whose engines get a part each and nothing unknown."""
-    known = inspect.signature(VllmEngine).parameters
-    monkeypatch.setattr("searchlens.engines.vllm.Replicas", lambda make, count: (make, count))
-    monkeypatch.setattr(VllmEngine, "__init__", lambda engine, *_, **given: vars(engine).update(given))
-    vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512)
-    spec = CheckpointSpec(device="cpu", engine="vllm", vllm=vllm, quantization="fp8")
-    started: Any = _job.start_engine(Path("somewhere"), spec, 1000, 8, None, ())
-    if processes > 1:
-        make, count = started
-        assert count == processes
-        started = make()
-    given = vars(started)
-    assert set(given) <= set(known)
-    assert (given["max_rows"], given["threads"]) == (1000 // processes, 8 // processes)
-    assert given["gpu_memory_utilization"] == pytest.approx(0.8 / processes)
-    assert (given["max_model_len"], given["quantization"], given["device"]) == (512, "fp8", "cpu")

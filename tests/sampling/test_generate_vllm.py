@@ -14,47 +14,24 @@ from typing import Any
 
 import polars as pl
 import pytest
-import yaml
+
+from conftest import micro_study, write_config
 
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed", allow_module_level=True)
 
-ZOO = Path(__file__).parents[2] / "resources" / "zoo"
 QUESTIONS, SAMPLES = 32, 4
 POLICIES = ["temp_0.7", "topp0.9_t0.9", "typical0.9_t1.0", "topp0.95_t1.0"]
 
 
 def study() -> dict[str, Any]:
     """Four policies, greedy and a search on the micro Base model; chunks of eight questions."""
-    return {
-        "results": "results",
-        "samples": SAMPLES,
-        "budgets": [1, 2, 4],
-        "chunk_samples": 8 * SAMPLES,
-        "study": {"pairs": ["micro-1m"], "benchmarks": ["math"]},
-        "checkpoints": {f"micro-1m-{role}": {"path": str(ZOO / f"micro-1m-{role}")} for role in ("base", "rl")},
-        "pairs": {"micro-1m": {"base": "micro-1m-base", "rl": "micro-1m-rl"}},
-        "benchmarks": {
-            "math": {
-                "path": str(ZOO / "benchmarks/math.jsonl"),
-                "grader": "math",
-                "max_tokens": 96,
-                "questions": QUESTIONS,
-                "pool": "four",
-                "searches": "chains",
-            }
-        },
-        "policies": {
-            **dict.fromkeys([*POLICIES, "greedy"]),
-            "chain": {
-                "local": {"temperature": 0.5},
-                "controller": "power",
-                "scheduler": {"name": "blocks", "blocks": 4, "steps": 2},
-            },
-        },
-        "pools": {"four": POLICIES, "chains": ["chain"]},
-        "references": ["greedy"],
-    }
+    content = micro_study(questions=QUESTIONS, samples=SAMPLES, chunk_samples=8 * SAMPLES)
+    content["benchmarks"]["math"] |= {"pool": "four", "searches": "chains"}
+    chain = {"controller": "power", "scheduler": {"name": "blocks", "blocks": 4, "steps": 2}}
+    content["policies"] = {**dict.fromkeys([*POLICIES, "greedy"]), "chain": {"local": {"temperature": 0.5}, **chain}}
+    content["pools"] = {"four": POLICIES, "chains": ["chain"]}
+    return content
 
 
 def files(folder: Path, ending: str) -> list[Path]:
@@ -72,10 +49,7 @@ def written(folder: Path, engine: dict[str, Any]) -> Path:
     """Write the study with an engine for Base into a folder."""
     config = study()
     config["checkpoints"]["micro-1m-base"] |= engine
-    (folder / "config").mkdir()
-    for name in ("models", "benchmarks", "policies", "boptr"):
-        (folder / "config" / f"{name}.yaml").write_text("{}\n")
-    (folder / "config/config.yaml").write_text(yaml.safe_dump(config))
+    write_config(folder, config)
     return folder
 
 

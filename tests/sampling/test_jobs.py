@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-import yaml
 
+from conftest import micro_study, write_config
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.errors import JobStoppedError
 from searchlens.plan import Grid
 from searchlens.sampling import GraceExpired, Notice, generate, stop_signals
-from searchlens.store import files, layout, ranges, shards
-from searchlens.store.layout import Layout
+from searchlens.store import files, ranges, shards
 from searchlens.store.ranges import shards_of, uncovered
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
 
 __all__ = ["start", "study"]  # fixtures
 
 ROOT = Path(__file__).parents[2]
-ZOO = ROOT / "resources/zoo"
 
 
 # ---- stopped by a signal, with scripted engines
@@ -253,27 +249,6 @@ def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed
         assert asked <= RUNS + 8, "they share the work: no more than they had in hand when they met is double"
 
 
-def test_jobs_that_start_together_end_well(twins: Twins, undisturbed: set[str]) -> None:
-    for _ in range(3):
-        twins.begin()
-    twins.end()
-    assert twins.made() and content(twins.grid) == undisturbed
-
-
-def test_the_lock_of_a_killed_job_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
-    killed = twins.begin(SECOND_CHUNK)
-    twins.wait_for(2)
-    killed.kill()
-    killed.wait()
-    kept = sum(
-        pl.read_parquet(path).height for path in (*chunks(twins.grid), *twins.grid.layout.results.rglob("*.parquet"))
-    )
-    twins.jobs.clear()
-    twins.begin()
-    assert twins.end() == RUNS - kept, "a chunk was lost and no more"
-    assert twins.made() and content(twins.grid) == undisturbed
-
-
 def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     """As on a node that is cut off: it comes back when all is done, and changes nothing."""
     hung = twins.begin(SECOND_CHUNK)
@@ -289,51 +264,6 @@ def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbe
 
 
 # ---- what other jobs take away
-
-
-def test_a_folder_of_chunks_may_vanish_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job that publishes the last chunk removes it; jobs that repair, `status` and `prune` look into it."""
-    store = Layout(tmp_path)
-    generation = store.generation("toy-base", "sums", "id")
-
-    def vanishing(call: Callable[..., Any]) -> Callable[..., Any]:
-        def without(path: Any = ".", *rest: Any) -> Any:
-            if not isinstance(path, int) and Path(path).name == "chunks":
-                shutil.rmtree(path)
-            return call(path, *rest)
-
-        return without
-
-    found = []
-    for look in (
-        lambda: layout.chunks_of(generation, (0, 4)),
-        lambda: layout.chunk_samples(generation),
-        lambda: store.every(generation / "chunks" / "*.chunk"),
-        store.temporary,
-    ):
-        for name in ("s00000-00004.q00000-00001.chunk", ".s00000-00004.q00001-00002.chunk.ab.tmp"):
-            files.replace_text(generation / "chunks" / name, "")
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "listdir", vanishing(os.listdir))
-            patched.setattr(os, "scandir", vanishing(os.scandir))
-            found.append(look())
-    assert found == [[], 0, [], []]
-
-
-def test_a_folder_that_others_remove_again_and_again_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of several jobs removes the folder of chunks when it finds it empty."""
-    make_folder, made = files.make_folder, list[Path]()
-
-    def made_and_removed(folder: Path) -> None:
-        make_folder(folder)
-        made.append(folder)
-        if len(made) < 4:
-            folder.rmdir()
-
-    monkeypatch.setattr(files, "make_folder", made_and_removed)
-    assert files.publish(tmp_path / "chunks" / "one", lambda path: path.write_text("x"))
 
 
 def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) -> None:
@@ -359,22 +289,6 @@ def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(
     assert grid.current_manifest(pool) != before
 
 
-def test_a_shard_that_another_job_has_made_again_is_not_set_aside(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
-    """Both found it damaged; one of them was slow to move it."""
-    grid, again = make_grid(study), Scripted()
-    start(Scripted(), again)
-    sample(grid, Notice())
-    path = sorted(grid.layout.results.rglob("*.parquet"))[0]
-    path.write_bytes(path.read_bytes()[:-1])
-    (damaged,) = (shard for shard in ranges.shards_of(path.parent) if not shard.present)
-    time.sleep(0.002)  # the new one has another time
-    sample(grid, Notice())
-    assert again.asked and shards.set_aside(grid.layout, [damaged]) == []
-    assert not any(why for _, why in shards.verify(grid.layout))
-
-
 def test_a_shard_that_is_set_aside_while_the_job_runs_is_made_again_by_it(
     study: dict[str, Any], make_grid: Make, start: Start
 ) -> None:
@@ -394,34 +308,17 @@ def test_a_shard_that_is_set_aside_while_the_job_runs_is_made_again_by_it(
 # ---- the command
 
 
-class Working:
-    """A working directory with the micro pair, 40 questions, two policies and greedy, in chunks of 16 samples."""
+def working(path: Path) -> Grid:
+    """A working directory with the micro pair and 40 questions."""
+    content = micro_study(questions=40)
+    write_config(path, content)
+    return Grid(check.validate(content), path)
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        (path / "config").mkdir(parents=True)
-        for name in ("models", "benchmarks", "policies", "boptr"):
-            (path / "config" / f"{name}.yaml").write_text("{}\n")
-        math = {"path": str(ZOO / "benchmarks/math.jsonl"), "grader": "math", "max_tokens": 96, "questions": 40}
-        raw = {
-            "samples": 4,
-            "budgets": [1, 2, 4],
-            "chunk_samples": 16,
-            "study": {"pairs": ["micro"], "benchmarks": ["math"]},
-            "checkpoints": {role: {"path": str(ZOO / f"micro-1m-{role}"), "device": "cpu"} for role in ("base", "rl")},
-            "pairs": {"micro": {"base": "base", "rl": "rl"}},
-            "benchmarks": {"math": {**math, "pool": "two"}},
-            "policies": dict.fromkeys(["temp_0.6", "topp0.95_t1.0", "greedy"]),
-            "pools": {"two": ["temp_0.6", "topp0.95_t1.0"]},
-            "references": ["greedy"],
-        }
-        (path / "config/config.yaml").write_text(yaml.safe_dump(raw))
-        self.grid = Grid(check.validate(raw), path)
 
-    def start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "searchlens", "generate", "--checkpoint", "base", "--benchmark", "math"]
-        environment = {**os.environ, "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "17"}
-        return subprocess.Popen(command, cwd=self.path, stderr=subprocess.PIPE, text=True, env=environment)
+def begun(grid: Grid) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "searchlens", "generate", "--checkpoint", "micro-1m-base", "--benchmark", "math"]
+    environment = {**os.environ, "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "17"}
+    return subprocess.Popen(command, cwd=grid.root, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def end(job: subprocess.Popen[str]) -> tuple[int, str]:
@@ -435,44 +332,28 @@ def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path
 
     from searchlens import __version__
 
-    whole, working = Working(tmp_path / "whole"), Working(tmp_path / "stopped")
-    job, other = working.start(), whole.start()
+    whole, stopped = working(tmp_path / "whole"), working(tmp_path / "stopped")
+    job, other = begun(stopped), begun(whole)
     until = time.monotonic() + LONG
-    while job.poll() is None and not chunks(working.grid) and time.monotonic() < until:
+    while job.poll() is None and not chunks(stopped) and time.monotonic() < until:
         time.sleep(0.01)
     job.send_signal(signal.SIGTERM)
     status, said = end(job)
     assert status == os.EX_TEMPFAIL == 75, said
-    assert said.splitlines()[-1].startswith("searchlens: stopped by SIGTERM: base/math pool-")
+    assert said.splitlines()[-1].startswith("searchlens: stopped by SIGTERM: micro-1m-base/math pool-")
     assert "Traceback" not in said
-    kept = len(chunks(working.grid))
+    kept = len(chunks(stopped))
     assert kept
-    status, said = end(working.start())
+    status, said = end(begun(stopped))
     assert status == 0 and said.count("kept from an earlier run") == kept
     assert end(other)[0] == 0
-    assert content(working.grid) == content(whole.grid)
-    for one in sidecars(working.grid):
+    assert content(stopped) == content(whole)
+    for one in sidecars(stopped):
         assert (one["host"], one["slurm_job"], one["device"]) == ("node1", "17", "cpu")
         assert one["version"] == __version__ and torch.__version__ in one["engine"]
         assert one["wall_seconds"] > 0 and one["gpu_seconds"] == 0 and one["finished"].endswith("Z")
-        snapshot = working.path / "results/config" / f"{one['config']}.json"
-        assert from_plain(json.loads(snapshot.read_text())) == working.grid.config
-
-
-def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal to all processes of a job ends `tee` at once, and the last line has nowhere to go."""
-    from searchlens.cli.main import main
-
-    def stopped(_: Any) -> None:
-        raise JobStoppedError("stopped by SIGTERM")
-
-    class Closed(io.StringIO):
-        def write(self, _: str) -> int:
-            raise BrokenPipeError
-
-    monkeypatch.setattr("searchlens.cli.tools._schema", stopped)
-    monkeypatch.setattr(sys, "stderr", Closed())
-    assert main(["schema"]) == 75
+        snapshot = stopped.root / "results/config" / f"{one['config']}.json"
+        assert from_plain(json.loads(snapshot.read_text())) == stopped.config
 
 
 # ---- locks
@@ -483,14 +364,3 @@ def test_only_one_job_is_alone(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with files.alone(tmp_path / "lock") as again:
         assert again
-
-
-def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some network file systems have none."""
-
-    def unsupported(*_: Any) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(files, "flock", unsupported)
-    with files.alone(tmp_path / "lock") as alone:
-        assert alone

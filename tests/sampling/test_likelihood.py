@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from conftest import DEFAULT, ZOO, micro_study
 from run_stages import score_cell
 from searchlens import catalogue
 from searchlens.analysis.likelihood import QUANTILES, summary
@@ -26,7 +27,6 @@ from searchlens.reporting.tables.table import build
 from searchlens.sampling import generate
 from searchlens.store.columns import SCORED_TEXTS
 
-ROOT = Path(__file__).parents[2]
 Make = Callable[[Mapping[str, Any]], Grid]
 Values = dict[tuple[str, str], tuple[float | None, float | None, float | None]]
 
@@ -141,34 +141,16 @@ def test_quantiles_are_inverted_distribution_functions() -> None:
 
 
 def study(results: Path, rl: str = "rl", **changes: Any) -> Grid:
-    raw = {
-        "results": str(results),
-        "samples": 2,
-        "budgets": [1, 2],
-        "study": {
-            "pairs": ["micro"],
-            "benchmarks": ["math"],
-            "likelihood": {"questions": 3, "samples": 2},
-        },
-        "checkpoints": {
-            "base": {"path": str(ROOT / "resources/zoo/micro-1m-base"), "device": "cpu"},
-            "rl": {"path": str(ROOT / f"resources/zoo/micro-1m-{rl}"), "device": "cpu", "seed": 7},
-        },
-        "pairs": {"micro": {"base": "base", "rl": "rl"}},
-        "benchmarks": {
-            "math": {
-                "path": str(ROOT / "resources/zoo/benchmarks/math.jsonl"),
-                "grader": "math",
-                "questions": 4,
-                "max_tokens": 48,
-                "pool": "one",
-            }
-        },
-        "policies": {"plain": {"local": {"temperature": 1.0}}, "topp0.95_t1.0": None},
-        "pools": {"one": ["topp0.95_t1.0", "plain"]},
-        "references": [],
+    raw = micro_study(questions=4, samples=2, results=str(results), budgets=[1, 2], references=[], landscape={})
+    raw["study"] = {"pairs": ["micro"], "benchmarks": ["math"], "likelihood": {"questions": 3, "samples": 2}}
+    raw["checkpoints"] = {
+        "base": {"path": str(ZOO / "micro-1m-base"), "device": "cpu"},
+        "rl": {"path": str(ZOO / f"micro-1m-{rl}"), "device": "cpu", "seed": 7},
     }
-    return Grid(check.validate({**raw, **changes}))
+    raw["pairs"] = {"micro": {"base": "base", "rl": "rl"}}
+    raw["benchmarks"]["math"]["max_tokens"] = 48
+    raw["policies"] = {"mine": {"local": {"temperature": 1.0}}, DEFAULT: None}
+    return Grid(check.validate(raw | changes))
 
 
 def drawn(grid: Grid) -> Grid:
@@ -189,7 +171,7 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     grid = drawn(study(tmp_path / "results"))
     cell = needs.likelihood(grid, "micro", "math")
-    assert (cell.sides["base"].policy, cell.questions, cell.samples) == ("plain", 3, 2)
+    assert (cell.sides["base"].policy, cell.questions, cell.samples) == ("mine", 3, 2)
     found = scored(grid, tmp_path)
     assert found.schema == SCORED_TEXTS
     assert found.select("side", "question", "sample").rows() == [
@@ -200,7 +182,7 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
         folder = grid.folder(part.checkpoint, "math", part.stream)
         shard = pl.concat([pl.read_parquet(path) for path in folder.glob("*.parquet")])
         own = found.filter(side=side)
-        verdicts = pl.read_parquet(grid.scores(part.checkpoint, "math")).filter(policy="plain")
+        verdicts = pl.read_parquet(grid.scores(part.checkpoint, "math")).filter(policy="mine")
         for row in own.rows(named=True):
             sample = shard.filter(question=ids[row["question"]], sample=row["sample"]).row(0, named=True)
             assert row["tokens"] == sample["n_tokens"]
@@ -216,22 +198,13 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
     assert [part.text.height for part in table.parts] == [2, 3]
 
 
-def test_a_checkpoint_does_not_diverge_from_itself(tmp_path: Path) -> None:
-    """The same weights on both sides, with other seeds: every text has the same log p under both."""
-    pytest.importorskip("torch")
-    found = scored(drawn(study(tmp_path / "results", rl="base")), tmp_path)
-    assert found["logp_base"].to_list() == found["logp_rl"].to_list()
-    values = pl.read_parquet(tmp_path / "summary.parquet").filter(reading="kl_text")
-    assert values["value"].to_list() == [0, 0]
-
-
 def test_two_tokenizers_are_refused(tmp_path: Path) -> None:
     """Before a model is loaded, with the token that differs."""
     pytest.importorskip("torch")
     grid = drawn(study(tmp_path / "results"))
     other = tmp_path / "other"
     other.mkdir()
-    for path in (ROOT / "resources/zoo/micro-1m-rl").iterdir():
+    for path in (ZOO / "micro-1m-rl").iterdir():
         (other / path.name).write_bytes(path.read_bytes())
     text = (other / "tokenizer.json").read_text()
     assert text.count('"="') >= 1

@@ -74,12 +74,12 @@ def why_not() -> str:
     return ""
 
 
-def until(true: Callable[[], object], what: str, seconds: float = 60) -> None:
+def until(true: Callable[[], object], what: str, seconds: float = 240) -> None:
     """Wait until something holds; AssertionError when it never does."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not after {seconds:g} s: {what}"
-        time.sleep(0.5)
+        time.sleep(0.5)  # each look starts a client of Slurm
 
 
 def _free_ports(count: int) -> list[int]:

@@ -28,14 +28,14 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster import Cluster, why_not
-from study import Run, Study, configuration
+from cluster import Cluster, until, why_not
+from study import Run, Study, micro_study
 
 BASE = "micro-1m-base"
 COLUMNS = ("seed", "number", "kind", "finished", "lost", "double", "recovery_seconds", "seconds", "error")
@@ -51,14 +51,6 @@ trap '' TERM USR1 HUP
 ) 2>&1 | tee -a {log}
 exit ${{PIPESTATUS[0]}}
 """
-
-
-def until(true: Callable[[], object], what: str, seconds: float = 240) -> None:
-    """Wait until something holds; AssertionError when it never does."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not after {seconds:g} s: {what}"
-        time.sleep(0.5)  # each look starts a client of Slurm
 
 
 @dataclass
@@ -109,18 +101,18 @@ class Sampling:
     def command(self, *words: str) -> None:
         self.slurm.command(*words)
 
+    def hurry(self) -> str:
+        """The state of the job: a requeued one starts at once, one that ended for good is submitted again."""
+        state = self.state()
+        if state == "PENDING":
+            self.slurm.command("scontrol", "update", f"JobId={self.job}", "StartTime=now", check=False)
+        elif state in FOR_GOOD:
+            self.submit()
+        return state
+
     def recover(self) -> None:
-        """Until the job has completed: requeued ones start at once, those that ended for good are submitted again."""
-
-        def is_done() -> bool:
-            state = self.state()
-            if state == "PENDING":
-                self.slurm.command("scontrol", "update", f"JobId={self.job}", "StartTime=now", check=False)
-            elif state in FOR_GOOD:
-                self.submit()
-            return state == "COMPLETED"
-
-        until(is_done, f"the job has completed, {self.state()}")
+        """Until the job has completed."""
+        until(lambda: self.hurry() == "COMPLETED", f"the job has completed, {self.state()}")
 
 
 def _command(pid: int) -> str:
@@ -251,15 +243,7 @@ def locked(one: Sampling) -> None:
 
 
 OF_JOBS = (
-    killed,
-    cancelled,
-    time_limit,
-    requeued,
-    preempted,
-    node_failed,
-    node_drained,
-    failed,
-    disk_full,
+    *(killed, cancelled, time_limit, requeued, preempted, node_failed, node_drained, failed, disk_full),
     controller_restarted,
 )
 OF_HEADS = (head_killed, two_heads, locked)
@@ -343,7 +327,7 @@ def main() -> int:
     numbers = [n for n in range(asked.count) if (str(asked.seed), str(n)) not in done]
     waiting = deque(n for n in numbers if list(KINDS)[n % len(KINDS)] in asked.kinds)
     with _scratch() as folder:
-        base = Study(folder / "base", configuration(questions=16, samples=10))
+        base = Study(folder / "base", micro_study(questions=16, samples=10))
         assert base.start("--cores", "1", base.manifest(BASE)).wait() == 0, base.log()
         faults = Faults(base, waiting, asked.seed, asked.output, time.monotonic() + 60 * asked.minutes)
         with ThreadPoolExecutor(asked.clusters) as pool:

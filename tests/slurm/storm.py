@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
-from study import Study, configuration
+from study import Study, micro_study
 
 
 def sampled(path: Path, environment: dict[str, str], jobs: int) -> Study:
     """A study of ``jobs`` pools, an even number, none of which lacks a sample."""
-    config = configuration(questions=1, samples=1)
+    config = micro_study(questions=1, samples=1)
     names = [f"temp_{0.5 + i / 1000:.3f}" for i in range(jobs // 2)]
     config |= {"policies": dict.fromkeys([*names, "greedy"]), "pools": {"two": names}, "references": []}
     config |= {"default_policy": names[0], "budgets": [1]}
@@ -23,19 +23,8 @@ def sampled(path: Path, environment: dict[str, str], jobs: int) -> Study:
     return study
 
 
-@dataclass(frozen=True)
-class Storm:
-    """How a run of many jobs went.
-
-    Attributes
-    ----------
-    status : int
-        Snakemake's exit status.
-    seconds : float
-        Wall time.
-    peak_mb : float
-        Most memory that Snakemake, the controller, held.
-    """
+class Storm(NamedTuple):
+    """How a run of many jobs went: Snakemake's exit status, seconds, and most memory that Snakemake held."""
 
     status: int
     seconds: float

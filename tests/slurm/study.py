@@ -15,44 +15,21 @@ from typing import Any
 import polars as pl
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from conftest import micro_study, write_config
 from searchlens.config import check
 from searchlens.plan import Grid
 
+__all__ = ["micro_study"]
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-ZOO = ROOT / "resources/zoo"
-DEFAULT = "topp0.95_t1.0"
 
 LOG = "run.log"
 
 QUICK = ["--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"]
 """Ask Slurm for jobs every few seconds; a cluster's controller would not thank for it."""
-
-
-def configuration(questions: int = 8, samples: int = 4, chunk_samples: int = 16) -> dict[str, Any]:
-    """Both checkpoints on one benchmark, three policies in one pool each."""
-    return {
-        "results": "results",
-        "samples": samples,
-        "budgets": [1, 2, 4],
-        "chunk_samples": chunk_samples,
-        "study": {"pairs": ["micro-1m"], "benchmarks": ["math"]},
-        "checkpoints": {name: {"path": str(ZOO / name)} for name in ("micro-1m-base", "micro-1m-rl")},
-        "pairs": {"micro-1m": {"base": "micro-1m-base", "rl": "micro-1m-rl"}},
-        "benchmarks": {
-            "math": {
-                "path": str(ZOO / "benchmarks/math.jsonl"),
-                "grader": "math",
-                "max_tokens": 96,
-                "questions": questions,
-                "pool": "two",
-            }
-        },
-        "policies": {"mine": {"local": {"temperature": 0.6}}, DEFAULT: None, "greedy": None},
-        "pools": {"two": ["mine", DEFAULT]},
-        "references": ["greedy"],
-        "landscape": {"draws": 100},
-    }
 
 
 @dataclass
@@ -65,10 +42,7 @@ class Study:
 
     def __post_init__(self) -> None:
         self.environment = {**self.environment, "PATH": f"{BIN}:{self.environment['PATH']}"}
-        (self.path / "config").mkdir(parents=True)
-        for name in ("models", "benchmarks", "policies", "boptr"):
-            (self.path / "config" / f"{name}.yaml").write_text("{}\n")
-        (self.path / "config/config.yaml").write_text(yaml.safe_dump(self.config))
+        write_config(self.path, self.config)
         for name in ("Snakefile", "workflow", "profiles", "slurm"):
             (self.path / name).symlink_to(ROOT / name)
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
-from matplotlib.figure import Figure
 
 from searchlens.errors import InputError
-from searchlens.reporting.figures import style
-from searchlens.reporting.tables.table import Table, part, write
 from searchlens.store import files
 
 
@@ -56,50 +51,6 @@ def test_a_file_in_place_of_the_results_folder_is_named(tmp_path: Path, mode: in
     assert not (tmp_path / "absent").exists()
 
 
-@pytest.mark.parametrize("lacking", [os.W_OK, os.X_OK])
-def test_a_folder_must_be_writable_and_searchable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: int
-) -> None:
-    files.require_writable(tmp_path)
-    monkeypatch.setattr(os, "access", lambda path, mode: not mode & lacking)
-    with pytest.raises(InputError, match=rf"{tmp_path}: permission denied"):
-        files.require_writable(tmp_path)
-
-
-def test_a_folder_that_another_job_makes_at_the_same_time_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that appears in its place is an error, which names the file."""
-    make = Path.mkdir
-
-    def second(path: Path) -> None:
-        make(path)
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "mkdir", second)
-        files.make_folder(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
-
-    def file_instead(path: Path) -> None:
-        path.touch()
-        make(path)
-
-    monkeypatch.setattr(Path, "mkdir", file_instead)
-    with pytest.raises(InputError, match=f"cannot write to {tmp_path}/c: Not a directory"):
-        files.make_folder(tmp_path / "c")
-
-
-def test_a_folder_that_is_always_removed_is_an_error_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-    monkeypatch.setattr(files, "make_folder", made.append)
-    with pytest.raises(InputError, match=f"cannot write to {tmp_path}/never: No such file"):
-        files.publish(tmp_path / "never/target", lambda path: path.write_text("x"))
-    assert len(made) > 1
-
-
 @pytest.mark.parametrize(
     ("number", "hint"),
     [(errno.ENOSPC, "free some space"), (errno.EACCES, "make the results folder writable"), (errno.EIO, "look after")],
@@ -123,47 +74,6 @@ def test_an_error_of_the_writer_itself_is_raised_as_it_is(tmp_path: Path) -> Non
         with pytest.raises(ValueError, match="not of the disk"):
             how(tmp_path / "target", write)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_system_without_folders_to_sync_is_no_failing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some network file systems refuse to sync a folder; a file that they cannot sync is an error."""
-    sync = os.fsync
-
-    def fail(handle: int, number: int = errno.EINVAL) -> None:
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise OSError(number, os.strerror(number))
-        sync(handle)
-
-    monkeypatch.setattr(os, "fsync", fail)
-    assert files.publish(tmp_path / "new/target", lambda path: path.write_text("x"))
-    assert not files.publish(tmp_path / "new/target", lambda path: path.write_text("y"))
-    assert (tmp_path / "new/target").read_text() == "x"
-    monkeypatch.setattr(os, "fsync", lambda handle: fail(handle, errno.EIO))
-    with pytest.raises(InputError, match="Input/output error"):
-        files.publish(tmp_path / "new/other", lambda path: path.write_text("x"))
-
-
-def test_files_and_folders_are_moved_and_removed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes second finds nothing, and it is no error; another disk is copied to."""
-
-    def another_disk(*_: object) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
-    source, target = tmp_path / "source", tmp_path / "folder/target"
-    for how in ("rename", "copy"):
-        source.write_text(how)
-        with monkeypatch.context() as patch:
-            if how == "copy":
-                patch.setattr(Path, "replace", another_disk)
-            assert files.move(source, target)
-        assert target.read_text() == how and not source.exists()
-    assert not files.move(source, target)
-    (tmp_path / "tree/below").mkdir(parents=True)
-    files.remove([target, tmp_path / "tree", tmp_path / "never"])
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"] and not target.exists()
-    files.remove([target])
 
 
 @pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff", b""])
@@ -207,58 +117,3 @@ def test_a_full_disk_is_one_line_whoever_writes(tmp_path: Path) -> None:
     for line in said:
         assert line.startswith(f"cannot write to {tmp_path}/target: File too large | free some space")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
-@pytest.mark.parametrize("call", ["fsync", "link", "rename", "replace", "open", "mkdir"])
-def test_an_error_of_any_call_names_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    target = tmp_path / "folder" / "target"
-    for how in (files.publish, files.replace):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, call, fail)
-            try:
-                how(target, lambda path: path.write_text("x"))
-            except InputError as error:
-                assert str(tmp_path / "folder") in error.message and os.strerror(number) in error.message
-                assert error.hint
-        target.unlink(missing_ok=True)
-    assert not target.parent.exists() or not list(target.parent.iterdir())
-
-
-def test_a_file_that_another_job_uses_up_at_once_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of jobs of one pool: a chunk is published in a shard, and removed with its folder, as soon as it is there."""
-    target = tmp_path / "chunks" / "target"
-    remove_quietly = files._remove_quietly
-
-    def used_up(temporary: Path) -> None:
-        remove_quietly(temporary)
-        shutil.rmtree(target.parent)
-
-    monkeypatch.setattr(files, "_remove_quietly", used_up)
-    assert files.publish(target, lambda path: path.write_text("x"))
-    assert not target.parent.exists()
-
-
-def test_a_table_or_figure_that_cannot_be_finished_leaves_the_older_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A crash while one is written: the file is the old one, and whole."""
-    frame = pl.DataFrame({"a": [1]})
-    table, figure = Table(data=frame, parts=[part([{"a": "1"}])]), Figure()
-    paths = [*write(table, tmp_path / "table"), *style.save(figure, tmp_path / "figure", frame)]
-    before = [path.read_bytes() for path in paths]
-
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", fail)
-    for again in (lambda: write(table, tmp_path / "table"), lambda: style.save(figure, tmp_path / "figure", frame)):
-        with pytest.raises(KeyboardInterrupt):
-            again()
-    assert [path.read_bytes() for path in paths] == before
-    assert len(list(tmp_path.iterdir())) == len(paths)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+import bad_inputs
 import fuzzing
-from searchlens.engines import _vllm_start, _weights
+from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import _BITS, headers, index_names, require_whole
+from searchlens.store.checkpoints import headers, index_names, require_whole
 from searchlens.store.hashing import weight_files
 
 LEFT_TO_THE_STUDY = {"no tokenizer"}
@@ -23,16 +23,10 @@ LEFT_TO_THE_STUDY = {"no tokenizer"}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which nothing is wrong. Whoever is asked anything fails, and so does unpickling."""
-
-    def asked(*_: object) -> str:
-        raise AssertionError("somebody was asked, or something unpickled")
-
-    for name in ("builtins.input", "torch.load", "pickle.load", "pickle.loads"):
-        monkeypatch.setattr(name, asked)
+    """A folder in which nothing is wrong. Code in it that is run, or unpickled, leaves a file ``owned``."""
     place = tmp_path / "model"
     place.mkdir()
-    for name, content in fuzzing.CHECKPOINT.items():
+    for name, content in bad_inputs.CHECKPOINT.items():
         (place / name).write_bytes(content)
     (place / "mine.py").write_text("import pathlib\npathlib.Path('owned').touch()\n")
     monkeypatch.chdir(place)
@@ -61,30 +55,16 @@ def test_a_whole_folder_is_whole(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", sorted(fuzzing.MODELS.keys() - LEFT_TO_THE_STUDY))
-def test_the_embedded_engine_refuses_it(folder: Path, what: str) -> None:
+def test_both_engines_refuse_it(folder: Path, what: str) -> None:
+    """Architectures are vLLM's own affair, and so is the code of a checkpoint, which it is told not to run."""
     change(folder, what)
     with pytest.raises(InputError) as refused:
-        _weights.load(folder, torch.float32)
+        TransformersEngine(folder, device="cpu", threads=1)
     assert in_one_message(folder, refused.value)
-
-
-@pytest.mark.parametrize("what", sorted(fuzzing.MODELS.keys() - LEFT_TO_THE_STUDY - {"architecture"}))
-def test_vllm_refuses_it(folder: Path, what: str) -> None:
-    """Before it starts. Architectures are its own affair."""
-    change(folder, what)
-    with pytest.raises(InputError) as refused:
-        _vllm_start.load_config(folder, weights=True)
-    assert in_one_message(folder, refused.value)
-
-
-@pytest.mark.parametrize(
-    "what", ["shape and bytes", "offsets negative", "offsets backwards", "dtype unknown", "tensor no mapping"]
-)
-def test_a_tensor_whose_shape_type_and_place_differ_is_named(folder: Path, what: str) -> None:
-    """Also where the bytes of the file are as many as the header says."""
-    change(folder, what)
-    with pytest.raises(InputError, match="tensor 'w' has a shape, type and place that do not fit each other"):
-        headers(folder / "model.safetensors")
+    if what not in ("architecture", "remote code"):
+        with pytest.raises(InputError) as refused:
+            require_whole(folder, embedded=False)
+        assert in_one_message(folder, refused.value)
 
 
 def test_every_type_of_number_that_safetensors_writes_is_known(tmp_path: Path) -> None:
@@ -103,29 +83,13 @@ def test_every_type_of_number_that_safetensors_writes_is_known(tmp_path: Path) -
     assert written >= 15
 
 
-def test_the_name_of_a_type_says_its_bits() -> None:
-    """Also of those that torch does not have."""
-    sizes = {"BOOL": 8} | {name: int(match[1]) for name in _BITS if (match := re.match(r"[A-Z]+(\d+)", name))}
-    assert sizes == _BITS
-
-
-def test_a_file_that_is_cut_short_is_told_by_its_sizes(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(InputError, match="its tensors need 2912 bytes, it has 2907"):
-        headers(path)
-
-
 @pytest.mark.parametrize(
     "entry",
     [
         {"dtype": "F32", "shape": [4]},
         {"dtype": "F32", "shape": [4], "data_offsets": 16},
-        {"dtype": "F32", "shape": [4], "data_offsets": [0, 8, 16]},
-        {"dtype": "F32", "shape": 4, "data_offsets": [0, 16]},
         {"shape": [4], "data_offsets": [0, 16]},
         {"dtype": ["F32"], "shape": [4], "data_offsets": [0, 16]},
-        [0, 16],
     ],
 )
 def test_an_entry_that_is_none_is_refused(entry: object, folder: Path) -> None:
@@ -134,14 +98,6 @@ def test_an_entry_that_is_none_is_refused(entry: object, folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(len(content).to_bytes(8, "little") + content + bytes(16))
     with pytest.raises(InputError, match="tensor 'w' has"):
         headers(folder / "model.safetensors")
-
-
-@pytest.mark.parametrize("kind", ["", 3, ["llama"], None])
-def test_a_type_of_model_is_a_text(kind: object, folder: Path) -> None:
-    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
-    for embedded in (True, False):
-        with pytest.raises(InputError, match="'model_type' must be a text, found"):
-            require_whole(folder, embedded=embedded)
 
 
 def test_an_index_names_files_beside_it(folder: Path) -> None:
@@ -159,15 +115,14 @@ def test_an_index_names_files_beside_it(folder: Path) -> None:
         weight_files(folder)
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
-def test_a_file_that_decides_what_is_sampled_must_be_there(name: str, folder: Path) -> None:
-    (folder / name).unlink()
-    with pytest.raises(InputError, match=r"has no (config|tokenizer)\.json|has no \*\.safetensors"):
-        weight_files(folder)
-
-
-def test_a_slow_tokenizer_is_to_be_converted(folder: Path) -> None:
-    """There is nothing more to download."""
+def test_a_file_that_decides_what_is_sampled_must_be_there(folder: Path) -> None:
+    """A slow tokenizer is to be converted: there is nothing more to download."""
+    for name in ("config.json", "model.safetensors"):
+        kept = (folder / name).read_bytes()
+        (folder / name).unlink()
+        with pytest.raises(InputError, match=r"has no config\.json|has no \*\.safetensors"):
+            weight_files(folder)
+        (folder / name).write_bytes(kept)
     (folder / "tokenizer.json").rename(folder / "tokenizer.model")
     with pytest.raises(InputError, match=r"has no tokenizer\.json") as refused:
         weight_files(folder)
@@ -183,10 +138,3 @@ def test_a_header_as_long_as_safetensors_takes_is_read_and_no_longer_one(tmp_pat
         os.truncate(path, 8 + length)
         with pytest.raises(InputError, match=says):
             headers(path)
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 8])
-def test_a_file_of_a_few_bytes_is_no_weights(size: int, tmp_path: Path) -> None:
-    (tmp_path / "a.safetensors").write_bytes(bytes(size))
-    with pytest.raises(InputError, match=r"a\.safetensors is no"):
-        headers(tmp_path / "a.safetensors")

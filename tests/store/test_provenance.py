@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ from searchlens.reporting.tables.study import StudyContext
 from searchlens.reporting.tables.table import write
 from searchlens.store import provenance
 
+PACKAGE = Path(provenance.__file__).parents[1]
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 
 
@@ -35,15 +39,20 @@ def test_the_commit_is_that_of_the_checkout() -> None:
     assert re.fullmatch(rf"{asked.stdout.strip()}(-dirty)?", provenance.commit())
 
 
-def test_outside_of_a_checkout_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the environment lies in a repository that does not track it."""
-    provenance.commit.cache_clear()
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
-    assert provenance.commit() == ""
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    provenance.commit.cache_clear()
-    assert provenance.commit() == ""
-    provenance.commit.cache_clear()
+def test_outside_of_a_checkout_there_is_no_commit_and_without_a_package_no_version(tmp_path: Path) -> None:
+    """Also where the environment lies in a repository that does not track it; as matplotlib, where nothing is drawn."""
+    shutil.copytree(PACKAGE, tmp_path / "searchlens", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import importlib.metadata as m\nfrom searchlens.store import provenance\nfound = m.version\n"
+        "def version(name):\n    if name == 'matplotlib': raise m.PackageNotFoundError(name)\n    return found(name)\n"
+        "m.version = provenance.version = version\n"
+        "print([provenance.commit()], 'matplotlib' in provenance.made('')['versions'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for command in (["true"], ["git", "init", "-q", str(tmp_path)]):
+        subprocess.run(command, check=True)
+        said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert said.stdout == "[''] False\n"
 
 
 def test_the_node_is_slurms_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,27 +74,13 @@ def test_what_can_change_a_number_is_recorded(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", signed["finished"])
 
 
-def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As matplotlib, where nothing is drawn."""
-    monkeypatch.setattr(provenance, "_ANALYSIS", ("polars", "no-such-package", "numpy"))
-    assert provenance.made("")["versions"].keys() == {"searchlens", "python", "polars", "numpy"}
-
-
 def test_names_are_joined_once_and_in_order() -> None:
     assert provenance.join(["b", "", "a", "b"]) == "b; a"
 
 
 def sidecar(**more: Any) -> dict[str, Any]:
-    sidecar = {
-        "rows": 10,
-        "tokens": 50,
-        "generated": 60,
-        "wall_seconds": 3600.0,
-        "gpu_seconds": 7200.0,
-        "device": "cuda (X)",
-        "device_count": 2,
-    }
-    return {**sidecar, **more}
+    counts = {"rows": 10, "tokens": 50, "generated": 60, "wall_seconds": 3600.0, "gpu_seconds": 7200.0}
+    return {**counts, "device": "cuda (X)", "device_count": 2, **more}
 
 
 def test_what_several_shards_took_by_hand() -> None:
@@ -102,20 +97,9 @@ def test_the_table_of_the_report(tmp_path: Path) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567-dirty"
     made = {"versions": {"searchlens": "1.2"}, "commit": commit, "config": "abc", "host": "h", "finished": "now"}
     spent = {"base": provenance.spent([sidecar(commit=commit, host="n1", version="1.2")])}
-    nothing = pl.DataFrame()
-    context = StudyContext(
-        default_policy="",
-        cells=(),
-        points={},
-        widths=nothing,
-        costs=nothing,
-        models={},
-        spent=spent,
-        made=made,
-        sources={},
-        judges={},
-        agreement={},
-    )
+    nothing: dict[str, Any] = {name: pl.DataFrame() for name in ("widths", "costs")}
+    nothing |= {name: {} for name in ("points", "models", "sources", "judges", "agreement")}
+    context = StudyContext(default_policy="", cells=(), spent=spent, made=made, **nothing)
     table = provenance_table(context)
     row = table.data.row(0, named=True)
     assert (row["checkpoint"], row["hosts"], row["gpu_h"], row["wall_h"]) == ("base", "n1", 2, 1)
@@ -140,20 +124,13 @@ def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable
         score_cell(grid, *cell, [manifest], grid.scores(*cell))
         landscape_cell(grid, "sums", grid.scores(*cell), grid.layout.results / "landscape" / cell[0] / "sums")
     landscape = grid.layout.results / "landscape"
-    recovery_cell(
-        grid, landscape / "toy-base/sums", landscape / "toy-rl/sums", grid.layout.results / "recovery/toy/sums"
-    )
-    signatures = {
-        where: json.loads((grid.layout.results / where).read_text())
-        for where in (
-            "scores/toy-base/sums.json",
-            "landscape/toy-base/sums/provenance.json",
-            "recovery/toy/sums/provenance.json",
-        )
-    }
-    assert [signature["samples"]["samples"] for signature in signatures.values()] == [78, 78, 156]
-    assert [signature["samples"]["wall_seconds"] for signature in signatures.values()] == [4 * 1.5, 4 * 1.5, 8 * 1.5]
-    for signature in signatures.values():
+    results = grid.layout.results
+    recovery_cell(grid, landscape / "toy-base/sums", landscape / "toy-rl/sums", results / "recovery/toy/sums")
+    derived = [f"{folder}/provenance.json" for folder in ("landscape/toy-base/sums", "recovery/toy/sums")]
+    signatures = [json.loads((results / where).read_text()) for where in ("scores/toy-base/sums.json", *derived)]
+    assert [signature["samples"]["samples"] for signature in signatures] == [78, 78, 156]
+    assert [signature["samples"]["wall_seconds"] for signature in signatures] == [4 * 1.5, 4 * 1.5, 8 * 1.5]
+    for signature in signatures:
         assert signature["versions"]["searchlens"] == __version__ and "polars" in signature["versions"]
         assert signature["config"] == provenance.config_fingerprint(grid.config)
         assert signature["host"] and signature["wall_seconds"] > 0

@@ -16,10 +16,12 @@ from searchlens.errors import InputError
 from searchlens.store import frames, inputs, judges, ranges, readouts, traces, yaml_text
 from searchlens.store.columns import PLAIN, TRACES
 from searchlens.store.hashing import digest
-from searchlens.store.judges import UNSTATED, Judge
+from searchlens.store.judges import Judge
 from searchlens.store.layout import Layout
 from searchlens.store.metrics import compact, recorded
 from searchlens.store.shards import Provenance
+
+Logged = pytest.LogCaptureFixture
 
 # ---- YAML
 
@@ -38,15 +40,6 @@ def test_aliases_are_counted_as_often_as_they_stand(tmp_path: Path) -> None:
     path.write_text(yaml_of(200_001))
     with pytest.raises(InputError, match=r"its aliases stand for 200,001 values; allowed: at most 200,000"):
         yaml_text.read(path)
-
-
-def test_keys_and_values_of_mappings_are_values(tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_text("{a: &a {b: 1, c: [2, 3]}, d: *a}")
-    loader, node = yaml_text.compose(path)
-    inner = 1 + (1 + 1) + (1 + 3)  # the mapping, b with its number, c with its list
-    assert yaml_text._nodes(node, {}) == 1 + 2 * (1 + inner)
-    assert yaml_text.construct(path, loader, node) == {"a": {"b": 1, "c": [2, 3]}, "d": {"b": 1, "c": [2, 3]}}
 
 
 @pytest.mark.parametrize(
@@ -144,21 +137,13 @@ def test_graders_differ_only_where_it_is_certain() -> None:
     math = Judge("math", "1")
     assert math.differs(Judge("gpqa", "1")) and math.differs(Judge("math", "2")) and math.differs(Judge("gpqa"))
     assert not math.differs(Judge("math", "1")) and not math.differs(Judge("math")) and not Judge("math").differs(math)
-    assert (str(math), str(Judge("math"))) == (
-        "the grader math in version 1",
-        "the grader math in version (not stated)",
-    )
+    assert str(math) == "the grader math in version 1"
+    assert str(Judge("math")) == "the grader math in version (not stated)"
     assert judges.of({"grader": math.entry}, "other") == math and judges.of({}, "other") == Judge("other")
 
 
-def test_the_grader_of_a_landscape_is_read_back(tmp_path: Path) -> None:
-    assert judges.read(tmp_path) == UNSTATED
-    judges.write(Judge("math", "1"), tmp_path)
-    assert judges.read(tmp_path) == Judge("math", "1")
-
-
-def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is absent, damaged, or on a disk that fails."""
+def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """It is absent or damaged."""
     path = tmp_path / "a.parquet"
     with pytest.raises(InputError, match=r"a\.parquet does not exist") as error:
         frames.read_frame(path, "score")
@@ -166,22 +151,9 @@ def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytes
     frames.write_frame(pl.DataFrame({"a": [1, 2, 3]}), path, 2)
     assert frames.read_frame(path, "score")["a"].to_list() == [1, 2, 3]
 
-    def failing(_: Path) -> None:
-        raise OSError(5, "the disk fails\nand more")
-
-    monkeypatch.setattr(pl, "read_parquet", failing)
-    with pytest.raises(InputError, match=r"a\.parquet is not readable Parquet \(.*the disk fails\)\n"):
-        frames.read_frame(path, "score")
-    monkeypatch.undo()
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"a\.parquet is not readable Parquet"):
         frames.read_frame(path, "score")
-
-
-def test_of_a_shard_times_are_kept_to_the_millisecond() -> None:
-    """And nothing of where it lies: equal readouts have equal bytes."""
-    text = readouts._short({"wall_seconds": 1.23456, "rows": 3, "device": "cpu", "host": "h", "sha256": "f" * 64})
-    assert json.loads(text) == {"wall_seconds": 1.235, "rows": 3, "device": "cpu"}
 
 
 def read_again(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -202,12 +174,8 @@ def test_readouts_from_before_luck_or_a_metric_was_recorded_are_read(tmp_path: P
     path, empty = tmp_path / "a.arrow.xz", pl.DataFrame(schema=readouts.SCHEMA)
     for frame in (empty, empty.drop("lucky"), empty.select(sorted(readouts.SCHEMA))):
         assert read_again(frame, path).schema == readouts.SCHEMA
-    assert set(readouts.SCHEMA) - set(read_again(naming("C", "P", PLAIN), path).columns) == {
-        "Q",
-        "B",
-        "T",
-        "Q_expected",
-    }
+    missing = set(readouts.SCHEMA) - set(read_again(naming("C", "P", PLAIN), path).columns)
+    assert missing == {"Q", "B", "T", "Q_expected"}
 
 
 @pytest.mark.parametrize("change", ["no classes", "a column", "a type", "a metric", "the type of points", "half of P"])
@@ -240,9 +208,7 @@ def put(folder: Path, *rows: pl.DataFrame) -> Path:
     return traces.publish(folder, 0, 4, pl.concat(rows), generation_id="id", policies=["p"], provenance=provenance)
 
 
-def test_runs_that_were_recorded_stay_and_those_drawn_again_are_replaced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_runs_that_were_recorded_stay_and_those_drawn_again_are_replaced(tmp_path: Path, caplog: Logged) -> None:
     with caplog.at_level(logging.WARNING):
         put(tmp_path, record(1, 0), record(0, 0))
         path = put(tmp_path, record(0, 1, cost=5), record(1, 0, cost=7))
@@ -254,33 +220,23 @@ def test_runs_that_were_recorded_stay_and_those_drawn_again_are_replaced(
     assert (sidecar["start"], sidecar["stop"], sidecar["generation"], sidecar["finished"]) == (0, 4, "id", "now")
 
 
-def test_a_record_that_is_not_whole_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_that_is_not_whole_is_said(tmp_path: Path, caplog: Logged) -> None:
     with caplog.at_level(logging.WARNING):
         put(tmp_path, record(0, 0), record(0, 1, "cut"))
     (message,) = caplog.messages
     assert "the records of 1 of 2 runs are not whole" in message
 
 
-@pytest.mark.parametrize("content", [b"", b"no Parquet"])
-def test_a_record_that_cannot_be_read_is_replaced(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_cannot_be_read_is_replaced(tmp_path: Path, caplog: Logged) -> None:
     path = put(tmp_path, record(0, 0))
-    path.write_bytes(content)
+    path.write_bytes(b"no Parquet")
     with caplog.at_level(logging.WARNING):
         put(tmp_path, record(1, 0))
     assert "is damaged and will be replaced" in caplog.messages[0]
     assert traces.read(path)["question"].to_list() == [1]
 
 
-def test_a_record_of_other_columns_is_replaced(tmp_path: Path) -> None:
-    path = put(tmp_path, record(0, 0))
-    pl.DataFrame({"question": ["a"]}).write_parquet(path)
-    put(tmp_path, record(1, 0))
-    assert traces.read(path)["question"].to_list() == [1]
-
-
-def test_what_is_wrong_with_a_record_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_with_a_record_is_said(tmp_path: Path) -> None:
     """In each case the other things are right."""
     path = put(tmp_path, record(0, 0))
     sound, sidecar = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())
@@ -304,13 +260,6 @@ def test_what_is_wrong_with_a_record_is_said(tmp_path: Path, monkeypatch: pytest
     says("its version is 1", other.read_bytes())
     path.with_suffix(".json").write_text(json.dumps(sidecar))
 
-    def failing(_: Path) -> None:
-        raise OSError(5, "the disk fails\nand more")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pl, "read_parquet", failing)
-        with pytest.raises(InputError, match=r"not readable Parquet \(.*the disk fails\)\n"):
-            traces.read(path)
     path.unlink()
     with pytest.raises(InputError, match="it is missing"):
         traces.read(path)

@@ -138,11 +138,6 @@ def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
     assert all(g.spec["ends"]["stops"] == [END, "<im_end>"] for g in grid.jobs.generations("toy-base", "sums"))
 
 
-def test_an_unknown_stop_token_of_the_study_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'<eot>' is no token that the model of"):
-        Prompter(write(tmp_path), prompts.template("zoo"), ["<eot>"])
-
-
 def test_files_that_disagree_are_named(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     edit(tmp_path / "rl/tokenizer_config.json", eos_token="<im_end>")
     (note,) = check(make_grid(study))["notes"]
@@ -175,10 +170,8 @@ def test_an_added_token_without_a_row_harms_nobody_but_its_prompt(tmp_path: Path
 @pytest.mark.parametrize("place", ["config", "tokenizer_config"])
 def test_a_pad_that_is_an_ordinary_token_can_be_drawn(tmp_path: Path, place: str) -> None:
     """Such as the first of a vocabulary, "!", which is no more than a habit of trainers."""
-    files = {
-        "config": {"pad_token_id": 9},
-        "tokenizer_config": {"pad_token": "w4" if place == "tokenizer_config" else None},
-    }
+    named = "w4" if place == "tokenizer_config" else None
+    files = {"config": {"pad_token_id": 9}, "tokenizer_config": {"pad_token": named}}
     specials = Specials.read(write(tmp_path, **files))
     assert specials.masked(specials.ends) == () and not specials.usual
     assert specials.notes == ("the pad token w4 (9) is an ordinary token, which texts may have",)
@@ -220,30 +213,25 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
     assert reason.startswith("checkpoints.toy-rl: ") and "tokenizer.json is no tokenizer: " in reason
 
 
-@pytest.mark.parametrize("value", [[-1], [None], [True], [2**33]])
-def test_a_wrong_stop_token_of_the_configuration_is_named(study: dict[str, Any], value: list[Any]) -> None:
-    study["checkpoints"]["toy-rl"]["stop_tokens"] = value
-    with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.stop_tokens"):
-        validate(study)
-
-
 # ---- the id
 
 
-def test_the_order_of_ends_is_no_part_of_the_id(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
-    ids = []
-    for ends in ([IM_END, END], [END, IM_END]):
-        edit(tmp_path / "rl/generation_config.json", eos_token_id=ends)
-        ids.append([g.id for g in make_grid(study).jobs.generations("toy-rl", "sums")])
-    assert ids[0] == ids[1]
-
-
-def test_a_pad_that_is_the_end_is_no_part_of_the_id(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
-    """Trainers write it where there was none."""
+@pytest.mark.parametrize(
+    ("file", "key", "values"),
+    [
+        ("generation_config", "eos_token_id", ([IM_END, END], [END, IM_END])),
+        ("tokenizer_config", "pad_token", (None, "<end>")),
+    ],
+    ids=["the order of ends", "a pad that is the end"],
+)
+def test_what_changes_no_draw_is_no_part_of_the_id(
+    study: dict[str, Any], make_grid: Make, tmp_path: Path, file: str, key: str, values: tuple[Any, Any]
+) -> None:
+    """Trainers write a pad where there was none."""
     edit(tmp_path / "rl/config.json", pad_token_id=None)
     ids = []
-    for pad in (None, "<end>"):
-        edit(tmp_path / "rl/tokenizer_config.json", pad_token=pad)
+    for value in values:
+        edit(tmp_path / f"rl/{file}.json", **{key: value})
         ids.append([g.id for g in make_grid(study).jobs.generations("toy-rl", "sums")])
     assert ids[0] == ids[1]
 
@@ -259,10 +247,6 @@ def test_an_edit_of_the_ends_samples_that_model_again(study: dict[str, Any], mak
     assert to_make(make_grid(study)) == {"toy-base": 4, "toy-rl": 0}
     edit(tmp_path / "base/tokenizer_config.json", pad_token="<pad>", padding_side="left", model_max_length=7)
     assert to_make(make_grid(study)) == {"toy-base": 0, "toy-rl": 0}
-
-
-def test_usual_ends_are_no_part_of_the_id(study: dict[str, Any], make_grid: Make) -> None:
-    assert all("ends" not in g.spec for g in make_grid(study).jobs.generations("toy-base", "sums"))
 
 
 def as_a_trainer_writes(study: dict[str, Any], folder: Path) -> None:
@@ -304,11 +288,9 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
         pin.pin(grid.inputs.lock, grid.inputs.sources(), pin.Cache(), update=True)
         return Grid(validate(study), root=tmp_path)
 
+    first = pinned("a" * 40)
     for checkpoint in ("toy-base", "toy-rl"):
-        sample(
-            pinned("a" * 40) if checkpoint == "toy-base" else Grid(validate(study), root=tmp_path),
-            checkpoint,
-        )
+        sample(first, checkpoint)
     edit(tmp_path / "rl/generation_config.json", eos_token_id=[END, IM_END])
     later = pinned("b" * 40)
     assert to_make(later) == {"toy-base": 0, "toy-rl": 4}
@@ -318,9 +300,8 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
         later.inputs.checked_folder("toy-rl")
     shutil.rmtree(tmp_path / "hub")  # planning needs the lock alone
     assert to_make(Grid(later.config, root=tmp_path)) == {"toy-base": 0, "toy-rl": 4}
-    assert pins.Lock.read(tmp_path / "lock.json")[pins.Source("org/rl", "main")].specials == later.inputs.specials(
-        "toy-rl"
-    )
+    pinned_rl = pins.Lock.read(tmp_path / "lock.json")[pins.Source("org/rl", "main")]
+    assert pinned_rl.specials == later.inputs.specials("toy-rl")
 
 
 # ---- the draw
@@ -367,20 +348,14 @@ def tokens_of(folder: Path) -> list[list[int]]:
 # ---- prompts
 
 
+PADDED = {"pad_id": PAD, "pad_type_id": 0, "pad_token": "<pad>"}
+
+
 @pytest.mark.parametrize(
     "section",
     [
         {"truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}},
-        {
-            "padding": {
-                "strategy": {"Fixed": 64},
-                "direction": "Right",
-                "pad_to_multiple_of": None,
-                "pad_id": PAD,
-                "pad_type_id": 0,
-                "pad_token": "<pad>",
-            }
-        },
+        {"padding": {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None} | PADDED},
     ],
 )
 def test_settings_of_the_training_neither_cut_nor_pad_a_prompt(tmp_path: Path, section: dict[str, Any]) -> None:
