@@ -33,8 +33,8 @@ from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import write
 from searchlens.sampling import generate
 from searchlens.store import columns as schemas
-from searchlens.store import metrics as metric_schemas
 from searchlens.store import readouts
+from searchlens.store import readouts as metric_schemas
 from searchlens_lab.equivalence.rows import frame as rows
 from searchlens_lab.equivalence.tables import Comparisons
 

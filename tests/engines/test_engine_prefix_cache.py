@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache  # noqa: E402
-from searchlens.engines._weights import Shape  # noqa: E402
+from searchlens.engines._caches import CachedPrefix, PrefixCache  # noqa: E402
+from searchlens.engines._llama import Shape  # noqa: E402
 
 SHAPE = Shape(layers=1, hidden=2, heads=1, kv_heads=1, head_dim=1, vocab=10, max_len=100)
 

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from searchlens.engines import _prompts  # noqa: E402
+from searchlens.engines._caches import RowGroup, attend  # noqa: E402
+from searchlens.engines._llama import Shape  # noqa: E402
 from searchlens.engines._prompts import Prompts, token_index  # noqa: E402
-from searchlens.engines._row_group import RowGroup, attend  # noqa: E402
-from searchlens.engines._weights import Shape  # noqa: E402
 
 CPU, FLOAT = torch.device("cpu"), torch.float32
 SHAPE = Shape(layers=2, hidden=8, heads=4, kv_heads=2, head_dim=4, vocab=10, max_len=100)

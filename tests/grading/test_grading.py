@@ -29,8 +29,8 @@ from searchlens.benchmarks.mathematics import last_boxed
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict, processes
 from searchlens.grading import math as math_grader
-from searchlens.grading.checklist import Checklist
 from searchlens.grading.choice import Choice, ChoiceNarrow
+from searchlens.grading.ifeval import Checklist
 from searchlens.grading.math import Math, MathNarrow
 from searchlens.grading.processes import Limits, oversized
 

@@ -22,7 +22,7 @@ from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
 from searchlens.plan import Grid, needs
 from searchlens.sampling import generate
-from searchlens.store.hashing import fingerprint_of
+from searchlens.store.files import digest
 from searchlens.store.ranges import shards_of, uncovered
 
 CELL = ("toy-base", "sums")
@@ -107,7 +107,7 @@ def test_ids_stay_what_they_were(raw: dict[str, Any], make_grid: Make) -> None:
     """A change that moves these ids samples every study again; it needs a reason and a note in the changelog."""
     names = ("config.json", "tokenizer.json", "model.safetensors")  # whose bytes they were recorded with:
     bytes_of = {name: hashlib.sha256(f"base{name}".encode()).hexdigest() for name in names}
-    raw["checkpoints"]["toy-base"]["sha256"] = fingerprint_of(bytes_of)
+    raw["checkpoints"]["toy-base"]["sha256"] = digest(bytes_of, 64)
     assert ids(make_grid(raw)) == {
         "temp_0.5": "09e1e306d919",
         "topp0.9_t0.7": "831643c533c5",
@@ -234,6 +234,7 @@ from searchlens.plan import Grid, needs, resources
 from searchlens.config import addons
 from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, snapshots
+from searchlens.store.files import digest
 
 grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))
 grid.check()

@@ -12,13 +12,12 @@ import torch
 from safetensors.torch import save_file
 
 import fuzzing
-from searchlens.engines import _vllm_start, _weights
+from searchlens.engines import _llama, _vllm_start
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import _BITS, headers, index_names, require_whole
-from searchlens.store.hashing import weight_files
+from searchlens.store.checkpoints import _BITS, headers, index_names, require_whole, weight_files
 
 LEFT_TO_THE_STUDY = {"no tokenizer"}
-"""``hashing.weight_files`` refuses it; an engine may do without a tokenizer."""
+"""``store.checkpoints.weight_files`` refuses it; an engine may do without a tokenizer."""
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_a_whole_folder_is_whole(folder: Path) -> None:
 def test_the_embedded_engine_refuses_it(folder: Path, what: str) -> None:
     change(folder, what)
     with pytest.raises(InputError) as refused:
-        _weights.load(folder, torch.float32)
+        _llama.load(folder, torch.float32)
     assert in_one_message(folder, refused.value)
 
 

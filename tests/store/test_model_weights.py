@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 import fuzzing  # noqa: E402
-from searchlens.engines import _weights  # noqa: E402
+from searchlens.engines import _llama  # noqa: E402
 from searchlens.engines.base import Given  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -260,7 +260,7 @@ def test_what_is_wrong_is_said_in_one_line(
     kind, change, message = WRONG[what]
     folder = copy(kind)
     change(folder)
-    monkeypatch.setattr(_weights, "load_file", lambda _: pytest.fail("weights are loaded"))
+    monkeypatch.setattr(_llama, "load_file", lambda _: pytest.fail("weights are loaded"))
     began = time.perf_counter()
     with pytest.raises(InputError, match=message) as refused:
         require_whole(folder, embedded=True)

@@ -28,7 +28,7 @@ from searchlens.plan.pins import (
     snapshot,
 )
 from searchlens.store import chat, specials
-from searchlens.store.hashing import file_sha256
+from searchlens.store.files import file_sha256
 from searchlens.store.specials import Specials
 
 

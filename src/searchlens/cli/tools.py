@@ -8,7 +8,8 @@ from pathlib import Path
 from searchlens.cli.options import Commands, cohort_of_folder, grid_of
 from searchlens.cli.terminal import say
 from searchlens.store import snapshots
-from searchlens.store.hashing import file_sha256, fingerprint
+from searchlens.store.checkpoints import fingerprint
+from searchlens.store.files import file_sha256
 
 
 def _power(args: argparse.Namespace) -> None:

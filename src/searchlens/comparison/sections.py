@@ -15,7 +15,7 @@ from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL,
 from searchlens.api import faces, pages
 from searchlens.api.statements import told
 from searchlens.comparison.logs import LogComparison
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 from searchlens.reporting.tables import format as fmt
 
 CORRECTED = "guess-corrected pass@k"

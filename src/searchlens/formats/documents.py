@@ -14,7 +14,7 @@ from searchlens.benchmarks.choices import LETTERS, letter_of
 from searchlens.errors import InputError
 from searchlens.formats.matching import Ids, Match, Matcher, choices, differing_golds, letters
 from searchlens.formats.readers.logged import Document, Problems, shown
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
 
 
 class Located(NamedTuple):

@@ -14,7 +14,7 @@ from searchlens.benchmarks import Question, options
 from searchlens.benchmarks.choices import LETTERS
 from searchlens.formats.readers.logged import Document
 from searchlens.grading import GradedPair
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 
 
 def plain(text: str) -> str:

@@ -24,7 +24,7 @@ from searchlens.formats.pools import Pool, Tally, proposed
 from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
 from searchlens.formats.spill import Spill
-from searchlens.store.hashing import file_sha256
+from searchlens.store.files import file_sha256
 
 Documents = KnownDocuments | OwnDocuments
 Failed = Literal["", "drop", "wrong", "unequal"]

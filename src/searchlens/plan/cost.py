@@ -14,8 +14,7 @@ from searchlens.config.cost import CostSpec, GpuName
 from searchlens.config.model import Config
 from searchlens.engines.kind import engine_kind
 from searchlens.plan.roofline import GPUS, Shape, limit
-from searchlens.search.policy import Policy
-from searchlens.search.text_policies import Texts
+from searchlens.search.policy import Policy, Texts
 
 # ---- tokens
 

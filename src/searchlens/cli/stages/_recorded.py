@@ -12,7 +12,7 @@ from searchlens import grading
 from searchlens.analysis.health import Find
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 from searchlens.store.columns import COMPARED
 from searchlens.store.frames import IMPORT_AGAIN, read_frame, readable, write_frame
 from searchlens.store.layout import Layout

@@ -16,7 +16,7 @@ from searchlens.catalogue import table, titles
 from searchlens.reporting.tables import format as fmt
 from searchlens.reporting.tables.format import Line
 from searchlens.reporting.tables.table import Table
-from searchlens.store.judges import Judge
+from searchlens.store.provenance import Judge
 
 READOUT = "prefix"
 """The readout of tables of points and paths."""
