@@ -21,8 +21,7 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid, cost
 from searchlens.plan.pins import shape_of
 from searchlens.plan.roofline import GPUS, Limit, Shape, limit
-from searchlens.search.policy import from_spec
-from searchlens.search.text_policies import Texts
+from searchlens.search.policy import Texts, from_spec
 
 ROOT = Path(__file__).parents[1]
 

@@ -33,7 +33,7 @@ from searchlens.config import check
 from searchlens.plan import Generation, Grid
 from searchlens.reporting.explorer_files import Files
 from searchlens.store import shards, snapshots
-from searchlens.store.hashing import file_sha256
+from searchlens.store.files import file_sha256
 
 MODELS = ("large-base", "large-rl")
 QUESTIONS = 50

@@ -60,9 +60,8 @@ from searchlens.plan import Grid, cost
 from searchlens.plan.roofline import GPUS, Limit, Shape, limit
 from searchlens.search import power
 from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
-from searchlens.search.policy import from_spec, parse
+from searchlens.search.policy import Texts, from_spec, parse
 from searchlens.search.task import Search, Task
-from searchlens.search.text_policies import Texts
 from searchlens.seeds import generator, sample_seed
 
 MEAN, CAP, SIGMA = 645, 2048, 0.7
@@ -476,7 +475,7 @@ def most(args: argparse.Namespace) -> Limit:
     """The roofline of the GPU for full rows, and texts with the lengths of the pool."""
     shape = Shape.read(ARCHITECTURE | SHAPES[args.shape])
     assert shape is not None, "the architecture is a known one"
-    context = PROMPT + Texts.of(lengths(args.requests, args.mean, args.cap), args.cap).running
+    context = PROMPT + Texts(tuple(sorted(lengths(args.requests, args.mean, args.cap))), args.cap).running
     options = {"utilization": args.memory, "processes": args.processes}
     return limit(shape, GPUS[args.gpu].times(args.gpus), args.rows, context, dtype=args.dtype, **options)
 

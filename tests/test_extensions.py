@@ -33,7 +33,6 @@ from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import write
 from searchlens.sampling import generate
 from searchlens.store import columns as schemas
-from searchlens.store import metrics as metric_schemas
 from searchlens.store import readouts
 
 Declare = Callable[[str], None]
@@ -145,7 +144,7 @@ def test_metrics_of_an_extension_have_intervals(declare: Declare) -> None:
     assert added.select("value", "lo", "hi").null_count().sum_horizontal().item() == 0
     row = added.filter(policy="a", metric="all", budget=1).row(0, named=True)
     assert (row["lo"], row["hi"]) == wilson(row["hits"], 20)
-    assert landscape.hits.schema == metric_schemas.hits()
+    assert landscape.hits.schema == readouts.hits()
     assert landscape.hits.filter(policy="a", budget=1)["all"].sum() == row["hits"]
     assert landscape.hits["all_expected"].null_count() == landscape.hits.height
     row = added.filter(policy="a", metric="long", readout="prefix", budget=1).row(0, named=True)
@@ -176,7 +175,7 @@ def test_compact_readouts_leave_out_what_they_do_not_hold(declare: Declare, tmp_
     readouts.write(kept, {}, tmp_path / "sums.arrow.xz", {})
     landscape, _ = expand(readouts.read(tmp_path / "sums.arrow.xz"), options=FEW)
     assert set(landscape.points["metric"]) == {*OWN, "middle"}
-    assert landscape.hits.schema == metric_schemas.hits()
+    assert landscape.hits.schema == readouts.hits()
     assert landscape.hits["all"].null_count() == landscape.hits.height
 
 

@@ -24,7 +24,7 @@ from searchlens.analysis.recovery import support
 from searchlens.analysis.uncertainty import Floats
 from searchlens.config.recovery import EnvelopeInterval, RecoveryOptions
 from searchlens.store import columns as schemas
-from searchlens.store import metrics as metric_schemas
+from searchlens.store import readouts as metric_schemas
 
 BUDGETS = (1, 2, 4, 8, 16)
 POLICIES = 24

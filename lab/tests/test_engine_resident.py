@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens.engines import _weights  # noqa: E402
+from searchlens.engines import _llama  # noqa: E402
 from searchlens.engines._llama import Llama  # noqa: E402
 from searchlens.engines._prompts import prefill  # noqa: E402
 from searchlens.engines.base import Completion, EngineMemoryError, Request, Sampling  # noqa: E402
@@ -395,7 +395,7 @@ def test_without_the_kernel(
 @pytest.mark.parametrize("features", [Features(), Features((True,) * 4, True, True, 8)])
 def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> None:
     """As a CUDA graph requires. The meta device has no values, so what depends on one raises; it is no CPU either."""
-    weights = _weights.load(folder, torch.float32)
+    weights = _llama.load(folder, torch.float32)
     with torch.inference_mode():
         on_meta = Llama(weights, torch.device("meta"))
         rows = DeviceRows(on_meta, on_meta.logits, rows=8, columns=128, steps=2)

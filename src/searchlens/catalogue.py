@@ -94,17 +94,8 @@ def _declares(kind: str) -> Callable[..., Callable[[Declared], Declared]]:
     return decorator
 
 
-metric = _declares("metric")
-table = _declares("table")
-figure = _declares("figure")
-controller = _declares("controller")
-grader = _declares("grader")
-family = _declares("family")
-reader = _declares("reader")
-engine = _declares("engine")
-exporter = _declares("exporter")
-frame = _declares("frame")
-"""Of BOPTR: a function of the rule on the sample view and, as ``boot``, of the bootstrap view of the same cohort."""
+metric, table, figure, controller, grader, family, reader, engine, exporter, frame = map(_declares, HOMES)
+"""A frame is of BOPTR: a function of the rule on the sample view and, as ``boot``, of the bootstrap view."""
 
 
 # ---- declarations

@@ -24,7 +24,7 @@ from searchlens.cli.stages.landscape import landscape
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.plan import needs
-from searchlens.store import metrics as metric_schemas
+from searchlens.store import readouts as metric_schemas
 from searchlens.store.columns import POINTS, READOUTS
 
 FEW = LandscapeOptions(draws=50)

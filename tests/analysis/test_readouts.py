@@ -28,7 +28,7 @@ from searchlens.config.recovery import RecoverySection
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
 from searchlens.store import layout, readouts
-from searchlens.store import metrics as metric_schemas
+from searchlens.store import readouts as metric_schemas
 from test_workflow import ROOT, Folder
 
 FEW = LandscapeOptions(draws=60, seed=3)

@@ -19,7 +19,7 @@ from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.store import columns as schemas
-from searchlens.store import metrics as metric_schemas
+from searchlens.store import readouts as metric_schemas
 
 RL = "rl"
 OPTIONS = RecoveryOptions(default_policy=RL, draws=200)

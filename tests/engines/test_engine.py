@@ -18,8 +18,7 @@ from searchlens.engines import _llama as llama  # noqa: E402
 from searchlens.engines import _prompts as prompts_module  # noqa: E402
 from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines import vllm as vllm_module  # noqa: E402
-from searchlens.engines._llama import _Linear  # noqa: E402
-from searchlens.engines._weights import Shape  # noqa: E402
+from searchlens.engines._llama import Shape, _Linear  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens.engines import _weights  # noqa: E402
+from searchlens.engines import _llama  # noqa: E402
 from test_engine_contract import save  # noqa: E402
 
 ZOO = Path(__file__).parents[2] / "resources/zoo"
@@ -21,7 +21,7 @@ FOLDERS = sorted(path.parent for path in ZOO.rglob("model.safetensors"))
 
 def check_same(folder: Path, dtype: Any) -> None:
     """Every number that is read equals what transformers reads, to the bit."""
-    ours = _weights.load(folder, dtype)
+    ours = _llama.load(folder, dtype)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     assert ours.shape.max_len == theirs.config.max_position_embeddings
     assert ours.eps == theirs.config.rms_norm_eps

@@ -20,8 +20,7 @@ from searchlens.cli.stages.readings import readings
 from searchlens.cli.stages.tables import tables
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices, read
-from searchlens.grading.recorded import score_recorded, scorer_of
-from searchlens.grading.score import SAMPLES
+from searchlens.grading.score import SAMPLES, score_recorded, scorer_of
 from searchlens.plan import Grid, StudyCells, needs
 from searchlens.reporting import explorer_files
 from searchlens.store import snapshots

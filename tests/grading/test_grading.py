@@ -16,8 +16,8 @@ from searchlens.benchmarks.choices import letter_of
 from searchlens.benchmarks.mathematics import last_boxed
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict
-from searchlens.grading.checklist import Checklist
 from searchlens.grading.choice import Choice, ChoiceNarrow
+from searchlens.grading.ifeval import Checklist
 from searchlens.grading.math import Math, MathNarrow
 
 MATH, CHOICE, CHECKLIST = Math(), Choice(), Checklist()

@@ -23,8 +23,8 @@ from searchlens.grading import grader
 from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.tables.graders import of_judges
-from searchlens.store import judges, layout
-from searchlens.store.judges import Judge
+from searchlens.store import layout
+from searchlens.store.provenance import Judge
 
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 MATH = Judge("math", grader("math").version)
@@ -58,9 +58,9 @@ def state(grid: Grid, cell: tuple[str, str], judge: dict[str, str] | None) -> No
 
 
 def test_the_grader_of_samples_reaches_landscapes_and_readouts(sampled: Grid, kept: Grid) -> None:
-    assert [judges.read(folder) for folder in landscapes(sampled)] == [MATH, MATH]
+    assert [Judge.read(folder) for folder in landscapes(sampled)] == [MATH, MATH]
     analyse(kept)
-    assert [judges.read(kept.layout.landscape(*cell)) for cell in CELLS] == [MATH, MATH]
+    assert [Judge.read(kept.layout.landscape(*cell)) for cell in CELLS] == [MATH, MATH]
 
 
 def test_readouts_that_do_not_state_their_grader_are_read_and_tables_say_so(kept: Grid) -> None:
@@ -103,11 +103,11 @@ def test_every_table_says_which_golds_were_not_checked(kept: Grid) -> None:
 
 def test_a_pair_that_was_judged_by_two_versions_is_refused(sampled: Grid, tmp_path: Path) -> None:
     base, rl = landscapes(sampled)
-    judges.write(Judge("math", "math-0"), rl)
+    Judge("math", "math-0").write(rl)
     with pytest.raises(InputError, match=r"Base .* in version math-\d.*, RL .* in version math-0"):
         recovery_cell(sampled, base, rl, tmp_path / "recovery")
     assert not (tmp_path / "recovery").exists()
-    judges.write(Judge("math"), rl)
+    Judge("math").write(rl)
     recovery_cell(sampled, base, rl, tmp_path / "recovery")
 
 

@@ -171,6 +171,7 @@ from searchlens.plan import Grid, needs, resources
 from searchlens.config import addons
 from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, snapshots
+from searchlens.store.files import digest
 
 grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))
 grid.check()

@@ -19,7 +19,7 @@ from searchlens.errors import InputError
 from searchlens.plan import pins
 from searchlens.plan.roofline import Shape
 from searchlens.sampling import generate
-from searchlens.store.hashing import fingerprint
+from searchlens.store.checkpoints import fingerprint
 
 REPO = "org/toy"
 COMMIT, LATER = "a" * 40, "b" * 40

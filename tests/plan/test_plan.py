@@ -24,9 +24,8 @@ from searchlens.plan import Grid
 from searchlens.plan.cost import SPREAD, tokens_per_run
 from searchlens.search.components import Controller
 from searchlens.search.driver import start
-from searchlens.search.policy import Policy, from_spec, parse
+from searchlens.search.policy import Policy, Texts, from_spec, parse
 from searchlens.search.task import Task
-from searchlens.search.text_policies import Texts
 from searchlens.store import layout, readouts
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,7 @@ def drawn(texts: Texts, **spec: Any) -> float:
 
 def test_what_controllers_draw_by_hand() -> None:
     """T = 120 tokens, all alike, limit 160: blocks of 10, thoughts of 20, so five of six thoughts end no text."""
-    texts, thought = Texts.of([120], 160), {"name": "thought", "max_tokens": 40}
+    texts, thought = Texts((120,), 160), {"name": "thought", "max_tokens": 40}
     assert drawn(texts) == 120
     assert drawn(texts, controller={"name": "beam", "width": 4}) == 480
     assert drawn(texts, controller={"name": "step_beam", "width": 4, "expand": 2}, transition=thought) == 480
@@ -57,7 +56,7 @@ def test_what_controllers_draw_by_hand() -> None:
 
 def test_a_tree_search_ends_with_its_leaves() -> None:
     """Every thought ends its text: one expansion, and no iteration after it draws a token."""
-    texts, thought = Texts.of([20], 160, thought=20), {"name": "thought", "max_tokens": 40}
+    texts, thought = Texts((20,), 160, thought=20), {"name": "thought", "max_tokens": 40}
     assert drawn(texts, controller={"name": "mcts", "children": 3}, transition=thought) == 3 * 20
     assert drawn(texts, controller={"name": "thought_tree", "children": 2}, transition=thought) == 2 * 20
 
@@ -69,7 +68,7 @@ def test_texts_keep_their_mean_under_the_limit() -> None:
         assert 0 < min(texts.lengths) <= max(texts.lengths) <= limit
     assert Texts.of_mean(645, 3072, 0).running == pytest.approx(645 / 2)
     assert Texts.of_mean(645, 2048, 0.7).running / 645 == pytest.approx(0.74, abs=0.005), "lengths of perf/vllm.py"
-    assert Texts.of([1, 3], 4).longest(2) == pytest.approx((1 + 3 + 3 + 3) / 4)
+    assert Texts((1, 3), 4).longest(2) == pytest.approx((1 + 3 + 3 + 3) / 4)
 
 
 @pytest.mark.parametrize("mode", ["exact", "reference"])
@@ -94,13 +93,13 @@ def test_power_sampling_draws_what_its_formula_says(mode: str, length: int) -> N
             except StopIteration:
                 return total
 
-    ours = tokens_per_run(policy, Texts.of([length], 3072))
+    ours = tokens_per_run(policy, Texts((length,), 3072))
     assert np.mean([chain(seed) for seed in range(20_000 // length + 20)]) == pytest.approx(ours, rel=0.03)
 
 
 def test_power_sampling_is_the_papers_formula_where_blocks_are_many() -> None:
     """N T^2 / (4 B), for texts that fill their limit."""
-    many = drawn(Texts.of([10_000], 10_000), controller="power", scheduler={"name": "blocks", "blocks": 1000})
+    many = drawn(Texts((10_000,), 10_000), controller="power", scheduler={"name": "blocks", "blocks": 1000})
     assert many == pytest.approx(10 * 10_000**2 / (4 * 10), rel=0.01)
 
 
@@ -198,8 +197,8 @@ class Silent(Controller):
 
 def test_a_controller_without_a_formula_is_unknown_and_priced_by_its_candidates() -> None:
     policy = replace(parse("temp_1.0"), controller=Silent("silent"))
-    assert policy.expected_tokens(Texts.of([100], 200)) is None
-    assert tokens_per_run(policy, Texts.of([100], 200)) == 300
+    assert policy.expected_tokens(Texts((100,), 200)) is None
+    assert tokens_per_run(policy, Texts((100,), 200)) == 300
 
 
 # ---- plans

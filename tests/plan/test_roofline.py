@@ -17,7 +17,7 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid, cost
 from searchlens.plan.pins import shape_of
 from searchlens.plan.roofline import GPUS, RESERVED, GpuName, Shape, limit
-from searchlens.search.text_policies import Texts
+from searchlens.search.policy import Texts
 
 ROOT = Path(__file__).parents[2]
 QWEN_7B = Shape(28, 3584, 18944, 28, 4, 128, 152064, False)
@@ -164,7 +164,7 @@ def _of_engines(paper: Raw, processes: int, name: str = "qwen2.5-7b-base") -> di
 def test_searches_cost_what_other_samples_do_if_nobody_measured_them(paper: Raw) -> None:
     (measured,) = paper["cost"]["efficiency"]
     special = {"searches": None, "searches_host_us": None}
-    priced, texts = {**paper, "cost": {**paper["cost"], "efficiency": [measured | special]}}, Texts.of([645], 3072)
+    priced, texts = {**paper, "cost": {**paper["cost"], "efficiency": [measured | special]}}, Texts((645,), 3072)
     speeds = [
         cost.assumed_speed(from_plain(priced), "qwen2.5-7b-base", QWEN_7B, texts, of_searches=kind) for kind in (0, 1)
     ]
@@ -189,7 +189,7 @@ def test_a_shape_is_read_from_config_json(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_says_so(paper: Raw) -> None:
-    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", None, Texts.of([645], 3072))
+    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", None, Texts((645,), 3072))
     assert speed is not None
     assert "architecture unknown" in speed.source
     assert Shape.guess(7.62e9).stored == pytest.approx(7.62e9, rel=0.15)
@@ -214,7 +214,7 @@ def test_a_gpu_needs_a_measured_share(raw: Raw) -> None:
 def test_no_engine_is_faster_than_its_host(paper: Raw) -> None:
     """A small model waits for its host: the price is what the hosts of all engines allow, or a share of the limit."""
     (measured,) = paper["cost"]["efficiency"]
-    texts, name = Texts.of([645], 3072), "qwen2.5-0.5b-base"
+    texts, name = Texts((645,), 3072), "qwen2.5-0.5b-base"
     few, many = (
         cost.assumed_speed(from_plain(_of_engines(paper, count, name)), name, QWEN_HALF, texts, of_searches=kind)
         for count, kind in ((1, False), (3, True))
@@ -232,7 +232,7 @@ def test_no_engine_is_faster_than_its_host(paper: Raw) -> None:
 
 def test_other_gpus_say_where_the_share_was_measured(paper: Raw) -> None:
     paper = {**paper, "cost": {**paper["cost"], "gpu": "H100"}}
-    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", QWEN_7B, Texts.of([645], 3072))
+    speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", QWEN_7B, Texts((645,), 3072))
     assert speed is not None
     assert "assumed to be the same on H100" in speed.measured
 

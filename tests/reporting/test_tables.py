@@ -33,7 +33,7 @@ from searchlens.reporting.tables.samples import udf_cost
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, minus, write
 from searchlens.store.columns import AGREEMENT
-from searchlens.store.judges import Judge
+from searchlens.store.provenance import Judge
 
 AR = "autoregressive"
 SPENT = {

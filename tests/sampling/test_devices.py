@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from searchlens.config.sampled import CheckpointSpec, VllmSpec
-from searchlens.engines import devices
+from searchlens.engines import kind
 from searchlens.sampling import _job
 
 JOB = """
 import sys, torch
 torch.cuda.device_count = lambda: int(sys.argv[1])
-from searchlens.engines import devices
-print(devices.take(), flush=True)
+from searchlens.engines import kind
+print(kind.take_gpu(), flush=True)
 sys.stdin.read()
 """
 
@@ -35,7 +35,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """Start a job that sees this many GPUs, and wait until it has taken one; return the GPU and the process."""
     (tmp_path / "torch.py").write_text("class cuda: pass")  # importing the real one takes a job seconds
     environment = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
-    environment |= {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{Path(devices.__file__).parents[2]}"}
+    environment |= {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{Path(kind.__file__).parents[2]}"}
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with ExitStack() as stack:
 
@@ -75,7 +75,7 @@ def test_gpus_have_the_names_that_they_are_shown_by(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
-    assert devices.visible() == gpus
+    assert kind.visible_gpus() == gpus
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
@@ -84,7 +84,7 @@ def test_a_single_gpu_is_not_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-5f2a")
-    assert devices.take() is None
+    assert kind.take_gpu() is None
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-5f2a"
     assert not list(tmp_path.iterdir())
 
@@ -104,7 +104,7 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
 
     monkeypatch.setattr("searchlens.engines.transformers.TransformersEngine", engine)
     monkeypatch.setattr("searchlens.engines.vllm.VllmEngine", engine)
-    monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
+    monkeypatch.setattr(_job, "take_gpu", lambda: calls.append("take"))
     spec = CheckpointSpec(device=device, engine="vllm", vllm=VllmSpec(tensor_parallel=parallel))
     _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
     assert calls == (["take", "engine"] if takes else ["engine"])

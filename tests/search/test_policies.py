@@ -94,7 +94,7 @@ def test_planning_reads_every_controller_without_numpy() -> None:
     """The planner resolves all policies several times per job; arrays are needed only once a search runs."""
     code = (
         "import sys; from searchlens.search import policy; from searchlens.search.components import names\n"
-        "from searchlens.search.text_policies import Texts\n"
+        "from searchlens.search.policy import Texts\n"
         "texts = Texts.of_mean(100, 200, 0.7)\n"
         "for name in names('controller'):\n"
         "    assert policy.from_spec('it', {'controller': name}).expected_tokens(texts) is not None\n"

@@ -9,7 +9,8 @@ import pytest
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
-from searchlens.search.driver import Admission, Failure, Limits, Outcome, Result, Trials, Usage, run, start
+from searchlens.search import driver
+from searchlens.search.driver import Admission, Failure, Outcome, Result, Trials, Usage, run, start
 from searchlens.search.policy import parse
 from searchlens.search.task import Call, Candidate, Search, Task
 
@@ -244,18 +245,22 @@ def test_calls_run_outside_and_come_back_in_their_place() -> None:
     assert isinstance(outcomes["broken"], Failure) and "ZeroDivisionError" in outcomes["broken"].reason
 
 
-def test_an_endless_controller_is_ended() -> None:
+def test_an_endless_controller_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "MOST_ASKS", 50)
+
     def endless() -> Search:
         while True:
             yield [request(1)]
 
-    outcomes = dict(run([(0, endless()), (1, chain(20, 2))], Echo(), limits=Limits(requests=50)))
+    outcomes = dict(run([(0, endless()), (1, chain(20, 2))], Echo()))
     assert outcomes[0] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50", Usage(50, 50, 50, 0))
     assert tokens(outcomes[1]) == [[20, 21]]
 
 
-def test_so_is_one_that_asks_for_calls_or_for_nothing() -> None:
+def test_so_is_one_that_asks_for_calls_or_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither costs the engine anything, and both would go on forever."""
+
+    monkeypatch.setattr(driver, "MOST_ASKS", 50)
 
     def calling() -> Search:
         while True:
@@ -265,18 +270,20 @@ def test_so_is_one_that_asks_for_calls_or_for_nothing() -> None:
         while True:
             yield []
 
-    outcomes = dict(run([(0, calling()), (1, idle()), (2, chain(20, 2))], Echo(), limits=Limits(requests=50)))
+    outcomes = dict(run([(0, calling()), (1, idle()), (2, chain(20, 2))], Echo()))
     for key in (0, 1):
         assert outcomes[key] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50")
     assert tokens(outcomes[2]) == [[20, 21]]
 
 
-def test_one_that_draws_too_much_is_ended() -> None:
+def test_one_that_draws_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "MOST_GENERATED", 9)
+
     def endless() -> Search:
         while True:
             yield [request(1)]
 
-    outcomes = dict(run([(0, endless())], Echo(), limits=Limits(generated=9)))
+    outcomes = dict(run([(0, endless())], Echo()))
     assert "10 tokens were generated for it" in outcomes[0].reason  # type: ignore[union-attr]
 
 

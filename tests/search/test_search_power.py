@@ -16,8 +16,7 @@ from searchlens.search.components import Blocks, Component
 from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.policy import Policy, from_spec
 from searchlens.search.power import PowerSampling
-from searchlens.search.stops import ended
-from searchlens.search.task import Candidate, Scoring, Task, Trace
+from searchlens.search.task import Candidate, Scoring, Task, Trace, ended
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens_lab.equivalence.filters import distribution

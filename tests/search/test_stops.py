@@ -23,8 +23,7 @@ from searchlens.search.components import Controller, composition
 from searchlens.search.driver import Result, run, start
 from searchlens.search.evaluators import SelfEvaluation, Verifier
 from searchlens.search.policy import Policy, from_spec, parse
-from searchlens.search.stops import end, ended
-from searchlens.search.task import EMPTY, Ask, Candidate, Evaluator, Search, Task, Trace
+from searchlens.search.task import EMPTY, Ask, Candidate, Evaluator, Search, Task, Trace, end, ended
 from searchlens.store.ranges import shards_of
 from searchlens.store.shards import read
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel

@@ -14,11 +14,10 @@ import bad_inputs
 import fuzzing
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import headers, index_names, require_whole
-from searchlens.store.hashing import weight_files
+from searchlens.store.checkpoints import headers, index_names, require_whole, weight_files
 
 LEFT_TO_THE_STUDY = {"no tokenizer"}
-"""``hashing.weight_files`` refuses it; an engine may do without a tokenizer."""
+"""``store.checkpoints.weight_files`` refuses it; an engine may do without a tokenizer."""
 
 
 @pytest.fixture

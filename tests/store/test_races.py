@@ -13,13 +13,12 @@ from typing import Any
 import polars as pl
 import pytest
 from matplotlib.figure import Figure
-from searchlens.cli.prune import unused
-from searchlens.reporting.tables.format import part
 
+from searchlens.cli.verify import unused
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.reporting.figures import style
-from searchlens.reporting.tables.table import Table, write
+from searchlens.reporting.tables.table import Table, part, write
 from searchlens.store import files, frames, layout, shards
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import shards_of, uncovered

@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from searchlens.errors import InputError
-from searchlens.store import frames, inputs, judges, ranges, readouts, traces, yaml_text
+from searchlens.store import frames, inputs, ranges, readouts, traces, yaml_text
 from searchlens.store.columns import PLAIN, TRACES
-from searchlens.store.hashing import digest
-from searchlens.store.judges import Judge
+from searchlens.store.files import digest
 from searchlens.store.layout import Layout
-from searchlens.store.metrics import compact, recorded
+from searchlens.store.provenance import Judge
+from searchlens.store.readouts import compact, recorded
 from searchlens.store.shards import Provenance
 
 Logged = pytest.LogCaptureFixture
@@ -139,7 +139,7 @@ def test_graders_differ_only_where_it_is_certain() -> None:
     assert not math.differs(Judge("math", "1")) and not math.differs(Judge("math")) and not Judge("math").differs(math)
     assert str(math) == "the grader math in version 1"
     assert str(Judge("math")) == "the grader math in version (not stated)"
-    assert judges.of({"grader": math.entry}, "other") == math and judges.of({}, "other") == Judge("other")
+    assert Judge.of({"grader": vars(math)}, "other") == math and Judge.of({}, "other") == Judge("other")
 
 
 def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from searchlens.cli.verify import set_cell_aside, unused
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.store import files, shards
-from searchlens.store.hashing import canonical, digest, file_sha256
+from searchlens.store.files import canonical, digest, file_sha256
 from searchlens.store.layout import chunk, shard_name
 from searchlens.store.ranges import shards_of, uncovered
 

@@ -26,7 +26,7 @@ from searchlens.reporting import captions
 from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, provenance, snapshots
 from searchlens.store.files import aside
-from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.files import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.cli import parse_args
 from snakemake.exceptions import WorkflowError

@@ -75,7 +75,7 @@ def lucky_counts(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def recorded_classes(readouts: pl.DataFrame) -> pl.DataFrame:
-    """The same from compact readouts (``store.metrics.COMPACT``)."""
+    """The same from compact readouts (``store.readouts.COMPACT``)."""
     rows = readouts.iter_rows(named=True)
     keys = ("question", "samples", "width", "classes", "lucky")
     return pl.concat([_frame((row["policy"],), *(row[key] for key in keys)) for row in rows])

@@ -1,4 +1,4 @@
-"""Compact readouts of a landscape (``store.metrics.COMPACT``), from which it is rebuilt without the samples.
+"""Compact readouts of a landscape (``store.readouts.COMPACT``), from which it is rebuilt without the samples.
 
 Whatever is read question by question is stored question by question: the prefix readouts as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
@@ -24,7 +24,7 @@ from searchlens.analysis.readouts import derived, metrics
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions, Ties
 from searchlens.errors import InputError
 from searchlens.store.columns import PLAIN, READOUTS, VOTES
-from searchlens.store.metrics import COMPACT, COMPACT_POINT, recorded
+from searchlens.store.readouts import COMPACT, COMPACT_POINT, recorded
 
 OF_CLASSES = ("P", "Q", "distinct")
 """Metrics whose expectations over independent samples follow from the sizes of the answer classes."""
@@ -35,7 +35,7 @@ _MOST_BUDGETS = 16  # bits of the prefix readouts
 def compact(
     scores: pl.DataFrame, votes: pl.DataFrame | None, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
 ) -> pl.DataFrame:
-    """What ``expand`` needs to rebuild the landscape without the samples: ``store.metrics.COMPACT``.
+    """What ``expand`` needs to rebuild the landscape without the samples: ``store.readouts.COMPACT``.
 
     ``votes`` is what ``plain_votes`` returns; None if the scores have no plain strings. Metrics that are not declared
     as ``recorded`` are left out. An InputError, beside those of ``operating_points``: more than 16 budgets; or ties are

@@ -14,7 +14,7 @@ from searchlens.analysis.readouts import Metric, expected, metrics, prefix
 from searchlens.analysis.uncertainty import Interval, Resamples, wilson, with_width
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
-from searchlens.store import metrics as metric_schemas
+from searchlens.store import readouts as metric_schemas
 from searchlens.store.columns import POINTS, READOUTS
 
 Values = dict[str, dict[str, Floats]]
@@ -31,7 +31,7 @@ class Landscape:
     points: pl.DataFrame
     """``store.columns.POINTS``: one row per policy, budget, metric and readout."""
     hits: pl.DataFrame
-    """``store.metrics.hits``: one row per policy, question and budget."""
+    """``store.readouts.hits``: one row per policy, question and budget."""
 
 
 def operating_points(
@@ -107,7 +107,7 @@ def in_order(frames: Sequence[pl.DataFrame], policies: Sequence[str]) -> pl.Data
 
 
 def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
-    """``store.metrics.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
+    """``store.readouts.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
     questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
     unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)

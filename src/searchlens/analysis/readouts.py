@@ -49,7 +49,7 @@ class Metric:
     drawn: bool = False
     """Tables and figures show it; needs ``compared`` and an expectation."""
     recorded: bool = False
-    """Compact readouts hold it, so changing this changes their format (``store.metrics.COMPACT``). Without effect on
+    """Compact readouts hold it, so changing this changes their format (``store.readouts.COMPACT``). Without effect on
     the metrics of extensions."""
 
     def __post_init__(self) -> None:

@@ -11,11 +11,12 @@ import polars as pl
 
 from searchlens import catalogue, grading
 from searchlens.errors import InputError, require_known
-from searchlens.grading.recorded import is_recorded
-from searchlens.store import judges, shards
+from searchlens.grading.score import is_recorded
+from searchlens.store import shards
 from searchlens.store.files import read_json
 from searchlens.store.frames import IMPORT_AGAIN, read_frame
 from searchlens.store.layout import Layout
+from searchlens.store.provenance import Judge
 from searchlens.store.ranges import Shard, shards_of
 
 SAMPLES = pl.Schema(
@@ -244,7 +245,7 @@ def _with_answers(rows: pl.DataFrame, place: Place) -> pl.DataFrame:
         return rows.join(_recorded_answers(place), on=["policy", "id", "sample"], how="left")
     signature = place.scores.with_suffix(".json")
     entries: Mapping[str, object] = read_json(signature) if signature.exists() else {}
-    judge = judges.of(entries, place.grader).name
+    judge = Judge.of(entries, place.grader).name
     if judge not in catalogue.declared("grader"):
         return rows.with_columns(answer=pl.lit(None, pl.String))
     extract = grading.grader(judge).extract

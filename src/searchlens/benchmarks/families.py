@@ -14,7 +14,7 @@ from typing import Any
 from searchlens.benchmarks import choices, mathematics
 from searchlens.benchmarks.questions import BenchmarkFile, Layout, Question, RawRow, Row, RowError, tags_of, text_of
 from searchlens.catalogue import family
-from searchlens.store.hashing import canonical
+from searchlens.store.files import canonical
 
 OF_INSTRUCTIONS = Layout(
     "google-research; google/IFEval",

@@ -14,9 +14,9 @@ from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompts import Example, Template
 from searchlens.benchmarks.questions import plain
 from searchlens.errors import InputError
-from searchlens.search.stops import End, end
+from searchlens.search.task import End, end
 from searchlens.store.chat import ChatTemplate, Conversation
-from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.files import digest, file_sha256
 from searchlens.store.specials import Specials, runs
 
 if TYPE_CHECKING:

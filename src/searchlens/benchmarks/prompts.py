@@ -27,7 +27,7 @@ from searchlens.benchmarks.questions import plain
 from searchlens.config.limits import record
 from searchlens.config.sampled import PromptFamily
 from searchlens.errors import InputError, require_known
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
 from searchlens.store.inputs import require_no_stream
 
 # ---- worked examples

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchlens.errors import InputError
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
 
 
 @dataclass(frozen=True, slots=True)

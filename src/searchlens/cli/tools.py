@@ -14,7 +14,8 @@ from searchlens.cli.terminal import say
 from searchlens.errors import InputError
 from searchlens.plan import pins
 from searchlens.store import chat, snapshots, specials
-from searchlens.store.hashing import file_sha256, fingerprint
+from searchlens.store.checkpoints import fingerprint
+from searchlens.store.files import file_sha256
 from searchlens.store.specials import Specials
 
 

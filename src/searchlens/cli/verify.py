@@ -21,8 +21,8 @@ from searchlens.errors import InputError, unknown
 from searchlens.plan import Grid, Import
 from searchlens.search.recorder import differing_run
 from searchlens.store import files, shards, traces
+from searchlens.store.files import digest
 from searchlens.store.frames import DAMAGED
-from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.ranges import Listed, Shard, listed, shards_of, vouched
 

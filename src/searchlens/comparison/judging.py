@@ -22,9 +22,8 @@ from searchlens.comparison.common import BASE, RL, Common, Side
 from searchlens.errors import InputError
 from searchlens.formats.pools import RECORDED, Pool
 from searchlens.grading import GradedPair, processes
-from searchlens.grading.recorded import RECORDED as RECORDED_BY
-from searchlens.grading.recorded import is_recorded, score_recorded, scorer_of
-from searchlens.grading.score import Rules, found_answers, named, positions
+from searchlens.grading.score import RECORDED as RECORDED_BY
+from searchlens.grading.score import Rules, found_answers, is_recorded, named, positions, score_recorded, scorer_of
 from searchlens.grading.verdicts import VerdictStore
 
 MATH = "math"

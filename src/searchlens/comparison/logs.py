@@ -29,7 +29,7 @@ from searchlens.errors import InputError
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
 from searchlens.formats.reading import Choices, Failed
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 
 
 @dataclass(frozen=True, kw_only=True)

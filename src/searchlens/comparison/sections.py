@@ -16,7 +16,7 @@ from searchlens.api import pages
 from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
 from searchlens.comparison.statements import told
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 from searchlens.reporting.tables import table as fmt
 
 CORRECTED = "guess-corrected pass@k"

@@ -17,10 +17,8 @@ from searchlens.store.specials import Specials
 
 def _unknown(tokens: tuple[int, ...], vocab_size: int) -> int | None:
     """A token id that does not exist; None if all do."""
-    if not tokens:
-        return None
-    lowest, highest = min(tokens), max(tokens)
-    return lowest if lowest < 0 else highest if highest >= vocab_size else None
+    extremes = min(tokens, default=0), max(tokens, default=0)
+    return next((token for token in extremes if not 0 <= token < vocab_size), None)
 
 
 # Many requests have the same prompt, and nothing else of a check takes as long.

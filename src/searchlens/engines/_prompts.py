@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.engines._llama import Llama
-from searchlens.engines._weights import Shape
+from searchlens.engines._llama import Llama, Shape
 
 Tokens = tuple[int, ...]
 Ints = npt.NDArray[np.int64]

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 
 from searchlens.engines import sampler
+from searchlens.engines._caches import CachedPrefix
 from searchlens.engines._checks import require_numbers
-from searchlens.engines._prefix_cache import CachedPrefix
 from searchlens.engines._prompts import Ints, Tokens
-from searchlens.engines.base import Completion, Request
+from searchlens.engines.base import NO_FLOOR, Completion, Floor, Request
 from searchlens.seeds import uniform
 
 ROW = np.dtype(
@@ -85,11 +85,8 @@ class Rows:
         state["measures"] = [request.measures for request in requests]
         state["top"] = [request.top for request in requests]
         state["cached_prefix"] = CachedPrefix()
-        state["bound"] = -np.inf
-        for row, floor in enumerate(request.floor for request in requests):
-            if floor is not None:
-                start = np.nan if floor.start is None else floor.start
-                state["alpha"][row], state["bound"][row], state["start"][row] = floor.alpha, floor.bound, start
+        for name in Floor._fields:
+            state[name] = np.array([getattr(request.floor or NO_FLOOR, name) for request in requests], np.float64)
         tokens = np.zeros((count, int(state["limit"].max(initial=0))), np.int32)
         stop_ids = np.full((count, max((len(request.stop_ids) for request in requests), default=0)), -1, np.int64)
         for row, request in enumerate(requests):

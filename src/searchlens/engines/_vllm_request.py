@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import Completion, FinishReason, Floor, Given, Request, RequestError, Sampling
+from searchlens.engines.base import NO_FLOOR, Completion, FinishReason, Given, Request, RequestError, Sampling
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ NOT_GIVEN = -1
 LEDGER_COLUMNS = 4
 """Numbers in the ledger per token: log p, log q, entropy and self-certainty; float32, in nats."""
 
-_NO_FLOOR = Floor(0.0, -math.inf)
 _MIN_TEMPERATURE = 0.01  # vLLM would draw at this temperature if a request had a lower one
 
 
@@ -141,7 +140,7 @@ def given_logprobs(text: Given, output: Any, last: Floats) -> Floats:
 def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[float]:
     """Return the fields of ``WORKER_ROW``. A greedy request has no filters, so its typical-p is 1."""
     sampling = request.sampling
-    floor = request.floor if request.floor and has_floor(request) else _NO_FLOOR
+    floor = request.floor if request.floor and has_floor(request) else NO_FLOOR
     return [
         slot,
         request.seed,

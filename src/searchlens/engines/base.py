@@ -71,6 +71,9 @@ class Floor(NamedTuple):
         return float(weights.sum())
 
 
+NO_FLOOR = Floor(0.0, -math.inf)
+
+
 class Request(NamedTuple):
     """One continuation to draw.
 
@@ -204,11 +207,9 @@ class Engine(Protocol):
     @property
     def steps(self) -> int:
         """Decode steps since the engine started; each drew one token for every running request."""
-        ...
 
     def clear(self) -> None:
         """Empty the prefix cache, so that results depend on later requests alone. Only while no request is left."""
-        ...
 
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request, whose ``request_id`` is returned with its completion.
@@ -219,11 +220,9 @@ class Engine(Protocol):
             If the prompt is empty, prompt or prefix have a token id that does not exist, prompt, prefix and
             ``max_tokens`` do not fit together, or ``top`` is more than the tokens that can be drawn.
         """
-        ...
 
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
         """Decode; return the requests that finished or failed, possibly none while others are running."""
-        ...
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
         """Return natural log p of every token of given texts, under the model's raw distribution.
@@ -251,11 +250,9 @@ class Engine(Protocol):
         EngineMemoryError
             The device is out of memory.
         """
-        ...
 
     def close(self) -> None:
         """Free the device."""
-        ...
 
 
 def complete(engine: Engine, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:

@@ -1,17 +1,23 @@
-"""What configuration and planning know of an engine: its declaration, and the checkpoint's options for it.
+"""What is known of an engine before it starts: its declaration, the checkpoint's options for it, and its GPU.
 
 Standard library only, because the planner imports it.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any
+from fcntl import LOCK_EX, flock
+from itertools import count
+from pathlib import Path
+from typing import IO, Any
 
 from searchlens import catalogue
 from searchlens.config.sampled import CheckpointSpec
 from searchlens.errors import require_known
+from searchlens.store import files
 
 
 @dataclass(frozen=True)
@@ -61,3 +67,48 @@ def engine_kind(spec: CheckpointSpec) -> EngineKind:
     own = {} if section is None else asdict(section)
     planned = own.get("tensor_parallel", 1), own.get("processes", 1), own.get("max_model_len")
     return EngineKind(name, own, *planned, **declaration.options)
+
+
+# ---- its GPU
+
+_locks: list[IO[str]] = []  # open until the process ends
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES. Does not start CUDA."""
+    import torch
+
+    number, variable = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = map(str, range(number)) if variable is None else map(str.strip, variable.split(","))
+    return list(names)[:number]
+
+
+def take_gpu() -> str | None:
+    """Restrict this process to one of several visible GPUs; returns the new value of CUDA_VISIBLE_DEVICES.
+
+    A scheduler shows each job its own GPU; without one every job sees all, and would take the first one. Jobs know of
+    each other by lock files in the system's temporary folder. A lock ends with its process, even if that is killed.
+
+    It takes the GPU that the fewest processes of this user have taken, the first one among equals. If there are more
+    processes than GPUs, they share. If at most one GPU is visible, the variable is left alone. Must be called before
+    CUDA starts, which reads CUDA_VISIBLE_DEVICES once.
+    """
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        return None
+    folder = Path(tempfile.gettempdir()) / f"searchlens-gpus-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "choosing.lock").open("w") as choosing:
+        flock(choosing, LOCK_EX)  # one process at a time, because testing a lock takes it for a moment
+        taken: dict[str, list[Path]] = {gpu: [] for gpu in gpus}
+        for name in gpus:
+            for path in folder.glob(f"{name}-*.lock"):
+                with files.alone(path) as alone:
+                    if not alone:
+                        taken[name].append(path)
+        gpu = min(gpus, key=lambda name: len(taken[name]))
+        path = next(path for k in count() if (path := folder / f"{gpu}-{k}.lock") not in taken[gpu])
+        _locks.append(path.open("w"))
+        flock(_locks[-1], LOCK_EX)
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    return gpu

@@ -180,10 +180,9 @@ class _Process:
 
     def __init__(self, make: Callable[[], Engine], count: int) -> None:
         context = get_context("spawn")  # CUDA cannot be used after a fork
-        self._count = count
         self.requests = self.steps = 0
         self.connection, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_serve, args=(make, theirs), daemon=True)
+        self.process: BaseProcess = context.Process(target=_serve, args=(make, theirs, count), daemon=True)
         self.process.start()
         theirs.close()  # so that the pipe ends with the process
 
@@ -201,12 +200,8 @@ class _Process:
             self._raise_ended()
         self.steps = steps
         if kind == "failed":
-            name, text, detail = value
-            if name == "InputError":
-                raise InputError(text, detail)
-            if name == "EngineMemoryError":
-                raise EngineMemoryError(text, self._count * detail)
-            raise RequestError(text) if name == "RequestError" else RuntimeError(f"{name}: {text}")
+            error, arguments = value
+            raise error(*arguments)
         if kind != expected:
             raise RuntimeError(f"an engine's process answers {kind!r} instead of {expected!r}")
         return value
@@ -216,7 +211,7 @@ class _Process:
         raise RuntimeError(f"an engine's process ended with exit code {self.process.exitcode}") from None
 
 
-def _serve(make: Callable[[], Engine], connection: Connection) -> None:
+def _serve(make: Callable[[], Engine], connection: Connection, count: int) -> None:
     """Run an engine for the process at the other end of a connection, until that one ends."""
     # A terminal or a scheduler signals all processes of a job. The first one decides what that means.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
@@ -236,19 +231,19 @@ def _serve(make: Callable[[], Engine], connection: Connection) -> None:
         engine = make()
         connection.send(("started", 0, {name: getattr(engine, name, None) for name in Replicas.__annotations__}))
         reader.start()
-        for kind, value in _answers(engine, inbox):
+        for kind, value in _answers(engine, inbox, count):
             connection.send((kind, engine.steps, value))
     except (BrokenPipeError, ConnectionResetError):
         pass  # the other process ended
     except Exception as error:
         with suppress(OSError):
-            connection.send(("failed", 0, _described(error)))
+            connection.send(("failed", 0, _described(error, count)))
     finally:
         if engine is not None:
             engine.close()
 
 
-def _answers(engine: Engine, inbox: SimpleQueue[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:
+def _answers(engine: Engine, inbox: SimpleQueue[tuple[Any, ...]], count: int) -> Iterator[tuple[str, Any]]:
     """Yield the name and the result of everything that the engine is asked for, and finished requests."""
     commands: dict[str, Callable[..., Any]] = {"clear": engine.clear, "score": engine.score}
     running = 0
@@ -264,19 +259,19 @@ def _answers(engine: Engine, inbox: SimpleQueue[tuple[Any, ...]]) -> Iterator[tu
             try:
                 yield command, commands[command](*arguments)
             except RequestError as error:  # of one text; the engine goes on
-                yield "failed", _described(error)
+                yield "failed", _described(error, count)
         if finished := list(engine.step()):
             running -= len(finished)
             yield "finished", finished
 
 
-def _described(error: Exception) -> tuple[str, str, Any]:
-    """Kind and text of an error, and what else its kind has; not all errors of libraries can be sent."""
+def _described(error: Exception, count: int) -> tuple[type[Exception], tuple[Any, ...]]:
+    """What raises an error again, as one of ``count`` engines; not all errors of libraries can be sent."""
     if isinstance(error, InputError):
-        return "InputError", error.message, error.hint
+        return InputError, (error.message, error.hint)
     if isinstance(error, EngineMemoryError):
-        return "EngineMemoryError", str(error), error.max_rows
+        return EngineMemoryError, (str(error), count * error.max_rows)
     if isinstance(error, RequestError):
-        return "RequestError", str(error), None
+        return RequestError, (str(error),)
     traceback.print_exception(error)
-    return type(error).__name__, str(error), None
+    return RuntimeError, (f"{type(error).__name__}: {error}",)

@@ -56,23 +56,6 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class _Filter:
-    """A filter, the rows that use it (None for all rows) and its parameter, shape (rows that use it, 1)."""
-
-    apply: Callable[[Tensor, Tensor], None]
-    rows: Tensor | None
-    value: Tensor
-
-    def __call__(self, weights: Tensor) -> None:
-        if self.rows is None:
-            self.apply(weights, self.value)
-            return
-        selection = weights.index_select(0, self.rows)
-        self.apply(selection, self.value)
-        weights.index_copy_(0, self.rows, selection)
-
-
-@dataclass(frozen=True, slots=True)
 class Penalties:
     """Penalties and token counts of the n rows that use a penalty."""
 
@@ -299,13 +282,22 @@ def _bind(
     greedy: npt.NDArray[np.bool_],
     values: Floats,
     device: torch.device,
-) -> _Filter | None:
-    """Bind a filter to the rows that use it and are not greedy; None if there is no such row."""
+) -> Callable[[Tensor], None] | None:
+    """Bind a filter to the rows that use it and are not greedy, and to its parameter; None if there is no such row."""
     rows = np.flatnonzero(used & ~greedy)
     if not rows.size:
         return None
     value = torch.from_numpy(values[rows, None]).to(device)
-    return _Filter(apply, None if rows.size == used.size else torch.from_numpy(rows).to(device), value)
+    if rows.size == used.size:
+        return lambda weights: apply(weights, value)
+    index = torch.from_numpy(rows).to(device)
+
+    def apply_to_some(weights: Tensor) -> None:
+        selection = weights.index_select(0, index)
+        apply(selection, value)
+        weights.index_copy_(0, index, selection)
+
+    return apply_to_some
 
 
 def count(tokens: Sequence[npt.NDArray[np.integer]], width: int, device: torch.device) -> Tensor:

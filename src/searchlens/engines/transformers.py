@@ -23,11 +23,10 @@ import torch
 from torch import Tensor
 
 from searchlens import catalogue
-from searchlens.engines import _llama, _weights, sampler
+from searchlens.engines import _llama, sampler
+from searchlens.engines._caches import CachedPrefix, PrefixCache, RowGroup, attend, plan_merges
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
-from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
 from searchlens.engines._prompts import Ints, Prefills, Prompts, Tokens, parts, token_index
-from searchlens.engines._row_group import RowGroup, attend, plan_merges
 from searchlens.engines._rows import Queue, Rows
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
 from searchlens.errors import InputError
@@ -112,7 +111,7 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         target, number = _required(device, dtype)
         with torch.inference_mode():
-            self._model = _llama.Llama(_weights.load(Path(path), number, adapter), target)
+            self._model = _llama.Llama(_llama.load(Path(path), number, adapter), target)
         shape = self._model.shape
         self.device = str(target)
         self.repeatable = on_cpu = target.type == "cpu"
@@ -222,19 +221,17 @@ class TransformersEngine:
             return
         orders, begin = [], 0
         for group in self._groups:
-            end = begin + group.rows
-            alive = self._rows.alive[begin:end]
-            if self._caches_rows:
-                self._cache_rows(group, begin, ~alive)
+            own = slice(begin, begin + group.rows)
+            alive = self._rows.alive[own]
+            if self._caches_rows:  # what was rejected is never continued
+                self._cache_rows(group, begin, np.flatnonzero(~alive & ~self._rows.state["rejected"][own]))
             orders.append(begin + group.keep_rows(alive))
-            begin = end
+            begin = own.stop
         self._groups = [group for group in self._groups if group.rows]
         self._reorder(np.concatenate(orders), {request.prompt for _, request in requests})
 
-    def _cache_rows(self, group: RowGroup, begin: int, finished: npt.NDArray[np.bool_]) -> None:
-        """Copy finished rows of a group, whose first row is row `begin` of the batch, to the prefix cache."""
-        rejected = self._rows.state["rejected"][begin : begin + group.rows]
-        rows = np.flatnonzero(finished & ~rejected)  # what was rejected is never continued
+    def _cache_rows(self, group: RowGroup, begin: int, rows: Ints) -> None:
+        """Copy rows of a group, whose first row is row `begin` of the batch, to the prefix cache."""
         state, tokens = self._rows.state[begin + rows], self._rows.tokens[begin + rows]
         texts = [tuple(row[:length].tolist()) for row, length in zip(tokens, state["length"], strict=True)]
         keys = list(zip(state["prompt"], texts, strict=True))

@@ -23,21 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens import catalogue
-from searchlens.engines import _vllm_start
+from searchlens.engines import _vllm_request, _vllm_start
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
-from searchlens.engines._vllm_request import (
-    EXTRA_ARG,
-    LEDGER_COLUMNS,
-    NOT_GIVEN,
-    completion,
-    drawn,
-    given_logprobs,
-    has_floor,
-    refusals,
-    sampling_params,
-    scoring,
-    worker_row,
-)
+from searchlens.engines._vllm_request import LEDGER_COLUMNS, NOT_GIVEN, completion, sampling_params
 from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
@@ -212,7 +200,7 @@ class VllmEngine:
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts)
         for number, text in enumerate(texts):
-            request, params = scoring(text)
+            request, params = _vllm_request.scoring(text)
             self._enqueue(number, request, params, text.tokens[-1])
         scores: dict[int, npt.NDArray[np.float32]] = {}
         failures: list[RequestError] = []
@@ -223,7 +211,7 @@ class VllmEngine:
                 if isinstance(done, RequestError):
                     failures.append(done)
                 else:
-                    scores[number] = given_logprobs(texts[number], output, done.logprobs)
+                    scores[number] = _vllm_request.given_logprobs(texts[number], output, done.logprobs)
         if failures:
             raise failures[0]
         return [scores[number] for number in range(len(texts))]
@@ -296,16 +284,16 @@ class VllmEngine:
         while self._queue and self._free_slots:
             _, arrival, request_id, request, params, given = heappop(self._queue)
             slot = self._free_slots.pop()
-            params.extra_args = {EXTRA_ARG: worker_row(request, slot, given)}
+            params.extra_args = {_vllm_request.EXTRA_ARG: _vllm_request.worker_row(request, slot, given)}
             prompt = {"prompt_token_ids": [*request.prompt, *request.prefix]}
             try:
                 self._engine.add_request(str(arrival), prompt, params, lora_request=self._adapter)
-            except refusals() as error:
+            except _vllm_request.refusals() as error:
                 self._free_slots.append(slot)
                 refused.append((request_id, RequestError(f"vLLM refuses the request ({error})")))
             else:
                 self._running[str(arrival)] = request_id, request, slot
-                if has_floor(request):
+                if _vllm_request.has_floor(request):
                     self._bounded[slot] = str(arrival)
         return refused
 
@@ -348,7 +336,7 @@ class VllmEngine:
         parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), ends)
         owners = [self._running.pop(vllm_id)[:2] for vllm_id in ids]
         return [
-            (request_id, drawn(request, text, part, "rejected", cached))
+            (request_id, _vllm_request.drawn(request, text, part, "rejected", cached))
             for (request_id, request), text, part, cached in zip(owners, texts, parts, reused, strict=True)
         ]
 

@@ -11,7 +11,7 @@ from searchlens.errors import one_line
 from searchlens.formats.pools import Examined, Pool
 from searchlens.formats.reading import Reading
 from searchlens.grading import GradedPair
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 
 ANSWERED = 0.80
 """Smallest share with an answer among the finished texts of a pool."""

@@ -16,8 +16,8 @@ from searchlens.benchmarks.choices import LETTERS, letter_of
 from searchlens.errors import InputError
 from searchlens.formats.readers.logged import Document, Problems, shown
 from searchlens.grading import GradedPair
-from searchlens.grading.recorded import is_recorded
-from searchlens.store.hashing import digest
+from searchlens.grading.score import is_recorded
+from searchlens.store.files import digest
 
 
 def plain(text: str) -> str:

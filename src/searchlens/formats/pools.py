@@ -24,7 +24,7 @@ from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
 from searchlens.formats.readers.logged import LoggedSample, Stream, Verdict
 from searchlens.search.policy import Policy, parse
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
 from searchlens.store.shards import SAMPLES
 
 MEMORY = 96 * 2**20

@@ -22,7 +22,7 @@ from searchlens.formats.documents import Ids, KnownDocuments, OwnDocuments
 from searchlens.formats.pools import Pool, Spill, Tally, proposed
 from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
-from searchlens.store.hashing import file_sha256
+from searchlens.store.files import file_sha256
 
 Documents = KnownDocuments | OwnDocuments
 Failed = Literal["", "drop", "wrong", "unequal"]

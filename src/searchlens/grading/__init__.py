@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, cast
 
 from searchlens import catalogue
 from searchlens.benchmarks import Question
-from searchlens.store.hashing import file_sha256
+from searchlens.store.files import file_sha256
 from searchlens.store.inputs import DIGITS, require_at_most
 
 MAX_ANSWER = 512

@@ -1,21 +1,29 @@
-"""Grader ``ifeval``: a response follows all instructions of its prompt, by the official checkers of IFEval, or not.
+"""Graders of instructions: a response follows all of its question, or not. The whole text is the answer.
 
-The whole text is the answer, finished or not, as in the official evaluation. Whether it is finished is recorded with
-the sample, for the first-finish readout. ``correct`` is the strict prompt-level verdict. The form of a verdict holds
-which instructions were followed, strictly and loosely (``checkers.judge``); ``accuracies`` reads it.
+``instructions`` runs the checks of ``grading.instructions``: plain code, so the hash of their source is its version. A
+response that was cut off by the token limit has no answer.
+
+``ifeval`` runs the official checkers of IFEval. There a response counts whether it is finished or not, as in the
+official evaluation. Whether it is finished is recorded with the sample, for the first-finish readout. ``correct`` is
+the strict prompt-level verdict. The form of a verdict holds which instructions were followed, strictly and loosely
+(``checkers.judge``); ``accuracies`` reads it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 from searchlens.benchmarks import Question
 from searchlens.catalogue import grader
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, checkers, processes, punkt
-from searchlens.store.hashing import canonical
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, checkers, processes
+from searchlens.grading.instructions import passes
+from searchlens.grading.punkt import FILES
+from searchlens.store.files import canonical, file_sha256
 
 LIMITS = processes.Limits(cpu_seconds=20.0, wall_seconds=60.0)
 """Longer than for mathematical answers, because a response is up to a hundred times as long."""
@@ -36,7 +44,7 @@ class IFEval(Grader):
     limits: processes.Limits = LIMITS
 
     version = "/".join(
-        ["ifeval-1", *map(_library, ("lm-eval", "nltk", "langdetect")), f"punkt-{punkt.FILES['ortho_context.tab'][:8]}"]
+        ["ifeval-1", *map(_library, ("lm-eval", "nltk", "langdetect")), f"punkt-{FILES['ortho_context.tab'][:8]}"]
     )
 
     def reference(self, question: Question) -> str:
@@ -88,3 +96,37 @@ def accuracies(forms: Iterable[str]) -> Accuracies:
     prompts = (sum("0" not in vector for vector in each) / len(each) for each in (strict, loose))
     joined = map("".join, (strict, loose))
     return Accuracies(*prompts, *(each.count("1") / len(each) for each in joined))
+
+
+_SOURCE = file_sha256(Path(__file__).with_name("instructions.py"))
+
+
+@grader("instructions", votes=False)
+class Checklist(Grader):
+    """Runs the checks of ``searchlens.grading.instructions``."""
+
+    version = f"instructions-1/{_SOURCE[:12]}"
+
+    def reference(self, question: Question) -> str:
+        """The checks, as canonical JSON. Raises InputError if the question has none."""
+        if not question.checks:
+            raise InputError(
+                f"question {question.id!r} has no checks", "the grader instructions needs `checks` in every row"
+            )
+        return canonical(question.checks)
+
+    def extract(self, text: str, stopped: bool) -> Extraction:
+        """The stripped text of a finished response."""
+        return Extraction(text.strip(), "whole") if stopped else NO_ANSWER
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
+        """Run the checks, in this process. Raises InputError if one is unknown, or its parameters do not fit it."""
+        verdicts = []
+        for gold, answer in pairs:
+            try:
+                verdicts.append(Verdict(passes(json.loads(gold), answer), ""))
+            except (TypeError, KeyError) as error:
+                raise InputError(
+                    f"checks {gold} cannot be run: {error}", "correct them in the benchmark file"
+                ) from None
+        return verdicts

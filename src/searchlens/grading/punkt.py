@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 from searchlens.errors import InputError
-from searchlens.store.hashing import file_sha256
+from searchlens.store.files import file_sha256
 
 FILES = {
     "abbrev_types.txt": "92a3e070f43d9b4c5534758ca40ad7343b04e7e29bfe0c2eb658a39445a4f779",

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from searchlens.catalogue import grader
 from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict, processes
-from searchlens.grading.spelling import Rewriting
+from searchlens.grading.spelling import NUMERALS, Rewriting
 
 TOLERANCE = 1e-4
 """Relative difference of numbers that count as equal."""
@@ -96,12 +96,7 @@ _UNITS = (
     r"tickets|tiles|marbles|cubes|sides|edges|ways|outfits|pieces|nickels|dimes|pennies|quarters)"
     r"(?:\s*\^\s*\{?\d\}?)?"
 )
-_WORDS = {
-    word: str(value)
-    for value, word in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    )
-}
+_WORDS = {word: str(value) for value, word in enumerate(NUMERALS)}
 _TRAILING_TEXT = re.compile(r"(?<=.)\\(?:text|mbox)\s*\{[^{}]*\}(?:\^\{?\d\}?)?$", re.DOTALL)
 _TRAILING_UNIT = re.compile(rf"(?<=[\d}}\s)])\s*{_UNITS}\.?$")
 _rewrite = Rewriting(

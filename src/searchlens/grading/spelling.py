@@ -71,7 +71,7 @@ def _radians(match: re.Match[str]) -> str:
 
 
 DEGREES = r"(?:\^\s*\{?\s*\\(?:circ|degree)(?![A-Za-z])\s*\}?|\\degree(?![A-Za-z]))"
-_NUMERALS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+NUMERALS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _INSIDE = r"(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*"
 _GROUP = rf"\{{({_INSIDE})\}}"
 _ROUND = r"\(((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*)\)"
@@ -137,7 +137,7 @@ _spelling = Rewriting(
     (r"(?i)(?<=\d)\s*(?:\\text\{\s*)?percent\s*\}?\s*$", r"\\%"),
     # Words.
     (r"(?i)^(?:\\text\{)?\s*(?:an?|the|on|in|it is|is)\s+([a-z]{3,})[\s}]*$", r"\1"),
-    (rf"(?i)^(?:\\text\{{)?({'|'.join(_NUMERALS)})\s*\}}?$", lambda match: str(_NUMERALS.index(match[1].lower()))),
+    (rf"(?i)^(?:\\text\{{)?({'|'.join(NUMERALS)})\s*\}}?$", lambda match: str(NUMERALS.index(match[1].lower()))),
     (r"(?i)^(?:\\text\{)?(?:all|every)\s+real(?:\s+numbers?)?\s*\}?$", r"\\mathbb{R}"),
     (r"(?i)^(?:\\text\{)?infinit[ey]\s*\}?$", r"\\infty"),
     (

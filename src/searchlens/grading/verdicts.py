@@ -12,7 +12,6 @@ import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -165,20 +164,6 @@ def _stored(column: str) -> pl.Expr:
     return pl.coalesce(hashed, text).alias(f"{column}_stored")
 
 
-class Lucky(NamedTuple):
-    """Luck: which samples would be right if their question had the gold of another one.
-
-    What an answer earns there, it earns without knowing the question: by being an answer that often is right. Golds of
-    other questions that equal the own one stay, because a guess meets them as often as any other.
-    """
-
-    column: pl.Series
-    """``lucky`` of the samples, null where nothing was judged."""
-    graded: int
-    reused: int
-    """``graded``, ``reused``: pairs judged now, and pairs read from the table of verdicts."""
-
-
 def other_golds(references: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The gold of another question, ``other``, for each question: of the one that follows in a random cyclic order.
 
@@ -200,8 +185,12 @@ def lucky(
     store: VerdictStore,
     *,
     workers: int | None = None,
-) -> Lucky:
-    """Judge the answers of one policy against golds of other questions, as of ``other_golds``.
+) -> tuple[pl.Series, int, int]:
+    """Luck: which samples of a policy would be right if their question had the gold of another one (``other_golds``).
+
+    What an answer earns there, it earns without knowing the question: by being an answer that often is right. Golds of
+    other questions that equal the own one stay, because a guess meets them as often as any other. Returns ``lucky`` of
+    the samples, null where nothing was judged, and the numbers of pairs judged now, and read from the table.
 
     Rows have ``policy``, ``question`` and ``answer``, null if there is none. Samples of other policies are not judged,
     since each distinct pair of gold and answer costs a verdict; new ones are added to the store of the benchmark. A
@@ -210,7 +199,7 @@ def lucky(
     """
     judged = pl.col("policy") == policy
     if references.height < 2 or not rows.select(judged.any()).item():
-        return Lucky(pl.Series("lucky", [None] * rows.height, pl.Boolean), 0, 0)
+        return pl.Series("lucky", [None] * rows.height, pl.Boolean), 0, 0
     paired = rows.select("policy", "question", "answer").join(
         other_golds(references, seed), on="question", how="left", maintain_order="left"
     )
@@ -219,4 +208,4 @@ def lucky(
     verdicts = found.verdicts.select("answer", "correct", other="gold")
     accepted = paired.join(verdicts, on=["other", "answer"], how="left", maintain_order="left")
     column = accepted.select(lucky=pl.when(judged).then(pl.col("correct").fill_null(False)))["lucky"]
-    return Lucky(column, found.graded, found.reused)
+    return column, found.graded, found.reused

@@ -16,10 +16,9 @@ from searchlens.plan import pins
 from searchlens.plan._inputs import Inputs
 from searchlens.plan._jobs import Generation, JobPool, Jobs
 from searchlens.plan._study import StudyCells
-from searchlens.store import judges
-from searchlens.store.files import entries, read_json, require_writable
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest, entries, read_json, require_writable
 from searchlens.store.layout import parse_manifest, readouts_sidecar
+from searchlens.store.provenance import Judge
 from searchlens.store.ranges import Listed, Shard, listed, shards_of, uncovered
 
 TO_GET_READY = "run `searchlens pin`, then `searchlens fetch`, where the hub can be reached; put other files there"
@@ -243,7 +242,7 @@ class Grid:
             raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
         recorded = read_json(sidecar)
         grader = self.study.benchmark(benchmark).grader
-        if (judge := judges.of(recorded, grader)).name != grader:
+        if (judge := Judge.of(recorded, grader)).name != grader:
             raise InputError(f"compact readouts {path} were judged by the grader {judge.name}, not by {grader}", hint)
         unknown = {"questions", "golds", "streams"} if self.inputs.absent(benchmark) else set()
         unknown |= {"weights", "streams"} if self.inputs.absent_weights(checkpoint) else set()

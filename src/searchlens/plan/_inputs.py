@@ -19,7 +19,7 @@ from searchlens.plan.roofline import Shape
 from searchlens.store import chat, checkpoints
 from searchlens.store.adapters import Adapter
 from searchlens.store.chat import ChatTemplate
-from searchlens.store.hashing import fingerprint, weight_files
+from searchlens.store.checkpoints import fingerprint, weight_files
 from searchlens.store.specials import Specials
 
 FINGERPRINT_LIMIT = 256 * 2**20

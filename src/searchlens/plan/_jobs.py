@@ -18,9 +18,8 @@ from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 from searchlens.plan import cost
 from searchlens.plan._inputs import Inputs, once
-from searchlens.search.policy import Policy, from_spec, parse
-from searchlens.search.text_policies import Texts
-from searchlens.store.hashing import digest, file_sha256
+from searchlens.search.policy import Policy, Texts, from_spec, parse
+from searchlens.store.files import digest, file_sha256
 from searchlens.store.layout import parse_manifest
 
 GENERATION_VERSION = 1

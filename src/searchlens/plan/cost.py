@@ -13,8 +13,7 @@ from searchlens.config.model import Config, CostSpec, GpuName
 from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.plan.roofline import GPUS, Shape, limit
-from searchlens.search.policy import Policy
-from searchlens.search.text_policies import Texts
+from searchlens.search.policy import Policy, Texts
 
 # ---- tokens
 

@@ -25,8 +25,8 @@ from searchlens.errors import InputError
 from searchlens.plan.roofline import Shape
 from searchlens.store import files
 from searchlens.store.chat import FILE as CHAT
-from searchlens.store.files import read_json
-from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
+from searchlens.store.checkpoints import WEIGHT_FILES
+from searchlens.store.files import digest, file_sha256, read_json
 from searchlens.store.inputs import require_no_stream
 from searchlens.store.specials import FILES, Specials
 
@@ -119,13 +119,8 @@ class Pin:
     @property
     def fingerprint(self) -> str:
         """``store.fingerprint`` of a folder with these files: a checkpoint has the same id from hub and folder."""
-        return fingerprint_of(
-            {
-                name: file.sha256
-                for name, file in self.files.items()
-                if any(fnmatchcase(name, pattern) for pattern in WEIGHT_FILES)
-            }
-        )
+        kept = (name for name in self.files if any(fnmatchcase(name, pattern) for pattern in WEIGHT_FILES))
+        return digest({name: self.files[name].sha256 for name in kept}, 64)
 
 
 @dataclass(frozen=True)

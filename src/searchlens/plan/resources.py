@@ -9,7 +9,7 @@ import math
 
 from searchlens.config.limits import PART_ROWS
 from searchlens.plan import Grid, JobPool, cost
-from searchlens.store.hashing import weight_files
+from searchlens.store.checkpoints import weight_files
 
 STARTUP_MINUTES = 30
 """Time before the first token: imports, loading, compiling. Too little ends jobs early, too much waits in queues."""

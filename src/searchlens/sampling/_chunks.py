@@ -16,7 +16,6 @@ import polars as pl
 from searchlens.errors import JobError
 from searchlens.plan import Generation
 from searchlens.store import files, layout, shards, traces
-from searchlens.store.columns import TRACES
 from searchlens.store.frames import read_unvouched
 from searchlens.store.provenance import join
 
@@ -162,7 +161,9 @@ class MissingShard:
             of: dict[str, Any] = {"generation_id": self.generation.id, "policies": self.generation.policies}
             of["provenance"] = provenance
             # What was recorded goes first: a shard that exists is not published again.
-            if rows := [found for chunk in self.chunks if (found := _recorded(chunk.trace_path)) is not None]:
+            then = "; `searchlens trace` records these searches again"
+            recorded = (traces.found(chunk.trace_path, then) for chunk in self.chunks)
+            if rows := [found for found in recorded if found is not None]:
                 traces.publish(self.traces, self.start, self.stop, pl.concat(rows), **of)
             shards.publish(self.folder, self.start, self.stop, frame, **of)
         elif not self.is_published:
@@ -171,14 +172,3 @@ class MissingShard:
             files.remove([chunk.path, chunk.trace_path, chunk.damaged_path])
         with suppress(OSError):  # the folder is not empty, or another job has removed it
             layout.chunks(self.folder).rmdir()
-
-
-def _recorded(path: Path) -> pl.DataFrame | None:
-    """What was recorded of a chunk's searches; None if there is nothing, or another job has just published it."""
-    try:
-        content = read_unvouched(path)
-    except FileNotFoundError:
-        return None
-    if content is None:
-        log.warning("%s is damaged; `searchlens trace` records these searches again", path)
-    return content[0] if content and content[0].schema == TRACES else None

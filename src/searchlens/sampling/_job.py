@@ -22,9 +22,8 @@ from typing import Any
 from searchlens import __version__, catalogue, grading
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.config.sampled import CheckpointSpec
-from searchlens.engines import devices
 from searchlens.engines.base import Engine
-from searchlens.engines.kind import engine_kind
+from searchlens.engines.kind import engine_kind, take_gpu
 from searchlens.errors import InputError
 from searchlens.plan import Generation, Grid, JobPool, Traced
 from searchlens.sampling._chunks import Chunk, MissingShard
@@ -33,7 +32,7 @@ from searchlens.search.policy import Policy, from_spec
 from searchlens.store import provenance, shards
 from searchlens.store.adapters import Adapter
 from searchlens.store.checkpoints import context
-from searchlens.store.hashing import canonical
+from searchlens.store.files import canonical
 
 log = logging.getLogger(__name__)
 
@@ -126,15 +125,8 @@ class Job:
     @cached_property
     def _evaluator_tokens(self) -> int:
         """Most tokens that any policy's evaluator needs after a candidate."""
-        return max(
-            (
-                self.evaluator_tokens(
-                    f"policy {generation.policies[0]!r}", from_spec(generation.id, generation.spec["policy"])
-                )
-                for generation in self.pool.generations
-            ),
-            default=0,
-        )
+        policies = {each.policies[0]: from_spec(each.id, each.spec["policy"]) for each in self.pool.generations}
+        return max((self.evaluator_tokens(f"policy {name!r}", each) for name, each in policies.items()), default=0)
 
     def check_lengths(self, *limits: int) -> None:
         """Refuse prompts that no model should see, or that do not fit together with answer and evaluator's question."""
@@ -213,7 +205,7 @@ def start_engine(
 
     device, kind = spec.device, engine_kind(spec)
     if device != "cpu" and kind.gpus == 1:
-        devices.take()
+        take_gpu()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     given: dict[str, Any] = {"device": device, "dtype": spec.dtype, "max_rows": max_rows, "threads": threads}

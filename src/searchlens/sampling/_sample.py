@@ -219,16 +219,14 @@ class _RunningChunk:
 def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: Policy) -> Iterator[_Sample]:
     """Yield the samples of a run, one per candidate; the first has its costs. Those of a failed run are empty."""
     name, number = job.questions[question].id, run_ * policy.width
-    taken = outcome.usage.generated, outcome.usage.requests
     if isinstance(outcome, Failure):
-        nothing, reason = np.zeros(0, np.int32), json.dumps({"failed": outcome.reason})
-        arrays = nothing, nothing.astype(np.float32), nothing.astype(np.float32)
-        for sample_ in range(number, number + policy.width):
-            yield _Sample(question, sample_, name, run_, "", *arrays, -math.inf, "failed", *taken, reason)
-            taken = 0, 0
-        return
-    for sample_, candidate in enumerate(outcome.candidates, number):
-        kept, text = _ended(job, candidate, policy)
+        nothing = np.zeros(0, np.float32)
+        failed: Any = Candidate(nothing, nothing, nothing, "failed", -math.inf, {"failed": outcome.reason})  # type: ignore[arg-type, dict-item]
+        found = [(failed, "")] * policy.width
+    else:
+        found = [_ended(job, candidate, policy) for candidate in outcome.candidates]
+    taken = outcome.usage.generated, outcome.usage.requests
+    for sample_, (kept, text) in enumerate(found, number):
         arrays = kept.tokens, kept.logprobs, kept.sampling_logprobs
         details = json.dumps(dict(kept.details), sort_keys=True) if kept.details else None
         yield _Sample(question, sample_, name, run_, text, *arrays, kept.score, kept.finish, *taken, details)
@@ -301,17 +299,11 @@ def _frame(found: Sequence[_Sample]) -> pl.DataFrame:
     return pl.DataFrame({name: table[name] for name in shards.SAMPLES}, schema=shards.SAMPLES)
 
 
-def checked(outcomes: Sequence[Outcome], policy: Policy, vocab_size: int) -> Sequence[Outcome]:
-    """Return the outcomes of runs of a policy, with a failure for each whose samples are invalid.
+def checked(outcomes: Iterable[Outcome], policy: Policy, vocab_size: int) -> list[Outcome]:
+    """The outcomes of runs of a policy, with a failure for each whose samples are invalid.
 
-    The arrays of all candidates are looked at together, which is ten times as fast as one by one; only if there is a
-    flaw somewhere is each outcome looked at. Token ids go from 0 to ``vocab_size - 1``.
+    Token ids go from 0 to ``vocab_size - 1``.
     """
-    results = [outcome.candidates for outcome in outcomes if not isinstance(outcome, Failure)]
-    if not any(_list_flaw(result, policy.width) for result in results):
-        candidates = [candidate for result in results for candidate in result]
-        if not candidates or _are_sound(candidates, vocab_size):
-            return outcomes
     found: list[Outcome] = []
     for outcome in outcomes:
         flaw: str | None = None
@@ -321,19 +313,6 @@ def checked(outcomes: Sequence[Outcome], policy: Policy, vocab_size: int) -> Seq
         name = policy.controller.name
         found.append(Failure(f"controller {name} returned {flaw}", outcome.usage) if flaw else outcome)
     return found
-
-
-def _are_sound(candidates: Sequence[Candidate], vocab_size: int) -> bool:
-    """Whether it is certain that no candidate has a flaw."""
-    arrays = [(candidate.tokens, candidate.logprobs, candidate.sampling_logprobs) for candidate in candidates]
-    if not all(type(array) is np.ndarray for three in arrays for array in three):
-        return False
-    if not all(tokens.ndim == 1 and tokens.size and tokens.shape == p.shape == q.shape for tokens, p, q in arrays):
-        return False
-    tokens, *logprobs = map(np.concatenate, zip(*arrays, strict=True))
-    in_vocabulary = tokens.dtype.kind in "iu" and tokens.min() >= 0 and tokens.max() < vocab_size
-    scores = [candidate.score for candidate in candidates]
-    return bool(in_vocabulary and not np.isnan(logprobs).any() and all(map(math.isfinite, scores)))
 
 
 def _list_flaw(result: object, width: int) -> str | None:

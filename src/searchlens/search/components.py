@@ -24,24 +24,13 @@ from searchlens import catalogue
 from searchlens.errors import InputError, require_known
 
 if TYPE_CHECKING:
-    from searchlens.search.policy import Policy
+    from searchlens.search.policy import Policy, Texts
     from searchlens.search.task import Evaluator, Search, Task
-    from searchlens.search.text_policies import Texts
 
 Value = float | int | str
 
 
 # ---- parameters
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Allowed values of a parameter."""
-
-    text: str
-    """In words."""
-    fits: Callable[[Any], bool]
-    """Whether a value is allowed; it takes any value."""
 
 
 def number(default: float, at_least: float, at_most: float) -> Any:
@@ -74,7 +63,7 @@ def text(default: str, allowed: str = "a text", fits: Callable[[str], bool] = bo
 
 
 def _field(default: Value, allowed: str, fits: Callable[[Any], bool], silent: bool = False) -> Any:
-    return field(default=default, metadata={"range": Range(allowed, fits), "silent": silent})
+    return field(default=default, metadata={"allowed": allowed, "fits": fits, "silent": silent})
 
 
 def _fields(component: type[Component] | Component) -> tuple[Field[Any], ...]:
@@ -330,7 +319,7 @@ def names(role: str) -> tuple[str, ...]:
 def parameters(role: str, name: str) -> dict[str, tuple[Value, str]]:
     """Each parameter of a component with its default and, in words, its allowed values."""
     kind = _kind(role, name)
-    found: dict[str, Any] = {item.name: (item.default, item.metadata["range"].text) for item in _fields(kind)}
+    found: dict[str, Any] = {item.name: (item.default, item.metadata["allowed"]) for item in _fields(kind)}
     return found
 
 
@@ -347,9 +336,8 @@ def component(role: str, spec: str | Mapping[str, Any]) -> Component:
     known = {item.name: item for item in _fields(kind)}
     for key, value in values.items():
         require_known(key, known, f"{role} {name!r}: parameter")
-        allowed: Range = known[key].metadata["range"]
-        if not allowed.fits(value):
-            raise InputError(f"{role} {name!r}: {key} is {value!r}; allowed: {allowed.text}")
+        if not known[key].metadata["fits"](value):
+            raise InputError(f"{role} {name!r}: {key} is {value!r}; allowed: {known[key].metadata['allowed']}")
     # 1 and 1.0 are the same number, and must give the same generation id
     return kind(name, **{k: float(v) if isinstance(known[k].default, float) else v for k, v in values.items()})
 
@@ -394,7 +382,7 @@ def _controller(name: str) -> type[Controller]:
             f"controller {name!r} is no dataclass that inherits from searchlens.search.components.Controller"
         )
     for item in _fields(kind):
-        if "range" not in item.metadata:
+        if "fits" not in item.metadata:
             raise InputError(
                 f"controller {name!r}: parameter {item.name} has no range",
                 "declare it with number, whole, choice or text of searchlens.search",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 from operator import add
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,8 +24,7 @@ from searchlens.errors import InputError
 from searchlens.garbage import collected_rarely
 from searchlens.search.evaluators import evaluator
 from searchlens.search.policy import Policy
-from searchlens.search.stops import ended
-from searchlens.search.task import Ask, Call, Candidate, Search, Task
+from searchlens.search.task import Ask, Call, Candidate, Search, Task, ended
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +40,10 @@ def start(task: Task, policy: Policy) -> Search:
     return ended(task, policy.controller.search(task, policy, evaluator(policy.evaluator)))
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one search may ask for; one that exceeds a limit is taken to be endless, and fails."""
-
-    requests: int = 200_000
-    """Requests and calls in all; an empty list of asks counts as one."""
-    generated: int = 2_000_000
-    """Generated tokens in all."""
+MOST_ASKS = 200_000
+"""Requests and calls of one search, an empty list of asks counting as one; one that has more is endless, and fails."""
+MOST_GENERATED = 2_000_000
+"""Generated tokens of one search, likewise."""
 
 
 class Usage(NamedTuple):
@@ -100,7 +96,7 @@ class _Live:
     replies: list[Any] | None = None
     """Replies to the present asks, in their order."""
     asks: int = 0
-    """Asks so far, for ``Limits``."""
+    """Asks so far, at most ``MOST_ASKS``."""
     failed: bool = False
     """Whether one of the replies is an exception."""
     usage: Usage = _NOTHING
@@ -112,7 +108,6 @@ def run(
     *,
     live: int | None = None,
     group: int | None = None,
-    limits: Limits = Limits(),
 ) -> Iterator[tuple[Key, Outcome]]:
     """Drive all searches to their end; yields each key once, with its outcome, in order of completion.
 
@@ -127,13 +122,10 @@ def run(
     source, most = iter(searches), live or max(_LIVE, 2 * engine.max_rows)
     # A collection visits thousands of live searches, which hold no garbage.
     with ThreadPoolExecutor(_THREADS) as pool, collected_rarely():
-        driver = _Driver(Admission(engine, group), pool, limits)
-        is_exhausted = False
-        while driver.alive or not is_exhausted:
-            while driver.alive < most and not is_exhausted:
-                item = next(source, None)
-                is_exhausted = item is None
-                if item is not None and (ended := driver.start(*item)):
+        driver = _Driver(Admission(engine, group), pool)
+        while (new := list(islice(source, most - driver.alive))) or driver.alive:
+            for item in new:
+                if ended := driver.start(*item):
                     yield ended  # type: ignore[misc]
             yield from driver.advance()  # type: ignore[misc]
 
@@ -141,8 +133,8 @@ def run(
 class _Driver:
     """Passes requests and calls on, and their replies back to the searches that asked."""
 
-    def __init__(self, admission: Admission, pool: ThreadPoolExecutor, limits: Limits) -> None:
-        self._admission, self._pool, self._limits = admission, pool, limits
+    def __init__(self, admission: Admission, pool: ThreadPoolExecutor) -> None:
+        self._admission, self._pool = admission, pool
         self.alive = 0
         self._starts = 0
         self._next_id = 0
@@ -214,10 +206,10 @@ class _Driver:
 
     def _within_limits(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
         owner.asks += max(1, len(asks))
-        if owner.asks > self._limits.requests:
-            raise RuntimeError(f"it has asked for {owner.asks} requests; the limit is {self._limits.requests}")
-        if (drawn := owner.usage.generated) > self._limits.generated:
-            raise RuntimeError(f"{drawn} tokens were generated for it; the limit is {self._limits.generated}")
+        if owner.asks > MOST_ASKS:
+            raise RuntimeError(f"it has asked for {owner.asks} requests; the limit is {MOST_ASKS}")
+        if (drawn := owner.usage.generated) > MOST_GENERATED:
+            raise RuntimeError(f"{drawn} tokens were generated for it; the limit is {MOST_GENERATED}")
         return asks
 
 

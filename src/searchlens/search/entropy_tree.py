@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from searchlens.catalogue import controller
 from searchlens.errors import InputError
 from searchlens.search.components import Branch, Controller, Rounds, choice, number, whole
-from searchlens.search.policy import Policy
+from searchlens.search.policy import Policy, Texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from searchlens.engines.base import Completion
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
-    from searchlens.search.text_policies import Texts
 
 WORDS = ("answer", "conclusion")
 """Words that state an answer, in lower case (Hou et al. 2025, published code)."""

@@ -30,12 +30,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchlens.catalogue import controller
 from searchlens.search.components import Controller, Iterations, Thought, choice, number, require_draws, whole
-from searchlens.search.policy import Policy
+from searchlens.search.policy import Policy, Texts
 from searchlens.search.thoughts import Path, Thoughts
 
 if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
-    from searchlens.search.text_policies import Texts
 
 SAME = 1e-4
 """Scores of a smaller range count as equal."""

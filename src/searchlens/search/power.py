@@ -48,7 +48,7 @@ from searchlens.catalogue import controller
 from searchlens.engines.base import Floor
 from searchlens.errors import InputError
 from searchlens.search.components import Blocks, Controller, choice, number, require_draws
-from searchlens.search.policy import Policy
+from searchlens.search.policy import Policy, Texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
     from searchlens.engines.base import Request, Sampling
     from searchlens.search.task import Evaluator, Search, Task, Trace
-    from searchlens.search.text_policies import Texts
 
 _LEAST = 0.1  # nats, added to every rise of the entropy, so that every position may be cut
 _ROUNDING = 1e-6  # nats by which float32 may lift the weight of a token above 0, for each unit of alpha

@@ -34,8 +34,7 @@ import polars as pl
 
 from searchlens.engines.base import Completion
 from searchlens.search.driver import Usage
-from searchlens.search.stops import through
-from searchlens.search.task import Ask, Candidate, Search, Trace
+from searchlens.search.task import Ask, Candidate, Search, Trace, through
 from searchlens.store.columns import TRACES
 
 COLUMNS = tuple(name for name in TRACES if name not in ("question", "id", "run", "row"))
@@ -83,26 +82,21 @@ class Recorder:
 
     def note(self, kind: str, **values: Any) -> None:
         """Take one note. A wrong one is no reason for the search to fail: the record says so, and ends with it."""
-        if self._mistake:
-            return
         try:
-            self._take(kind, values)
+            if not self._mistake and (row := self._row(kind, values)) is not None:
+                self._count(row)
+                self._fill(row, values)
+                for number, score in zip(row["nodes"], row["scores"], strict=True) if kind == "scored" else ():
+                    if number in self._nodes:
+                        self._nodes[number]["score"] = score
         except Exception as error:  # whatever a controller of one's own may pass
             self._mistake = f"{type(error).__name__}: {error}"
 
-    def _take(self, kind: str, values: Mapping[str, Any]) -> None:
-        self._step = values.get("step", self._step)
-        row = self._row(kind, values)
-        if row is None:
-            return
+    def _count(self, row: Row) -> None:
+        """Add to a row what the engine did since the last note."""
         row["requests"] += self._requests
         row["generated"] += self._generated
         self._requests = self._generated = 0
-        self._fill(row, values)
-        if kind == "scored":
-            for number, score in zip(row["nodes"], row["scores"], strict=True):
-                if number in self._nodes:
-                    self._nodes[number]["score"] = score
 
     def finish(self, candidates: Sequence[Candidate], failure: str = "", usage: Usage | None = None) -> None:
         """The search has ended, with its candidates or a failure; ``usage`` is what it cost, if that is known."""
@@ -126,15 +120,13 @@ class Recorder:
         if usage is not None:
             self._requests = usage.requests - sum(row["requests"] for row in self.rows)
             self._generated = usage.generated - sum(row["generated"] for row in self.rows)
-        self.rows[-1]["requests"] += self._requests
-        self.rows[-1]["generated"] += self._generated
-        self._requests = self._generated = 0
+        self._count(self.rows[-1])
 
     # ---- rows
 
     def _row(self, kind: str, values: Mapping[str, Any]) -> Row | None:
         """The row that a note is about; None if the record is full."""
-        name = values.get("node")
+        name, self._step = values.get("node"), values.get("step", self._step)
         if kind == "node" and (number := self._numbers.get(name)) in self._nodes:
             return self._nodes[number]  # type: ignore[index]  # it is in there
         if self._bytes > self._limit:

@@ -1,16 +1,26 @@
-"""What passes between controllers, evaluators and driver.
+"""What passes between controllers, evaluators and driver, and where stop texts end it.
 
 A search is a generator without I/O. It yields a list of asks (requests for the engine, or calls of slow functions),
 receives their results in the same order, and returns its candidates. An evaluator is a generator of the same kind that
 returns scores, so that a search runs one by ``yield from``. Neither knows engine, clock or gold answer, so a test can
 script every reply.
+
+An answer ends with the token that completes the first stop text of its template. Engines stop at single tokens only.
+Here a stop text is found however it is cut into tokens, long requests are drawn in pieces, and completions are cut, for
+every controller and engine alike. What is cut off still counts as drawn.
+
+That token is a stopping time: whether a text ends there depends on the tokens up to there alone. So the texts of a task
+are those that end at a stop token, at that token or at the limit, and the probability of a text is the product over its
+tokens up to its end, as without stop texts.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -19,9 +29,6 @@ import numpy.typing as npt
 
 from searchlens import seeds
 from searchlens.engines.base import Completion, FinishReason, Floor, Request, Sampling
-from searchlens.search import stops
-
-Measures = npt.NDArray[np.float32] | None
 
 
 def unrecorded(kind: str, **values: Any) -> None:
@@ -72,14 +79,14 @@ class Task(NamedTuple):
         """Number of tokens up to the one that completes the first stop text; None if there is no stop text."""
         if not self.stop_texts:
             return None  # without decoding, which takes as long as the text is
-        end = stops.end(tokens, self.decode(tokens), self.stop_texts, self.decode)
-        return end.length if end else None
+        found = end(tokens, self.decode(tokens), self.stop_texts, self.decode)
+        return found.length if found else None
 
     def text(self, tokens: Sequence[int]) -> str:
         """What an answer says: the text of its tokens, up to a stop text."""
         text = self.decode(tokens)
-        end = stops.end(tokens, text, self.stop_texts, self.decode)
-        return end.text if end else text
+        found = end(tokens, text, self.stop_texts, self.decode)
+        return found.text if found else text
 
     def finish(self, tokens: Sequence[int]) -> FinishReason | None:
         """How a text has ended, at a stop token, a stop text or the limit; None if it can go on."""
@@ -175,10 +182,7 @@ class Trace(NamedTuple):
 
     def cut(self, length: int) -> Trace:
         """The first ``length`` tokens, as a path that can go on."""
-        arrays: dict[str, Any] = {
-            name: value[:length] for name, value in self._asdict().items() if isinstance(value, np.ndarray)
-        }
-        return Trace(**arrays)
+        return Trace(**{name: array[:length] for name, array in _arrays(self).items()})
 
     def after(self, start: int) -> dict[str, Any]:
         """The path without its first ``start`` tokens, as ``Task.note`` takes it."""
@@ -186,24 +190,8 @@ class Trace(NamedTuple):
         return {**{name: array[start:] for name, array in arrays.items()}, "finish": self.finish}
 
     def extend(self, completion: Completion, finish: FinishReason | None) -> Trace:
-        """The path followed by a continuation."""
-        if not len(self.tokens):
-            return Trace(
-                completion.tokens,
-                completion.logprobs,
-                completion.sampling_logprobs,
-                completion.certainties,
-                finish,
-                completion.entropies,
-            )
-        return Trace(
-            np.concatenate((self.tokens, completion.tokens)),
-            np.concatenate((self.logprobs, completion.logprobs)),
-            np.concatenate((self.sampling_logprobs, completion.sampling_logprobs)),
-            _joined(self.certainties, completion.certainties),
-            finish,
-            _joined(self.entropies, completion.entropies),
-        )
+        """The path followed by a continuation; with measures if both have them."""
+        return Trace(**_followed(self, completion), finish=finish)
 
     def candidate(self, score: float, details: Mapping[str, float] | None = None) -> Candidate:
         """The finished path as an answer; ValueError if it is not finished, or the score is not a finite number."""
@@ -214,12 +202,19 @@ class Trace(NamedTuple):
         return Candidate(self.tokens, self.logprobs, self.sampling_logprobs, self.finish, float(score), details or {})
 
 
-def _joined(before: Measures, after: Measures) -> Measures:
-    """Measures of a path and of what follows it; None unless both have them."""
-    return None if before is None or after is None else np.concatenate((before, after))
+def _arrays(drawn: Trace | Completion) -> dict[str, Any]:
+    """The arrays with an entry for each token, by name."""
+    return {name: array for name, array in drawn._asdict().items() if isinstance(array, np.ndarray)}
 
 
-EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32))
+def _followed(first: Trace | Completion, second: Completion) -> dict[str, Any]:
+    """The arrays that two parts of a text both have, one after the other."""
+    after = _arrays(second)
+    return {name: np.concatenate((array, after[name])) for name, array in _arrays(first).items() if name in after}
+
+
+_NOTHING = np.zeros(0, np.float32)
+EMPTY = Trace(np.zeros(0, np.int32), _NOTHING, _NOTHING, certainties=_NOTHING, entropies=_NOTHING)
 
 
 class Candidate(NamedTuple):
@@ -262,4 +257,112 @@ class Evaluator(Protocol):
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score ``traces``; ``key`` is the place of the call in the search, and seeds what is drawn for it."""
-        ...
+
+
+# ---- stop texts
+
+
+class End(NamedTuple):
+    """The end of a text by a stop text."""
+
+    length: int
+    """Tokens up to and including the one that completes the first stop text."""
+    text: str
+    """The text before that stop text."""
+
+
+def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Callable[[Sequence[int]], str]) -> End | None:
+    """Return the end of a text, ``decode(tokens)``, by a stop text, None if the text contains no stop text."""
+
+    def has_stop(length: int) -> bool:
+        head = decode(tokens[:length])
+        return any(stop in head for stop in stops)
+
+    if not any(stop in text for stop in stops):
+        return None
+    length = bisect_left(range(len(tokens)), True, key=has_stop)
+    head = decode(tokens[:length])
+    return End(length, head[: min(place for stop in stops if (place := head.find(stop)) >= 0)])
+
+
+def ended(task: Task, search: Search) -> Search:
+    """The same search, whose completions end at the task's stop texts.
+
+    Every request that continues an answer, which is one with the prompt and the stop tokens of the task, is drawn in
+    pieces of ``task.check_every`` tokens, each with a seed of its own, until a stop text is complete. The search
+    receives the tokens up to there as one completion with ``finish`` "stop". The pieces of all requests that a search
+    makes at a time are drawn together.
+    """
+    return through(search, partial(_replies, task)) if task.stop_texts else search
+
+
+def through(search: Search, exchange: Callable[[list[Ask]], Generator[list[Ask], list[Any], list[Any]]]) -> Search:
+    """The same search, which gets what ``exchange`` returns as replies to its asks, or the exception that it raises."""
+    resume: Callable[[], list[Ask]] = partial(next, search)
+    while True:
+        try:
+            asks = resume()
+        except StopIteration as done:
+            candidates: list[Any] = done.value
+            return candidates
+        try:
+            replies = yield from exchange(asks)
+        except Exception as error:  # a request or call that failed: the search may know what to do
+            resume = partial(search.throw, error)
+        else:
+            resume = partial(search.send, replies)
+
+
+def _replies(task: Task, asks: Sequence[Ask]) -> Generator[list[Ask], list[Any], list[Any]]:
+    """The results of some asks, in their order."""
+    replies: dict[int, Any] = {}
+    waiting = dict(enumerate(asks))
+    if most := task.check_every:
+        for i, ask in enumerate(asks):
+            if isinstance(ask, Request) and _continues_an_answer(task, ask):
+                waiting[i] = ask._replace(max_tokens=min(ask.max_tokens, most))
+    while True:
+        received = yield list(waiting.values())
+        for i, reply in zip(list(waiting), received, strict=True):
+            ask = asks[i]
+            if not isinstance(ask, Request) or not _continues_an_answer(task, ask):
+                replies[i] = reply
+                del waiting[i]
+                continue
+            replies[i] = drawn = _cut(task, ask, _joined(replies[i], reply) if i in replies else reply)
+            if drawn.finish in ("stop", "rejected") or len(drawn.tokens) == ask.max_tokens:
+                del waiting[i]
+            elif ask.floor and ask.floor.is_reached(drawn):
+                replies[i] = drawn._replace(finish="rejected")
+                del waiting[i]
+            else:
+                prefix, left = ask.prefix + tuple(drawn.tokens.tolist()), ask.max_tokens - len(drawn.tokens)
+                waiting[i] = ask._replace(
+                    prefix=prefix,
+                    seed=seeds.child(ask.seed, "from", len(prefix)),
+                    max_tokens=min(left, task.check_every or left),
+                    floor=ask.floor and ask.floor.after(drawn),
+                )
+        if not waiting:
+            return [replies[i] for i in range(len(asks))]
+
+
+def _continues_an_answer(task: Task, request: Request) -> bool:
+    return request.prompt == task.prompt and set(task.stop_ids) <= set(request.stop_ids)
+
+
+def _cut(task: Task, request: Request, drawn: Completion) -> Completion:
+    """What was drawn up to a stop text; all of it if there is none, or if there was one before.
+
+    A text that was rejected for tokens after a stop text ends there and is whole.
+    """
+    length = task.length((*request.prefix, *drawn.tokens.tolist()))
+    own = 0 if length is None else length - len(request.prefix)
+    if own < 1:
+        return drawn
+    return drawn._replace(finish="stop", **{name: column[:own] for name, column in _arrays(drawn).items()})
+
+
+def _joined(first: Completion, second: Completion) -> Completion:
+    """Two pieces as one completion; what the engine reused is that of the first."""
+    return first._replace(finish=second.finish, **_followed(first, second))

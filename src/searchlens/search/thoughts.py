@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from searchlens.catalogue import controller
 from searchlens.errors import InputError
 from searchlens.search.components import BreadthFirst, Controller, Thought, choice, require_draws, whole
-from searchlens.search.policy import Policy
+from searchlens.search.policy import Policy, Texts
 
 if TYPE_CHECKING:
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
-    from searchlens.search.text_policies import Texts
 
 
 class Path(NamedTuple):

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import headers
-from searchlens.store.files import read_json
-from searchlens.store.hashing import digest, file_sha256, fingerprint_of
+from searchlens.store.files import digest, file_sha256, read_json
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PEFT = "base_model.model."
@@ -65,7 +64,7 @@ class Adapter:
 
     def fingerprint(self) -> str:
         """sha256 over the hashes of the adapter's settings and weights."""
-        return fingerprint_of({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)})
+        return digest({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)}, 64)
 
     def require_fits(self, checkpoint: Path) -> None:
         """Check matrices against a checkpoint's weights, by headers; InputError for one that fits no weight."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import mapping
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
 from searchlens.store.inputs import read_text
 
 FILE = "chat_template.jinja"

@@ -1,4 +1,4 @@
-"""Whether the folder of a checkpoint is whole, and what its config.json means to the embedded engine.
+"""Whether the folder of a checkpoint is whole, its fingerprint, and what its config.json means to the embedded engine.
 
 A download that was cut off, a folder of another tool, or one that was made to do harm is noticed here, before anything
 is loaded. JSON files and headers of weights are read, and no file is ever unpickled. Standard library only, because the
@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
-from searchlens.store.files import read_json
+from searchlens.store.files import digest, file_sha256, read_json
 from searchlens.store.inputs import require_at_most, require_no_stream
+
+WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
+"""Files that decide the tokens that a checkpoint generates."""
 
 EMBEDDED = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that the embedded engine computes."""
@@ -109,7 +112,7 @@ class Stored:
 
 
 def require_whole(folder: Path, *, embedded: bool, sampled: bool = True) -> None:
-    """Check a checkpoint's folder. Which files a study needs says ``hashing.weight_files``.
+    """Check a checkpoint's folder. Which files a study needs says ``weight_files``.
 
     The ``embedded`` engine knows the types ``EMBEDDED`` alone. ``sampled``: look at some bytes of the weights, too.
     Raises InputError if a file is damaged, is cut short, is not of transformers' layout, or needs code of its own; or
@@ -374,3 +377,34 @@ def _stored(path: Path, start: int, name: str, tensor: Any) -> Stored:
     if not right:
         raise InputError(f"{path}: tensor {name[:80]!r} has a shape, type and place that do not fit each other", _AGAIN)
     return Stored(path, name, shape, dtype, start + begin, start + end)
+
+
+# ---- fingerprints
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a checkpoint that decide what it generates; InputError names one that is missing."""
+    if not folder.is_dir():
+        raise InputError(f"checkpoint folder {folder} does not exist", "correct the path, or put the folder there")
+    paths: list[Path] = []
+    for pattern in WEIGHT_FILES:
+        matches = sorted(folder.glob(pattern))
+        if not matches:
+            hint = "download it again, in transformers layout with safetensors; for a gated one, accept its terms first"
+            if pattern == "tokenizer.json" and (folder / "tokenizer.model").exists():
+                hint = "convert it to a fast tokenizer: load it with transformers, and save it"
+            raise InputError(f"checkpoint {folder} has no {pattern}", hint)
+        if odd := next((path for path in matches if not path.is_file()), None):
+            raise InputError(f"checkpoint {folder}: {odd.name} is no file", "download it again")
+        paths += matches
+    for index in folder.glob("*.safetensors.index.json"):
+        if missing := sorted(set(index_names(index)) - {path.name for path in paths}):
+            raise InputError(
+                f"checkpoint {folder} has no {', '.join(missing)}, which its {index.name} names", "download it again"
+            )
+    return paths
+
+
+def fingerprint(folder: Path, hash_of: Callable[[Path], str] = file_sha256) -> str:
+    """sha256 over the hashes of a checkpoint's weight, configuration and tokenizer files."""
+    return digest({path.name: hash_of(path) for path in weight_files(folder)}, 64)

@@ -5,14 +5,12 @@ import polars as pl
 READOUTS = ("prefix", "expected")
 
 PLAIN = "Q_plain"
-"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``store.metrics.COMPACT``."""
+"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``store.readouts.COMPACT``."""
 
 SCORES = pl.Schema(
     {
         "policy": pl.String(),
-        "question": pl.UInt32(),
-        "sample": pl.UInt32(),
-        "run": pl.UInt32(),
+        **dict.fromkeys(("question", "sample", "run"), pl.UInt32()),
         "correct": pl.Boolean(),
         "answer": pl.Int32(),
         "tokens": pl.UInt32(),
@@ -101,9 +99,7 @@ POINTS = pl.Schema(
         "readout": pl.String(),
         "hits": pl.UInt32(),
         "questions": pl.UInt32(),
-        "value": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float64()),
     }
 )
 
@@ -180,13 +176,9 @@ TRACES = pl.Schema(
     {
         "question": pl.UInt32(),
         "id": pl.String(),
-        "run": pl.UInt32(),
-        "row": pl.UInt32(),
-        "step": pl.UInt32(),
+        **dict.fromkeys(("run", "row", "step"), pl.UInt32()),
         "kind": pl.String(),
-        "node": pl.UInt32(),
-        "parent": pl.UInt32(),
-        "start": pl.UInt32(),
+        **dict.fromkeys(("node", "parent", "start"), pl.UInt32()),
         "text": pl.String(),
         "tokens": pl.List(pl.Int32()),
         "logp": pl.List(pl.Float32()),

@@ -1,15 +1,18 @@
-"""Atomic writing of files: a reader never sees an unfinished file, and ``publish`` never replaces one.
+"""Files: written atomically, read patiently, and hashed.
+
+A reader never sees an unfinished file, and ``publish`` never replaces one.
 
 What was written is on the disk before its name is, and the name is before the function returns: file, then folder, are
 synced. Every call that changes something on disk is one of ``os``, so that a test can let each of them fail.
 
 Nothing is called damaged that was not read: what the disk answers in place of content stays an ``OSError``, which ends
-the command.
+the command. Standard library only, because the planner imports it.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -333,3 +336,26 @@ def alone(lock: Path) -> Iterator[bool]:
 
 
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+# ---- hashes
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any, length: int) -> str:
+    """The first ``length`` hexadecimal digits of the sha256 of ``canonical(value)``."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes, read in pieces."""
+
+    def read() -> str:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+    return patiently(require_no_stream(path), read)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,23 +86,14 @@ def _leaves(field: pa.Field, prefix: str) -> Iterator[str]:
 
 def lists_of_lists(array: pa.Array) -> list[list[list[Any]]]:
     """A column of lists of lists of numbers as Python lists; much faster than Arrow's own, which boxes every number."""
-    if not (_is_list(array.type) and _is_list(array.type.value_type)):
+    kinds = array.type, getattr(array.type, "value_type", None)
+    if not all(isinstance(kind, (pa.ListType, pa.LargeListType)) for kind in kinds):
         return [value or [] for value in array.to_pylist()]
     inner = array.flatten()
-    values = inner.flatten().to_numpy(zero_copy_only=False).tolist()
-    rows = _cut(inner, values)
-    return _cut(array, rows)
-
-
-def _is_list(kind_: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind_) or pa.types.is_large_list(kind_))
+    return _cut(array, _cut(inner, inner.flatten().to_numpy(zero_copy_only=False).tolist()))
 
 
 def _cut(array: pa.Array, values: list[Any]) -> list[list[Any]]:
     """Values of a flattened list array, put back into their lists; a null is an empty list."""
-    lengths = [length or 0 for length in array.value_lengths().to_pylist()]
-    cut, start = [], 0
-    for length in lengths:
-        cut.append(values[start : start + length])
-        start += length
-    return cut
+    edges = accumulate((length or 0 for length in array.value_lengths().to_pylist()), initial=0)
+    return [values[start:stop] for start, stop in pairwise(edges)]

@@ -1,6 +1,6 @@
 """Where results come from: versions, commit, machine and configuration, recorded next to the results.
 
-And what a stage could not make.
+Also which grader judged the samples of a cell, and what a stage could not make.
 
 Standard library only at import, because every command starts with it.
 """
@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens import __version__
 from searchlens.store import files
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
+from searchlens.store.layout import GRADER
 
 if TYPE_CHECKING:  # no stage depends on all sections because of it
     from searchlens.config.model import Config
@@ -129,6 +130,41 @@ JOINED = "; "
 def join(names: Iterable[str]) -> str:
     """Names as one text, each once, in order."""
     return JOINED.join(dict.fromkeys(name for name in names if name))
+
+
+# ---- the grader of a cell
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A grader in one version, which judged the samples of a cell."""
+
+    name: str = ""
+    """``benchmarks.<name>.grader``; empty if it is not known."""
+    version: str = ""
+    """Of its rules and libraries; empty if it is not stated, as for readouts that were recorded without it."""
+
+    def __str__(self) -> str:
+        return f"the grader {self.name} in version {self.version or '(not stated)'}"
+
+    def differs(self, other: Judge) -> bool:
+        """Whether it is certain that the two are not the same."""
+        return self.name != other.name or bool(self.version and other.version and self.version != other.version)
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Any], configured: str = "") -> Judge:
+        """That in the provenance of scores or of compact readouts; otherwise the configured one in some version."""
+        return cls(**entries["grader"]) if "grader" in entries else cls(configured)
+
+    @classmethod
+    def read(cls, landscape: Path) -> Judge:
+        """That of a cell, by the folder of its landscape; without a name for a landscape of another origin."""
+        path = landscape / GRADER
+        return cls(**files.read_json(path)) if path.exists() else cls()
+
+    def write(self, landscape: Path) -> None:
+        """Write it to the folder of a landscape, without a time, so that equal graders have equal bytes."""
+        files.replace_text(landscape / GRADER, json.dumps(asdict(self)) + "\n")
 
 
 # ---- what could not be made

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchlens.errors import InputError
-from searchlens.store.files import entries, patiently, read_bytes, read_json
-from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.files import digest, entries, file_sha256, patiently, read_bytes, read_json
 from searchlens.store.layout import Layout, parse_sidecar
 
 _NUMBER = (int, float)

@@ -1,7 +1,9 @@
 """Compact readouts of a cell on disk: everything in graded samples that the analysis of a study reads.
 
-The file is an Arrow table in an xz stream, one row for each policy: ``store.metrics.COMPACT``, and the sidecars of
-the policy's shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
+The file is an Arrow table in an xz stream, one row for each policy: ``COMPACT``, and the sidecars of the policy's
+shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
+
+Here are also the columns of other frames that depend on the declared metrics (docs/data.md describes them).
 """
 
 from __future__ import annotations
@@ -9,21 +11,77 @@ from __future__ import annotations
 import io
 import json
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
+from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.store import files
+from searchlens.store.columns import PLAIN, READOUTS
+from searchlens.store.files import canonical
 from searchlens.store.frames import DAMAGED
-from searchlens.store.hashing import canonical
 from searchlens.store.inputs import whole
-from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
-from searchlens.store.metrics import COMPACT, compact
+from searchlens.store.provenance import Judge
+
+
+def hits() -> pl.Schema:
+    """One row per policy, question and budget; two columns for each metric declared with ``hits=True``."""
+    metrics = declared("metric", hits=True)
+    prefix = {
+        name: pl.Float32() if declaration.options.get("fractional") else pl.Boolean()
+        for name, declaration in metrics.items()
+    }
+    keys = {"policy": pl.String(), "question": pl.UInt32(), "budget": pl.UInt32()}
+    return pl.Schema({**keys, **prefix, **{f"{name}_expected": pl.Float32() for name in metrics}})
+
+
+def recorded(**options: Any) -> tuple[str, ...]:
+    """Metrics of compact readouts, or those of them that are declared with these options.
+
+    Extensions have none: the format of the file does not depend on the extensions in use.
+    """
+    metrics = declared("metric", recorded=True, **options)
+    return tuple(name for name, declaration in metrics.items() if not declaration.is_extension)
+
+
+COMPACT_POINT = pl.Schema(
+    {
+        "metric": pl.String(),
+        "readout": pl.Enum(READOUTS),
+        "budget": pl.UInt32(),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float32()),
+    }
+)
+
+
+def compact(named: Sequence[str]) -> pl.Schema:
+    """Compact readouts, one row per policy, whose points name these metrics: each file says which it holds."""
+    return pl.Schema(
+        {
+            "policy": pl.String(),
+            "samples": pl.UInt32(),
+            "width": pl.UInt32(),
+            "budgets": pl.List(pl.UInt32()),
+            "question": pl.List(pl.UInt32()),
+            **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True) if metric in named},
+            "classes": pl.List(pl.Categorical()),
+            "lucky": pl.List(pl.UInt32()),
+            **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True) if metric in named},
+            "points": pl.List(pl.Struct({**COMPACT_POINT, "metric": pl.Enum(named)})),
+        }
+    )
+
+
+COMPACT = compact([*recorded(), PLAIN])
+"""Compact readouts as they are written today."""
+
+
+# ---- the file
 
 _SIDECAR_KEYS = (
     *("rows", "tokens", "generated", "requests", "prefilled", "reused", "mean_running", "wall_seconds", "gpu_seconds"),
@@ -38,7 +96,7 @@ Sidecars = Mapping[str, Iterable[Mapping[str, Any]]]
 
 
 def write(
-    readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge = UNSTATED
+    readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge | None = None
 ) -> None:
     """Publish the readouts of a cell, as ``analysis.compact`` returns them, and a JSON file next to them.
 
@@ -51,7 +109,7 @@ def write(
     frame.write_ipc(stream, compression="uncompressed")
     packed = lzma.compress(stream.getvalue(), preset=9 | lzma.PRESET_EXTREME)
     files.replace(target, lambda path: path.write_bytes(packed))
-    entries = {**drawn_from, **({"grader": judge.entry} if judge.version else {})}
+    entries = {**drawn_from, **({"grader": vars(judge)} if judge and judge.version else {})}
     files.replace_text(readouts_sidecar(target), json.dumps(entries, indent=1) + "\n")
 
 

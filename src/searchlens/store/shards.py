@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from searchlens.errors import InputError
 from searchlens.store import files
+from searchlens.store.files import file_sha256
 from searchlens.store.frames import DAMAGED, IMPORT_AGAIN, read_unvouched
-from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, shard_at, shards_of, uncovered
 
@@ -180,8 +180,7 @@ def _totals(samples: pl.DataFrame) -> dict[str, int]:
     return {
         "rows": samples.height,
         "tokens": int(samples["n_tokens"].sum()),
-        "generated": int(samples["generated"].sum()),
-        "requests": int(samples["requests"].sum()),
+        **{name: int(samples[name].sum()) for name in ("generated", "requests")},
     }
 
 

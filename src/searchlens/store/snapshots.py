@@ -9,7 +9,7 @@ from searchlens.config import addons
 from searchlens.config.model import Config, from_plain, plain
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.hashing import canonical
+from searchlens.store.files import canonical
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
 

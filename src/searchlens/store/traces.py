@@ -16,9 +16,8 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.store import files
 from searchlens.store.columns import TRACES
-from searchlens.store.files import read_json
+from searchlens.store.files import file_sha256, read_json
 from searchlens.store.frames import DAMAGED, read_unvouched
-from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import shard_name
 from searchlens.store.shards import Provenance
 
@@ -58,8 +57,10 @@ def publish(
     is removed first and written last, so that a file without one is known to be from a job that was killed meanwhile.
     """
     target = folder / shard_name(start, stop)
-    older = _older(target)
-    merged = pl.concat([older.join(rows, on=["question", "run"], how="anti"), rows]).sort("question", "run", "row")
+    merged = rows
+    if (older := found(target, " and will be replaced")) is not None:
+        merged = pl.concat([older.join(rows, on=["question", "run"], how="anti"), rows])
+    merged = merged.sort("question", "run", "row")
     target.with_suffix(".json").unlink(missing_ok=True)
     files.replace(target, lambda path: write(merged, path))
     sidecar = {
@@ -93,15 +94,19 @@ def totals(rows: pl.DataFrame) -> dict[str, int]:
     }
 
 
-def _older(path: Path) -> pl.DataFrame:
+def found(path: Path, then: str) -> pl.DataFrame | None:
+    """The rows of a file, which its sidecar need not describe yet; None if there is none, or it is damaged.
+
+    ``then`` says what becomes of a damaged one.
+    """
     try:
-        older = read_unvouched(path)
-    except FileNotFoundError:
-        return pl.DataFrame(schema=TRACES)
-    if older and older[0].schema == TRACES:
-        return older[0]
-    log.warning("%s is damaged and will be replaced", path)
-    return pl.DataFrame(schema=TRACES)
+        content = read_unvouched(path)
+    except FileNotFoundError:  # also if another job has just moved it
+        return None
+    if content and content[0].schema == TRACES:
+        return content[0]
+    log.warning("%s is damaged%s", path, then)
+    return None
 
 
 def read(path: Path) -> pl.DataFrame:

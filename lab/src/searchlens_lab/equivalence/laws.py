@@ -10,10 +10,9 @@ from collections import Counter
 
 from searchlens.search.autoregressive import Autoregressive
 from searchlens.search.driver import Failure, run, start
-from searchlens.search.lookahead import Lookahead
 from searchlens.search.policy import Policy
 from searchlens.search.power import PowerSampling
-from searchlens.search.smc import SequentialMonteCarlo
+from searchlens.search.smc import Lookahead, SequentialMonteCarlo
 from searchlens.search.task import Task
 from searchlens.seeds import child
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from searchlens.search.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
 from searchlens.search.entropy_tree import EntropyTree
-from searchlens.search.lookahead import Lookahead
 from searchlens.search.mcts import MonteCarloTreeSearch
 from searchlens.search.policy import Policy
 from searchlens.search.power import PowerSampling
-from searchlens.search.smc import SequentialMonteCarlo
+from searchlens.search.smc import Lookahead, SequentialMonteCarlo
 from searchlens.search.thoughts import StepBeam, ThoughtTree
 
 if TYPE_CHECKING:

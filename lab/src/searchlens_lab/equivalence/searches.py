@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from searchlens.engines.base import Completion, Engine, Request, complete
-from searchlens.search.beam import TokenBeam
+from searchlens.search.autoregressive import TokenBeam
 from searchlens.search.entropy_tree import EntropyTree
 from searchlens.search.policy import Policy
 from searchlens.search.task import Task

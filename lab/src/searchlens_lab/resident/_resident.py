@@ -18,9 +18,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from searchlens.engines import sampler
+from searchlens.engines._caches import PrefixCache
 from searchlens.engines._checks import require_numbers
 from searchlens.engines._llama import Llama
-from searchlens.engines._prefix_cache import PrefixCache
 from searchlens.engines._prompts import Tokens, parts, prefill
 from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.seeds import uniform

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from searchlens.store import files
+from searchlens.store.files import file_sha256
 from searchlens.store.frames import read_frame
-from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import CONTENT, SIGNATURE
 
 

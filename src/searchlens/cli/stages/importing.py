@@ -21,8 +21,8 @@ from searchlens.errors import NAME, NAMES, InputError, one_line, printable
 from searchlens.formats.checks import Check, check, report
 from searchlens.formats.pools import RECORDED, Pool
 from searchlens.formats.reading import Choices, Reading, read
-from searchlens.grading.recorded import RECORDED as RECORDED_BY
-from searchlens.grading.recorded import is_recorded, scorer_of
+from searchlens.grading.score import RECORDED as RECORDED_BY
+from searchlens.grading.score import is_recorded, scorer_of
 from searchlens.plan import Import
 from searchlens.store import files, shards
 from searchlens.store.ranges import Shard

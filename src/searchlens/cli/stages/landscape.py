@@ -17,12 +17,12 @@ from searchlens.analysis.points import Landscape, join, operating_points, requir
 from searchlens.analysis.pool import in_parts
 from searchlens.catalogue import LANDSCAPE_FRAMES
 from searchlens.cli.stages._frames import read_sampling_cost, write_content
-from searchlens.store import judges, provenance, readouts
+from searchlens.store import provenance, readouts
 from searchlens.store.columns import VOTES
 from searchlens.store.files import read_json
 from searchlens.store.frames import readable, write_frame
-from searchlens.store.judges import Judge
 from searchlens.store.layout import GRADER, SIGNATURE, readouts_sidecar
+from searchlens.store.provenance import Judge
 
 if TYPE_CHECKING:
     from searchlens.plan import needs
@@ -55,7 +55,7 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     frames, judge, spent = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
     for name, frame in frames.items():
         write_frame(frame, output / f"{name}.parquet")
-    judges.write(judge, output)
+    judge.write(output)
     write_content(output, [*(f"{name}.parquet" for name in LANDSCAPE_FRAMES), GRADER])
     provenance.sign(output / SIGNATURE, fingerprint, spent)
     if (votes := frames["votes"]).height:
@@ -79,7 +79,7 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
     policies = [name for part in parts for name in part.policies]
     read = [part.landscape for part in parts if part.landscape is not None]
     signature = scores.with_suffix(".json")
-    judge = judges.of(read_json(signature) if signature.exists() else {}, cell.grader)
+    judge = Judge.of(read_json(signature) if signature.exists() else {}, cell.grader)
     joined = join(read, policies, cell.smallest_budgets)
     frames = {"points": joined.points, "hits": joined.hits, "classes": pl.concat([part.classes for part in parts])}
     frames |= {"votes": pl.concat([part.votes for part in parts]), "health": together([part.counts for part in parts])}
@@ -104,7 +104,7 @@ def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     compact = readouts.read(path)
     computed, votes = expand(compact, options=cell.options, smallest=dict(cell.smallest_budgets))
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
-    judge = judges.of(read_json(readouts_sidecar(path)), cell.grader)
+    judge = Judge.of(read_json(readouts_sidecar(path)), cell.grader)
     classes = recorded_classes(compact)
     frames = {"points": computed.points, "hits": computed.hits, "classes": classes, "votes": votes}
     return frames | {"health": of_classes(classes, computed.points)}, judge, spent

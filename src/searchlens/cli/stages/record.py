@@ -17,9 +17,10 @@ from searchlens.analysis.pool import in_parts
 from searchlens.cli.stages import costs
 from searchlens.cli.stages.landscape import votes_of
 from searchlens.plan import Grid, needs
-from searchlens.store import judges, layout, readouts
+from searchlens.store import layout, readouts
 from searchlens.store.files import read_json
 from searchlens.store.frames import readable
+from searchlens.store.provenance import Judge
 
 
 def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
@@ -39,7 +40,7 @@ def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
         sidecars: dict[str, list[Mapping[str, Any]]] = {}
         for stream, sidecar in costs.sidecars(needs.cell_samples(grid, *cell), grid.layout):
             sidecars.setdefault(stream.policies[0], []).append(sidecar)
-        judge = judges.of(read_json(scores.with_suffix(".json")), need.grader)
+        judge = Judge.of(read_json(scores.with_suffix(".json")), need.grader)
         written.append(layout.readouts(output, *cell))
         readouts.write(_compact(need, scores), sidecars, written[-1], grid.readouts_from(*cell), judge)
     return written, unfinished

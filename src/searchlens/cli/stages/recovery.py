@@ -13,9 +13,10 @@ from searchlens.analysis.recovery import recover
 from searchlens.cli.stages._frames import landscape_costs, read_points, write_content
 from searchlens.errors import InputError
 from searchlens.search import kinds
-from searchlens.store import judges, provenance
+from searchlens.store import provenance
 from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import SIGNATURE
+from searchlens.store.provenance import Judge
 
 if TYPE_CHECKING:
     from searchlens.plan import needs
@@ -29,7 +30,7 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
     The folder gets one Parquet file per frame, and ``content.json``, their hashes. An InputError: a landscape is
     missing or damaged, both were asked different questions, or they were judged by different graders or versions.
     """
-    ours, theirs = judges.read(base), judges.read(rl)
+    ours, theirs = Judge.read(base), Judge.read(rl)
     if ours.differs(theirs):  # a gap between two graders is no gap between two models
         raise InputError(
             f"Base ({base}) was judged by {ours}, RL ({rl}) by {theirs}",

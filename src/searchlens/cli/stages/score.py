@@ -17,15 +17,23 @@ from searchlens.cli.stages import costs
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.config.limits import PART_ROWS
 from searchlens.errors import InputError
-from searchlens.grading.recorded import is_recorded, score_recorded
-from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_forms, found_answers, named
+from searchlens.grading.score import (
+    SAMPLES,
+    Rules,
+    answer_classes,
+    distinct_forms,
+    found_answers,
+    is_recorded,
+    named,
+    score_recorded,
+)
 from searchlens.grading.score import together as all_counts
 from searchlens.store import provenance, shards
 from searchlens.store.columns import COMPARED
 from searchlens.store.files import read_bytes, read_json, temporary_folder
 from searchlens.store.frames import GROUP, IMPORT_AGAIN, join_frames, read_frame, readable, write_frame
-from searchlens.store.judges import Judge
 from searchlens.store.layout import Layout
+from searchlens.store.provenance import Judge
 
 if TYPE_CHECKING:
     from searchlens.plan import needs
@@ -133,7 +141,7 @@ def score(
     write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     spent = provenance.spent(sidecar for _, sidecar in costs.sidecars(cell.samples, layout))
-    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=grader.entry)
+    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=vars(grader))
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
     health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)

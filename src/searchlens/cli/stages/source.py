@@ -37,7 +37,7 @@ from searchlens.catalogue import PACKAGE
 from searchlens.config import addons
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.hashing import digest
+from searchlens.store.files import digest
 
 EXEMPT: Mapping[str, str] = {
     "errors.py": "messages",

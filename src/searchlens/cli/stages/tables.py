@@ -17,7 +17,7 @@ from searchlens.reporting.tables.readings import Likelihoods
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import save
 from searchlens.search import kinds
-from searchlens.store import judges, provenance, shards
+from searchlens.store import provenance, shards
 from searchlens.store.frames import read_compared, read_frame
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import shards_of
@@ -38,7 +38,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
     }
     health = {key: cell_health(layout.landscape(*key), study.default_policy, study.health) for key in points}
     spent = costs.spent_by_checkpoint(study.cells, layout)
-    judged = {cell: judges.read(layout.landscape(*cell)) for cell in points}
+    judged = {cell: provenance.Judge.read(layout.landscape(*cell)) for cell in points}
     cells = [_cell(cell, points, health, layout, study.references) for cell in study.pair_cells]
     broken = [f"Not interpretable: {cell.pair}/{cell.benchmark}. {cell.warning}." for cell in cells if cell.warning]
     remarks = [

@@ -15,9 +15,9 @@ from searchlens.reporting.boptr.context import BoptrContext
 from searchlens.reporting.figures import style as figures_of
 from searchlens.reporting.tables.graders import of_judges
 from searchlens.reporting.tables.table import save
-from searchlens.store import judges
 from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
+from searchlens.store.provenance import Judge
 
 
 def transfer(
@@ -47,7 +47,7 @@ def transfer(
     for name in BOPTR_WORDS:
         write_frame(frames[name], output.boptr_frame(name))
     spent = read_sampling_cost(output.boptr / SIGNATURE)
-    judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
+    judged = {cell: Judge.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
     context = BoptrContext(frames, plan, options, of_judges(judged))
     tables, figures_to = (output.failures("transfer", name) for name in ("tables.json", "figures.json"))
     save(loaded("table", stage="boptr"), context, output, tables, fingerprint, spent)

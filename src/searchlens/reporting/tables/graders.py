@@ -10,10 +10,10 @@ import polars as pl
 from searchlens.analysis.claims import Row, percent
 from searchlens.analysis.uncertainty import wilson
 from searchlens.catalogue import table
-from searchlens.grading.recorded import is_recorded
+from searchlens.grading.score import is_recorded
 from searchlens.reporting.tables import table as fmt
 from searchlens.store.columns import COMPARED
-from searchlens.store.judges import Judge
+from searchlens.store.provenance import Judge
 
 if TYPE_CHECKING:
     from searchlens.reporting.tables.study import StudyContext

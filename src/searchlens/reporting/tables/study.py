@@ -14,7 +14,7 @@ from searchlens.analysis.health import Health
 from searchlens.analysis.mixing import CHAINS
 from searchlens.catalogue import table, titles
 from searchlens.reporting.tables import table as fmt
-from searchlens.store.judges import Judge
+from searchlens.store.provenance import Judge
 
 READOUT = "prefix"
 """The readout of tables of points and paths."""
