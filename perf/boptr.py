@@ -26,14 +26,14 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import pathlib
-import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
+from harness import Spent, alone, spent
 
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.cohort import Cohort, DenseLandscape
@@ -61,15 +61,6 @@ COHORT = (*DEFAULT_FILES, "config/zoo.yaml", "config/zoo-tables.yaml")
 COHORT_SECONDS, COHORT_GIB = 180, 3
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Seconds of one run, and the peak memory of its process in GiB."""
-
-    wall: float
-    cpu: float
-    peak: float = float("nan")
-
-
 def cohort(small: bool) -> Cohort:
     return simulate(small_design() if small else paper_design(), SEED)
 
@@ -77,10 +68,7 @@ def cohort(small: bool) -> Cohort:
 def stage(small: bool, draws: int, reselect: int) -> Spent:
     """One study; the time to simulate its cohort is not counted."""
     simulated = cohort(small)
-    wall, cpu = time.perf_counter(), time.process_time()
-    study(simulated, BoptrOptions(draws=draws, reselect=reselect))
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Spent(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    return spent(lambda: study(simulated, BoptrOptions(draws=draws, reselect=reselect)))[1]
 
 
 @dataclass(frozen=True)
@@ -145,15 +133,15 @@ def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
         with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
             list(pool.map(landscape, *zip(*jobs, strict=True)))
 
-    return measured(job)
+    return spent(job)[1]
 
 
 def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
     """Frames of ``readings``, or of BOPTR under the readout ``prefix`` or ``expected``."""
     grid = Grid(check.load(COHORT))
     if job == "readings":
-        return measured(lambda: readings(needs.readings(grid), Layout(folder), fingerprint=""))
-    return measured(lambda: recorded_boptr(grid, folder, job))  # type: ignore[arg-type]
+        return spent(lambda: readings(needs.readings(grid), Layout(folder), fingerprint=""))[1]
+    return spent(lambda: recorded_boptr(grid, folder, job))[1]  # type: ignore[arg-type]
 
 
 def recorded_boptr(grid: Grid, folder: pathlib.Path, readout: Readout) -> None:
@@ -162,16 +150,6 @@ def recorded_boptr(grid: Grid, folder: pathlib.Path, readout: Readout) -> None:
     plan = cohort_of(found)
     options = replace(found["options"], readout=readout)
     boptr(plan, options, Layout(folder).landscapes, Layout(folder / readout))
-
-
-def measured(job: Callable[[], None]) -> Spent:
-    """CPU time and memory with those of processes that the job started."""
-    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    wall, before = time.perf_counter(), [resource.getrusage(each) for each in who]
-    job()
-    after = [resource.getrusage(each) for each in who]
-    cpu = sum(b.ru_utime + b.ru_stime - a.ru_utime - a.ru_stime for a, b in zip(before, after, strict=True))
-    return Spent(time.perf_counter() - wall, cpu, max(each.ru_maxrss for each in after) / 2**20)
 
 
 def recorded(processes: int) -> None:
@@ -186,9 +164,9 @@ def recorded(processes: int) -> None:
             runs |= dict(zip(jobs, (each.get() for each in waiting), strict=True))
         wall = time.perf_counter() - start
     print(f"{'':34}{'wall s':>9}{'CPU s':>9}{'peak GiB':>9}")
-    for job, spent in runs.items():
-        print(f"{job:35}{spent.wall:8.1f}{spent.cpu:9.1f}{spent.peak:9.2f}")
-    total, peak = sum(spent.cpu for spent in runs.values()), max(spent.peak for spent in runs.values())
+    for job, took in runs.items():
+        print(f"{job:35}{took.wall:8.1f}{took.cpu:9.1f}{took.gib:9.2f}")
+    total, peak = sum(took.cpu for took in runs.values()), max(took.gib for took in runs.values())
     print(f"{'together':35}{wall:8.1f}{total:9.1f}{peak:9.2f}")
     met = {f"<= {COHORT_SECONDS} s (wall)": wall <= COHORT_SECONDS, f"<= {COHORT_GIB} GiB": peak <= COHORT_GIB}
     print("goals: " + "; ".join(f"{goal}: {'met' if yes else 'missed'}" for goal, yes in met.items()))
@@ -206,16 +184,13 @@ def main() -> None:
     if args.cohort:
         recorded(args.processes)
         return
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as process:
-        fixed, reselected = (process.apply(stage, (args.small, args.draws, n)) for n in (0, args.draws))
+    fixed, reselected = (alone(stage, args.small, args.draws, n) for n in (0, args.draws))
     options = BoptrOptions(draws=args.draws, reselect=0)
     simulated, draws = cohort(args.small), min(args.loop, args.draws)
     visits, errors = visits_and_errors(simulated, options, draws)
     view = bootstrap_view(simulated, options.draws, options.seed, stop=draws)
-    wall, cpu = time.perf_counter(), time.process_time()
-    looped = list(loop(simulated, view, visits))
-    factor = args.draws / draws
-    baseline = Spent((time.perf_counter() - wall) * factor, (time.process_time() - cpu) * factor)
+    looped, took = spent(lambda: list(loop(simulated, view, visits)))
+    baseline = Spent(took.cpu * args.draws / draws, took.wall * args.draws / draws)
     gap = max(abs(errors[key][i] - by_key[key]) for i, by_key in enumerate(looped) for key in visits)
     if gap > 1e-4:
         raise SystemExit(f"the stage and the baseline differ by {gap:.2g} percentage points")
@@ -230,15 +205,15 @@ def report(draws: int, fixed: Spent, reselected: Spent, baseline: Spent, numbers
         "stage, paths chosen again": reselected,
         "baseline, paths fixed, errors alone": baseline,
     }
-    for name, spent in runs.items():
-        peak = "" if np.isnan(spent.peak) else f"{spent.peak:9.2f}"
-        print(f"{name:35}{spent.wall:8.1f}{spent.cpu:9.1f}{peak}")
+    for name, took in runs.items():
+        peak = "" if np.isnan(took.peak) else f"{took.gib:9.2f}"
+        print(f"{name:35}{took.wall:8.1f}{took.cpu:9.1f}{peak}")
     for name, over, under in (("baseline / fixed", baseline, fixed), ("chosen again / fixed", reselected, fixed)):
         print(f"{name:35}{over.wall / under.wall:8.1f}{over.cpu / under.cpu:9.1f}")
     met = {
         f"fixed <= {GOAL_SECONDS} s": fixed.wall <= GOAL_SECONDS,
         f"chosen again <= {GOAL_RATIO} x fixed (wall)": reselected.wall <= GOAL_RATIO * fixed.wall,
-        f"<= {GOAL_GIB} GiB": max(fixed.peak, reselected.peak) <= GOAL_GIB,
+        f"<= {GOAL_GIB} GiB": max(fixed.gib, reselected.gib) <= GOAL_GIB,
     }
     print("goals: " + "; ".join(f"{goal}: {'met' if yes else 'missed'}" for goal, yes in met.items()))
 

@@ -15,12 +15,12 @@ import ctypes
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from harness import OURS, spent
 
 from searchlens.grading import GradedPair, grader
 
@@ -56,18 +56,14 @@ def write(folder: Path, questions: int, samples: int, lift: int) -> Path:
     return folder
 
 
-def measured(command: list[str]) -> tuple[float, float]:
-    """Wall and processor seconds of a command with all processes that it started."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+def run(command: list[str]) -> None:
+    """Run a command, and wait for all processes that it started."""
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wall = time.monotonic() - start
     while True:  # what the command left behind: the server of its worker processes
         try:
             os.wait()
         except ChildProcessError:
             break
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def baseline(folders: list[Path]) -> None:
@@ -95,12 +91,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folders = [write(Path(place, name), args.questions, args.samples, lift) for name, lift in (("a", 1), ("b", 2))]
         names = [str(folder) for folder in folders]
-        least = measured([sys.executable, __file__, "--baseline", *names])
-        ours = measured([sys.executable, "-m", "searchlens", "compare", names[0], "--against", names[1], "--json"])
+        least = spent(lambda: run([sys.executable, __file__, "--baseline", *names]))[1]
+        ours = spent(lambda: run([*OURS, "compare", names[0], "--against", names[1], "--json"]))[1]
     print(f"{args.questions} questions x {args.samples} samples x 2 models, {len(os.sched_getaffinity(0))} cores")
-    for title, (wall, cpu) in (("reading and grading alone", least), ("searchlens compare", ours)):
-        print(f"{title:<26} {wall:6.1f} s wall, {cpu:6.1f} s of processors")
-    print(f"{'ratio':<26} {ours[0] / least[0]:6.1f}        {ours[1] / least[1]:6.1f}")
+    for title, took in (("reading and grading alone", least), ("searchlens compare", ours)):
+        print(f"{title:<26} {took.wall:6.1f} s wall, {took.cpu:6.1f} s of processors")
+    print(f"{'ratio':<26} {ours.wall / least.wall:6.1f}        {ours.cpu / least.cpu:6.1f}")
     print(f"goal: at most {GOAL} s on idle cores, which is {GOAL * len(os.sched_getaffinity(0))} s of processors")
 
 

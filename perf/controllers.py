@@ -20,7 +20,6 @@ time as the others. Tokens are theirs together, in the time of the slowest.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import time
 import tracemalloc
@@ -32,7 +31,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any, NamedTuple
 
-from searchlens import seeds
+from searchlens import benchmarks, seeds
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.transformers import TransformersEngine
@@ -42,7 +41,8 @@ from searchlens.search.policy import Policy, from_spec, parse
 from searchlens.search.task import Search, Task
 from searchlens_lab.resident.engine import ResidentEngine
 
-ZOO = Path(__file__).parents[1] / "resources" / "zoo"
+ZOO = Path(__file__).parents[1] / "resources/zoo"
+MODEL = ZOO / "micro-1m-base"
 LINE = {"name": "thought", "delimiter": "\n", "max_tokens": 48}
 SPECS = {
     "power": {"local": {"temperature": 0.25}, "controller": "power"},
@@ -98,7 +98,7 @@ class Bench:
 
     engine: TransformersEngine
     prompter: Prompter
-    questions: list[Question]
+    questions: Sequence[Question]
     process: int = 0
     begin: Callable[[], Any] = at_once
 
@@ -147,12 +147,10 @@ class Bench:
 
 def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any] = at_once) -> Iterator[Timed | Line]:
     """The sweep, and a line of each controller."""
-    model = ZOO / "micro-1m-base"
-    rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
-    questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
     kind = ResidentEngine if args.device == "cuda" else TransformersEngine  # as the cohort's jobs ask for it
-    engine = kind(model, device=args.device, dtype=args.dtype, threads=args.threads)
-    bench = Bench(engine, Prompter(model, prompts.template("zoo")), questions, process, begin)
+    engine = kind(MODEL, device=args.device, dtype=args.dtype, threads=args.threads)
+    questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[: args.questions]
+    bench = Bench(engine, Prompter(MODEL, prompts.template("zoo")), questions, process, begin)
     sweep = parse(SWEEP)
     bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
     yield bench.timed(sweep, args.samples, len(questions), live=100_000)

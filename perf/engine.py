@@ -1,29 +1,23 @@
 """Tokens per second of the embedded engine and of transformers' ``generate``, in turns, on one cell.
 
     python perf/engine.py [--model DIR] [--questions N] [--samples N] [--threads N] [--repeats N]
-    python perf/engine.py --processes 2      the embedded engine alone, in parallel processes
-    python perf/engine.py --restarts 4       the embedded engine alone, independent samples against chains of restarts
 
 Both sample the same prompts under the same policies, in float32 with the same number of threads. ``generate`` gets the
 batch size that is best for it, which is measured first. Two comparisons: every sample exactly ``--fixed-tokens`` long,
 and samples that stop by themselves, of which only returned tokens count. Turns alternate, so that other load on the
 machine slows both; the ratio is the median over the turns of a policy. A full cell takes some fifteen minutes, nearly
 all in ``generate``.
-
-With ``--restarts N``, every sample is drawn again N times from a uniform cut of its text, as in power sampling that
-accepts every proposal; all generated tokens count. ``--device cuda`` measures the same on a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
-from searchlens.seeds import child, sample_seed
+from searchlens.seeds import sample_seed
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 POLICIES = {
@@ -56,11 +50,7 @@ class Cell:
 
 
 def prompts_of(model: Path, questions: int) -> list[tuple[int, ...]]:
-    file = ZOO / "benchmarks" / "math.jsonl"
-    if file.exists():
-        texts = [json.loads(line)["question"] for line in file.read_text().splitlines()]
-    else:
-        texts = [f"Tom has {i} apples and buys {3 * i + 7} more. How many has he now?" for i in range(questions)]
+    texts = [json.loads(line)["question"] for line in (ZOO / "benchmarks/math.jsonl").read_text().splitlines()]
     tokenizer = AutoTokenizer.from_pretrained(model)
     return [tuple(tokenizer(f"Problem: {text}\nSolution:\n")["input_ids"]) for text in texts[:questions]]
 
@@ -74,35 +64,6 @@ def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
         for n in range(cell.samples)
     ]
     return sum(len(done.tokens) for _, done in complete(engine, requests))
-
-
-def restarted(engine: TransformersEngine, cell: Cell, policy: str, restarts: int) -> int:
-    """Sample a cell, and each sample again N times from a uniform cut; return the number of generated tokens."""
-    engine.clear()
-    chains = [(q, n) for q in range(len(cell.prompts)) for n in range(cell.samples)]
-    texts: list[tuple[int, ...]] = [()] * len(chains)
-    left = [restarts] * len(chains)
-    seeds = [sample_seed(policy, str(q), n) for q, n in chains]
-    cuts = random.Random(0)
-
-    def ask(chain: int, prefix: tuple[int, ...]) -> None:
-        texts[chain] = prefix
-        seed, stop_ids = child(seeds[chain], left[chain]), (cell.eos,) if cell.stop else ()
-        prompt, most = cell.prompts[chains[chain][0]], cell.tokens - len(prefix)
-        engine.add(chain, Request(prompt, POLICIES[policy], seed, most, stop_ids, prefix))
-
-    for chain in range(len(chains)):
-        ask(chain, ())
-    generated, running = 0, len(chains)
-    while running:
-        for chain, done in engine.step():
-            generated += len(done.tokens)
-            text = (*texts[chain], *done.tokens.tolist())
-            running -= not left[chain]
-            if left[chain]:
-                left[chain] -= 1
-                ask(chain, text[: cuts.randrange(len(text))])
-    return generated
 
 
 def generate(model: Any, cell: Cell, policy: str, batch: int) -> int:
@@ -147,7 +108,7 @@ def best_batch(model: Any, cell: Cell) -> int:
     """Try all batch sizes on the questions of one largest batch."""
     policy = next(iter(POLICIES))
     part = Cell(cell.prompts[: max(BATCHES)], cell.samples, cell.tokens, cell.stop, cell.eos)
-    rates = {batch: rate(lambda batch=batch: generate(model, part, policy, batch)) for batch in BATCHES}
+    rates = {batch: rate(partial(generate, model, part, policy, batch)) for batch in BATCHES}
     summary = ", ".join(f"{batch * cell.samples} rows {tokens:,.0f}" for batch, tokens in rates.items())
     best = max(rates, key=lambda batch: rates[batch])
     print(f"  generate, tok/s by batch size: {summary}; taking {best * cell.samples} rows")
@@ -159,45 +120,18 @@ def compare(engine: TransformersEngine, model: Any, cell: Cell, repeats: int) ->
     batch = best_batch(model, cell)
     ratios = []
     for policy in POLICIES:
-        ours, theirs = zip(*turns(engine, model, cell, policy, batch, repeats), strict=True)
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        turns = [
+            (rate(partial(embedded, engine, cell, policy)), rate(partial(generate, model, cell, policy, batch)))
+            for _ in range(repeats)
+        ]
+        ours, theirs = zip(*turns, strict=True)
+        ratio = statistics.median(a / b for a, b in turns)
         ratios.append(ratio)
         print(
             f"  {policy:15} embedded {statistics.median(ours):8,.0f} tok/s   "
             f"generate {statistics.median(theirs):8,.0f} tok/s   ratio {ratio:.2f}"
         )
     print(f"  lowest ratio {min(ratios):.2f}")
-
-
-def turns(
-    engine: TransformersEngine, model: Any, cell: Cell, policy: str, batch: int, repeats: int
-) -> Iterator[tuple[float, float]]:
-    for _ in range(repeats):
-        yield rate(lambda: embedded(engine, cell, policy)), rate(lambda: generate(model, cell, policy, batch))
-
-
-def compare_restarts(engine: TransformersEngine, cell: Cell, restarts: int, repeats: int) -> None:
-    """Print the rate of independent samples, of restarts, and their ratio per policy."""
-    for policy in POLICIES:
-        turns = [
-            (
-                rate(lambda policy=policy: embedded(engine, cell, policy)),
-                rate(lambda policy=policy: restarted(engine, cell, policy, restarts)),
-            )
-            for _ in range(repeats + 1)
-        ][1:]
-        samples, chains = (statistics.median(rates) for rates in zip(*turns, strict=True))
-        ratio = statistics.median(chain / sample for sample, chain in turns)
-        print(f"  {policy:15} samples {samples:8,.0f} tok/s   restarts {chains:8,.0f} tok/s   ratio {ratio:.2f}")
-
-
-def alone(arguments: argparse.Namespace, number: int) -> None:
-    """Measure the embedded engine with one thread, in one of several processes."""
-    engine = TransformersEngine(arguments.model, threads=1)
-    cell = Cell(prompts_of(arguments.model, arguments.questions), arguments.samples, arguments.tokens, True, 0)
-    for policy in POLICIES:
-        embedded(engine, cell, policy)
-        print(f"process {number}: {policy:15} {rate(lambda policy=policy: embedded(engine, cell, policy)):8,.0f} tok/s")
 
 
 def main() -> None:
@@ -209,24 +143,7 @@ def main() -> None:
     parser.add_argument("--fixed-tokens", type=int, default=64, help="tokens of every sample in the first comparison")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=0)
-    parser.add_argument("--restarts", type=int, default=0)
-    parser.add_argument("--device", default="cpu", help="only with --restarts")
     args = parser.parse_args()
-    if args.processes:
-        context = multiprocessing.get_context("spawn")
-        processes = [context.Process(target=alone, args=(args, i)) for i in range(args.processes)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        return
-    if args.restarts:
-        engine = TransformersEngine(args.model, device=args.device, threads=args.threads)
-        prompts = prompts_of(args.model, args.questions)
-        print(f"{args.model.name}, {args.device}, {len(prompts)} questions, {args.samples} chains each:")
-        compare_restarts(engine, Cell(prompts, args.samples, args.tokens, True, 0), args.restarts, args.repeats)
-        return
     engine = TransformersEngine(args.model, threads=args.threads)
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
     prompts = prompts_of(args.model, args.questions)

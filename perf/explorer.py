@@ -16,43 +16,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
-from typing import Any, TypeVar
 
+import harness
 import numpy as np
 import polars as pl
+from harness import spent
 
 import searchlens
-from searchlens.cli.stages.landscape import landscape
-from searchlens.cli.stages.recovery import recovery
 from searchlens.config import check
-from searchlens.plan import Generation, Grid, needs
+from searchlens.plan import Grid
 from searchlens.reporting.explorer_files import Files
 from searchlens.reporting.explorer_html import PLACE, explorer_page
 from searchlens.store import shards, snapshots
-from searchlens.store.columns import GRADED
-from searchlens.store.frames import GROUP, write_frame
-from searchlens.store.provenance import config_fingerprint
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = 16
-WRONG = 5
-Made = TypeVar("Made")
-
-TOKENIZER = {
-    "version": "1.0",
-    **dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")),
-    "added_tokens": [],
-    "model": {"type": "WordLevel", "vocab": {f"word{i}": i for i in range(150_001)}, "unk_token": "word0"},
-}
-"""Its texts are no words of a language, but as many as in a large vocabulary."""
 
 READER = """
 import { closeSync, openSync, readSync, statSync } from "node:fs";
@@ -79,150 +62,21 @@ TEXTS = ("question", "sample", "text", "finish")
 LISTS = ("tokens", "logprobs", "sampling_logprobs")
 
 
-# ---- a study
-
-
-def study(policies: int) -> dict[str, Any]:
-    """A configuration: names of policies are temperatures."""
-    names = [*(f"temp_{0.01 * (i + 30):.2f}".rstrip("0") for i in range(policies - 1)), "topp0.95_t1.0"]
-    return {
-        "results": "results",
-        "samples": SAMPLES,
-        "budgets": [1, 2, 4, 8, 16],
-        "study": {"pairs": ["large"], "benchmarks": ["sums"]},
-        "checkpoints": {name: {"path": name} for name in ("large-base", "large-rl")},
-        "pairs": {"large": {"base": "large-base", "rl": "large-rl"}},
-        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 4096, "pool": "all"}},
-        "policies": dict.fromkeys(names),
-        "pools": {"all": names},
-        "references": [],
-        "landscape": {"draws": 200},
-        "equivalence": None,
-    }
-
-
 def build(folder: Path, policies: int, questions: int, tokens: int) -> Path:
-    """Write a study; returns its results."""
-    for name in ("large-base", "large-rl"):
-        (folder / name).mkdir()
-        for file in ("config.json", "model.safetensors"):
-            (folder / name / file).write_text(name)
-        (folder / name / "tokenizer.json").write_text(json.dumps(TOKENIZER))
-    rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(questions)]
-    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    """Write a study, grade and analyse it; returns its results."""
+    sizes = {"policies": policies, "questions": questions, "vocabulary": 150_001}
+    settings = harness.study(folder, **sizes, **harness.drawn(SAMPLES), landscape={"draws": 200})
+    harness.save(folder, settings)
     with chdir(folder):
-        grid = Grid(check.validate(study(policies)))
+        grid = Grid(check.validate(settings))
         for seed, cell in enumerate(grid.study.cells):
-            _fill(grid, *cell, np.random.default_rng(seed), tokens)
-        for pair, benchmark in grid.study.pair_cells:
-            base, rl = (grid.layout.landscape(grid.study.pairs[pair][role], benchmark) for role in ("base", "rl"))
-            output, options = grid.layout.recovery(pair, benchmark), needs.recovery(grid, benchmark)
-            recovery(options, base, rl, output, fingerprint=config_fingerprint(grid.config))
+            harness.fill(grid, *cell, seed, tokens)
         snapshots.save(grid.config)
+    for cell in grid.study.cells:
+        harness.score(folder, grid, *cell)
+        harness.landscape(folder, grid, *cell)
+    harness.recovery(folder, grid, *grid.study.pair_cells[0])
     return folder / "results"
-
-
-def _fill(grid: Grid, checkpoint: str, benchmark: str, rng: np.random.Generator, tokens: int) -> None:
-    """Samples, verdicts and landscape of one cell."""
-    graded, entries = [], []
-    ability = rng.normal(0.4 if checkpoint.endswith("rl") else -0.3, 2.0, grid.inputs.count(benchmark))
-    for generation in grid.jobs.generations(checkpoint, benchmark):
-        drawn, verdicts = _samples(grid, benchmark, generation, ability, rng, tokens)
-        shards.publish(
-            grid.folder(checkpoint, benchmark, generation.id),
-            0,
-            SAMPLES,
-            drawn,
-            generation_id=generation.id,
-            policies=generation.policies,
-            provenance=shards.Provenance(1.0, "cpu", 1, "made up"),
-        )
-        graded.append(verdicts)
-        entries.append(
-            {"id": generation.id, "samples": SAMPLES, "spec": generation.spec, "policies": list(generation.policies)}
-        )
-    for manifest in grid.manifests(checkpoint, benchmark):
-        manifest.parent.mkdir(parents=True, exist_ok=True)
-        manifest.write_text(json.dumps({"checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}))
-    write_frame(pl.concat(graded), grid.scores(checkpoint, benchmark), GROUP)
-    landscape(
-        needs.landscape(grid, benchmark),
-        grid.scores(checkpoint, benchmark),
-        grid.layout.landscape(checkpoint, benchmark),
-        fingerprint=config_fingerprint(grid.config),
-    )
-
-
-def _samples(
-    grid: Grid, benchmark: str, generation: Generation, ability: np.ndarray, rng: np.random.Generator, tokens: int
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Samples of one policy with their verdicts: right ones, and a few wrong answers."""
-    questions = grid.inputs.questions(benchmark)
-    rows = len(questions) * SAMPLES
-    is_right = rng.random(rows) < np.repeat(1 / (1 + np.exp(-ability)), SAMPLES)
-    answer = np.where(is_right, 0, rng.integers(1, WRONG, rows))
-    golds = np.repeat([int(question.gold) for question in questions], SAMPLES)
-    numbers = rng.integers(0, 10**6, (rows, 3))
-    drafts = zip(numbers, golds, answer, strict=True)
-    texts = [f"so {a}, then {b}, and {c}: \\boxed{{{gold + k}}}" for (a, b, c), gold, k in drafts]
-    drawn = pl.DataFrame(
-        {
-            "question": [question.id for question in questions for _ in range(SAMPLES)],
-            "sample": list(range(SAMPLES)) * len(questions),
-            "run": list(range(SAMPLES)) * len(questions),
-            "text": texts,
-            **_lists(rng, np.full(rows, tokens)),
-            "n_tokens": tokens,
-            "mean_logprob": -0.3,
-            "score": -0.3,
-            "finish": "stop",
-            "generated": tokens,
-            "requests": 1,
-            "details": pl.Series([None] * rows, dtype=pl.String),
-        }
-    ).cast(shards.SAMPLES)  # type: ignore[arg-type]
-    verdicts = drawn.select(
-        pl.lit(generation.policies[0]).alias("policy"),
-        question=np.repeat(np.arange(len(questions)), SAMPLES),
-        sample="sample",
-        run="run",
-        correct=answer == 0,
-        answer=answer,
-        tokens="n_tokens",
-        generated="generated",
-        stopped=pl.lit(value=True),
-        score="score",
-        finished=pl.lit(value=True),
-        unknown=pl.lit(value=False),
-        extraction=pl.lit("boxed"),
-        plain=answer,
-        checks=pl.lit(None, pl.String),
-        finish="finish",
-        lucky=pl.lit(None, pl.Boolean),
-    )
-    return drawn, verdicts.cast(GRADED)  # type: ignore[arg-type]
-
-
-def _lists(rng: np.random.Generator, lengths: np.ndarray) -> dict[str, pl.Series]:
-    """Tokens and their log-probabilities, as incompressible as real ones."""
-    ends, count = np.cumsum(lengths)[:-1], int(lengths.sum())
-    values = {
-        "tokens": np.minimum(rng.zipf(1.3, count), 150_000).astype(np.int32),
-        **{name: -rng.gamma(0.3, 1.0, count).astype(np.float32) for name in ("logprobs", "sampling_logprobs")},
-    }
-    return {name: pl.Series(name, np.split(column, ends)) for name, column in values.items()}
-
-
-# ---- measuring
-
-
-def timed(make: Callable[[], Made]) -> tuple[Made, str]:
-    """The result, and the wall and CPU seconds it took."""
-    before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    made = make()
-    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return made, f"{wall:.2f} s ({cpu:.2f} CPU s)"
 
 
 def measure(results: Path) -> None:
@@ -233,18 +87,18 @@ def measure(results: Path) -> None:
     size = sum(path.stat().st_size for path in results.rglob("*.parquet"))
     print(f"{samples:,} samples, {size / 1e6:,.0f} MB of Parquet")
     files = Files(opened)
-    index, took = timed(lambda: files.index)
+    index, took = spent(lambda: files.index)
     print(f"index of {len(index) / 1e3:.0f} kB: {took}")
-    _, took = timed(lambda: [_read_all(opened, *cell) for cell in _cells(opened)])
+    _, took = spent(lambda: [_read_all(opened, *cell) for cell in _cells(opened)])
     print(f"reading all texts instead (baseline): {took}")
-    _, took = timed(lambda: files.made(f"answers/large-rl/sums/{opened.default_policy}/7.parquet"))
+    _, took = spent(lambda: files.made(f"answers/p0-rl/sums0/{opened.default_policy}/7.parquet"))
     print(f"answers to one question under one policy, first request: {took}")
     with tempfile.TemporaryDirectory() as name:
         template = Path(name, "page.html")
         template.write_text(PLACE)
-        made, took = timed(lambda: explorer_page(opened, template=template))
+        made, took = spent(lambda: explorer_page(opened, template=template))
     print(f"data of explorer.html, {len(made.html) / 1e6:.1f} MB: {took}; left out: {' '.join(made.left_out)}")
-    print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    print(f"peak memory of this process: {took.peak / 1e6:.2f} GB")
 
 
 def _cells(opened: searchlens.Study) -> list[tuple[str, str]]:
@@ -265,15 +119,13 @@ def ranges(folder: Path) -> None:
     rng, rows = np.random.default_rng(0), 500 * SAMPLES
     lengths = rng.integers(300, 1001, rows)
     words = np.array([f"word{i}" for i in range(5_000)])
-    drawn = pl.DataFrame(
-        {
-            **{name: pl.Series([None] * rows, dtype=kind) for name, kind in shards.SAMPLES.items()},
-            "question": [f"q{i // SAMPLES}" for i in range(rows)],
-            "sample": [i % SAMPLES for i in range(rows)],
-            "text": [" ".join(words[rng.integers(0, 5_000, 270)]) for _ in range(rows)],
-            **_lists(rng, lengths),
-        }
-    ).cast(shards.SAMPLES)  # type: ignore[arg-type]
+    drawn = harness.frame(
+        rows,
+        question=[f"q{i // SAMPLES}" for i in range(rows)],
+        sample=[i % SAMPLES for i in range(rows)],
+        text=[" ".join(words[rng.integers(0, 5_000, 270)]) for _ in range(rows)],
+        **harness.lists(rng, lengths),
+    )
     shards.write_parquet(drawn, folder / "small.parquet", {})
     drawn.write_parquet(folder / "large.parquet", compression="zstd", compression_level=3)
     for name, columns in (("texts", TEXTS), ("texts, tokens and log-probabilities", (*TEXTS, *LISTS))):
@@ -305,7 +157,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = args.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        results, took = timed(lambda: build(folder, args.policies, args.questions, args.tokens))
+        results, took = spent(lambda: build(folder, args.policies, args.questions, args.tokens))
         print(f"a study in {results}: {took} to write")
         measure(results)
         ranges(Path(name))

@@ -35,6 +35,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import psutil
+from harness import alone
 
 from searchlens.benchmarks import Question
 from searchlens.grading import GradedPair, grader, ifeval, processes
@@ -243,7 +244,7 @@ def responses(count: int) -> Iterator[GradedPair]:
         text = rng.choice([text] * 4 + shapes)
         chosen = rng.sample(INSTRUCTIONS, rng.choices([1, 2, 3], [56, 34, 10])[0])
         spec = {"instruction_id_list": [name for name, _ in chosen], "kwargs": [given for _, given in chosen]}
-        question = Question("q", "?", "", {ifeval.CHECK: spec})
+        question = Question("q", "?", "", {"ifeval": spec})
         yield GradedPair(reference(question), text)
 
 
@@ -318,8 +319,7 @@ def main() -> None:
     print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
     peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
     print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:  # its workers load IFEval, not math-verify
-        process.submit(measure_responses, options.responses).result()
+    alone(measure_responses, options.responses)  # its workers load IFEval, not math-verify
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import random
-import resource
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
+
+from harness import Spent, alone, spent
 
 from searchlens.benchmarks import Question
 from searchlens.formats.reading import Choices
@@ -55,29 +54,15 @@ def store(path: Path, questions: int) -> None:
             path.parent / "shard",
             0,
             pool.samples,
-            pool.frames(),
+            pool.frames,
             generation_id=pool.id,
             policies=["temp_1.0"],
             provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
         )
 
 
-def measured(work: Callable[[Path, int], None], path: Path, questions: int) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and MiB of a function in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=_report, args=(work, path, questions, results))
-    process.start()
-    found: tuple[float, float, float] = results.get()
-    process.join()
-    return found
-
-
-def _report(work: Callable[[Path, int], None], path: Path, questions: int, results: multiprocessing.Queue) -> None:
-    start = time.perf_counter()
-    work(path, questions)
-    wall = time.perf_counter() - start
-    results.put((wall, time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+def _spent(work: Callable[[Path, int], None], path: Path, questions: int) -> Spent:
+    return spent(lambda: work(path, questions))[1]
 
 
 def main() -> None:
@@ -91,11 +76,10 @@ def main() -> None:
         path = Path(folder, "samples.jsonl")
         write(path, args.questions, args.samples // args.questions, args.characters)
         print(f"{args.samples:,} samples, {path.stat().st_size / 2**20:,.0f} MiB of JSON lines")
-        baseline = measured(parse, path, args.questions)
-        whole = measured(store, path, args.questions)
-    for name, (wall, cpu, memory) in {"json.loads of every line": baseline, "import without grading": whole}.items():
-        print(f"{name}: {wall:.1f} s, {cpu:.1f} s of CPU, {memory:.0f} MiB")
-    print(f"the import takes {whole[1] / baseline[1]:.1f} times the CPU of the baseline")
+        baseline, whole = (alone(_spent, work, path, args.questions) for work in (parse, store))
+    for name, took in {"json.loads of every line": baseline, "import without grading": whole}.items():
+        print(f"{name}: {took}, {took.peak / 2**10:.0f} MiB")
+    print(f"the import takes {whole.cpu / baseline.cpu:.1f} times the CPU of the baseline")
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ On a CPU it shows that it runs; its speeds say nothing there.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from controllers import MAX_TOKENS, SWEEP, ZOO, Bench
+from controllers import MAX_TOKENS, MODEL, SWEEP, ZOO, Bench
 
-from searchlens.benchmarks import Question, prompts
+from searchlens import benchmarks
+from searchlens.benchmarks import prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
@@ -170,13 +170,11 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=16, help="of the sweep")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    model = ZOO / "micro-1m-base"
-    rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
-    questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
-    prompter = Prompter(model, prompts.template("zoo"))
+    questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[: args.questions]
+    prompter = Prompter(MODEL, prompts.template("zoo"))
 
     def engine(kind: type[TransformersEngine], rows: int) -> TransformersEngine:
-        return kind(model, device=args.device, dtype=args.dtype, max_rows=rows, threads=1)
+        return kind(MODEL, device=args.device, dtype=args.dtype, max_rows=rows, threads=1)
 
     engines = {"other": engine(TransformersEngine, args.max_rows), "resident": engine(ResidentEngine, args.max_rows)}
     benches = {name: Bench(engine, prompter, questions) for name, engine in engines.items()}

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from searchlens.config import check
+from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
 from searchlens.plan import Grid, cost
@@ -117,7 +118,7 @@ def main() -> None:
     parser.add_argument("--pair", help="print the hours of a pair of the configuration")
     parser.add_argument("--configfile", type=Path, default=ROOT / "config/paper.yaml")
     parser.add_argument("--share", type=float, help="of the limit; by default the first of cost.efficiency")
-    parser.add_argument("--rows", type=int, default=engine_kind({"engine": "vllm"}).rows)
+    parser.add_argument("--rows", type=int, default=engine_kind(CheckpointSpec(engine="vllm")).rows)
     parser.add_argument("--prompt", type=float, default=150)
     parser.add_argument("--tokens", type=float, default=645, help="mean length of a text")
     parser.add_argument("--most", type=int, default=2048, help="longest text")

@@ -14,8 +14,6 @@ least for a line of the pool, about nine tenths of its tokens come while the row
                    its own that imports nothing of searchlens
 ``pool``           the same requests through engine and driver
 ``power`` ...      each controller; ``of pool`` compares generated tokens per second
-``power, free``    new requests are added to the engine one by one, as they come
-``power, waves``   in lock-step: every chain waits until all have their continuation
 ``power, alone``   one chain at a time, as published implementations do
 
 ``running`` is the mean number of samples that draw a token together, ``prefilled`` the thousands of prompt and prefix
@@ -26,8 +24,7 @@ driver and searches; waiting for the GPU counts if the driver of the GPU waits b
 engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
 window's rate over the roofline of the GPU (``searchlens.plan.roofline``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
-times. At the end the anchor cell of the paper, with the tokens that ``searchlens plan`` counts, at the rates of full
-rows. The file has versions and device, too.
+times. The file has versions and device, too.
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ import json
 import logging
 import math
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,11 +48,9 @@ from typing import Any
 import numpy as np
 
 from searchlens import __version__ as searchlens_version
-from searchlens.config import check
-from searchlens.engines.base import Completion, Engine, Request
+from searchlens.engines.base import Engine, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
-from searchlens.plan import Grid, cost
 from searchlens.plan.roofline import GPUS, Limit, Shape, limit
 from searchlens.search import power
 from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
@@ -103,7 +97,6 @@ SHAPES = {
     "tiny": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     | {"num_key_value_heads": 2, "vocab_size": 1024, "tie_word_embeddings": True},
 }
-PAPER_HOURS = 460.58
 ROWS, REQUESTS_A_ROW, SEARCHES_A_ROW = 1024, 8, 4
 ENDLESS = ("pool", "power")
 ARCHITECTURE = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_position_embeddings": 32768}
@@ -281,30 +274,6 @@ def steady(name: str, searches: Iterator[tuple[int, Search]], engine: Engine, wa
     return _line(name, usage._replace(generated=drawn), returned, watched, spans)
 
 
-def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> Line:
-    """The same chains with a barrier after every request."""
-    engine.clear()
-    watched, usage, returned = Watched(engine), Usage(), 0
-    live = {key: (search, next(search)[0]) for key, search in searches}
-    while live:
-        for key, (_, request) in live.items():
-            watched.add(key, request)  # type: ignore[arg-type]
-        done: dict[int, Completion] = {}
-        while len(done) < len(live):
-            done.update(watched.step())
-        left = {}
-        for key, (search, request) in live.items():
-            context = len(request.prompt) + len(request.prefix)  # type: ignore[union-attr]
-            reply = done[key]
-            usage += Usage(1, len(reply.tokens), context - reply.reused, reply.reused)
-            try:
-                left[key] = search, search.send([reply])[0]
-            except StopIteration as end:
-                returned += sum(len(candidate.tokens) for candidate in end.value)
-        live = left
-    return _line(name, usage, returned, watched)
-
-
 def _line(name: str, usage: Usage, returned: int, watched: Watched, part: Sequence[Span] | None = None) -> Line:
     spans, context = watched.spans if part is None else part, usage.prefilled + usage.reused
     seconds, steps = sum(span.seconds for span in spans), sum(span.steps for span in spans)
@@ -425,8 +394,6 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     runs: dict[str, Callable[[], Line]] = {
         "pool": lambda: driven("pool", pool(of(args.requests), vocab), engine),
         "power": lambda: driven("power", searches("power", of(args.searches), vocab), engine),
-        "power, free": lambda: driven("power, free", searches("power", of(args.searches), vocab), engine, group=1),
-        "power, waves": lambda: waves("power, waves", searches("power", of(args.searches), vocab), engine),
         "power, alone": lambda: driven("power, alone", searches("power", of(args.searches), vocab)[:1], engine, live=1),
     }
     for name, few in few_of.items():
@@ -478,36 +445,6 @@ def most(args: argparse.Namespace) -> Limit:
     context = PROMPT + Texts(tuple(sorted(lengths(args.requests, args.mean, args.cap))), args.cap).running
     options = {"utilization": args.memory, "processes": args.processes}
     return limit(shape, GPUS[args.gpu].times(args.gpus), args.rows, context, dtype=args.dtype, **options)
-
-
-def anchor_tokens() -> dict[str, float]:
-    """Tokens to draw of the paper's anchor cell on both models, by controller: those of ``searchlens plan``."""
-    root = Path(__file__).parents[1]
-    paper = check.load([*(root / name for name in check.DEFAULT_FILES), root / "config/paper.yaml"])
-    grid, anchor = Grid(paper, root), paper.boptr.anchor
-    benchmark, pair = anchor.benchmark or "", paper.pairs[anchor.pair or ""]
-    texts = cost.texts(paper, benchmark, cost.assumed_length(paper, benchmark))
-    tokens: dict[str, float] = {}
-    for checkpoint in (pair.base, pair.rl):
-        for generation in grid.jobs.generations(checkpoint, benchmark):
-            policy = from_spec("it", generation.spec["policy"])
-            runs = generation.samples * grid.inputs.count(benchmark) / policy.width
-            name = {"autoregressive": "pool"}.get(policy.controller.name, policy.controller.name)
-            tokens[name] = tokens.get(name, 0.0) + runs * cost.tokens_per_run(policy, texts)
-    return tokens
-
-
-def extrapolate(lines: Sequence[Line]) -> None:
-    """Print GPU-hours of the paper's anchor cell at the measured rates; a controller without a line is left out."""
-    names = dict.fromkeys(line.name for line in lines)
-    rates = {name: statistics.median(line.steady for line in lines if line.name == name) for name in names}
-    total = 0.0
-    print("\nanchor cell: million tokens to draw, GPU-hours at the median rate of full rows")
-    for name, tokens in anchor_tokens().items():
-        hours = tokens / rates[name] / 3600 if name in rates else math.nan
-        total += 0.0 if math.isnan(hours) else hours
-        print(f"{name:13} {tokens / 1e6:9.1f} {hours:7.2f}")
-    print(f"{'measured':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
 
 
 def _mistake(args: argparse.Namespace) -> str | None:
@@ -593,8 +530,6 @@ def main() -> None:
         f"limit: {bound.tokens_per_second:,.0f} tokens/s of {args.gpus} {args.gpu}: {bound.rows} rows (bound by"
         f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"
     )
-    if not args.seconds:
-        extrapolate(lines)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,13 @@ import numpy as np
 import polars as pl
 import yaml
 
-from searchlens.analysis.claims import EQUIVALENT, MEETING, located
+from searchlens.analysis.claims import EQUIVALENT, MEETING, interval, located
 from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
 from searchlens.analysis.equivalents import crossing, equivalents, summary
 from searchlens.analysis.readings import PairPools
-from searchlens.analysis.readings import exponents as study_exponents
+from searchlens.analysis.readings import exponent_sets as study_sets
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.config.readings import ReadingsOptions
-from searchlens.reporting.tables import table as fmt
 from searchlens.store import readouts
 
 ROOT = Path(__file__).parents[1]
@@ -68,13 +67,13 @@ def exponents(base: Pool, rl: Pool) -> Iterator[str]:
     """Local exponents, and the second minus the first."""
     read = equivalents([base], rl, STEPS, draws(rl))
     for row in summary(read, CONFIDENCE).to_dicts()[:-1]:
-        yield fmt.interval(row["slope"], row["slope_lo"], row["slope_hi"], digits=2)
+        yield interval(row["slope"], row["slope_lo"], row["slope_hi"], digits=2)
     with np.errstate(invalid="ignore"):
         first, second = np.diff(read.log2_n, axis=0) / 2
         change = second - first
     known = change[1:][np.isfinite(change[1:])]
     ends = np.quantile(known, [0.025, 0.975]) if np.isfinite(change[0]) else (None, None)
-    yield fmt.interval(change[0] if np.isfinite(change[0]) else None, *ends, digits=2, sign="+")
+    yield interval(change[0] if np.isfinite(change[0]) else None, *ends, digits=2, sign="+")
 
 
 def crossings(base: Pool, rl: Pool) -> Iterator[str]:
@@ -88,11 +87,11 @@ def exponent_sets(pair: dict[str, str], benchmark: str) -> Iterator[str]:
     """Sets and exponents of least error, under any policy of Base and under the default one."""
     base, rl = (independent_pools(recorded_classes(recorded(pair[role], benchmark)), {}) for role in ("base", "rl"))
     sampled = {name: pool for name, pool in base.items() if name != "greedy"}
-    frames = study_exponents(PairPools("", "", sampled, rl), ReadingsOptions(default_policy=DEFAULT, seed=42))
+    frames = study_sets(PairPools("", "", sampled, rl), ReadingsOptions(default_policy=DEFAULT, seed=42))
     for row in frames["exponents"].to_dicts():
         yield "empty" if row["empty"] else f"{row['beta_lo']:.2f}–{row['beta_hi']:.2f}{', hardly' * row['hardly']}"
         yield f"{row['untested']:.0%}"
-        yield fmt.interval(row["beta_l1"], row["beta_l1_lo"], row["beta_l1_hi"], digits=2)
+        yield interval(row["beta_l1"], row["beta_l1_lo"], row["beta_l1_hi"], digits=2)
 
 
 def table(title: str, columns: tuple[object, ...], lines: Iterator[list[str]]) -> None:

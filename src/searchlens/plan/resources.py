@@ -91,7 +91,7 @@ def readouts(grid: Grid, checkpoint: str, benchmark: str) -> int:
 def landscape_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
     """Main memory of the landscape of a cell: .6 kB for each sample of a part, .45 kB for each readout of a question.
 
-    In megabytes. ``perf/landscape.py --stage`` measures it.
+    In megabytes. ``perf/store.py --cell`` measures it.
     """
     rows = samples(grid, checkpoint, benchmark)
     part = max(max(rows, default=0), min(sum(rows), PART_ROWS))
