@@ -259,9 +259,6 @@ def test_what_is_not_identified_is_said_once(seed: int) -> None:
     assert [each for each in shown if each.cannot] == [each for each in said if each not in unknown]
 
 
-# ---- whole comparisons
-
-
 # ---- the sentences on a cell of a study
 
 
@@ -299,21 +296,6 @@ def test_samples_are_sound_only_if_nothing_was_found(seed: int) -> None:
         known = {0: "0%", 3: "under 1%", 500: "50%", 997: "over 99%", 1000: "100%"}
         base, rl = (known[side.counts["answered"]] for side in sides.values())
         assert text.endswith(f"{base} of Base's and {rl} of RL's state an answer.")
-
-
-@seeded
-def test_what_stands_beside_the_leader_is_what_is_known(seed: int) -> None:
-    """Luck as far as it was read, and greedy answers of Base, or of both sides, but never of RL alone."""
-    rng = np.random.default_rng(seed)
-    value, lo, hi = 0.25, 0.1, 0.5
-    gaps = [{"budget": 4, "rl_minus_base": 0.1, "lo": -0.1, "hi": 0.2}] if rng.random() < 0.8 else []
-    luck = [{"side": side, "value": value, "k": 16} for side in ("Base", "RL")] if rng.random() < 0.5 else []
-    greedy = {side: claims.solved(value, lo, hi) for side in ("Base", "RL") if rng.random() < 0.6}
-    study: Any = SimpleNamespace(default_policy="own")
-    text = explorer_sentences._leader(study, explorer_sentences.Headline(gaps, [], None, luck=luck, greedy=greedy))
-    assert text.startswith("Who leads is not known") == (not gaps)
-    assert ("Luck alone" in text) == bool(gaps and luck) and ("with 16 samples" in text) == bool(gaps and luck)
-    assert text.count("25.0% [10.0, 50.0]") == (len(greedy) if gaps and "Base" in greedy else 0)
 
 
 @seeded

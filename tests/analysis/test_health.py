@@ -109,46 +109,32 @@ def test_what_was_not_recorded_is_unknown_and_never_none() -> None:
 # ---- judgements
 
 
-def test_a_healthy_cell_has_no_remark() -> None:
-    """As in the micro zoo: nine in ten samples have an answer, some are cut off, some questions stay unsolved."""
-    found = health((90, RIGHT), (5, {**CUT, **SILENT}), (5, SILENT))
-    assert (found.level, found.reason) == ("ok", "")
-
-
-def test_a_weak_base_model_is_not_called_broken() -> None:
-    """Few answers are what a Base model may give; that most of its finished texts have none is said."""
-    found = health((15, RIGHT), (45, {**CUT, **SILENT}), (40, SILENT))
-    assert found.broken == ()
-    assert found.remarks == ("73% of 55 finished texts have no answer (template? grader?)",)
+BROKEN, REMARK = "not interpretable", "attention"
 
 
 @pytest.mark.parametrize(
-    ("groups", "says"),
+    ("level", "groups", "says"),
     [
-        ([(8, SILENT)], "0% of 8 samples have an answer (template? token limit? grader?)"),
-        ([(9, RIGHT), (91, {**CUT, **SILENT})], "9% of 100 samples have an answer"),
-        ([(10, {**CUT}), (10, RIGHT), (80, SILENT)], "11% of 90 finished texts have an answer (template? grader?)"),
-        ([(70, RIGHT), (30, {"unknown": True})], "the verdict of 30% of 100 answers is unknown"),
+        ("ok", [(90, RIGHT), (5, {**CUT, **SILENT}), (5, SILENT)], ""),
+        (REMARK, [(15, RIGHT), (45, {**CUT, **SILENT}), (40, SILENT)], "73% of 55 finished texts have no answer"),
+        (REMARK, [(10, RIGHT), (90, CUT)], "90% of 100 samples were cut off"),
+        (REMARK, [(90, RIGHT), (10, FAILED)], f"searches failed: {DEFAULT} (10%)"),
+        (REMARK, [(100, {"correct": False})], "no sample solves any of 10 questions (golds? grader?)"),
+        (BROKEN, [(8, SILENT)], "0% of 8 samples have an answer (template? token limit? grader?)"),
+        (BROKEN, [(9, RIGHT), (91, {**CUT, **SILENT})], "9% of 100 samples have an answer"),
+        (
+            BROKEN,
+            [(10, {**CUT}), (10, RIGHT), (80, SILENT)],
+            "11% of 90 finished texts have an answer (template? grader?)",
+        ),
+        (BROKEN, [(70, RIGHT), (30, {"unknown": True})], "the verdict of 30% of 100 answers is unknown"),
     ],
 )
-def test_a_cell_beyond_a_limit_is_not_interpretable(groups: list[tuple[int, dict[str, Any]]], says: str) -> None:
+def test_a_cell_is_read_within_its_limits(level: str, groups: list[tuple[int, dict[str, Any]]], says: str) -> None:
+    """Few answers are what a Base model may give; beyond a limit a cell is not interpretable."""
     found = health(*groups)
-    assert found.level == "not interpretable"
-    assert says in found.reason
-
-
-@pytest.mark.parametrize(
-    ("groups", "says"),
-    [
-        ([(10, RIGHT), (90, CUT)], "90% of 100 samples were cut off"),
-        ([(90, RIGHT), (10, FAILED)], f"searches failed: {DEFAULT} (10%)"),
-        ([(100, {"correct": False})], "no sample solves any of 10 questions (golds? grader?)"),
-    ],
-)
-def test_what_a_reader_must_know_is_said(groups: list[tuple[int, dict[str, Any]]], says: str) -> None:
-    found = health(*groups)
-    assert found.level == "attention"
-    assert says in found.reason
+    assert found.level == level
+    assert says in found.reason and (bool(found.reason) == bool(says))
 
 
 def test_the_default_policy_is_judged_by_itself() -> None:

@@ -108,27 +108,6 @@ def test_cost_diversity_and_rates():
             assert expected[n] == pytest.approx(np.mean([oracle.over_subsets(measure, pool, n) for pool in pools["a"]]))
 
 
-def test_order_of_the_samples_matters_only_to_the_prefix():
-    pools = _pools(7, 8)
-    rng = np.random.default_rng(0)
-    shuffled = {name: [[pool[i] for i in rng.permutation(8)] for pool in many] for name, many in pools.items()}
-    before, after = (
-        operating_points(oracle.frame(p), budgets=[1, 2, 4, 8], options=FEW).points for p in (pools, shuffled)
-    )
-    assert_frame_equal(before.filter(readout="expected"), after.filter(readout="expected"), abs_tol=1e-6)
-    assert (before.filter(readout="prefix")["value"] != after.filter(readout="prefix")["value"]).any()
-
-
-sample = st.builds(
-    oracle.Sample,
-    answer=st.integers(-1, 3),
-    correct=st.just(False),
-    tokens=st.integers(1, 50),
-    stopped=st.booleans(),
-    score=st.floats(-3, 0, width=32),
-)
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=9), st.data())
 def test_expected_vote_of_any_class_sizes(sizes, data):

@@ -36,10 +36,10 @@ def test_statistic_is_that_of_the_moments_written_out() -> None:
     j = moments.mean(axis=0) @ np.linalg.solve(variance, moments.mean(axis=0))
     assert found.j[0, 0] == pytest.approx(j, rel=1e-6)
     assert found.moments[0, 0] == 5
-    assert np.exp(found.log_p[0, 0]) == pytest.approx(stats.f.sf(j * 395 / (5 * 399), 5, 395), rel=1e-6)
-    fitted = stats.f.sf(j * 396 / (4 * 399), 4, 396)
-    assert np.exp(found.log_p_fitted[0, 0]) == pytest.approx(fitted, rel=1e-6)
-    assert profile([found]) == pytest.approx([fitted], rel=1e-6)
+    assert found.log_p[0, 0] == pytest.approx(stats.f.logsf(j * 395 / (5 * 399), 5, 395), rel=1e-6)
+    fitted = stats.f.logsf(j * 396 / (4 * 399), 4, 396)
+    assert found.log_p_fitted[0, 0] == pytest.approx(fitted, rel=1e-6)
+    assert np.log(profile([found])) == pytest.approx([fitted], rel=1e-6)
 
 
 def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
@@ -54,16 +54,6 @@ def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
         assert np.allclose(found @ positions, x)
         whole = GRID.log2_alpha[alpha] + GRID.beta[beta] * np.log2(BUDGETS)
         assert outside[law[alpha * 81 + beta]].tolist() == [int(at > 4 + 1e-9) - int(at < -1e-9) for at in whole]
-
-
-def test_a_model_that_is_its_own_base_has_exponent_one() -> None:
-    """RL equal to Base: beta = 1 is in the set, and 0.8 and 1.2 are not."""
-    for seed in range(3):
-        difficulty, rng = world(seed)
-        base, rl = pool(rng.binomial(32, difficulty), 32), pool(rng.binomial(64, difficulty), 64)
-        allowed = profile([exponents.test(base, rl, BUDGETS)]) >= 0.01
-        assert allowed[GRID.beta == 1.0].all()
-        assert not allowed[np.isclose(GRID.beta, 0.6)].any() and not allowed[np.isclose(GRID.beta, 1.4)].any()
 
 
 def test_a_ceiling_is_no_power_law() -> None:
@@ -106,7 +96,8 @@ def test_one_moment_does_not_test_an_exponent() -> None:
     difficulty, rng = world(0)
     sides = pool(rng.binomial(32, difficulty), 32), pool(rng.binomial(64, difficulty), 64)
     assert not exponents.test(*sides, BUDGETS[:1]).tested.any()
-    assert exponents.test(*sides, BUDGETS[:2]).tested.any()
+    two = exponents.test(*sides, BUDGETS[:2])
+    assert two.tested.any() and not np.isnan(two.log_p[two.tested]).any()
 
 
 def test_effective_number_of_questions() -> None:
@@ -143,19 +134,6 @@ def test_a_pair_that_does_not_test_a_beta_leaves_it_to_the_others() -> None:
     assert half[0]["beta_lo"] == pytest.approx(0.52) and half[0]["beta_hi"] == pytest.approx(1.6)
     assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (0.0, pytest.approx(0.98))
     assert (rows[2]["testable"], rows[2]["empty"], rows[2]["beta_lo"]) == (False, False, None)
-
-
-def test_the_set_contains_the_law_that_made_rl() -> None:
-    """Where the law holds without rounding, (alpha, beta) is rejected in about 5% of worlds; at most 6 of 60 here."""
-    grid, rejected = Lattice(np.array([0.6]), np.array([0.8])), 0
-    for seed in range(60):
-        difficulty, rng = world(1000 + seed, 200)
-        rl = power_law(difficulty, 2**0.6, 0.8, rng.random(200), rng.exponential(size=200))
-        tested = exponents.test(
-            pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(64, rl), 64), BUDGETS, grid=grid
-        )
-        rejected += int(tested.log_p[0, 0] < np.log(0.05))
-    assert rejected <= 6
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(2, 1), (2, 0.5), (1.5, 0.8)])

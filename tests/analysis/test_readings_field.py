@@ -251,24 +251,6 @@ def test_guessing_on_the_recorded_choices() -> None:
         assert (100 * found.mean(axis=0)).round(1).tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    ("base", "rl", "shrunk", "expanded"),
-    [
-        ("tiny-base", "tiny-rl", 40, 11),
-        ("anchor-base", "overtrained-rl", 112, 1),
-        ("control-base", "control-rl", 2, 92),
-    ],
-)
-@pytest.mark.cohort
-def test_support_of_recorded_pairs(base: str, rl: str, shrunk: int, expanded: int) -> None:
-    """Counted without the package: questions of 500 with a right sample of 64 on one side alone."""
-    ours, theirs = ({i for i, c in enumerate(recorded(side).correct.tolist()) if c} for side in (base, rl))
-    assert (len(ours - theirs), len(theirs - ours)) == (shrunk, expanded)
-    row = support(recorded(base), recorded(rl), Resamples.draw(500, 100, 0))[0].row(0, named=True)
-    assert (row["shrunk"], row["expanded"]) == (shrunk, expanded)
-    assert row["srr"] == pytest.approx(1 - shrunk / len(ours))
-
-
 # ---- luck
 
 

@@ -327,13 +327,6 @@ def test_what_samples_do_not_determine_is_said_and_is_null_in_json() -> None:
     assert len(plain["says"]) == len(one.statements)
 
 
-def test_too_few_samples_are_not_extrapolated_whatever_their_trials_say() -> None:
-    rng = np.random.default_rng(3)
-    sides = [rng.random((40, 16)) < rng.beta(1, 1, 40)[:, None] for _ in range(2)]
-    said = {each.reading: each.can for each in searchlens.compare(*sides, draws=100).statements}
-    assert said["extrapolation"] == "not identified: fewer than 64 samples of each side."
-
-
 def test_guessing_is_read_if_choices_are_given() -> None:
     found = searchlens.compare(counts("toy-base"), counts("toy-rl"), samples=4, choices=4, draws=100)
     said = {each.reading: each for each in found.statements}["guessing"]

@@ -138,15 +138,6 @@ def test_ragged_pools_have_luck_tokens_and_policies() -> None:
         searchlens.compare(RAGGED, FULL, lucky=(FULL, FULL), draws=100)
 
 
-def test_pools_of_different_lengths_do_not_move_pass_at_k() -> None:
-    """1,000 questions, each with 2 to 16 samples of the same chance, against the truth of 1 - (1 - p)^2."""
-    rng = np.random.default_rng(5)
-    drawn, chance = rng.integers(2, 17, 1000), rng.beta(0.5, 1.5, 1000)
-    hits = rng.binomial(drawn, chance)
-    found = searchlens.compare(hits, hits, samples=drawn, draws=100).pass_at_k.filter(side="Base", k=2)
-    assert found["value"].item() == pytest.approx(np.mean(1 - (1 - chance) ** 2), abs=0.03)
-
-
 # ---- a study
 
 CELL = ("toy-base", "sums")

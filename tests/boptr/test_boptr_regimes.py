@@ -85,13 +85,6 @@ def betas_at_best(rl, pool, margin=0.0, *, free=False):
     return [beta for beta in error if error[beta] <= min(error.values()) + margin + 1e-6]
 
 
-def test_one_locked_policy_finds_the_planted_path():
-    found = rows(regime_betas(*study()), "benchmark", "constraint")
-    r1 = found["math", "R1"]
-    assert (r1["policy"], r1["path"], r1["error"]) == ("topp0.9_t0.7", "2/4/8/8/16", 0)
-    assert found["gpqa", "R1"]["path"] == "1/2/4/8/16"
-
-
 def test_constraints_only_ever_cost():
     found = rows(regime_betas(*study()), "benchmark", "constraint")
     for benchmark in ("math", "aime", "gpqa"):

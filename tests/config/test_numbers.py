@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.config.check import reference
 from searchlens.config.check.load import Files
@@ -110,18 +109,6 @@ def test_a_temperature_that_an_engine_would_change_is_refused(temperature: float
         with pytest.raises(InputError, match=r"temperature is .*; allowed: 0, or >= 0\.01, <= 100"):
             from_spec(name, spec)
     assert parse("temp_0.01").local.temperature == 0.01
-
-
-def test_check_names_the_file_the_key_and_what_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("recovery: {l_comp: .inf}\npolicies: {hot: {local: {temperature: .nan}}}\n")
-    assert main(["check", "--config", str(mine)]) == 2
-    said = capsys.readouterr().err
-    assert f"{mine}: recovery.l_comp: must be a number, >= 0, <= 1_000_000 (found inf)" in said
-    assert f"{mine}: policies.hot.local.temperature: must be a number, >= 0, <= 100 (found nan)" in said
 
 
 def test_the_file_that_is_merged_last_is_named(tmp_path: Path) -> None:

@@ -72,13 +72,6 @@ def test_ten_pairs_in_their_cohorts(paper: Raw) -> None:
     )
 
 
-def test_new_pairs_of_a_cohort_model_share_its_base(paper: Raw) -> None:
-    """V5b predicts them through it, and it is sampled once."""
-    pairs = paper["pairs"]
-    assert pairs["orz-7b"]["base"] == pairs["qwen2.5-7b"]["base"]
-    assert pairs["oat-7b"]["base"] == pairs["qwen2.5-math-7b"]["base"]
-
-
 def test_base_and_rl_are_asked_alike(paper: Raw) -> None:
     for name in paper["study"]["pairs"]:
         pair = paper["pairs"][name]

@@ -87,14 +87,6 @@ def printed(frame: pl.DataFrame, **where: object) -> str:
 AR = {"exponents": "paper", "mu": "cohort", "pool": "ar"}
 
 
-def test_every_declared_table_is_written(made: dict[str, Table], tmp_path: Path) -> None:
-    """A declared table that no driver builds would be in the report's list, and nowhere else."""
-    paths = [path for name, table in made.items() for path in write(table, tmp_path / name)]
-    names = catalogue.declared("table", stage="boptr")
-    wanted = {f"{name}.{suffix}" for name in names for suffix in catalogue.TABLE_FORMATS}
-    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
-
-
 class Recorder(dict[str, pl.DataFrame]):
     """Frames that remember which of them were read."""
 

@@ -314,12 +314,12 @@ def test_matching_set_counts_its_points(inputs: PairContext) -> None:
     assert axes.get_ylim()[1] <= 105
 
 
-@pytest.mark.parametrize("name", ["matching_set"])
-def test_legends_mark_ar_and_search(name: str, searched: PairContext, inputs: PairContext) -> None:
+def test_legends_mark_ar_and_search(searched: PairContext, inputs: PairContext) -> None:
     """Where both appear a reader must see which is which; where only AR does, nothing is said."""
-    said = legend_texts(drawn(name, searched, SEARCHED)[0])
+    said = legend_texts(drawn("matching_set", searched, SEARCHED)[0])
     assert "search" in said and "AR top-p" in said
-    assert not any(text.startswith("AR") or text == "search" for text in legend_texts(drawn(name, inputs)[0]))
+    plain = legend_texts(drawn("matching_set", inputs)[0])
+    assert not any(text.startswith("AR") or text == "search" for text in plain)
 
 
 def test_a_configured_name_is_not_taken_for_a_search(inputs: PairContext) -> None:

@@ -4,7 +4,6 @@ Asked of every table and figure of simulated studies, by the names of columns, s
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import polars as pl
@@ -68,11 +67,6 @@ NUMBER = r"[+\u2212]?(?:\d+(?:\.\d+)?|∞)"
 PRINTED = re.compile(rf"({NUMBER})\u2020? \[({NUMBER})(?: or less)?, ({NUMBER})(?: or more)?\]")
 SLACK = 1e-6
 """Columns of single precision."""
-
-
-def frames_of(tables: dict[str, Table]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each table's CSV."""
-    yield from ((name, table.data) for name, table in tables.items())
 
 
 def wrong(name: str, frame: pl.DataFrame) -> list[str]:
@@ -143,7 +137,7 @@ def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None
     """Corrected errors, differences, rates and exponents, where questions differ and where none does."""
     frames, found = cohort
     tables = boptr_tables(frames, found.plan, replace(OPTIONS, readout=found.readout))
-    assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
+    assert [text for name, table in tables.items() for text in wrong(name, table.data)] == []
     assert wrong_in_print(tables) == []
 
 
@@ -160,7 +154,7 @@ def test_tables_of_a_study(cell: figure_data.Cell) -> None:
     recovery = (cell.same_policy, cell.counts, cell.support, cell.path, cell.near_match)
     context = study_context(cell, [Cell("pair", "math", *recovery)])
     tables = built(catalogue.declared("table", stage="study"), context)
-    assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
+    assert [text for name, table in tables.items() for text in wrong(name, table.data)] == []
     assert wrong_in_print(tables) == []
 
 

@@ -135,14 +135,6 @@ def test_tables_load_neither_figures_nor_boptr() -> None:
     assert not [name for name in loaded if name.startswith(packages)]
 
 
-def test_every_declared_table_is_written(every: dict[str, Table], tmp_path: Path) -> None:
-    """A declared table that no driver builds would be in the report's list, and nowhere else."""
-    paths = [path for name, table in every.items() for path in write(table, tmp_path / name)]
-    names = catalogue.declared("table", stage="study")
-    wanted = {f"{name}.{suffix}" for name in names for suffix in catalogue.TABLE_FORMATS}
-    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
-
-
 @pytest.mark.parametrize("module", [fmt, regimes, identification])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     results = doctest.testmod(module)
