@@ -235,7 +235,7 @@ def test_the_engine_gets_bos_once(
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 2}
     raw["checkpoints"]["toy-base"] |= {"engine": family}
     engine = Ending()
-    monkeypatch.setattr(stage._job, "start_engine", lambda *_: engine)
+    monkeypatch.setattr(stage._job, "start_engine", lambda *_, **__: engine)
     grid = make_grid(raw)
     (pool,) = grid.jobs.pools("toy-base", "sums")
     generate(grid, "toy-base", "sums", grid.current_manifest(pool))

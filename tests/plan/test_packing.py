@@ -84,7 +84,7 @@ def test_minutes_are_those_of_missing_samples(
 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("nothing is missing, so no engine may start")
 
     monkeypatch.setattr(stage._job, "start_engine", refuse)

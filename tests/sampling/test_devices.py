@@ -117,10 +117,12 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     monkeypatch.setattr("searchlens.engines.vllm.VllmEngine", engine)
     monkeypatch.setattr(_job, "take_gpu", lambda: calls.append("take"))
     spec = CheckpointSpec(device=device, engine="vllm", vllm=VllmSpec(tensor_parallel=parallel))
-    _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
+    _job.start_engine(Path("somewhere"), spec, max_rows=None, threads=1, adapter=None, masked=())
     assert calls == (["take", "engine"] if takes else ["engine"])
     calls.clear()
-    _job.start_engine(Path("somewhere"), replace(spec, engine="transformers"), None, 1, None, ())
+    _job.start_engine(
+        Path("somewhere"), replace(spec, engine="transformers"), max_rows=None, threads=1, adapter=None, masked=()
+    )
     assert calls == (["engine"] if device == "cpu" else ["take", "engine"]), "the options of another engine say nothing"
 
 
@@ -132,7 +134,7 @@ def test_processes_of_vllm_share_what_a_job_has(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(VllmEngine, "__init__", lambda engine, *_, **given: vars(engine).update(given))
     vllm = VllmSpec(processes=processes, gpu_memory_utilization=0.8, max_model_len=512)
     spec = CheckpointSpec(device="cpu", engine="vllm", vllm=vllm, quantization="fp8")
-    started: Any = _job.start_engine(Path("somewhere"), spec, 1000, 8, None, ())
+    started: Any = _job.start_engine(Path("somewhere"), spec, max_rows=1000, threads=8, adapter=None, masked=())
     if processes > 1:
         make, count = started
         assert count == processes

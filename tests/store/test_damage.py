@@ -228,12 +228,12 @@ def test_a_shard_under_the_name_of_another_range_is_not_read(
     longer = make_grid(study | {"samples": 8})
     folder = copy.parent
     with pytest.raises(InputError, match="has no samples"):
-        shards.read_generation(folder, folder.name, 8)
+        shards.read_generation(folder, 8)
     assert any("its sidecar is of samples 0 to 4" in line for line in verify(store.grid.layout.results).damaged)
     start(Scripted())
     (pool,) = longer.jobs.pools(*CELL)
     generate(longer, *CELL, longer.current_manifest(pool))
-    rows = shards.read_generation(folder, folder.name, 8)
+    rows = shards.read_generation(folder, 8)
     assert rows.height == 48 and rows["sample"].max() == 7
     assert verify(store.grid.layout.results).damaged == []
 
@@ -244,7 +244,7 @@ def test_a_sidecar_that_was_edited_to_fit_does_not_deceive(store: Store) -> None
     content = json.loads(copy.with_suffix(".json").read_text())
     copy.with_suffix(".json").write_text(json.dumps({**content, "start": 4, "stop": 8}))
     with pytest.raises(InputError, match="holds the samples 0-4"):
-        shards.read_generation(copy.parent, copy.parent.name, 8)
+        shards.read_generation(copy.parent, 8)
     assert main(["verify", str(store.grid.layout.results)]) == 2
     assert main(["verify", "--repair", str(store.grid.layout.results)]) == 0
     assert store.is_sound()
@@ -265,7 +265,7 @@ def test_shards_of_different_questions_are_not_read_as_one(store: Store, publish
         provenance=shards.Provenance(1, "cpu", 1, "t"),
     )
     with pytest.raises(InputError, match="have 44 of 48 samples"):
-        shards.read_generation(folder, generation.id, 8)
+        shards.read_generation(folder, 8)
 
 
 # ---- sidecars and manifests
