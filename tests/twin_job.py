@@ -23,7 +23,7 @@ ENGINE = Scripted(repeatable=sys.argv[3] == "True")
 PAUSE = int(sys.argv[4])
 
 
-def start_engine(*_: Any) -> Scripted:
+def start_engine(*_: Any, **__: Any) -> Scripted:
     """One request every 10 ms."""
     ENGINE.each_step = each_step
     return ENGINE

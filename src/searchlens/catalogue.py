@@ -17,7 +17,6 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 import ast
-import itertools
 import os
 import re
 import sys
@@ -37,18 +36,18 @@ from searchlens.errors import InputError, require_known
 PACKAGE = Path(__file__).parent
 
 HOMES = {
-    "metric": ("analysis",),
-    "table": ("reporting",),
-    "figure": ("reporting",),
-    "controller": ("search",),
-    "grader": ("grading",),
-    "family": ("benchmarks",),
-    "reader": ("formats",),
-    "engine": ("engines",),
-    "exporter": ("formats",),
-    "frame": ("boptr",),
+    "metric": "analysis",
+    "table": "reporting",
+    "figure": "reporting",
+    "controller": "search",
+    "grader": "grading",
+    "family": "benchmarks",
+    "reader": "formats",
+    "engine": "engines",
+    "exporter": "formats",
+    "frame": "boptr",
 }
-"""Kind of thing to the packages of searchlens whose files declare it."""
+"""Kind of thing to the package of searchlens whose files declare it."""
 
 LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes", "health")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
@@ -138,7 +137,7 @@ def _declared(kind: str, extra: tuple[tuple[str, Path], ...]) -> Mapping[str, De
     stages = [*STAGES.get(kind, ())]
     if kind == "table":
         stages += [table for added in addons.stages().values() for table in added.tables]
-    for module, path in [*itertools.chain(*map(_modules, HOMES[kind])), *_added(), *extra]:
+    for module, path in [*_modules(HOMES[kind]), *_added(), *extra]:
         for declaration in _declarations(module, path):
             name = declaration.name
             if declaration.kind != kind:

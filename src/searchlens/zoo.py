@@ -90,13 +90,8 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
         ).eval()
         for side, path in folders.items()
     }
-    return LoadedPair(
-        name,
-        models["base"],
-        models["rl"],
-        AutoTokenizer.from_pretrained(folders["rl"], trust_remote_code=False),
-        record,
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folders["rl"], trust_remote_code=False)
+    return LoadedPair(name, models["base"], models["rl"], tokenizer, record)
 
 
 def record_file(folder: Path, job: str) -> Path:

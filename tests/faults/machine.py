@@ -268,7 +268,7 @@ class Store(RuleBasedStateMachine):
         rows, due = [], 0
         for generation in grid.jobs.generations(*study.CELLS[0]):
             folder = grid.folder(*study.CELLS[0], generation.id)
-            part = shards.read_generation(folder, generation.id, generation.samples)
+            part = shards.read_generation(folder, generation.samples)
             due += generation.samples * study.QUESTIONS
             drawn = pl.struct("run", "text", "tokens", "logprobs", "finish").struct.json_encode()
             columns = part.select(pl.lit(generation.id), "question", "sample", drawn)

@@ -93,7 +93,7 @@ class Scripted:
 
 def script(drawn: Counter, *, repeatable: bool = True) -> None:
     """Have every job of this process draw by the scripted engine."""
-    stage._job.start_engine = lambda *_: Scripted(drawn, repeatable=repeatable)
+    stage._job.start_engine = lambda *_, **__: Scripted(drawn, repeatable=repeatable)
     stage.Job.hardware = shards.Provenance(0.0, "cpu", 1, "scripted")
 
 

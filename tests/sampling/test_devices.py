@@ -106,8 +106,10 @@ def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
     monkeypatch.setattr("searchlens.engines.vllm.VllmEngine", engine)
     monkeypatch.setattr(_job, "take_gpu", lambda: calls.append("take"))
     spec = CheckpointSpec(device=device, engine="vllm", vllm=VllmSpec(tensor_parallel=parallel))
-    _job.start_engine(Path("somewhere"), spec, None, 1, None, ())
+    _job.start_engine(Path("somewhere"), spec, max_rows=None, threads=1, adapter=None, masked=())
     assert calls == (["take", "engine"] if takes else ["engine"])
     calls.clear()
-    _job.start_engine(Path("somewhere"), replace(spec, engine="transformers"), None, 1, None, ())
+    _job.start_engine(
+        Path("somewhere"), replace(spec, engine="transformers"), max_rows=None, threads=1, adapter=None, masked=()
+    )
     assert calls == (["engine"] if device == "cpu" else ["take", "engine"]), "the options of another engine say nothing"

@@ -94,7 +94,7 @@ def start(monkeypatch: Patch) -> Start:
     def scripted(*engines: Scripted | Exception) -> list[int | None]:
         left, rows = list(engines), []
 
-        def started(folder: Path, spec: Any, max_rows: int | None, threads: int, *_: Any) -> Scripted:
+        def started(folder: Path, spec: Any, max_rows: int | None, threads: int, **_: Any) -> Scripted:
             rows.append(max_rows)
             engine = left.pop(0)
             if isinstance(engine, Exception):

@@ -197,12 +197,12 @@ def test_a_shard_under_the_name_of_another_range_is_not_read(
     for suffix in (".parquet", ".json"):
         shutil.copy2(shard.path.with_suffix(suffix), (folder / shard_name(4, 8)).with_suffix(suffix))
     with pytest.raises(InputError, match="has no samples"):
-        shards.read_generation(folder, folder.name, 8)
+        shards.read_generation(folder, 8)
     assert any("its sidecar is of samples 0 to 4" in line for line in verify(store.grid.layout.results).damaged)
     start(Scripted())
     (pool,) = longer.jobs.pools(*CELL)
     generate(longer, *CELL, longer.current_manifest(pool))
-    rows = shards.read_generation(folder, folder.name, 8)
+    rows = shards.read_generation(folder, 8)
     assert rows.height == 48 and rows["sample"].max() == 7
     assert verify(store.grid.layout.results).damaged == []
 
@@ -215,7 +215,7 @@ def test_shards_of_different_questions_are_not_read_as_one(store: Store, publish
     known = {"generation_id": generation.id, "policies": ["x"], "provenance": shards.Provenance(1, "cpu", 1, "t")}
     shards.publish(folder, 4, 8, rows.with_columns(pl.col("sample") + 4), **known)
     with pytest.raises(InputError, match="have 44 of 48 samples"):
-        shards.read_generation(folder, generation.id, 8)
+        shards.read_generation(folder, 8)
 
 
 # ---- sidecars and manifests

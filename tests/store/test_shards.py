@@ -34,10 +34,10 @@ def test_the_first_16_of_64_are_the_16(grid: Grid, publish: Publish) -> None:
     generation = grid.jobs.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
     publish(grid, *CELL, generation, 0, 16)
-    sixteen = shards.read_generation(folder, generation.id, 16)
+    sixteen = shards.read_generation(folder, 16)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     publish(grid, *CELL, generation, 16, 64)
-    sixty_four = shards.read_generation(folder, generation.id, 64)
+    sixty_four = shards.read_generation(folder, 64)
     assert (
         sixty_four.filter(pl.col("sample") < 16).sort("question", "sample").equals(sixteen.sort("question", "sample"))
     )
@@ -359,7 +359,7 @@ def test_whoever_lost_imported_samples_is_told_to_import_them_again(tmp_path: Pa
         )
         (shard,) = shards_of(folder)
         shard.path.write_bytes(b"x")
-        for read in (lambda shard=shard: shards.read(shard, "id"), lambda f=folder: shards.read_generation(f, "id", 9)):
+        for read in (lambda shard=shard: shards.read(shard, "id"), lambda f=folder: shards.read_generation(f, 9)):
             with pytest.raises(InputError) as error:
                 read()
             assert error.value.hint is not None and error.value.hint.startswith(hint)
@@ -372,7 +372,7 @@ def test_of_shards_that_overlap_each_sample_is_read_once(tmp_path: Path) -> None
         put(folder, rows(start, stop), start, stop)
     assert [(shard.start, shard.stop) for shard in shards_of(folder)] == [(0, 4), (2, 6), (6, 8), (8, 12)]
     (folder / shard_name(8, 12)).write_bytes(b"damaged, and not needed")
-    found = shards.read_generation(folder, "id", 7, ["question", "sample"])
+    found = shards.read_generation(folder, 7, ["question", "sample"])
     assert found.sort("question", "sample").equals(rows(0, 7).select("question", "sample").sort("question", "sample"))
 
 

@@ -159,7 +159,7 @@ def _of_policy(
     asked = None if question is None else _chosen(question, ids, place)
     columns = ("question", "sample", "run", "text", "n_tokens", "score", "finish", "logprobs")
     wanted = (*columns, "tokens", "sampling_logprobs") if tokens else columns
-    rows = shards.read_generation(place.folder(stream[0]), *stream, wanted, asked)
+    rows = shards.read_generation(place.folder(stream[0]), stream[1], wanted, asked)
     logprobs = pl.col("logprobs").cast(pl.List(pl.Float64)).list.sum()
     texts = rows.select(
         pl.lit(policy).alias("policy"),
@@ -212,7 +212,7 @@ def _stream(place: Place, candidates: Sequence[Stream], verdicts: pl.DataFrame |
 def _agrees(place: Place, stream: Stream, verdicts: pl.DataFrame) -> bool:
     """Whether the lengths of all graded samples are those of a stream."""
     ids = question_ids(place, stream[0])
-    rows = shards.read_generation(place.folder(stream[0]), *stream, ("question", "sample", "n_tokens"))
+    rows = shards.read_generation(place.folder(stream[0]), stream[1], ("question", "sample", "n_tokens"))
     position = pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32)
     texts = rows.select(position, "sample", "n_tokens")
     joined = verdicts.join(texts, on=["question", "sample"], how="left")

@@ -175,19 +175,16 @@ class Rows:
         for row, stop, request_id, begin, end, measures, top, reused, rejected in zip(
             rows.tolist(), stopped.tolist(), *columns, strict=True
         ):
-            drawn = slice(end - begin)
-            entropies, certainties = self.measures[row, drawn].T.copy() if measures else (None, None)
-            completion = Completion(
-                tokens=self.tokens[row, begin:end].copy(),
-                logprobs=self.logprobs[row, drawn].copy(),
-                sampling_logprobs=self.sampling_logprobs[row, drawn].copy(),
-                finish="rejected" if rejected else "stop" if stop else "length",
-                entropies=entropies,
-                certainties=certainties,
-                top_tokens=self.top_tokens[row, drawn, :top].copy() if top else None,
-                top_logprobs=self.top_logprobs[row, drawn, :top].copy() if top else None,
-                reused=reused,
-            )
+            drawn = row, slice(end - begin)
+            tokens, log_q = self.tokens[row, begin:end].copy(), self.sampling_logprobs[drawn].copy()
+            finish: Any = "rejected" if rejected else "stop" if stop else "length"
+            completion = Completion(tokens, self.logprobs[drawn].copy(), log_q, finish, reused=reused)
+            if measures:
+                entropies, certainties = self.measures[drawn].T.copy()
+                completion = completion._replace(entropies=entropies, certainties=certainties)
+            if top:
+                likely = self.top_tokens[drawn][:, :top].copy(), self.top_logprobs[drawn][:, :top].copy()
+                completion = completion._replace(top_tokens=likely[0], top_logprobs=likely[1])
             completions.append((request_id, completion))
         return completions
 

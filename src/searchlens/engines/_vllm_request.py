@@ -172,15 +172,8 @@ def drawn(
 ) -> Completion:
     """Return what was drawn of a request, without its most likely tokens; the ledger has shape (n, LEDGER_COLUMNS)."""
     logprobs, sampling_logprobs, entropies, certainties = ledger.T.copy()
-    return Completion(
-        tokens=tokens,
-        logprobs=logprobs,
-        sampling_logprobs=sampling_logprobs,
-        finish=finish,
-        entropies=entropies if request.measures else None,
-        certainties=certainties if request.measures else None,
-        reused=reused,
-    )
+    result = Completion(tokens, logprobs, sampling_logprobs, finish, reused=reused)
+    return result._replace(entropies=entropies, certainties=certainties) if request.measures else result
 
 
 def completion(request: Request, output: Any, ledger: Floats) -> Completion | RequestError:

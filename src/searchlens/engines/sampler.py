@@ -129,12 +129,12 @@ def prepare(
     """
     temperature, top_p, top_k, min_p, typical_p = table[:, :5].T
     greedy = temperature == 0
-    uses_top_k = (top_k > 0) & (top_k < width)
+    largest = partial(filter_top_k, largest=int(top_k.max(initial=0)))
     filters = (
-        _bind(filter_min_p, min_p > 0, greedy, min_p, device),
-        _bind(filter_typical_p, typical_p < 1, greedy, typical_p, device),
-        _bind(partial(filter_top_k, largest=int(top_k.max(initial=0))), uses_top_k, greedy, top_k, device),
-        _bind(filter_top_p, top_p < 1, greedy, top_p, device),
+        _bind(filter_min_p, (min_p > 0) & ~greedy, min_p, device),
+        _bind(filter_typical_p, (typical_p < 1) & ~greedy, typical_p, device),
+        _bind(largest, (top_k > 0) & (top_k < width) & ~greedy, top_k, device),
+        _bind(filter_top_p, (top_p < 1) & ~greedy, top_p, device),
     )
     inverse = 1 / np.where(greedy, 1.0, temperature)
     rows, penalties = np.flatnonzero((table[:, 5:] != (1.0, 0.0, 0.0)).any(1)), None
@@ -277,14 +277,10 @@ def _column(values: Floats, device: torch.device) -> Tensor:
 
 
 def _bind(
-    apply: Callable[[Tensor, Tensor], None],
-    used: npt.NDArray[np.bool_],
-    greedy: npt.NDArray[np.bool_],
-    values: Floats,
-    device: torch.device,
+    apply: Callable[[Tensor, Tensor], None], used: npt.NDArray[np.bool_], values: Floats, device: torch.device
 ) -> Callable[[Tensor], None] | None:
-    """Bind a filter to the rows that use it and are not greedy, and to its parameter; None if there is no such row."""
-    rows = np.flatnonzero(used & ~greedy)
+    """Bind a filter to the rows that use it, and to its parameter; None if there is no such row."""
+    rows = np.flatnonzero(used)
     if not rows.size:
         return None
     value = torch.from_numpy(values[rows, None]).to(device)
@@ -320,13 +316,10 @@ def filter_typical_p(weights: Tensor, typical_p: Tensor) -> None:
     entropy = (weights * surprise.masked_fill(weights == 0, 0.0)).sum(-1, keepdim=True) / total.float()
     distance = surprise.sub_(entropy).abs_()
     nearest, first = distance.min(-1, keepdim=True)
-    _drop_beyond_limit(
-        weights,
-        decided=weights.gather(1, first) >= typical_p * total,
-        limit=nearest,
-        sorted_limit=lambda rows: _typical_limit(weights[rows], distance[rows], (typical_p * total)[rows]),
-        beyond=lambda limit: distance > limit,
-    )
+    target = typical_p * total
+    decided = weights.gather(1, first) >= target
+    limit = _limit(decided, nearest, lambda rows: _typical_limit(weights[rows], distance[rows], target[rows]))
+    weights.masked_fill_(distance > limit, 0.0)
 
 
 def _typical_limit(weights: Tensor, distance: Tensor, target: Tensor) -> Tensor:
@@ -352,13 +345,8 @@ def filter_top_p(weights: Tensor, top_p: Tensor) -> None:
     """Keep the most likely tokens, up to and including the one whose mass makes the sum reach ``top_p``."""
     target = top_p * weights.sum(-1, keepdim=True, dtype=torch.float64)
     highest = weights.amax(-1, keepdim=True)
-    _drop_beyond_limit(
-        weights,
-        decided=highest >= target,
-        limit=highest,
-        sorted_limit=lambda rows: _top_p_limit(weights[rows], target[rows]),
-        beyond=lambda limit: weights < limit,
-    )
+    limit = _limit(highest >= target, highest, lambda rows: _top_p_limit(weights[rows], target[rows]))
+    weights.masked_fill_(weights < limit, 0.0)
 
 
 def _top_p_limit(weights: Tensor, target: Tensor) -> Tensor:
@@ -374,26 +362,17 @@ def _top_p_limit(weights: Tensor, target: Tensor) -> Tensor:
     return descending.gather(1, (mass < target).sum(-1, keepdim=True).clamp_(max=mass.shape[1] - 1))
 
 
-def _drop_beyond_limit(
-    weights: Tensor,
-    decided: Tensor,
-    limit: Tensor,
-    sorted_limit: Callable[[Tensor | slice], Tensor],
-    beyond: Callable[[Tensor], Tensor],
-) -> None:
-    """Set the weights of all tokens beyond a limit to zero, in place.
+def _limit(decided: Tensor, limit: Tensor, sorted_limit: Callable[[Tensor | slice], Tensor]) -> Tensor:
+    """Return the limit of each row, beyond which its tokens are dropped, shape (rows, 1), as what is given.
 
     A row is decided if its first token alone has enough mass; its limit is known. The limit of other rows takes a sort.
     A CPU finds the undecided rows at no cost and sorts only these. CUDA would have to wait for the answer, so it sorts
-    all rows. Decisions and limits have shape (rows, 1).
+    all rows.
     """
-    if weights.device.type == "cpu":
-        rows = torch.nonzero(~decided.squeeze(1)).squeeze(1)
-        if rows.numel():
-            limit = limit.index_copy(0, rows, sorted_limit(rows))
-    else:
-        limit = sorted_limit(slice(None))
-    weights.masked_fill_(beyond(limit), 0.0)
+    if limit.device.type != "cpu":
+        return sorted_limit(slice(None))
+    rows = torch.nonzero(~decided.squeeze(1)).squeeze(1)
+    return limit.index_copy(0, rows, sorted_limit(rows)) if rows.numel() else limit
 
 
 def _sort(values: Tensor) -> Tensor:

@@ -98,14 +98,11 @@ def accuracies(forms: Iterable[str]) -> Accuracies:
     return Accuracies(*prompts, *(each.count("1") / len(each) for each in joined))
 
 
-_SOURCE = file_sha256(Path(__file__).with_name("instructions.py"))
-
-
 @grader("instructions", votes=False)
 class Checklist(Grader):
     """Runs the checks of ``searchlens.grading.instructions``."""
 
-    version = f"instructions-1/{_SOURCE[:12]}"
+    version = f"instructions-1/{file_sha256(Path(__file__).with_name('instructions.py'))[:12]}"
 
     def reference(self, question: Question) -> str:
         """The checks, as canonical JSON. Raises InputError if the question has none."""

@@ -24,16 +24,10 @@ from searchlens.store.columns import GRADED
 
 SAMPLES = pl.Schema(
     {
-        "policy": pl.String(),
-        "question": pl.String(),
-        "sample": pl.UInt32(),
-        "run": pl.UInt32(),
+        **dict.fromkeys(("policy", "question"), pl.String()),
+        **{name: GRADED[name] for name in ("sample", "run")},
         "text": pl.String(),
-        "tokens": pl.UInt32(),
-        "generated": pl.UInt32(),
-        "stopped": pl.Boolean(),
-        "score": pl.Float32(),
-        "finish": pl.String(),
+        **{name: GRADED[name] for name in ("tokens", "generated", "stopped", "score", "finish")},
     }
 )
 """Input of ``found_answers``. ``question`` is an id. ``run`` numbers the searches; the candidates of a search are
@@ -70,7 +64,7 @@ class Summary:
     others_graded: int = 0
     others_reused: int = 0
     """``others_graded``, ``others_reused``: the first two of the pairs of an answer and the gold of another question
-    (``grading.verdicts.lucky``)."""
+    (``VerdictStore.lucky``)."""
 
     def __str__(self) -> str:
         return (
@@ -182,7 +176,7 @@ class Rules:
             judge, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
         )
         policy = self.luck_policy if grading.votes(self.kind) else ""
-        luck, graded, reused = verdicts.lucky(rows, references, policy, self.seed, judge, store, workers=self.workers)
+        luck, graded, reused = store.lucky(judge, rows, references, policy, self.seed, self.workers)
         rows = rows.with_columns(luck)
         rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
             valid=pl.col("answer").is_not_null(),

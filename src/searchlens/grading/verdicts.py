@@ -90,16 +90,13 @@ class VerdictStore:
     def _judge_batch(self, grader: Grader, batch: pl.DataFrame, workers: int | None) -> pl.DataFrame:
         """Judge pairs and publish their verdicts; those that do not last are returned instead."""
         verdicts = grader.grade([GradedPair(*row) for row in batch.select(PAIR).iter_rows()], workers=workers)
-        rows = pl.DataFrame(
-            {
-                "benchmark": [self.folder.name] * batch.height,
-                "version": [grader.version] * batch.height,
-                "gold": batch["gold_stored"],
-                "answer": batch["answer_stored"],
-                "correct": [verdict.correct for verdict in verdicts],
-                "form": [verdict.form for verdict in verdicts],
-            },
-            schema=VERDICTS,
+        rows = batch.select(
+            benchmark=pl.lit(self.folder.name),
+            version=pl.lit(grader.version),
+            gold="gold_stored",
+            answer="answer_stored",
+            correct=pl.Series([verdict.correct for verdict in verdicts], dtype=pl.Boolean),
+            form=pl.Series([verdict.form for verdict in verdicts], dtype=pl.String),
         )
         lasting = pl.Series([verdict.is_lasting for verdict in verdicts], dtype=pl.Boolean)
         if lasting.any():
@@ -109,6 +106,32 @@ class VerdictStore:
             files.publish(path, lambda temporary: kept.write_parquet(temporary, compression="zstd"))
             log.info("judged %d new pairs (%s)", kept.height, path.name)
         return rows.filter(~lasting)
+
+    def lucky(
+        self, grader: Grader, rows: pl.DataFrame, references: pl.DataFrame, policy: str, seed: int, workers: int | None
+    ) -> tuple[pl.Series, int, int]:
+        """Luck: which samples of a policy would be right if their question had the gold of another (``other_golds``).
+
+        What an answer earns there, it earns without knowing the question: by being an answer that often is right. Golds
+        of other questions that equal the own one stay, because a guess meets them as often as any other. Returns
+        ``lucky`` of the samples, null where nothing was judged, and the numbers of pairs judged now, and read.
+
+        Rows have ``policy``, ``question`` and ``answer``, null if there is none. Samples of other policies are not
+        judged, since each distinct pair of gold and answer costs a verdict. A sample without an answer, or whose
+        verdict is unknown, is not lucky. With a single question, or without samples of the policy, all is null.
+        """
+        judged = pl.col("policy") == policy
+        if references.height < 2 or not rows.select(judged.any()).item():
+            return pl.Series("lucky", [None] * rows.height, pl.Boolean), 0, 0
+        paired = rows.select("policy", "question", "answer").join(
+            other_golds(references, seed), on="question", how="left", maintain_order="left"
+        )
+        asked = paired.filter(judged, pl.col("answer").is_not_null()).select("answer", gold="other")
+        found = self.judge(grader, asked, workers=workers)
+        verdicts = found.verdicts.select("answer", "correct", other="gold")
+        accepted = paired.join(verdicts, on=["other", "answer"], how="left", maintain_order="left")
+        column = accepted.select(lucky=pl.when(judged).then(pl.col("correct").fill_null(False)))["lucky"]
+        return column, found.graded, found.reused
 
 
 _STORED = [f"{name}_stored" for name in PAIR]
@@ -132,13 +155,9 @@ class VerdictTable:
             if path.suffix == ".parquet" and path not in self._parts:
                 content = read_unvouched(path)
                 if not content or content[0].schema != VERDICTS:
-                    has = (
-                        f"it has the columns {', '.join(content[0].columns)}"
-                        if content
-                        else "it is not readable Parquet"
-                    )
+                    has = f"has the columns {', '.join(content[0].columns)}" if content else "is not readable Parquet"
                     raise InputError(
-                        f"verdicts {path} cannot be read: {has}", "delete this file; its pairs are judged again"
+                        f"verdicts {path} cannot be read: it {has}", "delete this file; its pairs are judged again"
                     )
                 part = content[0].filter(version=self.version).drop("benchmark", "version")
                 self._parts[path] = part.join(self.pairs, left_on=PAIR, right_on=_STORED, how="semi")
@@ -174,38 +193,3 @@ def other_golds(references: pl.DataFrame, seed: int) -> pl.DataFrame:
     following = np.empty_like(order)
     following[order] = np.roll(order, -1)
     return references.select("question", other=pl.col("gold").gather(following))
-
-
-def lucky(
-    rows: pl.DataFrame,
-    references: pl.DataFrame,
-    policy: str,
-    seed: int,
-    grader: Grader,
-    store: VerdictStore,
-    *,
-    workers: int | None = None,
-) -> tuple[pl.Series, int, int]:
-    """Luck: which samples of a policy would be right if their question had the gold of another one (``other_golds``).
-
-    What an answer earns there, it earns without knowing the question: by being an answer that often is right. Golds of
-    other questions that equal the own one stay, because a guess meets them as often as any other. Returns ``lucky`` of
-    the samples, null where nothing was judged, and the numbers of pairs judged now, and read from the table.
-
-    Rows have ``policy``, ``question`` and ``answer``, null if there is none. Samples of other policies are not judged,
-    since each distinct pair of gold and answer costs a verdict; new ones are added to the store of the benchmark. A
-    sample without an answer, or whose verdict is unknown, is not lucky. With a single question, or without samples of
-    the policy, all is null.
-    """
-    judged = pl.col("policy") == policy
-    if references.height < 2 or not rows.select(judged.any()).item():
-        return pl.Series("lucky", [None] * rows.height, pl.Boolean), 0, 0
-    paired = rows.select("policy", "question", "answer").join(
-        other_golds(references, seed), on="question", how="left", maintain_order="left"
-    )
-    asked = paired.filter(judged, pl.col("answer").is_not_null()).select("answer", gold="other")
-    found = store.judge(grader, asked, workers=workers)
-    verdicts = found.verdicts.select("answer", "correct", other="gold")
-    accepted = paired.join(verdicts, on=["other", "answer"], how="left", maintain_order="left")
-    column = accepted.select(lucky=pl.when(judged).then(pl.col("correct").fill_null(False)))["lucky"]
-    return column, found.graded, found.reused

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -60,7 +60,7 @@ def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Trac
     width = from_spec(generation.id, generation.spec["policy"]).width
     stop, last = min(traced.runs * width, generation.samples), min(traced.questions, len(job.questions))
     chunk = Chunk(generation, folder, 0, stop, 0, last)
-    stored = shards.read_generation(folder, generation.id, chunk.stop, ("question", "sample", "tokens"))
+    stored = shards.read_generation(folder, chunk.stop, ("question", "sample", "tokens"))
     try:
         ((_, drawn),) = sample(job, [chunk], lambda *_: None)
     finally:
@@ -69,21 +69,13 @@ def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Trac
     first = [shard for shard in shards_of(folder) if shard.present and shard.start < chunk.stop]
     _require_equal(stored, drawn.frame, first, f"{drawn.provenance.engine} on {drawn.provenance.device}")
     assert drawn.trace is not None, "these searches were recorded"
-    return [
-        traces.publish(
-            grid.layout.traces(checkpoint, benchmark, generation.id),
-            shard.start,
-            shard.stop,
-            rows,
-            generation_id=generation.id,
-            policies=generation.policies,
-            provenance=drawn.provenance,
-        )
-        for shard in first
-        if (
-            rows := drawn.trace.filter(pl.col("run") >= shard.start // width, pl.col("run") < -(-shard.stop // width))
-        ).height
-    ]
+    published, own = [], grid.layout.traces(checkpoint, benchmark, generation.id)
+    of: dict[str, Any] = {"generation_id": generation.id, "policies": generation.policies}
+    for shard in first:
+        runs = pl.col("run") >= shard.start // width, pl.col("run") < -(-shard.stop // width)
+        if (rows := drawn.trace.filter(*runs)).height:
+            published.append(traces.publish(own, shard.start, shard.stop, rows, **of, provenance=drawn.provenance))
+    return published
 
 
 def _require_equal(stored: pl.DataFrame, drawn: pl.DataFrame, first: list[Shard], here: str) -> None:
@@ -123,7 +115,7 @@ def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.Data
     parts = []
     for side, part in cell.sides.items():
         folder = grid.folder(part.checkpoint, cell.benchmark, part.stream)
-        drawn = shards.read_generation(folder, part.stream, cell.samples, ["question", "sample", "tokens", "logprobs"])
+        drawn = shards.read_generation(folder, cell.samples, ["question", "sample", "tokens", "logprobs"])
         texts = drawn.rename({"question": "id"}).join(order, on="id").join(right[side], on=_KEY, how="left")
         parts.append(texts.sort(*_KEY).with_columns(side=pl.lit(side)))
     texts = pl.concat(parts)

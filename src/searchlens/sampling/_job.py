@@ -30,7 +30,6 @@ from searchlens.sampling._chunks import Chunk, MissingShard
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.policy import Policy, from_spec
 from searchlens.store import provenance, shards
-from searchlens.store.adapters import Adapter
 from searchlens.store.checkpoints import context
 from searchlens.store.files import canonical
 
@@ -94,8 +93,9 @@ class Job:
         self.grid.inputs.checked_folder(self.pool.checkpoint)
         self.check_lengths()
         started = time.monotonic()
-        adapter = self.grid.inputs.adapter(self.pool.checkpoint)
-        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter, self.prompter.masked)
+        given: dict[str, Any] = {"max_rows": self.max_rows, "threads": self.threads, "masked": self.prompter.masked}
+        given["adapter"] = self.grid.inputs.adapter(self.pool.checkpoint)
+        engine = start_engine(self.folder, self.spec, **given)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
         self.check_lengths(engine.max_model_len)
         first = () if self.grid.study.terms(self.pool.benchmark) else self.prompts[0]  # logs are plain text
@@ -192,15 +192,8 @@ class Job:
         return shards
 
 
-def start_engine(
-    folder: Path,
-    spec: CheckpointSpec,
-    max_rows: int | None,
-    threads: int,
-    adapter: Adapter | None,
-    masked: Sequence[int],
-) -> Engine:
-    """Load a checkpoint into the engine that its section of the configuration names."""
+def start_engine(folder: Path, spec: CheckpointSpec, **given: Any) -> Engine:
+    """Load a checkpoint into the engine that its section of the configuration names; ``given`` is not from there."""
     import torch  # takes seconds to import
 
     device, kind = spec.device, engine_kind(spec)
@@ -208,8 +201,7 @@ def start_engine(
         take_gpu()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    given: dict[str, Any] = {"device": device, "dtype": spec.dtype, "max_rows": max_rows, "threads": threads}
-    given |= {"adapter": adapter, "masked": masked, **{key: getattr(spec, key) for key in kind.reads}, **kind.options}
+    given |= {key: getattr(spec, key) for key in ("dtype", *kind.reads)} | {"device": device, **kind.options}
     engine: Engine = catalogue.find("engine", kind.name)(folder, **given)
     return engine
 

@@ -221,7 +221,7 @@ def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: Polic
     name, number = job.questions[question].id, run_ * policy.width
     if isinstance(outcome, Failure):
         nothing = np.zeros(0, np.float32)
-        failed: Any = Candidate(nothing, nothing, nothing, "failed", -math.inf, {"failed": outcome.reason})  # type: ignore[arg-type, dict-item]
+        failed = Candidate._make((nothing, nothing, nothing, "failed", -math.inf, {"failed": outcome.reason}))
         found = [(failed, "")] * policy.width
     else:
         found = [_ended(job, candidate, policy) for candidate in outcome.candidates]
@@ -247,15 +247,10 @@ def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
     If the evaluator's score is a function of log-probabilities alone, it is computed again for the cut text. Otherwise
     the candidate keeps the score by which the search chose it.
     """
-    logprobs = candidate.logprobs[:length]
+    tokens, logprobs = candidate.tokens[:length], candidate.logprobs[:length]
     rescore = _SCORES.get(evaluator)
-    return candidate._replace(
-        tokens=candidate.tokens[:length],
-        logprobs=logprobs,
-        sampling_logprobs=candidate.sampling_logprobs[:length],
-        finish="stop",
-        score=float(rescore(logprobs, dtype=np.float64)) if rescore else candidate.score,
-    )
+    score = float(rescore(logprobs, dtype=np.float64)) if rescore else candidate.score
+    return Candidate(tokens, logprobs, candidate.sampling_logprobs[:length], "stop", score, candidate.details)
 
 
 def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:

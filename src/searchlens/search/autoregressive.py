@@ -112,18 +112,9 @@ class TokenBeam(Controller):
             chosen, kept = {beam.name for beam in live}, {beam.name for beam in [*ended, *live]}
             for beam, finish in zip(best, finishes, strict=True):
                 if beam.name in kept:
-                    task.note(
-                        "node",
-                        node=beam.name,
-                        parent=beam.parent,
-                        start=step,
-                        tokens=beam.tokens[-1:],
-                        logp=beam.logprobs[-1:],
-                        finish=finish,
-                        step=step,
-                        score=score(beam),
-                        chosen=beam.name in chosen,
-                    )
+                    own = {"tokens": beam.tokens[-1:], "logp": beam.logprobs[-1:], "finish": finish}
+                    place = {"node": beam.name, "parent": beam.parent, "start": step, "step": step}
+                    task.note("node", **place, **own, score=score(beam), chosen=beam.name in chosen)
             if len(hypotheses) == self.width and (not live or score(live[0]) <= score(hypotheses[-1])):
                 break
         import numpy as np  # not above: the planner imports this file

@@ -103,11 +103,7 @@ class _Live:
 
 
 def run(
-    searches: Iterable[tuple[Key, Search]],
-    engine: Engine,
-    *,
-    live: int | None = None,
-    group: int | None = None,
+    searches: Iterable[tuple[Key, Search]], engine: Engine, *, live: int | None = None, group: int | None = None
 ) -> Iterator[tuple[Key, Outcome]]:
     """Drive all searches to their end; yields each key once, with its outcome, in order of completion.
 

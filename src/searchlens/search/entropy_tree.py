@@ -120,14 +120,9 @@ class EntropyTree(Controller):
     ) -> Generator[list[Ask], list[Any], list[_Node]]:
         """Continue the nodes that have not ended; with measures and alternatives if they may be branched from."""
         is_distinct = policy.component(Branch).children == "distinct"
+        top = self.children_per_position + 1 if measures and is_distinct else 0
         asks: list[Ask] = [
-            task.request(
-                node.trace,
-                policy.local,
-                task.seed_of("tree", *node.path),
-                measures=measures,
-                top=self.children_per_position + 1 if measures and is_distinct else 0,
-            )
+            task.request(node.trace, policy.local, task.seed_of("tree", *node.path), measures=measures, top=top)
             for node in nodes
             if node.trace.finish is None
         ]

@@ -145,15 +145,9 @@ class SelfEvaluation(Evaluator):
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by one request for each; raises InputError as ``spelled``."""
         question, right, wrong = self.spelled(task.encode)
+        ask = Request(prompt=task.prompt, sampling=_RAW, seed=task.seed, max_tokens=1, top=self.top)
         replies = yield [
-            Request(
-                prompt=task.prompt,
-                sampling=_RAW,
-                seed=task.seed_of(*key, "question", i),
-                max_tokens=1,
-                prefix=_without_stop(task, trace) + question,
-                top=self.top,
-            )
+            ask._replace(seed=task.seed_of(*key, "question", i), prefix=_without_stop(task, trace) + question)
             for i, trace in enumerate(traces)
         ]
         logs = []

@@ -140,9 +140,8 @@ class PowerSampling(Controller):
                 path = task.extend(start, reply)
                 if task.is_recorded:
                     cut = len(start.tokens)
-                    task.note(
-                        "node", node=(block,), parent=node, start=cut, step=events, block=block, **path.after(cut)
-                    )
+                    about = {"node": (block,), "parent": node, "start": cut, "step": events, "block": block}
+                    task.note("node", **about, **path.after(cut))
                 node, events = (block,), events + 1
             text = self._state(path)
             moves.begin(path, schedule.steps)
@@ -160,18 +159,9 @@ class PowerSampling(Controller):
                 is_accepted = is_whole and level < math.exp(min(0.0, ratio))
                 moves.add(text.trace, rival.trace, is_accepted, is_whole)
                 if task.is_recorded:
-                    task.note(
-                        "node",
-                        node=(block, step),
-                        parent=node,
-                        start=cut,
-                        step=events,
-                        accepted=is_accepted,
-                        log_ratio=ratio,
-                        uniform=level,
-                        block=block,
-                        **rival.trace.after(cut) | ({} if is_whole else {"finish": "rejected"}),
-                    )
+                    about = {"node": (block, step), "parent": node, "start": cut, "step": events, "block": block}
+                    own = rival.trace.after(cut) | ({} if is_whole else {"finish": "rejected"})
+                    task.note("node", **about, **own, accepted=is_accepted, log_ratio=ratio, uniform=level)
                 events += 1
                 text, node = (rival, (block, step)) if is_accepted else (text, node)
             path = text.trace

@@ -112,15 +112,11 @@ class Task(NamedTuple):
     def force(self, path: Trace, reply: Completion, position: int, rank: int) -> Trace:
         """A path followed by one of the most likely tokens at a position of a reply, which was not drawn."""
         assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
-        token = Completion(
-            tokens=reply.top_tokens[position, rank : rank + 1],
-            logprobs=reply.top_logprobs[position, rank : rank + 1],
-            sampling_logprobs=np.zeros(1, np.float32),
-            finish="length",
-            entropies=None if reply.entropies is None else reply.entropies[position : position + 1],
-            certainties=None if reply.certainties is None else reply.certainties[position : position + 1],
-        )
-        return self.extend(path, token)
+        chosen = position, slice(rank, rank + 1)
+        token = reply.top_tokens[chosen], reply.top_logprobs[chosen], np.zeros(1, np.float32)
+        both = reply.entropies, reply.certainties
+        entropies, certainties = (None if each is None else each[position : position + 1] for each in both)
+        return self.extend(path, Completion(*token, "length", entropies, certainties))
 
     @property
     def empty(self) -> Trace:

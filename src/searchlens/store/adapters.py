@@ -15,13 +15,11 @@ from searchlens.store.files import digest, file_sha256, read_json
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PEFT = "base_model.model."
 """What stands before the name of every module in files of peft."""
-_HARMLESS = frozenset(
-    {
-        *("peft_type", "peft_version", "task_type", "base_model_name_or_path", "revision", "inference_mode"),
-        *("r", "lora_alpha", "lora_dropout", "use_rslora", "init_lora_weights", "auto_mapping"),
-        *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
-        *("megatron_core", "qalora_group_size"),  # used only with settings that are refused
-    }
+_HARMLESS = (
+    *("peft_type", "peft_version", "task_type", "base_model_name_or_path", "revision", "inference_mode"),
+    *("r", "lora_alpha", "lora_dropout", "use_rslora", "init_lora_weights", "auto_mapping"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+    *("megatron_core", "qalora_group_size"),  # used only with settings that are refused
 )
 """Settings of plain LoRA. Any other must be empty: it would make another sum than the engines compute."""
 _STARTS = (True, False, None, "gaussian", "orthogonal", "eva")

@@ -172,17 +172,22 @@ class Layout:
             found = [path for folder in found for path in _matching(folder, part)]
         return sorted(found)
 
-    def sidecars(self) -> list[Path]:
-        """Sidecars of all shards."""
-        return self.every(self.generation("*", "*", "*") / "s*.json")
+    def _existing(self, pattern: str) -> list[Path]:
+        """``every`` of a pattern under the results folder."""
+        return self.every(self.results / pattern)
 
-    def shards(self) -> list[Path]:
-        """Files of all shards, with a sidecar or without."""
-        return self.every(self.generation("*", "*", "*") / "*.parquet")
-
-    def trace_files(self) -> list[Path]:
-        """Records of searches of all streams, with a sidecar or without."""
-        return self.every(self.traces("*", "*", "*") / "*.parquet")
+    sidecars = partialmethod(_existing, "generations/*/*/*/s*.json")
+    """Sidecars of all shards."""
+    shards = partialmethod(_existing, "generations/*/*/*/*.parquet")
+    """Files of all shards, with a sidecar or without."""
+    trace_files = partialmethod(_existing, "traces/*/*/*/*.parquet")
+    """Records of searches of all streams, with a sidecar or without."""
+    manifests = partialmethod(_existing, "manifests/*/*/pool-*.json")
+    """Manifests of all pools, of every fill round."""
+    import_records = partialmethod(_existing, "imports/*/*/*/*.json")
+    """Registry files of all imported policies."""
+    snapshots = partialmethod(_existing, "config/*.json")
+    """Configurations of all runs."""
 
     def temporary(self) -> list[Path]:
         """Temporary files and folders of running or killed jobs, each folder without what is in it.
@@ -197,10 +202,6 @@ class Layout:
                 folders[:] = [] if is_done else [name for name in folders if not _is_temporary(name)]
         return sorted(found)
 
-    def manifests(self) -> list[Path]:
-        """Manifests of all pools, of every fill round."""
-        return self.every(self.results / "manifests" / "*" / "*" / "pool-*.json")
-
     def latest_manifests(self) -> list[Path]:
         """The manifest of the highest fill round of every pool, whether it is current or not."""
         latest: dict[tuple[Path, str], tuple[int, Path]] = {}
@@ -209,14 +210,6 @@ class Layout:
                 pool, fill = (path.parent, name[0]), name[1]
                 latest[pool] = max(latest.get(pool, (fill, path)), (fill, path))
         return sorted(path for _, path in latest.values())
-
-    def import_records(self) -> list[Path]:
-        """Registry files of all imported policies."""
-        return self.every(self.import_record("*", "*", "*", "*"))
-
-    def snapshots(self) -> list[Path]:
-        """Configurations of all runs."""
-        return self.every(self.snapshot("*"))
 
     def derived(self) -> Iterator[Path]:
         """Every Parquet file that was computed from samples; only a folder that is not there is passed over."""

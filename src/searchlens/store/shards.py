@@ -342,13 +342,9 @@ def _is_whole(samples: pl.DataFrame, start: int, stop: int) -> bool:
 
 
 def read_generation(
-    folder: Path,
-    generation_id: str,
-    samples: int,
-    columns: Iterable[str] | None = None,
-    questions: Collection[str] | None = None,
+    folder: Path, samples: int, columns: Iterable[str] | None = None, questions: Collection[str] | None = None
 ) -> pl.DataFrame:
-    """Samples [0, samples) of one generation, from all shards that they need; InputError if a range is missing."""
+    """Samples [0, samples) of the generation of a folder, from all shards that it needs; InputError if one lacks."""
     there = shards_of(folder)
     if missing := uncovered(there, samples):
         is_imported = any(shard.sidecar.get("engine") == "imported" for shard in there)
@@ -356,7 +352,7 @@ def read_generation(
         raise InputError(f"{folder} has no samples {missing}", hint)
     names = list(columns) if columns else None
     used = (shard for shard in there if shard.present and shard.start < samples)
-    parts = [read(shard, generation_id, names, questions) for shard in used]
+    parts = [read(shard, folder.name, names, questions) for shard in used]
     rows = (
         pl.concat(parts)
         .filter(pl.col("sample") < samples)

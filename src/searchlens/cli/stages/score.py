@@ -253,7 +253,7 @@ def _read(
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     for stream in streams:
         folder = layout.generation(*where, stream.id)
-        samples = shards.read_generation(folder, stream.id, stream.samples, _COLUMNS, questions)
+        samples = shards.read_generation(folder, stream.samples, _COLUMNS, questions)
         yield from (named(samples, policy) for policy in stream.policies)
 
 
