@@ -84,7 +84,7 @@ def graded(questions: int, samples: int) -> pl.DataFrame:
 def measure(rows: int, samples: int) -> None:
     """Memory and CPU time of the stage on one cell."""
     budgets = tuple(2**i for i in range(samples.bit_length()) if 2**i <= samples)
-    cell = needs.Landscape(budgets, budgets[:5], LandscapeOptions(), {}, "math")
+    cell = needs.Landscape(budgets, budgets[:5], LandscapeOptions(), 0, {}, "math")
     questions = max(1, rows // samples // POLICIES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.parquet"

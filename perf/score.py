@@ -21,7 +21,7 @@ import yaml
 
 import store
 from searchlens.config import check
-from searchlens.plan import Grid, resources
+from searchlens.plan import Grid, cost
 from searchlens.store import snapshots
 
 CELL = ("large-base", "sums0")
@@ -57,7 +57,7 @@ def measure(rows: int, policies: int, samples: int) -> None:
         grid = build(folder, max(1, rows // policies // samples), policies, samples)
         with chdir(folder):
             manifests = [str(path) for path in grid.manifests(*CELL)]
-            output, asked = str(grid.scores(*CELL)), resources.score_mb(grid, *CELL)
+            output, asked = str(grid.scores(*CELL)), cost.score_mb(grid, *CELL)
         where = ("--checkpoint", CELL[0], "--benchmark", CELL[1])
         wall, cpu, peak = store.command(folder, "score", *where, "--output", output, *manifests)
         graded = pl.scan_parquet(folder / output).select(pl.len()).collect().item()

@@ -24,7 +24,7 @@ which the rows are full, but for the sixteenth that the driver may hold back: it
 run's seconds, milliseconds a step, and of these the processor time of the thread that steps (``host``: scheduler,
 driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning; with ``--processes`` the
 engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
-window's rate over the roofline of the GPU (``searchlens.plan.roofline``) for full rows and these lengths.
+window's rate over the roofline of the GPU (``searchlens.plan.cost``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
 times. At the end the anchor cell of the paper, with the tokens that ``searchlens plan`` counts, at the rates of full
 rows. The file has versions and device, too.
@@ -57,7 +57,7 @@ from searchlens.engines.base import Completion, Engine, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
 from searchlens.plan import Grid, cost
-from searchlens.plan.roofline import GPUS, Limit, Shape, limit
+from searchlens.plan.cost import GPUS, Limit, Shape, limit
 from searchlens.search import power
 from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
 from searchlens.search.policy import from_spec, parse

@@ -10,7 +10,7 @@ import pytest
 
 from searchlens.analysis.uncertainty import unseen
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
-from searchlens.boptr.consistency import (
+from searchlens.boptr.extension import (
     REPLICATION,
     means_within_batches,
     readout_consistency,

@@ -13,10 +13,10 @@ import pytest
 
 from searchlens.boptr import evaluate as evaluation
 from searchlens.boptr.cohort import Cohort, DenseLandscape
-from searchlens.boptr.contrasts import mismatched
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
 from searchlens.boptr.rule import Path, Reason, Rule, attempt, defined
+from searchlens.boptr.study import mismatched
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
@@ -207,7 +207,7 @@ def test_variants_are_rules_with_other_constants() -> None:
 def test_fixed_draws_follow_the_samples_path_question_by_question() -> None:
     for key, score in numbers():
         expected = [error(resampled(draw), cell_of(key), followed(draw, key)) for draw in range(DRAWS + 1)]
-        np.testing.assert_allclose(score.fixed, expected, atol=2e-4, err_msg=str(key))
+        np.testing.assert_allclose(score.plain, expected, atol=2e-4, err_msg=str(key))
         assert score.error == pytest.approx(expected[0], abs=2e-4)
 
 
@@ -232,7 +232,7 @@ def test_reselected_draws_are_studies_of_their_own() -> None:
         expected = [error(resampled(draw), cell_of(key), chosen(draw, key)) for draw in range(DRAWS + 1)]
         assert score.reselected is not None
         np.testing.assert_allclose(score.reselected, expected, atol=2e-4, err_msg=str(key))
-        moved += not np.allclose(score.reselected, score.fixed, atol=2e-4)
+        moved += not np.allclose(score.reselected, score.plain, atol=2e-4)
     assert moved > len(scores().scores) / 2
 
 
@@ -247,7 +247,7 @@ def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch
     assert found.scores.keys() == whole.scores.keys()
     for key, score in found.scores.items():
         assert score.error == whole.scores[key].error
-        for name in ("fixed", "reselected", "corrected"):
+        for name in ("plain", "reselected", "corrected"):
             np.testing.assert_allclose(getattr(score, name), getattr(whole.scores[key], name), rtol=1e-5, atol=1e-5)
 
 
@@ -262,7 +262,7 @@ def test_fewer_draws_are_chosen_again_than_drawn() -> None:
         assert score.reselected is not None and whole.reselected is not None
         np.testing.assert_allclose(score.reselected, whole.reselected[:9], atol=1e-5)
         for other in (score, none.scores[key], skipped.scores[key]):
-            np.testing.assert_allclose(other.fixed, whole.fixed, atol=1e-5)
+            np.testing.assert_allclose(other.plain, whole.plain, atol=1e-5)
         assert none.scores[key].reselected is None and skipped.scores[key].reselected is None
 
 
@@ -280,7 +280,7 @@ def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws(
     found = evaluate(lacking(cohort(), SMALL, "math500", other), OPTIONS, [task]).scores[key]
     whole = scores().scores[key]
     assert found.reselected is None and whole.reselected is not None
-    np.testing.assert_allclose(found.fixed, whole.fixed, atol=1e-5)
+    np.testing.assert_allclose(found.plain, whole.plain, atol=1e-5)
     np.testing.assert_allclose(found.corrected, corrected(key), atol=2e-4)
 
 
@@ -406,11 +406,14 @@ def test_one_pair_has_nothing_to_exchange() -> None:
 def test_noise_is_the_spread_of_the_draws_and_not_of_the_sample() -> None:
     """At the budgets that a path does not leave out; with fewer than two draws it is unknown and counts as none."""
     gaps = np.random.default_rng(2).normal(1, 3, (2, 9)).astype(np.float32)
-    found = evaluation._on_draws(gaps, 4, [0, 2], 7.0)
+    found = evaluation._on_draws(gaps, 60, 4, [0, 2], 7.0)
     spread = [float(np.sqrt(np.sum((row - row.mean()) ** 2) / 7)) for row in gaps[:, 1:]]
     assert found.noise == pytest.approx([spread[0], 0, spread[1], 0], rel=1e-5)
-    assert found.error == pytest.approx([np.mean([abs(row[i]) for row in gaps]) for i in range(9)], rel=1e-5)
-    assert found.freedom == 7 and found.error.shape == found.corrected.shape
-    assert evaluation._on_draws(gaps[:, :2], 4, [0, 2], 7.0).noise.tolist() == [0, 0, 0, 0]
+    errors = found.errors
+    assert errors.plain == pytest.approx([np.mean([abs(row[i]) for row in gaps]) for i in range(9)], rel=1e-5)
+    assert errors.freedom == 7 and errors.plain.shape == errors.corrected.shape
+    assert evaluation._on_draws(gaps[:, :2], 60, 4, [0, 2], 7.0).noise.tolist() == [0, 0, 0, 0]
     two = [abs(float(row[1] - row[2])) / 2**0.5 for row in gaps]
-    assert evaluation._on_draws(gaps[:, :3], 4, [0, 2], 7.0).noise == pytest.approx([two[0], 0, two[1], 0], rel=1e-5)
+    assert evaluation._on_draws(gaps[:, :3], 60, 4, [0, 2], 7.0).noise == pytest.approx(
+        [two[0], 0, two[1], 0], rel=1e-5
+    )

@@ -15,7 +15,7 @@ import polars.selectors as cs
 import pytest
 from polars.testing import assert_frame_equal
 
-from searchlens.boptr import contrasts
+from searchlens.boptr import study as module
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
 from searchlens.boptr.protocol import blocks
 from searchlens.boptr.rule import REASONS
@@ -343,14 +343,14 @@ def test_nulls_count_the_true_pairing(frames: Frames) -> None:
 def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean and least over the re-pairings without the true one; p counts the true one and ties."""
     means = {"V3": np.array([2.0, 3.0, 1.0, 2.0, 6.0])}
-    monkeypatch.setattr(contrasts, "mismatched", lambda *_: (("a", "b", "c"), means))
-    found = {row["tier"]: row for row in contrasts.nulls(simulate(small_design(), 1), OPTIONS).iter_rows(named=True)}
+    monkeypatch.setattr(module, "mismatched", lambda *_: (("a", "b", "c"), means))
+    found = {row["tier"]: row for row in module.nulls(simulate(small_design(), 1), OPTIONS).iter_rows(named=True)}
     row = found["V3"]
     assert (row["error"], row["null_mean"], row["null_lowest"], row["p"]) == (2, 3, 1, 3 / 5)
     assert (row["pairings"], row["models"], row["reason"]) == (5, 3, None)
     assert (found["H1"]["p"], found["H1"]["reason"]) == (None, "no_matched_cells")
-    monkeypatch.setattr(contrasts, "mismatched", lambda *_: (("a",), {}))
-    assert set(contrasts.nulls(simulate(small_design(), 1), OPTIONS)["reason"]) == {"too_few_models"}
+    monkeypatch.setattr(module, "mismatched", lambda *_: (("a",), {}))
+    assert set(module.nulls(simulate(small_design(), 1), OPTIONS)["reason"]) == {"too_few_models"}
 
 
 # ---- small tables by hand

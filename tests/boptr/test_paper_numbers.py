@@ -18,17 +18,17 @@ import pytest
 from budget_paths import budget_path
 from searchlens.analysis.mixing import CHAINS
 from searchlens.analysis.uncertainty import wilson
-from searchlens.boptr.consistency import means_within_batches, seed_summary
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
+from searchlens.boptr.extension import means_within_batches, seed_summary
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, lattice
 from searchlens.boptr.offsets import RIDGE, loo_score
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.rows import ROWS, Curve, mech
-from searchlens.boptr.rule import LN2, mean_log_alpha
+from searchlens.boptr.rule import LN2
 from searchlens.boptr.transfer import Column, How, Scope, cell_weights, grid, means_frame
 from searchlens.config.boptr import DEFAULTS, REGIMES, BoptrOptions
-from searchlens.config.landscape import LandscapeSection
-from searchlens.config.recovery import RecoverySection
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.reporting.tables.samples import udf_cost
 
 FOLDER = Path(__file__).parents[1] / "data" / "paper"
@@ -73,7 +73,7 @@ WITHOUT_MATH = [model for model in MODELS if model != "Math-7B"]
 
 
 def mu(models=MODELS):
-    return mean_log_alpha(np.log([ALPHA[model] for model in models]))
+    return float(np.log([ALPHA[model] for model in models]).mean())
 
 
 def delta(model, models=MODELS):
@@ -126,7 +126,7 @@ def test_every_printed_beta_lies_on_the_grid():
 def test_the_grids_give_few_distinct_paths():
     """What a fit can identify at all, as docs/reading-the-paper.md states it."""
     found = lattice(tuple(alpha_grid()), tuple(beta_grid()), len(BUDGETS))
-    sizes = np.diff(found.start)
+    sizes = np.bincount(found.path)
     assert (len(found.alpha), len(sizes), (sizes > 1).sum()) == (31 * 13, 54, 46)
     for beta, wanted in ((0.0, 5), (1.0, 7)):
         assert len(set(found.path[found.beta == beta].tolist())) == wanted
@@ -545,7 +545,8 @@ def test_means_frame_gives_the_printed_held_out_means():
 def exact_score(error):
     """An error without uncertainty, as a score."""
     draws = np.full(4, error, np.float32)
-    return Score(Curve(np.zeros((5, 1), np.float32)), error, draws, None, draws, 60)
+    curve = Curve(np.zeros((5, 1), np.float32))
+    return Score(plain=draws, corrected=draws, questions=60, prediction=curve, error=error, reselected=None)
 
 
 def test_the_cost_table_adds_up_as_printed():
@@ -617,7 +618,7 @@ def test_fifteen_zero_gaps_not_sixteen():
     assert (gaps["mech_anchor"] - gaps["mech_cell"]).to_numpy() == pytest.approx(gaps["gap"].to_numpy(), abs=SLIP)
 
 
-@pytest.mark.parametrize("section", [LandscapeSection, RecoverySection, BoptrOptions])
+@pytest.mark.parametrize("section", [LandscapeOptions, RecoveryOptions, BoptrOptions])
 def test_every_option_is_explained(section):
     """A choice without its reason is arbitrary: docs/reading-the-paper.md names all of them."""
     page = (Path(__file__).parents[2] / "docs" / "reading-the-paper.md").read_text()

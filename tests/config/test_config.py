@@ -19,9 +19,9 @@ from searchlens.config import check
 from searchlens.config.boptr import Anchor, Beta, BoptrOptions
 from searchlens.config.check import reference
 from searchlens.config.check.schema import content, resolve
-from searchlens.config.landscape import LandscapeOptions, LandscapeSection
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.limits import Bounds, Length, Pattern
-from searchlens.config.recovery import RecoveryOptions, RecoverySection
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens_lab.equivalence.plan import EquivalenceOptions
 
@@ -32,8 +32,8 @@ SMALLEST: dict[str, Any] = {
     **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
 }
 OPTIONS: dict[str, type] = {
-    "landscape": LandscapeSection,
-    "recovery": RecoverySection,
+    "landscape": LandscapeOptions,
+    "recovery": RecoveryOptions,
     "boptr": BoptrOptions,
     "boptr.anchor": Anchor,
     "boptr.beta": Beta,
@@ -413,8 +413,8 @@ def test_the_limits_of_options_hold_in_the_configuration(raw: dict[str, Any], pa
 def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
     """Whoever calls a stage without a configuration gets what a configuration without options gives."""
     smallest = check.validate(SMALLEST)
-    assert LandscapeOptions(**vars(smallest.landscape)) == LandscapeOptions()
-    assert RecoveryOptions(**vars(smallest.recovery)) == RecoveryOptions()
+    assert smallest.landscape == LandscapeOptions()
+    assert smallest.recovery == RecoveryOptions()
     assert smallest.boptr == BoptrOptions()
 
 

@@ -19,7 +19,7 @@ from local_hub import serve, sha256
 from searchlens.cli import pin
 from searchlens.errors import InputError
 from searchlens.plan import Grid, pins
-from searchlens.plan.roofline import Shape
+from searchlens.plan.cost import Shape
 from searchlens.sampling import generate
 from searchlens.store.hashing import fingerprint
 

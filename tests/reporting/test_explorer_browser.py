@@ -441,8 +441,8 @@ def test_matches_at_any_tolerance_are_those_of_python(inlined: Tab, results: Pat
         Landscape(*(compared(results / f"landscape/{name}/sums/{frame}.parquet") for frame in ("points", "hits")))
         for name in ("toy-base", "toy-rl")
     ]
-    options = RecoveryOptions(epsilon=epsilon / 100, default_policy=DEFAULT)
-    found = near_match(*sides, options)
+    options = RecoveryOptions(epsilon=epsilon / 100)
+    found = near_match(*sides, options, DEFAULT)
     if epsilon == 3.0:
         assert found.equals(pl.read_parquet(results / "recovery/toy/sums/near_match.parquet"))
     index = {each["name"]: each["title"] for each in index_of(results)["policies"]}

@@ -31,7 +31,7 @@ class EfficiencySpec(Strict):
     gpu: GpuName
     """The GPU that it was measured on."""
     share: Annotated[float, Bounds(ge=0.001, le=1)]
-    """Tokens per second over the limit of that GPU for that model (``searchlens.plan.roofline``), where the GPU and not
+    """Tokens per second over the limit of that GPU for that model (``searchlens.plan.cost``), where the GPU and not
     its host decided."""
     searches: Annotated[float, Bounds(ge=0.001, le=1)] | None = None
     """The same share for searches. null: that of other samples."""

@@ -14,11 +14,11 @@ from searchlens.config.boptr import BoptrOptions
 from searchlens.config.checkpoints import CheckpointSpec, PromptFamily
 from searchlens.config.cost import CostSpec
 from searchlens.config.health import HealthOptions
-from searchlens.config.landscape import LandscapeSection
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.limits import Name, Nonnegative, Positive, Proportion, Quantity, Seed, Strict, record
 from searchlens.config.policies import PolicySpec
-from searchlens.config.readings import ReadingsSection
-from searchlens.config.recovery import RecoverySection
+from searchlens.config.readings import ReadingsOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.config.study import PairSpec, StudySpec
 
 
@@ -67,9 +67,9 @@ class Config(Strict):
     """Lists of policies, by name; a benchmark is sampled under the policies of one pool."""
     references: tuple[Name, ...] = ()
     """Policies that are sampled in every cell and shown in figures, but belong to no pool."""
-    landscape: LandscapeSection = field(default_factory=LandscapeSection)
-    recovery: RecoverySection = field(default_factory=RecoverySection)
-    readings: ReadingsSection = field(default_factory=ReadingsSection)
+    landscape: LandscapeOptions = field(default_factory=LandscapeOptions)
+    recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
+    readings: ReadingsOptions = field(default_factory=ReadingsOptions)
     boptr: BoptrOptions = field(default_factory=BoptrOptions)
     health: HealthOptions = field(default_factory=HealthOptions)
     cost: CostSpec = field(default_factory=CostSpec)

@@ -30,7 +30,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 
     ``law`` is the N of the law of least error, where it lies in the samples to which it was fitted.
     """
-    policy = context.labels.options.default_policy
+    policy = context.labels.general.default_policy
     laws = pick(context.readings["exponents"], policy=policy).select("pair", "benchmark", "log2_alpha_l1", "beta_l1")
     rows = pick(context.readings["equivalents"], policy=policy).select(COLUMNS)
     joined = rows.join(laws, on=["pair", "benchmark"], how="left", maintain_order="left")
@@ -44,7 +44,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark."""
     labels = context.labels
     pairs, names = style.places(numbers)
-    second = f"Samples of Base that equal b of RL, policy {labels.options.default_policy}; {SECOND_LINE}"
+    second = f"Samples of Base that equal b of RL, policy {labels.general.default_policy}; {SECOND_LINE}"
     title = f"{_finding(numbers, context)}\n{second}{context.said_source}"
     figure = style.new_panels(pairs, names, title, "sampled")
     top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))

@@ -27,7 +27,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
     pairs, names = style.places(numbers)
     labels = context.labels
-    second = f"questions solved in at least a share τ of the samples, policy {labels.options.default_policy}"
+    second = f"questions solved in at least a share τ of the samples, policy {labels.general.default_policy}"
     title = f"{_finding(numbers, context)}\nCover@τ: {second}{context.said_source}"
     figure = style.new_panels(pairs, names, title, "sampled")
     for axes, pair, name in style.grid(figure, pairs, names):

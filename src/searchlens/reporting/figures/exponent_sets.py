@@ -37,7 +37,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
     rows = pick(context.readings["exponent_profiles"], policy=ANY)
     known = pick(context.readings["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty", "untested")
     joined = rows.join(known, on=["pair", "benchmark"], how="left", maintain_order="left")
-    inside = (pl.col("p") >= 1 - context.labels.options.confidence).fill_null(value=False)
+    inside = (pl.col("p") >= 1 - context.labels.general.confidence).fill_null(value=False)
     return joined.select("pair", "benchmark", "beta", "p", "testable", "empty", "untested", inside=inside)
 
 
@@ -67,7 +67,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         axes.set_xlabel("exponent β")
         axes.tick_params(axis="y", length=0)
     keys = [
-        Patch(color=palette.BASE_COLOUR, label=f"{context.labels.options.confidence:.0%} set"),
+        Patch(color=palette.BASE_COLOUR, label=f"{context.labels.general.confidence:.0%} set"),
         style.key("p-value, 0 to 1 in each row", color=palette.ENVELOPE_COLOUR, linewidth=0.7),
         style.key("β = 0.8 and 1", color=palette.REGION_COLOUR, linewidth=0.8),
     ]

@@ -58,7 +58,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     _row_names(axes, rows, labels)
     axes.set_xlabel("budget N (samples per question)")
     lead = "Base \N{MINUS SIGN} RL (percentage points); red: RL leads, blue: Base leads"
-    note = f"bold: {labels.options.confidence:.0%} interval excludes 0; red name: policy of the RL default"
+    note = f"bold: {labels.general.confidence:.0%} interval excludes 0; red name: policy of the RL default"
     figure.supxlabel(f"{lead}\n{note}", fontsize=7)
     return figure
 
@@ -97,7 +97,7 @@ def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
     axes.set_yticks([*STRIP_ROWS, *(row + 0.5 for row in rows["row"])], texts)
     for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
-        tick.set_color(palette.RL_COLOUR if text == labels.options.default_policy else "black")
+        tick.set_color(palette.RL_COLOUR if text == labels.general.default_policy else "black")
     figure, names = axes.get_figure(root=True), style.family_names(palette.families(rows))
     assert figure is not None
     place = axes.get_yaxis_transform() + ScaledTranslation(BAR_AT / 72, 0, figure.dpi_scale_trans)

@@ -35,8 +35,8 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
-    default = pick(numbers, policy=labels.options.default_policy)
-    others = numbers.filter(pl.col("policy") != labels.options.default_policy)
+    default = pick(numbers, policy=labels.general.default_policy)
+    others = numbers.filter(pl.col("policy") != labels.general.default_policy)
     counts = list(tallies(numbers))
     (first_budget, first, _), (last_budget, last, _) = counts[0], counts[-1]
     finding = say(LEVEL, {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget})
@@ -58,9 +58,9 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Name RL's default policy and, among the others, the highest and the lowest end."""
     ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("base_minus_rl")
-    others = ends.filter(pl.col("policy") != labels.options.default_policy)
+    others = ends.filter(pl.col("policy") != labels.general.default_policy)
     extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], palette.MUTED)
-    colours = extremes | {labels.options.default_policy: palette.RL_COLOUR}
+    colours = extremes | {labels.general.default_policy: palette.RL_COLOUR}
     named = ends.filter(pl.col("policy").is_in(list(colours))).select("base_minus_rl", "policy")
     style.label_ends(axes, [(100 * gap, name, colours[name]) for gap, name in named.iter_rows()])
 
