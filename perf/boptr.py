@@ -95,7 +95,7 @@ def visits_and_errors(
             counted = np.ones(len(plan.budgets), bool) if paths[0].skip is None else ~paths[0].skip[:, 0]
             along = [points(landscape, path, plan.budgets) for path in paths]
             visits[key] = Visits(along, np.flatnonzero(counted).tolist())
-    return visits, {key: evaluation.scores[key].fixed[1 : draws + 1] for key in visits}
+    return visits, {key: evaluation.scores[key].plain[1 : draws + 1] for key in visits}
 
 
 def points(landscape: DenseLandscape, path: Path, budgets: tuple[int, ...]) -> list[int]:

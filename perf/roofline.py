@@ -4,7 +4,7 @@
     python perf/roofline.py --pair qwen2.5-7b [--share 0.5]
 
 A model is a checkpoint of the configuration, the paper's by default, or a folder with config.json. Every limit is that
-of ``searchlens.plan.roofline``, and every number of tokens that of ``searchlens plan``: nothing here is measured but
+of ``searchlens.plan.cost``, and every number of tokens that of ``searchlens plan``: nothing here is measured but
 the shares, of searches and of other samples, which are those of ``cost.efficiency`` unless ``--share`` gives another.
 """
 
@@ -20,8 +20,8 @@ from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
 from searchlens.plan import Grid, cost
+from searchlens.plan.cost import GPUS, Limit, Shape, limit
 from searchlens.plan.pins import shape_of
-from searchlens.plan.roofline import GPUS, Limit, Shape, limit
 from searchlens.search.policy import Texts, from_spec
 
 ROOT = Path(__file__).parents[1]

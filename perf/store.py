@@ -28,7 +28,7 @@ from harness import OURS, Spent, spent
 
 import searchlens
 from searchlens.config import check
-from searchlens.plan import Grid, resources
+from searchlens.plan import Grid, cost
 from searchlens.reporting.explorer_files import Files
 from searchlens.store import snapshots
 from searchlens.store.files import file_sha256
@@ -95,7 +95,7 @@ def measure_cell(rows: int, policies: int, samples: int) -> None:
         grid = build(folder, 1, policies=policies, questions=questions, **harness.drawn(samples))
         (cell, *_) = grid.study.cells
         with chdir(folder):
-            asked = resources.score_mb(grid, *cell), resources.landscape_mb(grid, *cell)
+            asked = cost.score_mb(grid, *cell), cost.landscape_mb(grid, *cell)
         for what, work, most in zip(("score", "landscape"), (harness.score, harness.landscape), asked, strict=True):
             took = work(folder, grid, *cell)
             print(

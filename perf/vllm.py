@@ -22,7 +22,7 @@ which the rows are full, but for the sixteenth that the driver may hold back: it
 run's seconds, milliseconds a step, and of these the processor time of the thread that steps (``host``: scheduler,
 driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning; with ``--processes`` the
 engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
-window's rate over the roofline of the GPU (``searchlens.plan.roofline``) for full rows and these lengths.
+window's rate over the roofline of the GPU (``searchlens.plan.cost``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
 times. The file has versions and device, too.
 """
@@ -51,7 +51,7 @@ from searchlens import __version__ as searchlens_version
 from searchlens.engines.base import Engine, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
-from searchlens.plan.roofline import GPUS, Limit, Shape, limit
+from searchlens.plan.cost import GPUS, Limit, Shape, limit
 from searchlens.search import power
 from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
 from searchlens.search.policy import Texts, from_spec, parse

@@ -20,6 +20,7 @@ from scipy.special import expit
 from searchlens import catalogue
 from searchlens.analysis.points import operating_points
 from searchlens.analysis.recovery import recover
+from searchlens.config.general import General
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.reporting.figures import style as figures_of
@@ -88,7 +89,7 @@ def cell(
     greedy = operating_points(_samples(rng, base_skill, "greedy", 1.0), budgets=BUDGETS, options=options)
     policy_by_name = {**{name: parse(name) for name in names}, **searches}
     components = {name: policy.components for name, policy in policy_by_name.items()}
-    frames = recover(base, rl, components, RecoveryOptions(default_policy=DEFAULT, draws=200))
+    frames = recover(base, rl, components, RecoveryOptions(), General(default_policy=DEFAULT, draws=200))
     frames.pop("geometry")
     return Cell(pl.concat([base.points, greedy.points]), rl.points, **frames)
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from searchlens.analysis.classes import Pool
 from searchlens.analysis.readings import PairPools, read_study
+from searchlens.config.general import General
 from searchlens.config.readings import ReadingsOptions
 
 
@@ -30,4 +31,4 @@ def frames() -> dict[str, pl.DataFrame]:
         sides = ({name: replace(pool(name, 16, side, rng), lucky=lucky) for name in policies} for side in (base, rl))
         options = np.full(60, 4) if "AIME" in benchmark else None
         cells.append(PairPools("micro-1m", benchmark, *sides, options))
-    return read_study(cells, ReadingsOptions(draws=100))
+    return read_study(cells, ReadingsOptions(), General(draws=100))

@@ -16,7 +16,7 @@ from searchlens.cli.main import main
 from searchlens.cli.run import require_installed
 from searchlens.config import check
 from searchlens.errors import InputError
-from searchlens.plan import Grid, resources
+from searchlens.plan import Grid, cost
 
 ROOT = Path(__file__).parents[1]
 BASE = ("--checkpoint", "micro-1m-base", "--benchmark", "math")
@@ -80,8 +80,8 @@ def test_planning_reads_the_declaration_and_not_the_engine(study: Path) -> None:
     """What it declares, and the defaults; the file is not run."""
     edit(study, "short.py", "from searchlens.engines", "from searchlens.no_engines")
     grid = grid_of(study)
-    weights = resources.weights_bytes(grid, "micro-1m-base") / 1e6
-    ours, embedded = (resources.memory_mb(grid, name) for name in ("micro-1m-base", "micro-1m-rl"))
+    weights = cost.weights_bytes(grid, "micro-1m-base") / 1e6
+    ours, embedded = (cost.memory_mb(grid, name) for name in ("micro-1m-base", "micro-1m-rl"))
     assert 0 <= ours - (2000 + 3 * weights) < 1 and embedded - ours == 2000
     assert (grid.study.engine("micro-1m-base").processes, grid.study.gpus("micro-1m-base")) == (1, 0)
 
@@ -140,9 +140,9 @@ def test_a_library_that_is_missing_is_named_before_a_run(study: Path) -> None:
 PLANNED = """
 import json, sys
 from searchlens.config.model import from_plain
-from searchlens.plan import Grid, resources
+from searchlens.plan import Grid, cost
 grid = Grid(from_plain(json.load(open(sys.argv[1]))))
-print(grid.study.gpus("micro-1m-base"), resources.memory_mb(grid, "micro-1m-base") > 3 * 7000)
+print(grid.study.gpus("micro-1m-base"), cost.memory_mb(grid, "micro-1m-base") > 3 * 7000)
 """
 
 

@@ -23,6 +23,7 @@ from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli.main import main
 from searchlens.config import check
+from searchlens.config.general import General
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
@@ -59,7 +60,7 @@ def declare(tmp_path: Path, extensions: None) -> Declare:
 
 # ---- metrics
 
-FEW = LandscapeOptions(draws=60, seed=3)
+FEW = LandscapeOptions(draws=60)
 BUDGETS = [1, 2, 4]
 OWN = list(catalogue.declared("metric"))
 METRICS = """
@@ -149,19 +150,20 @@ def test_metrics_of_an_extension_have_intervals(declare: Declare) -> None:
     assert landscape.hits["all_expected"].null_count() == landscape.hits.height
     row = added.filter(policy="a", metric="long", readout="prefix", budget=1).row(0, named=True)
     per_question = np.array([[_long(pool[:1])] for pool in _pools(2)["a"]])
-    lo, hi = Resamples.draw(20, FEW.draws, FEW.seed).interval(per_question)
+    lo, hi = Resamples.draw(20, FEW.draws, 0).interval(per_question)
     assert (row["lo"], row["hi"]) == (pytest.approx(lo[0], abs=1e-6), pytest.approx(hi[0], abs=1e-6))
 
 
 def test_a_metric_of_an_extension_is_compared_where_both_landscapes_have_it(declare: Declare) -> None:
     before = _landscape(4)
     declare(METRICS)
-    options, components = RecoveryOptions(default_policy="a", draws=20), {"a": "abcde", "b": "abcdf"}
-    tables = recover(_landscape(3), _landscape(4), components, options)
+    options = (RecoveryOptions(), General(default_policy="a", draws=20))
+    components = {"a": "abcde", "b": "abcdf"}
+    tables = recover(_landscape(3), _landscape(4), components, *options)
     for name in ("same_policy", "support", "near_match", "path"):
         assert tables[name]["metric"].unique().sort().to_list() == ["P", "Q", "all"], name
     assert tables["same_policy"].filter(metric="all")["readout"].unique().to_list() == ["prefix"]
-    tables = recover(_landscape(3), before, components, options)
+    tables = recover(_landscape(3), before, components, *options)
     assert tables["support"]["metric"].unique().sort().to_list() == ["P", "Q"]
 
 

@@ -34,11 +34,10 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import Cohort, CohortPlan
-from searchlens.boptr.contrasts import contrasts
 from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
-from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
+from searchlens.boptr.study import contrasts
 from searchlens.boptr.transfer import Column, average, grid
 from searchlens.config.boptr import BoptrOptions, Readout
 from searchlens_lab.simulate import Truth, fitted_design, simulate
@@ -97,7 +96,7 @@ def one_cohort(seed: int, draws: int, readout: Readout) -> list[dict[str, object
             cells = [cell for cell in column.cells if cell in scores]
             mean = average([scores[cell] for cell in cells], cells, column.how)
             true = average_of({cell: truth[row, *cell] for cell in cells}, column.how)
-            printed = ErrorDraws(mean.fixed, mean.corrected, mean.questions, mean.freedom).columns(0.95)
+            printed = mean.columns(0.95)
             record: dict[str, object] = {"seed": seed, "tier": row, "column": column.name, "true": true}
             record |= {"estimate": mean.error, "corrected": printed["corrected"]}
             for name, suffix in (("percentile", ""), ("corrected", "_corrected")):

@@ -23,8 +23,8 @@ import polars as pl
 
 from searchlens.analysis.classes import Pool
 from searchlens.analysis.extrapolation import MODELS, extrapolated, fit, judged
+from searchlens.analysis.measures import support
 from searchlens.analysis.pool import Ints, missed
-from searchlens.analysis.support import support
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.seeds import resampler
 from searchlens.store.layout import Layout

@@ -24,12 +24,12 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from searchlens.boptr.contrasts import contrasts, decided, mismatched
 from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
 from searchlens.boptr.inference import permutation_p
 from searchlens.boptr.protocol import BASELINES, checklist, protocol_flags
 from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.rule import Path as BudgetPath
+from searchlens.boptr.study import contrasts, decided, mismatched
 from searchlens.boptr.transfer import errors_frame
 from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, Mode, Truth, fitted_design, simulate, small_design

@@ -22,7 +22,7 @@ from searchlens.analysis.equivalents import crossing, equivalents, summary
 from searchlens.analysis.readings import PairPools
 from searchlens.analysis.readings import exponent_sets as study_sets
 from searchlens.analysis.uncertainty import Resamples
-from searchlens.config.readings import ReadingsOptions
+from searchlens.config.general import General
 from searchlens.store import readouts
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def exponent_sets(pair: dict[str, str], benchmark: str) -> Iterator[str]:
     """Sets and exponents of least error, under any policy of Base and under the default one."""
     base, rl = (independent_pools(recorded_classes(recorded(pair[role], benchmark)), {}) for role in ("base", "rl"))
     sampled = {name: pool for name, pool in base.items() if name != "greedy"}
-    frames = study_sets(PairPools("", "", sampled, rl), ReadingsOptions(default_policy=DEFAULT, seed=42))
+    frames = study_sets(PairPools("", "", sampled, rl), General(default_policy=DEFAULT, seed=42))
     for row in frames["exponents"].to_dicts():
         yield "empty" if row["empty"] else f"{row['beta_lo']:.2f}–{row['beta_hi']:.2f}{', hardly' * row['hardly']}"
         yield f"{row['untested']:.0%}"

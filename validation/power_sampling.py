@@ -25,8 +25,8 @@ import yaml
 
 from searchlens.analysis.classes import from_text
 from searchlens.analysis.pool import missed
-from searchlens.analysis.uncertainty import Floats, Resamples, with_width
-from searchlens.boptr.inference import holm, sign_flip_test
+from searchlens.analysis.uncertainty import Floats, Resamples, holm, with_width
+from searchlens.boptr.inference import sign_flip_test
 from searchlens.store import readouts
 
 ROOT = Path(__file__).parents[1]

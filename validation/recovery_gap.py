@@ -20,9 +20,10 @@ import numpy as np
 import polars as pl
 
 from searchlens.analysis.points import Landscape
-from searchlens.analysis.recovery import support
+from searchlens.analysis.recovery import EnvelopeInterval, support
 from searchlens.analysis.uncertainty import Floats
-from searchlens.config.recovery import EnvelopeInterval, RecoveryOptions
+from searchlens.config.general import General
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.store import columns as schemas
 from searchlens.store import readouts as metric_schemas
 
@@ -126,8 +127,8 @@ def trials(population: Population, questions: int, repeats: int, draws: int) -> 
         base, rl = population.sample(rng, questions)
         pair = landscape(population.points, base), landscape([(DEFAULT, n) for n in BUDGETS], rl)
         for kind in KINDS:
-            options = RecoveryOptions(default_policy=DEFAULT, envelope_interval=kind, draws=draws, seed=seed)
-            gaps = support(*pair, options).filter(metric="P", readout="prefix")
+            general = General(default_policy=DEFAULT, draws=draws, seed=seed)
+            gaps = support(*pair, RecoveryOptions(), general, kind).filter(metric="P", readout="prefix")
             for budget, gap, lo, hi in gaps.select(
                 "budget", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi"
             ).iter_rows():

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.boptr.contrasts import contrasts, decided, mismatched
 from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.inference import permutation_p
 from searchlens.boptr.protocol import checklist, protocol_flags
 from searchlens.boptr.rows import ROWS, At, Row, calibrated, smooth
 from searchlens.boptr.rule import Path, Rule
+from searchlens.boptr.study import contrasts, decided, mismatched
 from searchlens.boptr.transfer import errors_frame
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions

@@ -14,10 +14,9 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from searchlens.analysis.classes import answer_classes
-from searchlens.analysis.compact import plain_votes
 from searchlens.analysis.health import of_graded
 from searchlens.analysis.points import operating_points
-from searchlens.analysis.pool import in_parts, missed, read_pools
+from searchlens.analysis.pool import in_parts, missed, plain_votes, read_pools
 from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.catalogue import declared
 from searchlens.cli.stages.landscape import landscape
@@ -143,9 +142,7 @@ def test_unbiased_pass_at_k_of_large_pools():
 
 
 def test_intervals_are_wilson_for_counts_and_bootstrap_for_the_rest():
-    landscape = operating_points(
-        oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], options=LandscapeOptions(seed=5)
-    )
+    landscape = operating_points(oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], seed=5)
     row = landscape.points.filter(policy="b", metric="B", readout="prefix", budget=4).row(0, named=True)
     assert (row["lo"], row["hi"]) == wilson(row["hits"], 30)
     row = landscape.points.filter(policy="b", metric="Q", readout="expected", budget=4).row(0, named=True)
@@ -352,7 +349,7 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
     graded.sample(fraction=1.0, shuffle=True, seed=4).sort("policy", descending=True).write_parquet(
         tmp_path / "s.parquet"
     )
-    cell = needs.Landscape((2, 4), (2, 4), LandscapeOptions(draws=50), {}, "math")
+    cell = needs.Landscape((2, 4), (2, 4), LandscapeOptions(draws=50), 0, {}, "math")
     monkeypatch.setattr("searchlens.cli.stages.landscape.in_parts", functools.partial(in_parts, most=most))
     landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
     whole = pl.read_parquet(tmp_path / "s.parquet")
@@ -369,11 +366,11 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
 def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
     graded = oracle.frame(_pools(2, 3)).filter(~((pl.col("policy") == "b") & (pl.col("question") == 5)))
     graded.write_parquet(tmp_path / "s.parquet")
-    cell = needs.Landscape((1,), (1,), LandscapeOptions(draws=50), {}, "math")
+    cell = needs.Landscape((1,), (1,), LandscapeOptions(draws=50), 0, {}, "math")
     with pytest.raises(InputError, match="policy 'b', question 5: no samples, though other policies have some"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
     oracle.frame(_pools(2, 3)).write_parquet(tmp_path / "s.parquet")
-    cell = needs.Landscape((4,), (4,), LandscapeOptions(draws=50), {}, "math")
+    cell = needs.Landscape((4,), (4,), LandscapeOptions(draws=50), 0, {}, "math")
     with pytest.raises(InputError, match=r"the smallest, 4, exceeds every pool \(at most 3 samples\)"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
 

@@ -16,8 +16,7 @@ from searchlens import benchmarks
 from searchlens.analysis import measures
 from searchlens.analysis.classes import Pool, answer_classes, independent_pools, recorded_classes
 from searchlens.analysis.compact import compact
-from searchlens.analysis.measures import DIFFERENCE, compared
-from searchlens.analysis.support import COUNTS, by_chance, ratios, support
+from searchlens.analysis.measures import COUNTS, DIFFERENCE, by_chance, compared, ratios, support
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.benchmarks import Question
 from searchlens.store import readouts

@@ -16,22 +16,22 @@ from polars.testing import assert_frame_equal
 import landscape_oracle as oracle
 from conftest import Make, Raw
 from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
-from searchlens.analysis.compact import compact, expand, plain_votes
+from searchlens.analysis.compact import compact, expand
 from searchlens.analysis.points import operating_points
-from searchlens.analysis.pool import in_parts
+from searchlens.analysis.pool import in_parts, plain_votes
 from searchlens.cli.stages import record as record_module
 from searchlens.cli.stages.record import record
 from searchlens.cli.verify import unused
 from searchlens.config import check
 from searchlens.config.landscape import LandscapeOptions
-from searchlens.config.recovery import RecoverySection
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
 from searchlens.store import layout, readouts
 from searchlens.store import readouts as metric_schemas
 from test_workflow import ROOT, Folder
 
-FEW = LandscapeOptions(draws=60, seed=3)
+FEW = LandscapeOptions(draws=60)
 BUDGETS = [1, 2, 4, 8]
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 _SOLVED = re.compile(r"\| (?:Base|RL) " + 10 * r"\| *(\d*) *" + r"\|")
@@ -83,7 +83,7 @@ def assert_same_landscape(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
 def test_a_landscape_is_the_same_without_its_samples(tmp_path: Path, first_finish: Any) -> None:
     """Independent samples, candidates of searches, deeper pools, greedy, and policies of unknown length and score."""
-    options = LandscapeOptions(draws=60, seed=3, first_finish=first_finish)
+    options = LandscapeOptions(draws=60, first_finish=first_finish)
     graded, smallest = scores(), {"tree": 2}
     votes = plain_votes(graded, budgets=BUDGETS, ties="first")
     kept = through_a_file(compact(graded, votes, budgets=BUDGETS, options=options), tmp_path)
@@ -335,7 +335,7 @@ def test_a_change_of_how_pairs_are_compared_fits_no_law(recorded: Folder) -> Non
     assert run(recorded, {"recovery": {"epsilon": 0.05}}, "-n") == {"recovery_micro-1m"}
 
 
-@pytest.mark.parametrize("key", [field.name for field in fields(RecoverySection)])
+@pytest.mark.parametrize("key", [field.name for field in fields(RecoveryOptions)])
 def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(raw: Raw, make_grid: Make, key: str) -> None:
     before = make_grid(raw)
     changed: Any = {key: [getattr(before.config.recovery, key)]}

@@ -8,11 +8,7 @@ import pytest
 
 from searchlens.analysis.uncertainty import unseen
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
-from searchlens.boptr.consistency import (
-    readout_consistency,
-    seed_replication,
-    seed_summary,
-)
+from searchlens.boptr.extension import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.rows import At, boptr
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import bootstrap_view, sample_view

@@ -11,10 +11,10 @@ import pytest
 
 from searchlens.boptr import evaluate as evaluation
 from searchlens.boptr.cohort import Cohort, DenseLandscape
-from searchlens.boptr.contrasts import mismatched
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool
 from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
 from searchlens.boptr.rule import Reason, Rule, attempt, defined
+from searchlens.boptr.study import mismatched
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
@@ -170,7 +170,7 @@ def test_full_pool_is_asked_where_there_is_one() -> None:
 def test_fixed_draws_follow_the_samples_path_question_by_question() -> None:
     for key, score in numbers():
         expected = [error(resampled(draw), cell_of(key), followed(draw, key)) for draw in range(DRAWS + 1)]
-        np.testing.assert_allclose(score.fixed, expected, atol=2e-4, err_msg=str(key))
+        np.testing.assert_allclose(score.plain, expected, atol=2e-4, err_msg=str(key))
         assert score.error == pytest.approx(expected[0], abs=2e-4)
 
 
@@ -185,7 +185,7 @@ def test_reselected_draws_are_studies_of_their_own() -> None:
         expected = [error(resampled(draw), cell_of(key), chosen(draw, key)) for draw in range(DRAWS + 1)]
         assert score.reselected is not None
         np.testing.assert_allclose(score.reselected, expected, atol=2e-4, err_msg=str(key))
-        moved += not np.allclose(score.reselected, score.fixed, atol=2e-4)
+        moved += not np.allclose(score.reselected, score.plain, atol=2e-4)
     assert moved > len(scores().scores) / 2
 
 
@@ -200,7 +200,7 @@ def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch
     assert found.scores.keys() == whole.scores.keys()
     for key, score in found.scores.items():
         assert score.error == whole.scores[key].error
-        for name in ("fixed", "reselected", "corrected"):
+        for name in ("plain", "reselected", "corrected"):
             np.testing.assert_allclose(getattr(score, name), getattr(whole.scores[key], name), rtol=1e-5, atol=1e-5)
 
 
@@ -214,7 +214,7 @@ def test_fewer_draws_are_chosen_again_than_drawn() -> None:
         assert score.reselected is not None and whole.reselected is not None
         np.testing.assert_allclose(score.reselected, whole.reselected[:9], atol=1e-5)
         for other in (score, none.scores[key], skipped.scores[key]):
-            np.testing.assert_allclose(other.fixed, whole.fixed, atol=1e-5)
+            np.testing.assert_allclose(other.plain, whole.plain, atol=1e-5)
         assert none.scores[key].reselected is None and skipped.scores[key].reselected is None
 
 
@@ -228,7 +228,7 @@ def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws() -> None:
     found = evaluate(lacking(cohort(), SMALL, "math500", other), OPTIONS, [task]).scores[key]
     whole = scores().scores[key]
     assert found.reselected is None and whole.reselected is not None
-    np.testing.assert_allclose(found.fixed, whole.fixed, atol=1e-5)
+    np.testing.assert_allclose(found.plain, whole.plain, atol=1e-5)
     np.testing.assert_allclose(found.corrected, corrected(key), atol=2e-4)
 
 

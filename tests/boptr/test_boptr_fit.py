@@ -5,7 +5,7 @@ b = 2^i, so rounding, errors and ties are decided here without any floating poin
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -121,15 +121,13 @@ def test_linear_paths_of_the_grids() -> None:
 
 
 def test_lattice_lists_each_path_once_with_its_pairs() -> None:
-    """Of 403 pairs 54 paths differ; members partition the pairs, and shares say where between two budgets they lie."""
+    """Of 403 pairs 54 paths differ; weights say where between two budgets they lie."""
     grid = lattice(alphas(), betas(), 5)
     assert len({tuple(path) for path in grid.paths.tolist()}) == len(grid.paths) == 54
-    assert sorted(grid.members.tolist()) == list(range(403))
-    for j, (start, stop) in enumerate(pairwise(grid.start)):
-        assert set(grid.path[grid.members[start:stop]]) == {j}
+    assert (len(grid.path), set(grid.path.tolist())) == (403, set(range(54)))
     unrounded = np.array([[min(max(2 * k + t * i, 0), 40) / 10 for i in range(5)] for k, t in product(KS, TENTHS)])
-    np.testing.assert_allclose(grid.below + grid.share, unrounded, atol=1e-12)
-    assert (grid.share >= 0).all() and (grid.share < 1).all()
+    np.testing.assert_allclose(grid.weights @ np.arange(5), unrounded, atol=1e-12)
+    assert np.allclose(grid.weights.sum(axis=2), 1) and (np.count_nonzero(grid.weights, axis=2) <= 2).all()
 
 
 # ---- what a path identifies

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from searchlens.analysis.uncertainty import holm
 from searchlens.boptr.inference import (
     ErrorDraws,
     corrected,
     differing,
     folded,
     freedom,
-    holm,
     interval,
     iterated,
     macro,

@@ -9,10 +9,10 @@ from scipy import stats
 
 from planted_landscapes import BUDGETS, DEFAULT, along, cohort
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
-from searchlens.boptr.contrasts import contrasts, decided
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate
 from searchlens.boptr.rows import ROWS, Curve, Row
 from searchlens.boptr.rule import Reason
+from searchlens.boptr.study import contrasts, decided
 from searchlens.boptr.transfer import Column, Scope, average, errors_frame, grid, means_frame, scopes
 from searchlens.config.boptr import BoptrOptions
 
@@ -30,7 +30,8 @@ def score(error: float, scale: float = 1.0, again: float | None = 0.5, fixed: fl
     """An error whose draws spread by ``scale``; chosen again it is larger by ``again``, corrected by ``fixed``."""
     found = (error + scale * DRAWS).astype(np.float32)
     chosen = None if again is None else found + np.float32(again)
-    return Score(CURVE, error, found, chosen, (found + np.float32(fixed))[: draws + 1], 60)
+    corrected = (found + np.float32(fixed))[: draws + 1]
+    return Score(plain=found, corrected=corrected, questions=60, prediction=CURVE, error=error, reselected=chosen)
 
 
 def scores(rows: Mapping[str | tuple[str, str], CellErrors], constants: Constants = PAPER) -> Evaluation:
@@ -81,7 +82,7 @@ def test_intervals_are_those_of_the_mean_draw_by_draw() -> None:
 
 def test_macro_weighs_the_draws_as_it_weighs_the_cells() -> None:
     found = average([score(1, 4.0), score(3, 0.0), score(8, 2.0)], [("a", "x"), ("a", "y"), ("b", "x")], "macro")
-    np.testing.assert_allclose(found.fixed, 5 + (4 / 4 + 2 / 2) * DRAWS)
+    np.testing.assert_allclose(found.plain, 5 + (4 / 4 + 2 / 2) * DRAWS)
     assert found.error == pytest.approx(5)
 
 

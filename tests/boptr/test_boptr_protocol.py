@@ -9,8 +9,8 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 from searchlens.analysis.uncertainty import unseen, wilson
 from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
-from searchlens.boptr.contrasts import CONTRASTS
 from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate, rate_difference
+from searchlens.boptr.study import CONTRASTS
 from searchlens.store.columns import HEALTH
 from small_cohort import DEFAULT, Rate, cohort, dense_landscape, hits, views
 

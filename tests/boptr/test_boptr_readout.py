@@ -18,7 +18,7 @@ from run_stages import built
 from searchlens import catalogue
 from searchlens.analysis.points import Landscape, operating_points
 from searchlens.analysis.uncertainty import wilson
-from searchlens.boptr import selector
+from searchlens.boptr import fit
 from searchlens.boptr.cohort import Benchmark, Cohort, dense_landscape
 from searchlens.boptr.metrics import voteless
 from searchlens.boptr.rows import readout_interval
@@ -174,7 +174,7 @@ def test_rounding_errors_have_no_ranks() -> None:
     Q = P + np.array([[[2e-5]], [[-1e-5]], [[3e-5]]], np.float32)
     cell = Readouts(("a", "b", "c"), ("autoregressive",) * 3, P, Q, np.ones(3))
     for scale, tied in (("percentile", 0.5), ("integer", 1.0), ("zscore", 0.0)):
-        found = selector.features(cell, BoptrOptions(selector_rank=scale))  # type: ignore[arg-type]
+        found = fit.features(cell, BoptrOptions(selector_rank=scale))  # type: ignore[arg-type]
         assert found.ranks[1].ravel().tolist() == [tied] * 3
 
 

@@ -11,10 +11,10 @@ from scipy import stats
 import planted_landscapes
 from planted_landscapes import along
 from searchlens import catalogue
-from searchlens.boptr import selector
+from searchlens.boptr import fit
 from searchlens.boptr.cohort import Benchmark
+from searchlens.boptr.fit import Features
 from searchlens.boptr.rule import Path, Rule
-from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Readouts, sample_view
 from searchlens.config.boptr import BoptrOptions
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
@@ -49,25 +49,25 @@ def cell(
 def test_scales_by_hand(values: Any, percentile: Any, integer: Any, zscore: Any) -> None:
     """Ascending from 0, ties averaged; a pool that is all alike, or of one, says nothing."""
     pool = column(*values)
-    assert selector.percentile_rank(pool, pool)[:, 0].tolist() == list(percentile)
-    assert selector.integer_rank(pool, pool)[:, 0].tolist() == list(integer)
-    assert selector.zscore(pool, pool)[:, 0] == pytest.approx(zscore, abs=1e-4)
+    assert fit.percentile_rank(pool, pool)[:, 0].tolist() == list(percentile)
+    assert fit.integer_rank(pool, pool)[:, 0].tolist() == list(integer)
+    assert fit.zscore(pool, pool)[:, 0] == pytest.approx(zscore, abs=1e-4)
 
 
 def test_scales_are_those_of_scipy_in_every_draw() -> None:
     values = np.random.default_rng(1).integers(0, 6, (9, 3, 4)).astype(np.float32)
     ranks = stats.rankdata(values, axis=0) - 1
-    np.testing.assert_allclose(selector.percentile_rank(values, values), ranks / 8)
-    np.testing.assert_allclose(selector.integer_rank(values, values), ranks)
-    np.testing.assert_allclose(selector.zscore(values, values), stats.zscore(values, axis=0), atol=1e-5)
+    np.testing.assert_allclose(fit.percentile_rank(values, values), ranks / 8)
+    np.testing.assert_allclose(fit.integer_rank(values, values), ranks)
+    np.testing.assert_allclose(fit.zscore(values, values), stats.zscore(values, axis=0), atol=1e-5)
 
 
 def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
     """A controller with the same count as a policy has its rank; between two policies it lies halfway."""
     pool = column(10, 20, 40)
     everybody = column(10, 20, 40, 20, 30, 5)
-    assert selector.percentile_rank(everybody, pool)[:, 0].tolist() == [0, 0.5, 1, 0.5, 0.75, 0]
-    assert selector.integer_rank(everybody, pool)[:3, 0].tolist() == [0, 1, 2]
+    assert fit.percentile_rank(everybody, pool)[:, 0].tolist() == [0, 0.5, 1, 0.5, 0.75, 0]
+    assert fit.integer_rank(everybody, pool)[:3, 0].tolist() == [0, 1, 2]
 
 
 # ---- features
@@ -75,7 +75,7 @@ def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
 
 def test_features_by_hand() -> None:
     """P 10/30/20, Q 10/15/15, so P - Q 0/15/5; tokens 100/400/200 are 0/1/0.5 on the log scale."""
-    found = selector.features(cell([[10], [30], [20]], [[10], [15], [15]], [100, 400, 200]), BoptrOptions())
+    found = fit.features(cell([[10], [30], [20]], [[10], [15], [15]], [100, 400, 200]), BoptrOptions())
     assert found.ranks[0][:, 0, 0].tolist() == [0, 1, 0.5]
     assert found.ranks[1][:, 0, 0].tolist() == [0, 1, 0.5]
     assert found.ranks[2][:, 0, 0].tolist() == [0, 0.75, 0.75]
@@ -85,7 +85,7 @@ def test_features_by_hand() -> None:
 
 
 def test_ranks_are_taken_at_each_budget() -> None:
-    found = selector.features(cell([[3, 4], [1, 8], [2, 6]]), BoptrOptions())
+    found = fit.features(cell([[3, 4], [1, 8], [2, 6]]), BoptrOptions())
     assert found.ranks[0][:, :, 0].tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
 
 
@@ -93,7 +93,7 @@ def test_ranks_are_taken_at_each_budget() -> None:
 def test_the_ranked_pool_is_an_option(pool: Any, ranks: list[float]) -> None:
     """A controller at the top, with four times the tokens: it takes part in the ranks and the scale, or it does not."""
     controlled = cell([[10], [20], [50]], tokens=[100, 200, 400], search=1)
-    found = selector.features(controlled, BoptrOptions(selector_rank_pool=pool))
+    found = fit.features(controlled, BoptrOptions(selector_rank_pool=pool))
     assert found.ranks[0][:2, 0, 0].tolist() == ranks
     assert found.fixed[1, :2] == pytest.approx(ranks)
 
@@ -102,35 +102,35 @@ def test_the_ranked_pool_is_an_option(pool: Any, ranks: list[float]) -> None:
 def test_unknown_costs_are_no_costs(tokens: list[float]) -> None:
     found = cell([[1], [2], [3]], tokens=tokens)
     with np.errstate(all="raise"):  # nothing is divided by nothing
-        assert selector.relative_cost(found).tolist() == [0, 0, 0]
-    assert selector.log_cost(found, np.arange(3)).tolist() == [0, 0, 0]
+        assert fit.relative_cost(found).tolist() == [0, 0, 0]
+    assert fit.log_cost(found, np.arange(3)).tolist() == [0, 0, 0]
 
 
 def test_costs_by_hand() -> None:
     found = cell([[1], [2], [3]], tokens=[100, 250, 1000], search=1)
-    assert selector.relative_cost(found).tolist() == [
+    assert fit.relative_cost(found).tolist() == [
         0.4,
         1,
         4,
     ]  # relative to the AR pool, without the expensive search
     unknown = cell([[1], [2], [3]], tokens=[100, 250, np.nan], search=1)
-    assert selector.relative_cost(unknown)[:2].tolist() == [0.4, 1]
-    assert selector.log_cost(unknown, np.array([0, 1]))[:2] == pytest.approx([0, 1])
-    assert selector.log_cost(found, np.array([0, 1, 2])) == pytest.approx([0, np.log10(2.5), 1])
-    assert selector.log_cost(found, np.array([0, 1]))[:2] == pytest.approx([0, 1])
-    assert selector.log_cost(cell([[1], [2]]), np.arange(2)).tolist() == [0, 0]
+    assert fit.relative_cost(unknown)[:2].tolist() == [0.4, 1]
+    assert fit.log_cost(unknown, np.array([0, 1]))[:2] == pytest.approx([0, 1])
+    assert fit.log_cost(found, np.array([0, 1, 2])) == pytest.approx([0, np.log10(2.5), 1])
+    assert fit.log_cost(found, np.array([0, 1]))[:2] == pytest.approx([0, 1])
+    assert fit.log_cost(cell([[1], [2]]), np.arange(2)).tolist() == [0, 0]
 
 
 def test_every_controller_has_an_index() -> None:
     indices = {item.options["index"] for item in catalogue.declared("controller").values()}
-    assert indices == set(range(selector.FARTHEST + 1))
+    assert indices == set(range(fit.FARTHEST + 1))
     names = ("t", "thought_tree_b4", "step_beam_b4", "mcts_16", "mine", "temp_0.3")
     own = {"t": {"controller": "thought_tree"}, "mcts_16": {"controller": "power"}}
     table = dense_landscape({name: [hits(1, 4), hits(2, 4)] for name in names})
     plain = cohort({("base", "math"): table, ("rl", "math"): table})
     found = sample_view(replace(plain, plan=replace(plain.plan, policies=own))).base("m", "math")
     assert found is not None and found.controllers[3:] == ("power", "search", "autoregressive")
-    assert selector.fixed_coordinates(found, BoptrOptions())[0].tolist() == [0.6, 0.6, 0.2, 1.0, 1.0, 0.0]
+    assert fit.fixed_coordinates(found, BoptrOptions())[0].tolist() == [0.6, 0.6, 0.2, 1.0, 1.0, 0.0]
 
 
 # ---- prototype, distance, loss
@@ -151,13 +151,13 @@ FOUND = Features(RANKS, np.array([[0.3, 0.9]]), (1.0, 4.0, 0.5))
 def test_prototype_by_hand(proto: Any, expected: list[list[float]]) -> None:
     """Policy 0 along 2/2/4: first coordinate 1, 1, .5, second .4, .4, .6; the fixed one does not vary."""
     path = np.array([[1], [1], [2]])
-    found = selector.prototype(FOUND, np.array([0]), path, BoptrOptions(selector_proto=proto))
+    found = fit.prototype(FOUND, np.array([0]), path, BoptrOptions(selector_proto=proto))
     np.testing.assert_allclose(found[:, :, 0], expected)
 
 
 def test_prototype_follows_policy_and_path_of_each_draw() -> None:
     path = np.array([[0, 2], [1, 2], [2, 2]])
-    found = selector.prototype(FOUND, np.array([0, 1]), path, BoptrOptions())
+    found = fit.prototype(FOUND, np.array([0, 1]), path, BoptrOptions())
     np.testing.assert_allclose(found[:, 0], [[0.5, 1], [0.4, 0.4], [0.3, 0.9]])
 
 
@@ -171,7 +171,7 @@ def test_prototype_follows_policy_and_path_of_each_draw() -> None:
 )
 def test_distances_by_hand(norm: Any, expected: list[list[float]]) -> None:
     proto = np.array([0.0, 0.2, 0.3])[:, None, None]
-    found = selector.distances(FOUND, proto, BoptrOptions(selector_norm=norm))
+    found = fit.distances(FOUND, proto, BoptrOptions(selector_norm=norm))
     assert found.shape == (3, 1, 1, 2)
     np.testing.assert_allclose(found[:, 0, 0].T, expected, rtol=1e-6, atol=1e-6)
 
@@ -182,7 +182,7 @@ def test_a_prototype_per_budget_is_compared_budget_by_budget() -> None:
     distance[[0, 0, 2], [0, 1, 2], 0, 0] = 0.1, 0.2, 0.6
     distance[[0, 0, 2], [0, 1, 2], 0, 1] = 0.3, 0.1, 0.4
     path = np.array([[0], [0], [2]])
-    chosen = selector.select(distance, path, np.zeros(2), np.arange(2), ("a", "b"))
+    chosen = fit.select(distance, path, np.zeros(2), np.arange(2), ("a", "b"))
     assert chosen.tolist() == [1]
 
 
@@ -191,7 +191,7 @@ def test_loss_is_summed_over_the_path_and_costs_little() -> None:
     distance = np.array([0.2, 0.202])[None, None, None]
     path = np.array([[0], [0]])
     for cost, expected in ((0.0, 0), (0.003, 0), (0.005, 1)):
-        assert selector.select(distance, path, np.array([cost, 0.0]), np.arange(2), ("a", "b")).tolist() == [expected]
+        assert fit.select(distance, path, np.array([cost, 0.0]), np.arange(2), ("a", "b")).tolist() == [expected]
 
 
 def test_ties_go_by_name() -> None:
@@ -200,7 +200,7 @@ def test_ties_go_by_name() -> None:
     distance[0, 0, 2, 0] = 0.4
     path, names = np.zeros((2, 3), int), ("d", "b", "a", "c")
     for candidates, expected in (([0, 1, 2, 3], [2, 2, 0]), ([0, 1, 3], [1, 1, 0]), ([3], [3, 3, 3])):
-        found = selector.select(distance, path, np.zeros(4), np.array(candidates), names)
+        found = fit.select(distance, path, np.zeros(4), np.array(candidates), names)
         assert found.tolist() == expected
 
 

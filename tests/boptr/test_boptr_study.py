@@ -13,7 +13,7 @@ import polars.selectors as cs
 import pytest
 from polars.testing import assert_frame_equal
 
-from searchlens.boptr import contrasts
+from searchlens.boptr import study as module
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
 from searchlens.boptr.evaluate import Constants, Task
 from searchlens.boptr.protocol import blocks
@@ -250,8 +250,8 @@ def test_nulls_are_over_the_re_pairings_without_the_true_one() -> None:
     """Three complete models: mean and least of five; p counts the true one and ties."""
     cohort = simulate(replace(design(), missing=frozenset()), 7)
     task = Task(Constants(), tuple(row for row in ROWS if row.key in ("V1", "V3")), FITTED)
-    partners, means = contrasts.mismatched(cohort, OPTIONS, task)
-    found = {row["tier"]: row for row in contrasts.nulls(cohort, OPTIONS).iter_rows(named=True)}
+    partners, means = module.mismatched(cohort, OPTIONS, task)
+    found = {row["tier"]: row for row in module.nulls(cohort, OPTIONS).iter_rows(named=True)}
     for name, (own, *others) in means.items():
         row = found[name]
         assert (row["pairings"], row["models"], row["reason"]) == (6, len(partners), None) == (6, 3, None)

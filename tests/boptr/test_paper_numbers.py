@@ -15,16 +15,16 @@ import polars as pl
 import pytest
 
 from budget_paths import budget_path
-from searchlens.boptr.consistency import means_within_batches, seed_summary
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
+from searchlens.boptr.extension import means_within_batches, seed_summary
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance
 from searchlens.boptr.offsets import RIDGE, loo_score
 from searchlens.boptr.rows import ROWS, Curve
-from searchlens.boptr.rule import LN2, mean_log_alpha
+from searchlens.boptr.rule import LN2
 from searchlens.boptr.transfer import Column, How, Scope, cell_weights, grid, means_frame
 from searchlens.config.boptr import DEFAULTS, BoptrOptions
-from searchlens.config.landscape import LandscapeSection
-from searchlens.config.recovery import RecoverySection
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoveryOptions
 
 FOLDER = Path(__file__).parents[1] / "data" / "paper"
 BUDGETS = (1, 2, 4, 8, 16)
@@ -67,7 +67,7 @@ WITHOUT_MATH = [model for model in MODELS if model != "Math-7B"]
 
 
 def mu(models=MODELS):
-    return mean_log_alpha(np.log([ALPHA[model] for model in models]))
+    return float(np.log([ALPHA[model] for model in models]).mean())
 
 
 def delta(model, models=MODELS):
@@ -372,13 +372,14 @@ def test_means_frame_gives_the_printed_held_out_means():
 def exact_score(error):
     """An error without uncertainty, as a score."""
     draws = np.full(4, error, np.float32)
-    return Score(Curve(np.zeros((5, 1), np.float32)), error, draws, None, draws, 60)
+    curve = Curve(np.zeros((5, 1), np.float32))
+    return Score(plain=draws, corrected=draws, questions=60, prediction=curve, error=error, reselected=None)
 
 
 # ---- contradictions that docs/reading-the-paper.md reports
 
 
-@pytest.mark.parametrize("section", [LandscapeSection, RecoverySection, BoptrOptions])
+@pytest.mark.parametrize("section", [LandscapeOptions, RecoveryOptions, BoptrOptions])
 def test_every_option_is_explained(section):
     """A choice without its reason is arbitrary: docs/reading-the-paper.md names all of them."""
     page = (Path(__file__).parents[2] / "docs" / "reading-the-paper.md").read_text()

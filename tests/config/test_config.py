@@ -20,8 +20,8 @@ from searchlens.config import check
 from searchlens.config.boptr import Anchor, Beta, BoptrOptions
 from searchlens.config.check import reference
 from searchlens.config.check.schema import content, resolve
-from searchlens.config.landscape import LandscapeOptions, LandscapeSection
-from searchlens.config.recovery import RecoveryOptions, RecoverySection
+from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens_lab.equivalence.plan import EquivalenceOptions
 
@@ -32,8 +32,8 @@ SMALLEST: dict[str, Any] = {
     **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
 }
 OPTIONS: dict[str, type] = {
-    "landscape": LandscapeSection,
-    "recovery": RecoverySection,
+    "landscape": LandscapeOptions,
+    "recovery": RecoveryOptions,
     "boptr": BoptrOptions,
     "boptr.anchor": Anchor,
     "boptr.beta": Beta,
@@ -321,8 +321,8 @@ def test_the_options_of_a_stage_are_a_section_of_the_configuration(path: str) ->
 
 def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
     smallest = check.validate(SMALLEST)
-    assert LandscapeOptions(**vars(smallest.landscape)) == LandscapeOptions()
-    assert RecoveryOptions(**vars(smallest.recovery)) == RecoveryOptions()
+    assert smallest.landscape == LandscapeOptions()
+    assert smallest.recovery == RecoveryOptions()
     assert smallest.boptr == BoptrOptions()
 
 

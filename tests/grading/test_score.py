@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from run_stages import score_cell
-from searchlens.analysis.compact import plain_votes
 from searchlens.analysis.points import operating_points
+from searchlens.analysis.pool import plain_votes
 from searchlens.benchmarks import Question
 from searchlens.cli.stages import score as stage
 from searchlens.errors import InputError

@@ -167,7 +167,7 @@ PLANNING = """
 import json, sys
 from pathlib import Path
 from searchlens.config.model import from_plain
-from searchlens.plan import Grid, needs, resources
+from searchlens.plan import Grid, cost, needs
 from searchlens.config import addons
 from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, snapshots
@@ -177,7 +177,7 @@ grid = Grid(from_plain(json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv
 grid.check()
 for cell in grid.study.cells:
     needs.hash_of(needs.score(grid, *cell))
-    [resources.minutes(grid, pool) for pool in grid.jobs.pools(*cell)]
+    [cost.minutes(grid, pool) for pool in grid.jobs.pools(*cell)]
 for get_needs in (needs.tables, needs.overview, needs.boptr):
     needs.hash_of(get_needs(grid))
 addons.made(grid)

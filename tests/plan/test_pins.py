@@ -17,7 +17,7 @@ from local_hub import serve, sha256
 from searchlens.cli import tools as pin
 from searchlens.errors import InputError
 from searchlens.plan import pins
-from searchlens.plan.roofline import Shape
+from searchlens.plan.cost import Shape
 from searchlens.sampling import generate
 from searchlens.store.checkpoints import fingerprint
 

@@ -15,7 +15,6 @@ import yaml
 from conftest import Make, Raw
 from searchlens.config.limits import PART_ROWS
 from searchlens.plan import cost
-from searchlens.plan import resources as requests
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,12 +36,12 @@ def weighed(raw: Raw, tmp_path: Path) -> Raw:
 
 def test_memory_grows_with_the_weights(weighed: Raw, make_grid: Make) -> None:
     """4 GB and three times 2 GB (and the few bytes of the other files) embedded; 16 GB a worker and 3 GB in vLLM."""
-    assert requests.memory_mb(make_grid(weighed), "toy-base") == 10_001
-    assert requests.memory_mb(make_grid(weighed), "toy-rl") == 4_001
+    assert cost.memory_mb(make_grid(weighed), "toy-base") == 10_001
+    assert cost.memory_mb(make_grid(weighed), "toy-rl") == 4_001
     weighed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda", "vllm": {"tensor_parallel": 4}}
-    assert requests.memory_mb(make_grid(weighed), "toy-base") == 67_001
+    assert cost.memory_mb(make_grid(weighed), "toy-base") == 67_001
     weighed["checkpoints"]["toy-base"]["vllm"] = {"processes": 2}
-    assert requests.memory_mb(make_grid(weighed), "toy-base") == 35_001
+    assert cost.memory_mb(make_grid(weighed), "toy-base") == 35_001
 
 
 def test_time_is_twice_the_planned_tokens_and_a_start(weighed: Raw, make_grid: Make) -> None:
@@ -50,7 +49,7 @@ def test_time_is_twice_the_planned_tokens_and_a_start(weighed: Raw, make_grid: M
     grid = make_grid(weighed)
     (pool,) = grid.jobs.pools("toy-base", "sums")
     expected = (3 * 4 + 1) * 6 * 4 / 0.1 / 60
-    assert requests.minutes(grid, pool) == -int(-(30 + 0.4 + 2 * expected) // 1)
+    assert cost.minutes(grid, pool) == -int(-(30 + 0.4 + 2 * expected) // 1)
 
 
 def test_jobs_with_more_to_draw_come_first(raw: Raw, make_grid: Make) -> None:
@@ -61,7 +60,7 @@ def test_jobs_with_more_to_draw_come_first(raw: Raw, make_grid: Make) -> None:
         grid = make_grid(raw)
         (pool,) = grid.jobs.pools("toy-base", "sums")
         tokens = sum(grid.jobs.tokens("sums", generation) for generation in pool.generations)
-        ranks.append(requests.priority(grid, pool))
+        ranks.append(cost.priority(grid, pool))
         assert ranks[-1] == pytest.approx(10 + tokens / (tokens + 1e9), abs=1e-6)
     assert sorted(set(ranks)) == ranks and ranks[0] > 10 and ranks[-1] < 11
 
@@ -71,7 +70,7 @@ def test_a_full_store_asks_for_the_start_alone(weighed: Raw, make_grid: Make, pu
     (pool,) = grid.jobs.pools("toy-base", "sums")
     for generation in pool.generations:
         publish(grid, "toy-base", "sums", generation)
-    assert requests.minutes(make_grid(weighed), pool) == 30
+    assert cost.minutes(make_grid(weighed), pool) == 30
 
 
 def test_memory_of_a_cell_follows_from_its_plan(raw: Raw, make_grid: Make) -> None:
@@ -80,14 +79,14 @@ def test_memory_of_a_cell_follows_from_its_plan(raw: Raw, make_grid: Make) -> No
     for samples in (4, 4_000, 400_000):
         raw["samples"] = samples
         grid = make_grid(raw)
-        counts = requests.samples(grid, "toy-base", "sums")
+        counts = cost.samples(grid, "toy-base", "sums")
         assert counts == [6 * samples] * 3 + [6]
         readouts = 6 * sum(sum(6 * budget <= n for budget in grid.study.read_budgets("sums")) for n in counts)
         part = max(6 * samples, min(sum(counts), PART_ROWS))
-        found = requests.landscape_mb(grid, "toy-base", "sums")
+        found = cost.landscape_mb(grid, "toy-base", "sums")
         assert found == math.ceil(400 + 0.6e-3 * part + 0.45e-3 * readouts)
-        assert requests.recovery_mb(grid, "toy", "sums") == math.ceil(400 + 0.7e-3 * readouts)
-        graded = requests.score_mb(grid, "toy-base", "sums")
+        assert cost.recovery_mb(grid, "toy", "sums") == math.ceil(400 + 0.7e-3 * readouts)
+        graded = cost.score_mb(grid, "toy-base", "sums")
         texts = 1.3e-6 * 4.5 * cost.assumed_length(grid.config, "sums").tokens * max(counts)
         assert graded == math.ceil(400 + 0.8e-3 * part + texts)
         asked.append((found, graded))
@@ -118,13 +117,13 @@ def test_without_a_speed_a_job_asks_for_the_longest(weighed: Raw, make_grid: Mak
     """Twice 120 minutes, 30 of start and 0.4 of reading."""
     del weighed["cost"]
     grid = make_grid(weighed)
-    assert requests.minutes(grid, grid.jobs.pools("toy-base", "sums")[0]) == 271
+    assert cost.minutes(grid, grid.jobs.pools("toy-base", "sums")[0]) == 271
 
 
 def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: Raw, make_grid: Make) -> None:
     """So that a study can be planned before it is pinned."""
     raw["checkpoints"]["toy-base"] = {"hub": "maker/model"}
-    assert requests.weights_bytes(make_grid(raw), "toy-base") == 0
+    assert cost.weights_bytes(make_grid(raw), "toy-base") == 0
 
 
 # ---- what a profile says of its cluster

@@ -15,8 +15,8 @@ from searchlens.config.sampled import CheckpointSpec, ShapeSpec
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError
 from searchlens.plan import Grid, cost
+from searchlens.plan.cost import GPUS, RESERVED, GpuName, Shape, limit
 from searchlens.plan.pins import shape_of
-from searchlens.plan.roofline import GPUS, RESERVED, GpuName, Shape, limit
 from searchlens.search.policy import Texts
 
 ROOT = Path(__file__).parents[2]

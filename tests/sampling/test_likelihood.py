@@ -171,18 +171,18 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     grid = drawn(study(tmp_path / "results"))
     cell = needs.likelihood(grid, "micro", "math")
-    assert (cell.sides["base"].policy, cell.questions, cell.samples) == ("mine", 3, 2)
+    assert (cell.policy, cell.questions, cell.samples) == ("mine", 3, 2)
     found = scored(grid, tmp_path)
     assert found.schema == SCORED_TEXTS
     assert found.select("side", "question", "sample").rows() == [
         (side, question, sample) for side in ("base", "rl") for question in range(3) for sample in range(2)
     ]
     ids = [question.id for question in grid.inputs.questions("math")]
-    for side, part in cell.sides.items():
-        folder = grid.folder(part.checkpoint, "math", part.stream)
+    for side, (checkpoint, stream) in cell.sides.items():
+        folder = grid.folder(checkpoint, "math", stream)
         shard = pl.concat([pl.read_parquet(path) for path in folder.glob("*.parquet")])
         own = found.filter(side=side)
-        verdicts = pl.read_parquet(grid.scores(part.checkpoint, "math")).filter(policy="mine")
+        verdicts = pl.read_parquet(grid.scores(checkpoint, "math")).filter(policy="mine")
         for row in own.rows(named=True):
             sample = shard.filter(question=ids[row["question"]], sample=row["sample"]).row(0, named=True)
             assert row["tokens"] == sample["n_tokens"]

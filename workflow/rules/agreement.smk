@@ -21,7 +21,7 @@ rule agreement:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=larger(lambda wildcards: resources.score_mb(GRID, wildcards.checkpoint, wildcards.benchmark)),
+        mem_mb=larger(lambda wildcards: cost.score_mb(GRID, wildcards.checkpoint, wildcards.benchmark)),
         runtime=30,
     params:
         needs=tracked("agreement", lambda wildcards: needs.agreement(GRID, wildcards.checkpoint, wildcards.benchmark)),

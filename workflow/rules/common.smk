@@ -20,7 +20,7 @@ from searchlens.catalogue import (
 )
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
-from searchlens.plan import Grid, needs, resources
+from searchlens.plan import Grid, cost, needs
 from searchlens.config import addons
 from searchlens.reporting import captions
 from searchlens.cli.stages.source import stage_source

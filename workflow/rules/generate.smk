@@ -20,7 +20,7 @@ rule generate:
         layout.log("generate", "{checkpoint}", "{benchmark}", "{pool}"),
     benchmark:
         OUT.timing("generate", "{checkpoint}", "{benchmark}", "{pool}")
-    priority: lambda wildcards: resources.priority(GRID, get_pool(wildcards))
+    priority: lambda wildcards: cost.priority(GRID, get_pool(wildcards))
     conda:
         "../envs/generate.yaml"
     threads: lambda wildcards: get_sampling_threads(wildcards)
@@ -29,8 +29,8 @@ rule generate:
         gres=lambda wildcards: get_gres(get_sampling_gpus(wildcards)),
         # Without it Slurm may take the GPUs of one engine from several nodes.
         nodes=1,
-        mem_mb=larger(lambda wildcards: resources.memory_mb(GRID, wildcards.checkpoint)),
-        runtime=longer(lambda wildcards: resources.minutes(GRID, get_pool(wildcards))),
+        mem_mb=larger(lambda wildcards: cost.memory_mb(GRID, wildcards.checkpoint)),
+        runtime=longer(lambda wildcards: cost.minutes(GRID, get_pool(wildcards))),
     shell:
         """
         trap '' TERM USR1 HUP

@@ -19,7 +19,7 @@ rule landscape:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=larger(lambda wildcards: resources.landscape_mb(GRID, wildcards.checkpoint, wildcards.benchmark)),
+        mem_mb=larger(lambda wildcards: cost.landscape_mb(GRID, wildcards.checkpoint, wildcards.benchmark)),
         runtime=30,
     params:
         needs=tracked("landscape", lambda wildcards: needs.landscape(GRID, wildcards.benchmark)),

@@ -25,9 +25,7 @@ rule likelihood:
         gres=lambda wildcards: get_gres(get_pair_gpus(wildcards)),
         nodes=1,
         mem_mb=larger(
-            lambda wildcards: max(
-                resources.memory_mb(GRID, name) for name in GRID.study.pairs[wildcards.pair].values()
-            )
+            lambda wildcards: max(cost.memory_mb(GRID, name) for name in GRID.study.pairs[wildcards.pair].values())
         ),
         runtime=longer(60),
     params:

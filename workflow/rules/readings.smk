@@ -8,12 +8,11 @@ OUTPUTS: results/readings/<frame>.parquet
 rule readings:
     """Read every pair on every benchmark."""
     input:
-        [landscape_content(c, b) for p, b in GRID.study.pair_cells for c in GRID.study.pairs[p].values()],
         [
             landscape_content(checkpoint, cell[1])
             for cell in GRID.study.pair_cells
             for role in ("base", "rl")
-            for checkpoint in needs.batches(GRID, *cell, role)
+            for checkpoint in needs.sides(GRID, *cell, role)
         ],
     output:
         [OUT.readings_frame(frame) for frame in READING_FRAMES],

@@ -20,7 +20,7 @@ rule recovery:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=larger(lambda wildcards: resources.recovery_mb(GRID, wildcards.pair, wildcards.benchmark)),
+        mem_mb=larger(lambda wildcards: cost.recovery_mb(GRID, wildcards.pair, wildcards.benchmark)),
         runtime=30,
     params:
         needs=tracked("recovery", lambda wildcards: needs.recovery(GRID, wildcards.benchmark)),

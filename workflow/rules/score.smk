@@ -21,7 +21,7 @@ rule score:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=larger(lambda wildcards: resources.score_mb(GRID, wildcards.checkpoint, wildcards.benchmark)),
+        mem_mb=larger(lambda wildcards: cost.score_mb(GRID, wildcards.checkpoint, wildcards.benchmark)),
         runtime=longer(60),
     params:
         needs=tracked("score", lambda wildcards: needs.score(GRID, wildcards.checkpoint, wildcards.benchmark)),

@@ -136,7 +136,7 @@ MEETING = (
     Claim("{first:.1f} or less {ends}", _state("below")),
     Claim("{last:.1f} or more {ends}", _state("above")),
 )
-"""Where Base overtakes RL, of a row of ``readings.crossings.CROSSINGS``."""
+"""Where Base overtakes RL, of a row of ``equivalents.CROSSINGS``."""
 
 
 def standing(row: Row) -> str:

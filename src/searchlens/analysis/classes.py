@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis._vote import class_sizes, unique_rows
 from searchlens.analysis.points import in_order
-from searchlens.analysis.pool import Bools, Floats, Ints, SamplePool, missed, read_pools
+from searchlens.analysis.pool import Bools, Floats, Ints, SamplePool, missed, read_pools, signatures
 from searchlens.store.columns import CLASSES
 
 _TERM = re.compile(r"(\d+)(\+?)(?:x(\d+))?")
@@ -24,9 +23,7 @@ _TERM = re.compile(r"(\d+)(\+?)(?:x(\d+))?")
 
 def to_text(pool: SamplePool) -> npt.NDArray[np.object_]:
     """How many samples gave each valid answer, largest first: ``+`` marks a right answer, ``x3`` three such classes."""
-    votes = class_sizes(pool, pool.samples)
-    packed = np.sort((votes * 2 + (pool.correct & (votes > 0))).astype(np.uint16), axis=1)[:, ::-1]
-    distinct, which = unique_rows(packed)
+    distinct, which = signatures(pool)
     return np.array([_text(row) for row in distinct.tolist()], object)[which]
 
 

@@ -16,12 +16,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis._vote import VOTE_POOL_LIMIT, expected_vote, prefix_vote, vote_of_signatures
 from searchlens.analysis.classes import from_text, lucky_counts, to_text
-from searchlens.analysis.points import Landscape, Values, hits_frame, in_order, join, points_frame, read, with_budgets
-from searchlens.analysis.pool import Floats, Rows, SamplePool, missed, read_pools
-from searchlens.analysis.readouts import derived, metrics
-from searchlens.config.landscape import DEFAULTS, LandscapeOptions, Ties
+from searchlens.analysis.points import (
+    Landscape,
+    Values,
+    derived,
+    hits_frame,
+    in_order,
+    join,
+    metrics,
+    points_frame,
+    read,
+    with_budgets,
+)
+from searchlens.analysis.pool import Floats, Rows, SamplePool, missed, vote_of_signatures
+from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.store.columns import PLAIN, READOUTS, VOTES
 from searchlens.store.readouts import COMPACT, COMPACT_POINT, recorded
@@ -33,7 +42,12 @@ _MOST_BUDGETS = 16  # bits of the prefix readouts
 
 
 def compact(
-    scores: pl.DataFrame, votes: pl.DataFrame | None, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
+    scores: pl.DataFrame,
+    votes: pl.DataFrame | None,
+    *,
+    budgets: Sequence[int],
+    options: LandscapeOptions = DEFAULTS,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """What ``expand`` needs to rebuild the landscape without the samples: ``store.readouts.COMPACT``.
 
@@ -50,7 +64,7 @@ def compact(
     for pool, reached in with_budgets(scores, budgets):
         if len(reached) > _MOST_BUDGETS:
             raise InputError(f"budgets: there are {len(reached)}; compact readouts hold at most {_MOST_BUDGETS}")
-        parts.append(_compact_pool(pool, reached, read(pool, reached, options), votes, luck))
+        parts.append(_compact_pool(pool, reached, read(pool, reached, options, seed), votes, luck))
     return in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
 
 
@@ -118,12 +132,14 @@ def expand(
     readouts: pl.DataFrame,
     *,
     options: LandscapeOptions = DEFAULTS,
+    seed: int = 0,
     smallest: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Landscape, pl.DataFrame]:
     """The landscape that ``operating_points`` reads from the samples, and the votes of ``plain_votes``.
 
-    ``options`` are those with which ``compact`` was called. Prefix readouts and counts are the same, all other values
-    equal to single precision; without plain strings there are no votes. B_expected and T_expected of ``hits`` are null.
+    ``options`` and ``seed`` are those with which ``compact`` was called. Prefix readouts and counts are the same, all
+    other values equal to single precision; without plain strings there are no votes. B_expected and T_expected of
+    ``hits`` are null.
     Metrics that were neither recorded nor derive from recorded ones are left out of ``points``, and null in ``hits``.
     """
     options = replace(options, ties="first")  # a vote that was recorded is one bit
@@ -136,7 +152,7 @@ def expand(
         whole = stored.filter(pl.col("metric") != PLAIN).with_columns(
             hits=pl.lit(None, pl.UInt32), questions=pl.lit(len(group.questions))
         )
-        points = points_frame(group, group.budgets, values, options, [whole])
+        points = points_frame(group, group.budgets, values, options, seed, [whole])
         parts.append(Landscape(points, hits_frame(group, group.budgets, values)))
         by_class = points.filter(metric="Q").select("policy", "budget", "readout", Q="value")
         by_string = stored.filter(metric=PLAIN).rename({"value": PLAIN})
@@ -180,11 +196,9 @@ class _Group(Rows):
         miss = missed(self.samples, self.budgets)
         by_text = {
             "P": 1 - miss[(sizes * right).sum(axis=1)],
-            "Q": np.full((len(sizes), len(self.budgets)), np.nan),
+            "Q": vote_of_signatures(sizes, right, self.samples, self.budgets),
             "distinct": np.stack([(1 - column)[sizes].sum(axis=1) for column in miss.T], axis=1),
         }
-        if self.samples <= VOTE_POOL_LIMIT:
-            by_text["Q"] = vote_of_signatures(sizes, right, self.samples, self.budgets)
         return {name: values[which] for name, values in by_text.items()}
 
     def points(self) -> pl.DataFrame:
@@ -207,32 +221,3 @@ class _Group(Rows):
         count = (pl.col("value") * denominator).round() / denominator
         is_count = count.cast(pl.Float32) == pl.col("value").cast(pl.Float32)
         return rows.with_columns(names, values).with_columns(value=pl.when(is_count).then(count).otherwise("value"))
-
-
-def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
-    """The vote under both kinds of classes, for comparison: ``store.columns.VOTES``.
-
-    The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
-    neither. The share of questions solved by the vote over ``answer`` is Q, over ``plain`` Q_plain, for each policy,
-    budget up to its pool, and readout. Candidates of searches have no ``expected`` rows.
-    """
-
-    def solved(pool: SamplePool, budget: int, readout: str) -> Floats:
-        """Mean over questions for each policy."""
-        if readout == "prefix":
-            credit = prefix_vote(pool, budget, shared=ties == "fractional")
-        else:
-            credit = expected_vote(pool, [budget])[:, 0]
-        return np.asarray(np.mean(credit.reshape(len(pool.policies), -1), axis=1))
-
-    pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
-    rows = [
-        (policy, budget, readout, *values)
-        for by_class, by_string in zip(*pools, strict=True)
-        for budget in sorted({n for n in budgets if n <= by_class.samples})
-        for readout in ("prefix", "expected")[: 2 if by_class.width == 1 else 1]
-        for policy, *values in zip(
-            by_class.policies, solved(by_class, budget, readout), solved(by_string, budget, readout), strict=True
-        )
-    ]
-    return pl.DataFrame(rows, schema=VOTES, orient="row")

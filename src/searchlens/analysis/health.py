@@ -250,11 +250,9 @@ def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
         stopped=(pl.col("value") * pl.col("samples")).round()
     )
     rows = rows.with_columns(truncated=pl.col("samples") - pl.col("stopped"))
-    sums = rows.select(_sum(name) for name in ("samples", "answered", "stopped", "truncated"))
-    solved = classes.select("policy", "question", correct=pl.col("correct") > 0)
-    total = {"policy": None, **sums.row(0, named=True), **_questions(solved)}
-    known = [name for name in HEALTH.names() if name in rows.columns]
-    return pl.DataFrame([total, *rows.select(known).iter_rows(named=True)], HEALTH, strict=False)
+    known = rows.select(name for name in HEALTH.names() if name in rows.columns)
+    solved = classes.select("question", correct=pl.col("correct") > 0)
+    return together([Counts(pl.DataFrame(known.to_dicts(), HEALTH, strict=False), solved)])
 
 
 def _marks(columns: list[str]) -> dict[str, pl.Expr]:

@@ -1,6 +1,6 @@
 """The metrics of the landscape, each declared once.
 
-There are three ways to declare a metric (``readouts.Metric`` lists the options):
+There are three ways to declare a metric (``points.Metric`` lists the options):
 
 ``@metric(name, title=..., per_sample="sum")``, or ``"mean"``
     A function of a pool that returns a number for each sample, shape (rows, samples). The metric is their sum or mean
@@ -18,8 +18,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlens.analysis._vote import class_sizes, expected_vote, prefix_vote
-from searchlens.analysis.pool import Bools, Floats, Ints, SamplePool, expected_best, first_best, missed
+from searchlens.analysis.pool import (
+    Bools,
+    Floats,
+    Ints,
+    SamplePool,
+    class_sizes,
+    expected_best,
+    expected_vote,
+    first_best,
+    missed,
+    prefix_vote,
+)
 from searchlens.catalogue import metric
 from searchlens.config.landscape import LandscapeOptions
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from typing import Any
+from itertools import compress, product
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis.points import Landscape
+from searchlens.analysis.points import Landscape, placed
 from searchlens.analysis.uncertainty import Floats, Interval, Resamples, quantiles, unseen, with_width, without_rounding
 from searchlens.catalogue import declared
-from searchlens.config.recovery import DEFAULTS, RecoveryOptions
+from searchlens.config.general import General
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.store.columns import (
     COORDINATES,
@@ -35,9 +36,14 @@ from searchlens.store.columns import (
 ROUNDING = 1e-7
 """Proportions that differ by less are equal: expectations have single precision, and one question weighs far more."""
 
+PATH_LAMBDA = 0.01
+"""Weight of the distance between consecutive points on the budget-monotone path."""
+
 Point = tuple[str, int]
 """Policy and budget."""
 
+EnvelopeInterval = Literal["corrected", "fixed", "reselected"]
+"""Interval of the recovery gap: ``support`` explains them."""
 
 Components = Mapping[str, Sequence[Hashable]]
 """Policy name to its local policy, controller, evaluator, transition and scheduler."""
@@ -92,15 +98,11 @@ def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Cur
 
 
 def _curves(hits: pl.DataFrame, column: str, questions: npt.NDArray[np.uint32]) -> Curves:
-    names = hits["policy"].unique(maintain_order=True).to_list()
-    policy = hits["policy"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-    budgets, budget = np.unique(hits["budget"].to_numpy(), return_inverse=True)
-    codes, point = np.unique(policy * len(budgets) + budget, return_inverse=True)
-    credit = np.full((len(codes), len(questions)), np.nan)
+    points, point = placed(hits)
+    credit = np.full((len(points), len(questions)), np.nan)
     credit[point, np.searchsorted(questions, hits["question"].to_numpy())] = hits[column].cast(pl.Float64).to_numpy()
     known = ~np.isnan(credit).any(axis=1)  # a search whose width does not divide a budget has no expectation there
-    points = [(names[code // len(budgets)], int(budgets[code % len(budgets)])) for code in codes[known].tolist()]
-    return Curves(points, credit[known])
+    return Curves(list(compress(points, known)), credit[known])
 
 
 def target(rl: Curves, default_policy: str) -> tuple[list[int], Floats]:
@@ -112,14 +114,14 @@ def target(rl: Curves, default_policy: str) -> tuple[list[int], Floats]:
     return [budget for budget, _ in at], rl.credit[[i for _, i in at]]
 
 
-def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+def same_policy(base: Landscape, rl: Landscape, general: General) -> pl.DataFrame:
     """A_RL(pi, n) - A_Base(pi, n) at every operating point that both models have: ``store.columns.SAME_POLICY``.
 
     ``rl_minus_base`` has a paired bootstrap interval (``uncertainty.with_width``): a draw takes the same questions from
     both models. Where no question differs, the interval is what 0 differences in so many questions leave open.
     """
     parts = [SAME_POLICY.to_frame()]
-    for metric, readout in compared(base, rl, options.default_policy):
+    for metric, readout in compared(base, rl, general.default_policy):
         ours, theirs = read(base, rl, metric, readout)
         in_rl = {point: i for i, point in enumerate(theirs.points)}
         left = [i for i, point in enumerate(ours.points) if point in in_rl]
@@ -129,8 +131,8 @@ def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAU
         right = [in_rl[point] for point in points]
         difference = theirs.credit[right] - ours.credit[left]
         gap, questions = difference.sum(axis=1) / difference.shape[1], difference.shape[1]
-        drawn = Resamples.draw(questions, options.draws, options.seed).interval(difference.T, options.confidence)
-        lo, hi = with_width(gap, drawn, questions, options.confidence)
+        drawn = Resamples.draw(questions, general.draws, general.seed).interval(difference.T, general.confidence)
+        lo, hi = with_width(gap, drawn, questions, general.confidence)
         keys = {
             "metric": metric,
             "readout": readout,
@@ -142,7 +144,7 @@ def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAU
     return pl.concat(parts).with_columns(pl.col("lo", "hi").fill_nan(None))
 
 
-def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+def counts(same: pl.DataFrame, default_policy: str) -> pl.DataFrame:
     """Number of policies under which Base is above RL, or at least level, with and without the RL default policy.
 
     ``store.columns.COUNTS``, of the result of ``same_policy``. ``ahead`` counts no ties, ``ahead_or_level`` does, as
@@ -150,7 +152,7 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
     count them. The paper prints counts over 24 policies (with the default) and draws a figure over 23 (without).
     """
     ahead, level = (pl.col("rl_minus_base") < -ROUNDING, pl.col("rl_minus_base") <= ROUNDING)
-    other = pl.col("policy") != options.default_policy
+    other = pl.col("policy") != default_policy
     nothing = pl.max_horizontal("base", "rl") <= ROUNDING
     grouped = same.group_by("metric", "readout", "budget", maintain_order=True).agg(
         ahead=ahead.sum(),
@@ -165,7 +167,9 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
     return grouped.sort([pl.col("metric"), pl.col("readout") == "expected", pl.col("budget")]).cast(COUNTS)
 
 
-def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+def support(
+    base: Landscape, rl: Landscape, options: RecoveryOptions, general: General, kind: EnvelopeInterval = "corrected"
+) -> pl.DataFrame:
     """The RL target curve against the Base+search envelope: ``store.columns.SUPPORT``.
 
     ``envelope`` is the largest Base value over all policies and all n <= b, at the smallest such n and then the first
@@ -196,76 +200,74 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
     Econ. Stud. 86, 377-412, arXiv:1404.3763 (why draws of a largest mean are biased); Efron and Morris (1973), J. Am.
     Stat. Assoc. 68, 117-130 (shrinkage).
     """
-    keys = compared(base, rl, options.default_policy)
-    rows = [row for metric, readout in keys for row in _support(base, rl, metric, readout, options)]
+    rows = []
+    for metric, readout in compared(base, rl, general.default_policy):
+        base_curves, rl_curves = read(base, rl, metric, readout)
+        bands = rl.points.filter(policy=general.default_policy, metric=metric, readout=readout)
+        ends = {budget: (lo, hi) for budget, lo, hi in bands.select("budget", "lo", "hi").iter_rows()}
+        drawn = Resamples.draw(base_curves.credit.shape[1], general.draws, general.seed).means(base_curves.credit.T)
+        for budget, credit in zip(*target(rl_curves, general.default_policy), strict=True):
+            cloud = [v for v, (_, n) in zip(base_curves.values, base_curves.points, strict=True) if n == budget]
+            row = {"metric": metric, "readout": readout, "budget": budget, "rl": float(credit.sum() / len(credit))}
+            row["low"] = float(np.quantile(cloud, options.support_q)) if cloud else None
+            row["rl_lo"], row["rl_hi"] = ends[budget]
+            rows.append(row | _envelope(base_curves, drawn, row, credit, general, kind))
     columns = ("low", "rl_minus_best_lo", "rl_minus_best_hi", "rl_lo", "rl_hi")
     return pl.DataFrame(rows, SUPPORT).with_columns(pl.col(columns).fill_nan(None))
 
 
-def _support(
-    base: Landscape, rl: Landscape, metric: str, readout: str, options: RecoveryOptions
-) -> Iterator[dict[str, Any]]:
-    base_curves, rl_curves = read(base, rl, metric, readout)
-    bands = rl.points.filter(policy=options.default_policy, metric=metric, readout=readout)
-    ends = {budget: (lo, hi) for budget, lo, hi in bands.select("budget", "lo", "hi").iter_rows()}
-    resamples = Resamples.draw(base_curves.credit.shape[1], options.draws, options.seed)
-    drawn = resamples.means(base_curves.credit.T)
-    for budget, credit in zip(*target(rl_curves, options.default_policy), strict=True):
-        value = float(credit.sum() / len(credit))
-        cloud = [v for v, (_, n) in zip(base_curves.values, base_curves.points, strict=True) if n == budget]
-        low = float(np.quantile(cloud, options.support_q)) if cloud else None
-        row = {"metric": metric, "readout": readout, "budget": budget, "rl": value, "low": low}
-        row["rl_lo"], row["rl_hi"] = ends[budget]
-        yield {**row, **_envelope(base_curves, drawn, budget, credit, value, low, options)}
-
-
 def _envelope(
-    base: Curves, drawn: Floats, budget: int, rl: Floats, value: float, low: float | None, options: RecoveryOptions
+    base: Curves, drawn: Floats, row: Mapping[str, Any], rl: Floats, general: General, kind: EnvelopeInterval
 ) -> dict[str, Any]:
-    reach = sorted((n, policy, i) for i, (policy, n) in enumerate(base.points) if n <= budget)
+    """What ``support`` says about the envelope at ``row["budget"]``; ``drawn``: means of Base in each draw."""
+    reach = sorted((n, policy, i) for i, (policy, n) in enumerate(base.points) if n <= row["budget"])
     if not reach:
         return {}
     members = [i for _, _, i in reach]
     heights = base.values[members]
     best = int(np.round(heights, 9).argmax())
-    height = float(heights[best])
+    height, low = float(heights[best]), row["low"]
     budgets = np.array([n for n, _, _ in reach])
-    lo, hi, optimism = _gap_interval(base.credit[members], drawn[members], budgets, best, rl, options)
+    interval = _gap_interval(base.credit[members], drawn[members], budgets, best, rl, general, kind)
     return {
         "envelope": height,
         "envelope_policy": reach[best][1],
         "envelope_budget": reach[best][0],
-        "rl_minus_best": value - height,
-        "rl_minus_best_lo": lo,
-        "rl_minus_best_hi": hi,
-        "optimism": optimism,
-        "inside": None if low is None else low - ROUNDING <= value <= height + ROUNDING,
+        "rl_minus_best": row["rl"] - height,
+        **dict(zip(("rl_minus_best_lo", "rl_minus_best_hi", "optimism"), interval, strict=True)),
+        "inside": None if low is None else low - ROUNDING <= row["rl"] <= height + ROUNDING,
     }
 
 
 def _gap_interval(
-    credit: Floats, drawn: Floats, budgets: npt.NDArray[np.int64], best: int, rl: Floats, options: RecoveryOptions
+    credit: Floats,
+    drawn: Floats,
+    budgets: npt.NDArray[np.int64],
+    best: int,
+    rl: Floats,
+    general: General,
+    kind: EnvelopeInterval,
 ) -> tuple[float, float, float]:
     """Ends of the interval of mean(rl) minus the envelope, and its optimism.
 
     ``credit`` of the points within reach, shape (points, questions); ``drawn``: their means in each draw, shape
     (points, draws); ``best``: the envelope's point.
     """
-    questions = len(rl)
-    resamples = Resamples.draw(questions, options.draws, options.seed)
+    questions, confidence = len(rl), general.confidence
+    resamples = Resamples.draw(questions, general.draws, general.seed)
     optimism = float((drawn.max(axis=0) - drawn[best]).mean())
-    if options.envelope_interval == "reselected" and questions > 1:
-        lo, hi = without_rounding(quantiles(resamples.means(rl[:, None]) - drawn.max(axis=0), options.confidence))
+    if kind == "reselected" and questions > 1:
+        lo, hi = without_rounding(quantiles(resamples.means(rl[:, None]) - drawn.max(axis=0), confidence))
     else:
-        lo, hi = resamples.interval((rl - credit[best])[:, None], options.confidence)
-    if options.envelope_interval == "corrected" and questions > 1:
+        lo, hi = resamples.interval((rl - credit[best])[:, None], confidence)
+    if kind == "corrected" and questions > 1:
         height = credit.mean(axis=1)
         change = drawn - height[:, None]
         shrunk = _shrunk(height, change, budgets)
         moved = resamples.means(rl[:, None]) - rl.mean() - ((shrunk[:, None] + change).max(axis=0) - shrunk.max())
-        gap, least = rl.mean() - height[best], unseen(questions, options.confidence)
+        gap, least = rl.mean() - height[best], unseen(questions, confidence)
         lo = np.minimum(lo, gap - least).clip(-1)
-        hi = np.maximum(gap - quantiles(moved, options.confidence).lo, gap + least).clip(None, 1)
+        hi = np.maximum(gap - quantiles(moved, confidence).lo, gap + least).clip(None, 1)
         lo, hi = without_rounding(Interval(lo, hi))
     return float(lo[0]), float(hi[0]), optimism
 
@@ -283,15 +285,15 @@ def _shrunk(height: Floats, change: Floats, budgets: npt.NDArray[np.int64]) -> F
     return shrunk
 
 
-def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions, default_policy: str) -> pl.DataFrame:
     """Every Base operating point within ``epsilon`` of the RL target, at each target budget.
 
     ``store.columns.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point at distance
     ``epsilon`` belongs to the set.
     """
     rows = []
-    for metric in compared_prefixes(base, rl, options.default_policy):
-        for budget, goal, curves, error in _targets(base, rl, metric, options):
+    for metric in compared_prefixes(base, rl, default_policy):
+        for budget, goal, curves, error in _targets(base, rl, metric, default_policy):
             size = np.round(np.abs(error), 9)
             nearest = sorted(range(len(error)), key=lambda i: (size[i], *curves.points[i][::-1]))
             near = [i for i in nearest if abs(error[i]) <= options.epsilon + ROUNDING]
@@ -299,7 +301,14 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
     return pl.DataFrame(rows, NEAR_MATCH)
 
 
-def path(base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+def path(
+    base: Landscape,
+    rl: Landscape,
+    components: Components,
+    options: RecoveryOptions,
+    default_policy: str,
+    path_lambda: float = PATH_LAMBDA,
+) -> pl.DataFrame:
     """Two paths of Base operating points that follow the RL target curve: ``store.columns.PATH``.
 
     ``closest``: at each budget the candidate with the smallest absolute error, whether or not within ``epsilon``; ties
@@ -313,13 +322,14 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     distances = distance(base_points, components, options)
     order = {point: i for i, point in enumerate(base_points.select("policy", "budget").iter_rows())}
     rows = []
-    for metric in compared_prefixes(base, rl, options.default_policy):
-        targets = list(_targets(base, rl, metric, options))
+    for metric in compared_prefixes(base, rl, default_policy):
+        targets = list(_targets(base, rl, metric, default_policy))
         curves = targets[0][2]
         at = [order[point] for point in curves.points]
         between = distances[np.ix_(at, at)]
         errors = np.stack([error for _, _, _, error in targets])
-        chosen = {"closest": _closest(curves, errors, between), "monotone": _monotone(curves, errors, between, options)}
+        monotone = _monotone(curves, errors, path_lambda * between)
+        chosen = {"closest": _closest(curves, errors, between), "monotone": monotone}
         for kind, steps in chosen.items():
             for (budget, goal, _, error), i in zip(targets, steps, strict=True):
                 rows.append({"metric": metric, "kind": kind, **_match(budget, goal, curves, i, error)})
@@ -344,7 +354,7 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
     return pl.concat(wide).with_columns(C=scaled).select(GEOMETRY.names()).cast(GEOMETRY)
 
 
-def distance(points: pl.DataFrame, components: Components, options: RecoveryOptions = DEFAULTS) -> Floats:
+def distance(points: pl.DataFrame, components: Components, options: RecoveryOptions) -> Floats:
     """d(u, u') = l_comp d_comp + l_z |z - z'|_1 + l_b |ln n - ln n'| between all rows of ``geometry``.
 
     d_comp is the fraction of the five components of the policies that differ. Coordinates unknown on either side count
@@ -367,13 +377,13 @@ def distance(points: pl.DataFrame, components: Components, options: RecoveryOpti
 
 
 def _targets(
-    base: Landscape, rl: Landscape, metric: str, options: RecoveryOptions
+    base: Landscape, rl: Landscape, metric: str, default_policy: str
 ) -> Iterator[tuple[int, float, Curves, Floats]]:
     """For each target budget: the budget, its RL value, the candidates, and RL - Base at each of them."""
     curves, rl_curves = read(base, rl, metric, "prefix")
     questions = curves.credit.shape[1]
     solved = curves.credit.sum(axis=1)
-    for budget, credit in zip(*target(rl_curves, options.default_policy), strict=True):
+    for budget, credit in zip(*target(rl_curves, default_policy), strict=True):
         yield budget, float(credit.sum() / questions), curves, (credit.sum() - solved) / questions
 
 
@@ -392,11 +402,11 @@ def _closest(curves: Curves, errors: Floats, between: Floats) -> list[int]:
     return steps
 
 
-def _monotone(curves: Curves, errors: Floats, between: Floats, options: RecoveryOptions) -> list[int]:
+def _monotone(curves: Curves, errors: Floats, move: Floats) -> list[int]:
     """Shortest path: costs from the last target backwards, then the first of the best choices forwards."""
     order = sorted(range(len(curves.points)), key=lambda i: curves.points[i][::-1])
     budget = np.array([curves.points[i][1] for i in order])
-    move = options.path_lambda * between[np.ix_(order, order)]
+    move = move[np.ix_(order, order)]
     move[budget[:, None] > budget[None, :]] = np.inf
     local = np.abs(errors)[:, order]
     cost_to_end = [local[-1]]
@@ -409,19 +419,19 @@ def _monotone(curves: Curves, errors: Floats, between: Floats, options: Recovery
 
 
 def recover(
-    base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions = DEFAULTS
+    base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions, general: General
 ) -> dict[str, pl.DataFrame]:
     """Every table of the recovery stage: ``catalogue.RECOVERY_FRAMES``, of the metrics that are ``compared``.
 
     An InputError: the two landscapes have different questions, RL has no samples of the default policy, or a policy of
     Base has no components.
     """
-    same = same_policy(base, rl, options)
+    same, default = same_policy(base, rl, general), general.default_policy
     return {
         "same_policy": same,
-        "counts": counts(same, options),
-        "support": support(base, rl, options),
-        "near_match": near_match(base, rl, options),
-        "path": path(base, rl, components, options),
+        "counts": counts(same, default),
+        "support": support(base, rl, options, general),
+        "near_match": near_match(base, rl, options, default),
+        "path": path(base, rl, components, options, default),
         "geometry": geometry(base, rl),
     }

@@ -260,6 +260,37 @@ class Resamples:
         return centre, np.ascontiguousarray(scaled.T) @ self.weights
 
 
+def holm(p_values: npt.ArrayLike) -> Floats:
+    """Holm's adjusted p-values.
+
+    Parameters
+    ----------
+    p_values : array_like
+        NaN does not count among the hypotheses.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape; NaN for NaN.
+
+    References
+    ----------
+    Holm (1979), Scand. J. Stat. 6, 65-70.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, float("nan")])
+    array([0.02, 0.04,  nan])
+    """
+    from statsmodels.stats.multitest import multipletests  # as in ``wilson``
+
+    p = np.array(p_values, float)
+    tested = ~np.isnan(p)
+    if tested.any():
+        p[tested] = multipletests(p[tested], method="holm")[1]
+    return p
+
+
 def quantiles(draws: npt.NDArray[np.floating], confidence: float) -> Interval:
     """Central interval of each row of draws, linearly interpolated.
 

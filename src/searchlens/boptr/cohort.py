@@ -22,7 +22,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from searchlens.analysis.points import Landscape
+from searchlens.analysis.points import Landscape, placed
 from searchlens.analysis.uncertainty import Floats
 from searchlens.config.boptr import Group, Readout, Regime, Role
 from searchlens.config.limits import Quantity
@@ -265,7 +265,8 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
     questions = np.unique(hits["question"].to_numpy())
     if not len(questions):
         raise InputError("a landscape has no readouts", "was it made from scores without rows?")
-    points, row = _points(hits)
+    listed, row = placed(hits)
+    points = {point: i for i, point in enumerate(listed)}
     place = np.searchsorted(questions, hits["question"].to_numpy())
 
     def dense(name: str) -> npt.NDArray[np.float32]:
@@ -285,16 +286,6 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
         "policy", "metric", "value", "lo", "hi"
     )
     return DenseLandscape(questions, points, credit, tokens, rates, votes_fall=votes_fall(points, dense("Q")))
-
-
-def _points(hits: pl.DataFrame) -> tuple[dict[tuple[str, int], int], npt.NDArray[np.int64]]:
-    """The operating points, policies in the order of the pool and budgets increasing, and the point of every hit."""
-    names = hits["policy"].unique(maintain_order=True).to_list()
-    policy = hits["policy"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-    budgets, budget = np.unique(hits["budget"].to_numpy(), return_inverse=True)
-    codes, row = np.unique(policy * len(budgets) + budget, return_inverse=True)
-    points = {(names[c // len(budgets)], int(budgets[c % len(budgets)])): i for i, c in enumerate(codes.tolist())}
-    return points, row
 
 
 def _require_complete(
@@ -344,6 +335,11 @@ class Cohort:
                     f" {len(landscape.questions)}, and they are not the same ones",
                     "score every checkpoint on the same questions",
                 )
+
+    @cached_property
+    def questions(self) -> dict[str, int]:
+        """Number of questions of every benchmark that was sampled."""
+        return {benchmark: len(landscape.questions) for (_, benchmark), landscape in self.landscapes.items()}
 
     def base(self, model: str, benchmark: str) -> DenseLandscape | None:
         """Base landscape of a cell; None if it was not sampled."""

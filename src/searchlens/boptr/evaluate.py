@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import NamedTuple, TypeVar
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort
+from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rows import At, Blend, Curve, Prediction, Row, mech
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, attempt, content_key
 from searchlens.boptr.view import View, bootstrap_view, nested_view, sample_view
@@ -70,27 +71,21 @@ class Key:
         return At(self.model, self.benchmark, self.pool)
 
 
-@dataclass(frozen=True, eq=False)
-class Score:
-    """One number that is defined."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Score(ErrorDraws):
+    """One number that is defined, in float32: ``plain`` is the reading ``fixed``.
+
+    ``corrected`` is ``inference.iterated`` if paths were chosen again, otherwise ``inference.corrected``, which removes
+    the first bias only. With fewer draws chosen again than drawn the noise is that of the sample's path.
+    """
 
     prediction: Prediction
     """On the sample."""
     error: float
     """mech_P, percentage points."""
-    fixed: Draws
     reselected: Draws | None
-    """``fixed``, ``reselected``: the error in the sample, then in the bootstrap draws, by either reading.
-    ``reselected`` is None if the number is undefined in some draw, or with option ``reselect`` 0. Shape (1 + draws,),
-    of float32."""
-    corrected: Draws
-    """The error without the biases, then with noise: ``inference.iterated`` if paths were chosen again, otherwise
-    ``inference.corrected``, which removes the first bias only. With fewer draws chosen again than drawn the noise is
-    that of the sample's path. Shape (1 + draws,), of float32."""
-    questions: float
-    """Number of questions of the cell; of a mean over cells the smallest."""
-    freedom: float = math.inf
-    """Degrees of freedom of the variance of the error (``inference.freedom``); infinite for curves without paths."""
+    """The error in the sample, then in the bootstrap draws, paths chosen again; None if the number is undefined in some
+    draw, or with option ``reselect`` 0. Shape (1 + draws,), of float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +141,7 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
     # Numbers that share their arrays share the result. The arrays outlive this loop, so their ids stay distinct.
     iterated: dict[tuple[int, int], Draws] = {}
     for key, prediction in defined.items():
-        of, chosen = fixed[key], reselected.get(key)
+        of, chosen = fixed[key].errors, reselected.get(key)
         corrected = of.corrected
         if chosen is not None and chosen.in_sample is not None:
             arrays = id(corrected), id(chosen)
@@ -154,18 +149,16 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
                 iterated[arrays] = _iterated(of, chosen, nested.get(key))
             corrected = iterated[arrays]
         in_draw = None if chosen is None else chosen.in_draw
-        questions = sample.total(key.benchmark)
-        scores[key] = Score(prediction, float(of.error[0]), of.error, in_draw, corrected, questions, of.freedom)
+        of = replace(of, corrected=corrected)
+        scores[key] = Score(**vars(of), prediction=prediction, error=float(of.plain[0]), reselected=in_draw)
     return Evaluation(scores, reasons, rules)
 
 
 class _OnDraws(NamedTuple):
     """A number on bootstrap draws, its path held fixed: ``noise`` is the standard error of the gap at each budget."""
 
-    error: Draws
-    corrected: Draws
+    errors: ErrorDraws
     noise: Floats
-    freedom: float
 
 
 class _Chosen(NamedTuple):
@@ -180,14 +173,14 @@ class _Chosen(NamedTuple):
     folded_in_sample: Draws | None = None
 
 
-def _iterated(fixed: _OnDraws, chosen: _Chosen, nested: float | None) -> Draws:
+def _iterated(fixed: ErrorDraws, chosen: _Chosen, nested: float | None) -> Draws:
     """``inference.iterated``; with too few draws chosen again the noise is that of the sample's path."""
     assert chosen.in_sample is not None and chosen.folded_in_draw is not None and chosen.folded_in_sample is not None
     shift = (chosen.in_sample - chosen.in_draw)[1:].astype(float)
     inside, outside = chosen.folded_in_draw[1:], chosen.folded_in_sample[1:]
     below = np.nan if nested is None else nested
-    found = inference.iterated(float(fixed.error[0]), shift, [below], inside, outside)
-    if len(chosen.in_draw) < len(fixed.error):
+    found = inference.iterated(float(fixed.plain[0]), shift, [below], inside, outside)
+    if len(chosen.in_draw) < len(fixed.plain):
         drawn = fixed.corrected[1:].astype(float)
         found = found[0] + np.concatenate([[0.0], drawn - drawn.mean()])
     return found.astype(np.float32)
@@ -259,7 +252,8 @@ def _fixed_cell(
     view = on_draws.view
     landscape, rl, target = view.cohort.base(*cell), view.cohort.rl(*cell), view.target(*cell)
     assert landscape is not None and rl is not None and target is not None
-    percent = np.float32(100 / view.total(cell[1]))
+    total = view.total(cell[1])
+    percent = np.float32(100 / total)
     visited: dict[tuple[str, int], int] = {}
     visits: dict[Key, tuple[tuple[int, ...], ...]] = {}
     errors: dict[Key, _OnDraws] = {}
@@ -273,7 +267,7 @@ def _fixed_cell(
         else:
             curve = rows[key.row].predict(key.constants.rule(on_draws), key.at)
             assert isinstance(curve, Curve)
-            errors[key] = _on_draws((curve.counts - target) * percent, len(target), range(len(target)), math.inf)
+            errors[key] = _on_draws((curve.counts - target) * percent, total, len(target), range(len(target)))
     credit = landscape.credit["P"][[landscape.points[point] for point in visited]]
     goal = rl.block("P", [view.plan.default_policy], view.plan.budgets)[0]
     counts = credit @ view.weights[cell[1]]
@@ -281,7 +275,7 @@ def _fixed_cell(
     for places in set(visits.values()):
         gaps, at = _gaps(counts, target, places) * percent, _counted(places)
         signed = np.sign(gaps[:, :1]) * _gaps(credit, goal, places)
-        of_paths[places] = _on_draws(gaps, len(target), at, inference.freedom(signed.mean(axis=0)))
+        of_paths[places] = _on_draws(gaps, total, len(target), at, inference.freedom(signed.mean(axis=0)))
     return errors | {key: of_paths[places] for key, places in visits.items()}
 
 
@@ -313,12 +307,13 @@ def _counted(places: tuple[tuple[int, ...], ...]) -> list[int]:
     return [b for b, point in enumerate(places[0]) if point >= 0]
 
 
-def _on_draws(gaps: Draws, levels: int, at: Sequence[int], freedom: float) -> _OnDraws:
-    """Errors from signed gaps at the budgets ``at`` of ``levels``."""
+def _on_draws(gaps: Draws, questions: float, levels: int, at: Sequence[int], freedom: float = math.inf) -> _OnDraws:
+    """Errors from signed gaps at the budgets ``at`` of ``levels``; no ``freedom`` of curves without paths is known."""
     noise = np.zeros(levels)
     if gaps.shape[1] > 2:
         noise[list(at)] = gaps[:, 1:].std(axis=1, ddof=1)
-    return _OnDraws(np.abs(gaps).mean(axis=0), inference.corrected(gaps).astype(np.float32), noise, freedom)
+    corrected = inference.corrected(gaps).astype(np.float32)
+    return _OnDraws(ErrorDraws(np.abs(gaps).mean(axis=0), corrected, questions, freedom), noise)
 
 
 # ---- paths chosen again in every draw

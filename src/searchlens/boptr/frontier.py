@@ -31,7 +31,7 @@ from scipy import stats
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit
 from searchlens.boptr.rows import At, Predict, Prediction, Row, anchor_log_alpha, point_counts, readout_interval
-from searchlens.boptr.rule import Reason, Rule, by_cell, defined, kept, mean_log_alpha, schema
+from searchlens.boptr.rule import Reason, Rule, by_cell, defined, kept, schema
 from searchlens.boptr.view import View
 from searchlens.catalogue import frame
 from searchlens.config.boptr import LN2
@@ -134,7 +134,7 @@ def zero_rl(rule: Rule, at: At, prior: Prior, tau: float = TAU) -> Prediction:
     cohort = defined((name, partial(log_prior, rule, name, prior, tau)) for name in rule.cohort_models)
     if not cohort:
         raise Reason("too_few_models")
-    return rule.path(*at.cell, rule.mu(at.benchmark) + log_f - mean_log_alpha(np.stack(list(cohort.values()))))
+    return rule.path(*at.cell, rule.mu(at.benchmark) + log_f - np.mean(list(cohort.values()), axis=0))
 
 
 def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float = TAU) -> Prediction:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, ndtr, stdtrit
 from scipy.stats import t as student
-from statsmodels.stats.multitest import multipletests
 
+from searchlens.analysis.classes import effective
 from searchlens.analysis.uncertainty import Floats, Interval, with_width
 from searchlens.seeds import resampler
 
@@ -145,11 +145,9 @@ def freedom(values: npt.ArrayLike) -> float:
     Satterthwaite (1946), Biometrics Bull. 2, 110-114; the variance of a sample variance is (kurtosis - 1) / n.
     """
     x = np.asarray(values, float)
-    squares = (x - x.mean()) ** 2
-    n, fourth = len(x), (squares**2).sum()
-    if n < 3 or fourth <= 0:
+    n, m = len(x), float(effective(x - x.mean()))
+    if n < 3 or not m:
         return 1.0
-    m = squares.sum() ** 2 / fourth
     return float(np.clip(2 * n * m / (n - m) if m < n else n - 1, 1, n - 1))
 
 
@@ -318,18 +316,6 @@ def model_bootstrap(
     tail = (1 - confidence) / 2
     lo, hi = np.quantile(values[resampler(seed, n, draws).integers(0, n, (draws, n))].mean(axis=1), [tail, 1 - tail])
     return float(lo), float(hi)
-
-
-def holm(p_values: npt.ArrayLike) -> Floats:
-    """Holm's adjusted p-values; NaN for a p-value of NaN, which does not count among the hypotheses.
-
-    Holm (1979), Scand. J. Stat. 6, 65-70.
-    """
-    p = np.array(p_values, float)
-    tested = ~np.isnan(p)
-    if tested.any():
-        p[tested] = multipletests(p[tested], method="holm")[1]
-    return p
 
 
 def permutation_p(statistic: npt.ArrayLike) -> float:

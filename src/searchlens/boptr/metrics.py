@@ -53,12 +53,11 @@ from searchlens.analysis.uncertainty import Interval, Resamples, quantiles, with
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import has_expanded_pool
-from searchlens.boptr.fit import Ints
+from searchlens.boptr.fit import COST_WEIGHT, Ints, relative_cost
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rows import difference_interval
 from searchlens.boptr.rule import Columns, Find, PoolName, Reason, Rule, attempt, by_cell, records, schema
-from searchlens.boptr.selector import COST_WEIGHT, relative_cost
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.catalogue import frame
 from searchlens.config.boptr import REGIMES

@@ -180,7 +180,7 @@ def anchor_path(rule: Rule, at: At) -> Prediction:
     return _transplant(rule, source, anchor, at, skip=False)
 
 
-def calibrated(rule: Rule, at: At) -> Prediction:
+def calibrated(rule: Rule, at: At) -> Path:
     """V3 and MAIN: BOPTR-P1 with delta_m from the model's own pair on the anchor benchmark."""
     return rule.path(*at.cell, rule.mu(at.benchmark) + rule.delta(at.model))
 

@@ -18,7 +18,7 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr import fit, selector
+from searchlens.boptr import fit
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.view import Counts, Readouts, View
@@ -295,7 +295,7 @@ class Rule:
     def mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None = None) -> Floats:
         """Mean of ``log_alpha`` over the cohort's models and these benchmarks; 0 if no cell was sampled."""
         cells = [value for d in benchmarks for value in self.log_alphas(d, at).values()]
-        return mean_log_alpha(np.stack(cells)) if cells else np.zeros(self.view.draws)
+        return np.asarray(np.mean(cells, axis=0)) if cells else np.zeros(self.view.draws)
 
     def mu(self, benchmark: str) -> Floats:
         """mu_g of a benchmark's regime, shape (draws,).
@@ -323,12 +323,12 @@ class Rule:
     def prototype(self) -> Array:
         """r-bar: features of the policy of the anchor cell's R1 fit, along the path of that fit."""
         locked = self.smooth(*self.anchor)
-        return selector.prototype(self.features(*self.anchor), locked.policy, locked.path, self.options)
+        return fit.prototype(self.features(*self.anchor), locked.policy, locked.path, self.options)
 
-    def features(self, model: str, benchmark: str) -> selector.Features:
+    def features(self, model: str, benchmark: str) -> fit.Features:
         """r(pi, n) of a cell with a Base."""
         key = ("features", self.plan.models[model].base, benchmark)
-        return self.keep(key, lambda: selector.features(self.base(model, benchmark), self.options), shared=True)
+        return self.keep(key, lambda: fit.features(self.base(model, benchmark), self.options), shared=True)
 
     def select(self, model: str, benchmark: str, path: Ints) -> Ints:
         """pi-hat along a path of budgets, as positions in the cell, shape (draws,)."""
@@ -340,12 +340,12 @@ class Rule:
         candidates = self.candidates(base, benchmark)
 
         def chosen() -> Ints:
-            cost = selector.COST_WEIGHT * selector.relative_cost(base)
+            cost = fit.COST_WEIGHT * fit.relative_cost(base)
             key = ("distances", self.plan.models[model].base, benchmark)
             distance = self.keep(
-                key, lambda: selector.distances(self.features(model, benchmark), proto, self.options), shared=True
+                key, lambda: fit.distances(self.features(model, benchmark), proto, self.options), shared=True
             )
-            return selector.select(distance, path, cost, candidates, base.policies)
+            return fit.select(distance, path, cost, candidates, base.policies)
 
         # Many rows take the same path, whatever their constants.
         key = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
@@ -368,12 +368,6 @@ class Rule:
         budget = self.n_hat(log_alpha, exponent)
         chosen = self.select(model, benchmark, budget)
         return Path(np.broadcast_to(chosen, budget.shape), budget, np.exp(log_alpha), exponent)
-
-
-def mean_log_alpha(log_alpha: Floats) -> Floats:
-    """mu: the mean over models (first axis) of ln alpha."""
-    mean: Floats = np.asarray(log_alpha, float).mean(axis=0)
-    return mean
 
 
 def content_key(*arrays: np.ndarray) -> bytes:

@@ -22,7 +22,6 @@ from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
 from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS
-from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.offsets import V5B_ROWS
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.regimes import TWO_REGIMES
@@ -109,13 +108,13 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
     freedoms = np.array([score.freedom for score in scores])
     total = float((variances**2 / freedoms).sum())
     return Score(
-        scores[0].prediction,
-        float(weights @ np.array([score.error for score in scores])),
-        mean([score.fixed for score in scores]),
-        mean(reselected) if len(reselected) == len(scores) else None,
-        mean([score.corrected[:shortest] for score in scores]),
-        min(score.questions for score in scores),
-        float(variances.sum() ** 2 / total) if total > 0 else float(freedoms.min()),
+        plain=mean([score.plain for score in scores]),
+        corrected=mean([score.corrected[:shortest] for score in scores]),
+        questions=min(score.questions for score in scores),
+        freedom=float(variances.sum() ** 2 / total) if total > 0 else float(freedoms.min()),
+        prediction=scores[0].prediction,
+        error=float(weights @ np.array([score.error for score in scores])),
+        reselected=mean(reselected) if len(reselected) == len(scores) else None,
     )
 
 
@@ -129,7 +128,7 @@ def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
 
 def _values(score: Score, confidence: float) -> dict[str, Any]:
     """The columns ``_VALUES`` of a score."""
-    values = ErrorDraws(score.fixed, score.corrected, score.questions, score.freedom).columns(confidence)
+    values = score.columns(confidence)
     ends = (None, None) if score.reselected is None else inference.interval(score.reselected, confidence)
     values["error"] = score.error  # draws are of single precision
     return values | {"lo_reselected": inference.defined(ends[0]), "hi_reselected": inference.defined(ends[1])}
@@ -153,7 +152,7 @@ def errors_frame(evaluation: Evaluation, plan: CohortPlan, rows: Mapping[str, Ro
         if key in evaluation.scores:
             score = evaluation.scores[key]
             # Rows that take the same path share their arrays (``Evaluation``): their intervals are computed once.
-            arrays = id(score.fixed), id(score.reselected), id(score.corrected)
+            arrays = id(score.plain), id(score.reselected), id(score.corrected)
             if arrays not in values:
                 values[arrays] = _values(score, confidence)
             record |= values[arrays] | _path(evaluation, key, plan)
@@ -230,6 +229,10 @@ def pick(keys: Iterable[str]) -> tuple[Row, ...]:
     """The main rows of these keys."""
     row_by_key = {row.key: row for row in MAIN_ROWS}
     return tuple(row_by_key[key] for key in keys)
+
+
+WITHOUT_ROWS = pick((*ABLATION, "cell-fit"))
+"""Evaluated again without the models that option ``mu_without`` leaves out."""
 
 
 def scopes(plan: CohortPlan) -> list[Scope]:

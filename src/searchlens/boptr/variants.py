@@ -17,12 +17,11 @@ import numpy as np
 import polars as pl
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr import fit, selector
-from searchlens.boptr.fit import Array, Fit, Ints
+from searchlens.boptr import fit
+from searchlens.boptr.fit import Array, Features, Fit, Ints
 from searchlens.boptr.protocol import study_cells
-from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, curve, path_text
+from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, calibrated, curve, path_text
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, records, schema
-from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.catalogue import frame
 
@@ -44,8 +43,6 @@ class Ranks(NamedTuple):
 
 Coordinates = Callable[[Ranks, Floats], Features]
 """Features of a cell, from its ranks and its fixed coordinates."""
-Scale = Callable[[Rule, At], Floats]
-"""ln alpha in every draw."""
 
 
 # ---- coordinates
@@ -61,7 +58,7 @@ def first_finish(rule: Rule, model: str, benchmark: str) -> Counts:
         landscape, base = rule.view.cohort.base(model, benchmark), rule.base(model, benchmark)
         assert landscape is not None
         counts = rule.view.counts(landscape, benchmark, "T", base.policies, rule.plan.budgets)
-        if np.isnan(counts[np.union1d(base.autoregressive, selector.ranked_pool(base, rule.options))]).any():
+        if np.isnan(counts[np.union1d(base.autoregressive, fit.ranked_pool(base, rule.options))]).any():
             raise Reason("unknown_tokens")
         return counts
 
@@ -72,7 +69,7 @@ def ranks(rule: Rule, model: str, benchmark: str) -> Ranks:
     """Ranks of a cell whose T is known; those of P and Q are the ranks of the paper's rule."""
     base, finished = rule.base(model, benchmark), first_finish(rule, model, benchmark)
     P, _, Q = rule.features(model, benchmark).ranks
-    return Ranks(P, Q, selector.rank(finished, base, rule.options))
+    return Ranks(P, Q, fit.rank(finished, base, rule.options))
 
 
 def signed_axis(rank: Ranks) -> Array:
@@ -147,38 +144,27 @@ def _head(rule: Rule, name: str, fits: Rule) -> Rule:
     return rule.keep(name, lambda: _Head(rule, fits, _COORDINATES[name]))
 
 
-# ---- scales
-
-
-def one_anchor(rule: Rule, at: At) -> Floats:
-    """The anchor's scale: ln alpha of the anchor cell in the anchor's regime, mu_g in the others; delta = 0."""
-    if rule.regime(at.benchmark) != rule.regime(rule.plan.anchor_benchmark):
-        return rule.mu(at.benchmark)
-    return rule.log_alpha(*rule.anchor)
-
-
-def own_pair(rule: Rule, at: At) -> Floats:
-    """The model's own scale: mu_g + delta_m, with delta_m from its own pair on the anchor benchmark."""
-    return rule.mu(at.benchmark) + rule.delta(at.model)
-
-
 # ---- variants
 
-
-def shared_core(rule: Rule, at: At, scale: Scale) -> Path:
-    """v5: the paper's rule."""
-    return rule.path(*at.cell, scale(rule, at))
+Core = Callable[[Rule, At], Path]
+"""v5, the paper's rule, with the scale of each model's own pair (``rows.calibrated``) or with the anchor's."""
 
 
-def signed(rule: Rule, at: At, scale: Scale) -> Prediction:
+def one_anchor(rule: Rule, at: At) -> Path:
+    """v5 at the anchor's scale: ln alpha of the anchor cell in the anchor's regime, mu_g in the others; delta = 0."""
+    in_regime = rule.regime(at.benchmark) == rule.regime(rule.plan.anchor_benchmark)
+    return rule.path(*at.cell, rule.log_alpha(*rule.anchor) if in_regime else rule.mu(at.benchmark))
+
+
+def signed(rule: Rule, at: At, core: Core) -> Prediction:
     """v6: the scale of v5, and a selector on rank(P), the signed axis A and rank(T)."""
-    return shared_core(_head(rule, "v6", rule), at, scale)
+    return core(_head(rule, "v6", rule), at)
 
 
-def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
+def decoupled(rule: Rule, at: At, core: Core) -> Prediction:
     """v7: the mean of P along the paths of a support head (fitted on P) and a concentration head (fitted on Q)."""
-    support = shared_core(_head(rule, "v7 support", rule), at, scale)
-    concentration = shared_core(_head(rule, "v7 concentration", _votes(rule)), at, scale)
+    support = core(_head(rule, "v7 support", rule), at)
+    concentration = core(_head(rule, "v7 concentration", _votes(rule)), at)
     base, draws = rule.base(*at.cell), rule.view.draws
     mean: Counts = np.mean([curve(head, base, draws) for head in (support, concentration)], axis=0)
     return Blend(mean, paths=(support, concentration))
@@ -189,17 +175,13 @@ _OWN, _ANCHOR = "own pair on the anchor benchmark; cohort through μ", "anchor, 
 VARIANT_ROWS = (
     replace(_ROW["H6"], key="per-budget oracle", label="per-budget oracle"),
     replace(_ROW["H7"], key="smooth path", label="smooth path"),
-    Row("v5", "v5 shared-core", "rule", _OWN, partial(shared_core, scale=own_pair)),
-    Row("v6", "v6 signed SAT", "rule", _OWN, partial(signed, scale=own_pair)),
-    Row("v7", "v7 axis-decoupled", "rule", _OWN + "; P and Q", partial(decoupled, scale=own_pair)),
-    Row("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, partial(shared_core, scale=one_anchor)),
-    Row("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, scale=one_anchor)),
+    Row("v5", "v5 shared-core", "rule", _OWN, calibrated),
+    Row("v6", "v6 signed SAT", "rule", _OWN, partial(signed, core=calibrated)),
+    Row("v7", "v7 axis-decoupled", "rule", _OWN + "; P and Q", partial(decoupled, core=calibrated)),
+    Row("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, one_anchor),
+    Row("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, core=one_anchor)),
     Row(
-        "v7-anchor",
-        "v7 axis-decoupled, one anchor",
-        "rule",
-        _ANCHOR + "; P and Q",
-        partial(decoupled, scale=one_anchor),
+        "v7-anchor", "v7 axis-decoupled, one anchor", "rule", _ANCHOR + "; P and Q", partial(decoupled, core=one_anchor)
     ),
 )
 """v5 is V3 and MAIN of the other tables; v5-anchor is B0 with ``b0: anchor_alpha``. The oracles are H6 and H7."""

@@ -160,13 +160,9 @@ class View:
         return counts.reshape(*block.shape[:2], -1)
 
 
-def _questions(cohort: Cohort) -> dict[str, int]:
-    return {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
-
-
 def sample_view(cohort: Cohort) -> View:
     """The sample alone, as the only draw."""
-    return View(cohort, 1, {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()})
+    return View(cohort, 1, {name: np.ones((n, 1), np.float32) for name, n in cohort.questions.items()})
 
 
 def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: int | None = None) -> View:
@@ -175,7 +171,7 @@ def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: 
     All models share the draws of a benchmark; draws of different benchmarks are independent.
     """
     weights, order = {}, list(cohort.plan.benchmarks)
-    for name, n in _questions(cohort).items():
+    for name, n in cohort.questions.items():
         # A prime step keeps benchmarks with equally many questions apart.
         drawn = Resamples.draw(n, draws, seed + 7919 * order.index(name)).weights[:, start:stop]
         weights[name] = np.concatenate([np.ones((n, 1), np.float32), drawn], axis=1)
@@ -220,7 +216,7 @@ def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
         order = np.tile(np.arange(models)[:, None], (1, permutations))
         order[:, 1:] = resampler(seed, models, permutations).permuted(order[:, 1:], axis=0)
     partner = {name: order[i] for i, name in enumerate(exchanged)}
-    weights = {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()}
+    weights = {name: np.ones((n, 1), np.float32) for name, n in cohort.questions.items()}
     return View(cohort, order.shape[1], weights, partner, tuple(exchanged))
 
 

@@ -14,9 +14,10 @@ import polars as pl
 from searchlens.analysis.classes import Pool, answer_classes, independent_pools
 from searchlens.analysis.extrapolation import judged
 from searchlens.analysis.pool import Ints
-from searchlens.analysis.readings import READINGS, PairPools
+from searchlens.analysis.readings import PairPools, read_pair
 from searchlens.api import pages
 from searchlens.comparison.statements import Statement, statements, told
+from searchlens.config.general import General
 from searchlens.config.readings import ANY, BEST, ReadingsOptions
 from searchlens.errors import InputError
 from searchlens.store.columns import SCORES
@@ -198,14 +199,14 @@ def compare(
         ours[name] = _pool(name, right, {key: part[0][name] for key, part in known.items()}, of_base, f"[0]{place}")
     first = next(iter(ours))
     target = _pool(first, theirs, {key: part[1] for key, part in known.items()}, of_rl, "[1]")
-    options = ReadingsOptions(draws=int(draws), default_policy=first, seed=int(seed), confidence=float(confidence))
+    general = General(draws=int(draws), default_policy=first, seed=int(seed), confidence=float(confidence))
     lettered = None if choices is None else _choices(choices, len(theirs))
     cell = PairPools("pair", "benchmark", ours, {first: target}, lettered)
     drawn = [pool.drawn for pool in (ours[first], target) if pool.drawn is not None]
     unequal = f"questions have {min(map(min, drawn))} to {max(map(max, drawn))} samples" if drawn else ""
-    frames = _frames(cell, options, with_classes=classes is not None, unequal=bool(unequal))
+    frames = _frames(cell, general, with_classes=classes is not None)
     said = statements(frames, policy=first, unequal=unequal)
-    return Comparison(len(theirs), ours[first].samples, target.samples, options.confidence, **frames, statements=said)
+    return Comparison(len(theirs), ours[first].samples, target.samples, general.confidence, **frames, statements=said)
 
 
 def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, place: str) -> Pool:
@@ -232,14 +233,11 @@ def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, pla
     return replace(pool, samples=int(drawn.min()), drawn=unequal, lucky=lucky)
 
 
-def _frames(cell: PairPools, options: ReadingsOptions, *, with_classes: bool, unequal: bool) -> dict[str, pl.DataFrame]:
+def _frames(cell: PairPools, general: General, *, with_classes: bool) -> dict[str, pl.DataFrame]:
     """The frames of the stage for one cell, without what says the same twice or was not given."""
-    frames: dict[str, pl.DataFrame] = {}
-    for read in READINGS:
-        needs_equal = read.__name__ in ("supports", "extrapolations")
-        frames |= read(replace(cell, base={}, rl={}) if unequal and needs_equal else cell, options)
+    frames = read_pair(cell, ReadingsOptions(), general)
     rows = frames["extrapolated"].with_columns(benchmark=pl.lit(cell.benchmark))
-    frames["extrapolated"] = judged(rows, options.confidence).drop("benchmark")
+    frames["extrapolated"] = judged(rows, general.confidence).drop("benchmark")
     if not with_classes:
         frames["measures"] = frames["measures"].filter(~pl.col("measure").str.starts_with("entropy"))
     if len(cell.base) == 1:

@@ -12,7 +12,7 @@ FirstFinish = Literal["shortest", "first_index"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LandscapeSection(Strict):
+class LandscapeOptions(Strict):
     """Choices about the landscape that the paper leaves open (docs/reading-the-paper.md)."""
 
     ties: Ties = "first"
@@ -28,14 +28,6 @@ class LandscapeSection(Strict):
     """Bootstrap draws of every interval that is not a Wilson interval."""
     confidence: Confidence = 0.95
     """Nominal coverage of all intervals."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LandscapeOptions(LandscapeSection):
-    """Section ``landscape`` and the general ``seed``."""
-
-    seed: int = 0
-    """Seed of the bootstrap draws; non-negative."""
 
 
 DEFAULTS = LandscapeOptions()

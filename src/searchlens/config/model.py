@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from searchlens.config.addons import addons
 from searchlens.config.boptr import BoptrOptions, Group, Regime
 from searchlens.config.health import HealthOptions
-from searchlens.config.landscape import LandscapeSection
+from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.limits import (
     Bounds,
     Name,
@@ -26,8 +26,8 @@ from searchlens.config.limits import (
     record,
 )
 from searchlens.config.policies import PolicySpec
-from searchlens.config.readings import ReadingsSection
-from searchlens.config.recovery import RecoverySection
+from searchlens.config.readings import ReadingsOptions
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.config.sampled import BenchmarkSpec, CheckpointSpec, PromptFamily
 
 
@@ -146,7 +146,7 @@ class EfficiencySpec(Strict):
     gpu: GpuName
     """The GPU that it was measured on."""
     share: Annotated[float, Bounds(ge=0.001, le=1)]
-    """Tokens per second over the limit of that GPU for that model (``searchlens.plan.roofline``), where the GPU and not
+    """Tokens per second over the limit of that GPU for that model (``searchlens.plan.cost``), where the GPU and not
     its host decided."""
     searches: Annotated[float, Bounds(ge=0.001, le=1)] | None = None
     """The same share for searches. null: that of other samples."""
@@ -229,9 +229,9 @@ class Config(Strict):
     """Lists of policies, by name; a benchmark is sampled under the policies of one pool."""
     references: tuple[Name, ...] = ()
     """Policies that are sampled in every cell and shown in figures, but belong to no pool."""
-    landscape: LandscapeSection = field(default_factory=LandscapeSection)
-    recovery: RecoverySection = field(default_factory=RecoverySection)
-    readings: ReadingsSection = field(default_factory=ReadingsSection)
+    landscape: LandscapeOptions = field(default_factory=LandscapeOptions)
+    recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
+    readings: ReadingsOptions = field(default_factory=ReadingsOptions)
     boptr: BoptrOptions = field(default_factory=BoptrOptions)
     health: HealthOptions = field(default_factory=HealthOptions)
     cost: CostSpec = field(default_factory=CostSpec)

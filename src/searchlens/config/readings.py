@@ -11,7 +11,7 @@ BEST, ANY = "best", "any"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingsSection(Strict):
+class ReadingsOptions(Strict):
     """Choices about the readings of all samples."""
 
     draws: Draws = 2000
@@ -21,18 +21,3 @@ class ReadingsSection(Strict):
     and lower, to which BOPTR is fitted, or every pair if there is none."""
     null_k: tuple[Positive, ...] = (1, 4, 16)
     """Numbers of samples k at which pass@k of guessing alone is read, and on open answers luck."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadingsOptions(ReadingsSection):
-    """Section ``readings``, and what the stage takes from the rest of the configuration."""
-
-    default_policy: str = "topp0.95_t1.0"
-    """pi_0, whose RL curve is the target."""
-    seed: int = 0
-    """The same seed as the landscape's gives the same draws."""
-    confidence: float = 0.95
-    """Nominal coverage of all intervals, in (0, 1)."""
-
-
-DEFAULTS = ReadingsOptions()

@@ -15,7 +15,7 @@ from searchlens.config import project
 from searchlens.errors import InputError, within
 from searchlens.plan import pins
 from searchlens.plan._study import StudyCells
-from searchlens.plan.roofline import Shape
+from searchlens.plan.cost import Shape
 from searchlens.store import chat, checkpoints
 from searchlens.store.adapters import Adapter
 from searchlens.store.chat import ChatTemplate

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from searchlens.benchmarks import options
+from searchlens.config.general import General
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.model import ROLES, LikelihoodSpec
 from searchlens.config.readings import ReadingsOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.plan._grid import Grid
+from searchlens.search.policy import Policy
 from searchlens.store.provenance import config_fingerprint
 
 Specs = Mapping[str, Mapping[str, Any]]
@@ -119,6 +121,8 @@ class Landscape:
     vote_budgets: tuple[int, ...]
     """At which votes over classes and over plain strings are compared."""
     options: LandscapeOptions
+    seed: int
+    """Of the bootstrap draws."""
     smallest_budgets: Mapping[str, int]
     """Smallest budget at which a policy can be read, by name, if it is not 1."""
     grader: str
@@ -127,13 +131,13 @@ class Landscape:
 
 def landscape(grid: Grid, benchmark: str) -> Landscape:
     """Parameters of the landscape of a cell of a benchmark."""
-    policies = {name: grid.jobs.policy(name) for name in _policy_names(grid, benchmark)}
-    smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
+    policies = _policies(grid, benchmark).items()
     return Landscape(
         tuple(grid.study.read_budgets(benchmark)),
         grid.config.budgets,
-        LandscapeOptions(**vars(grid.config.landscape), seed=grid.config.seed),
-        {name: budget for name, budget in smallest.items() if budget > 1},
+        grid.config.landscape,
+        grid.config.seed,
+        {name: policy.smallest_budget for name, policy in policies if policy.smallest_budget > 1},
         grid.study.benchmark(benchmark).grader,
     )
 
@@ -147,6 +151,7 @@ class Recovery:
     references: tuple[str, ...]
     """Policies that are not compared."""
     options: RecoveryOptions
+    general: General
     policies: Specs
     """Specification of every policy of the benchmark."""
 
@@ -154,37 +159,27 @@ class Recovery:
 def recovery(grid: Grid, benchmark: str) -> Recovery:
     """Parameters of comparing a pair on a benchmark."""
     config = grid.config
-    return Recovery(config.budgets, config.references, _recovery_options(grid), _specs(grid, benchmark))
+    general = _general(grid, config.landscape.draws)
+    return Recovery(config.budgets, config.references, config.recovery, general, _specs(grid, benchmark))
 
 
-def _recovery_options(grid: Grid) -> RecoveryOptions:
-    general, landscape = _general(grid), grid.config.landscape
-    return RecoveryOptions(**vars(grid.config.recovery), **general, draws=landscape.draws)
+def _general(grid: Grid, draws: int) -> General:
+    confidence = grid.config.landscape.confidence
+    return General(default_policy=grid.study.default_policy, draws=draws, seed=grid.config.seed, confidence=confidence)
 
 
-def _general(grid: Grid) -> dict[str, Any]:
-    """What options of a stage take from the rest of the configuration."""
-    config = grid.config
-    return {
-        "default_policy": grid.study.default_policy,
-        "seed": config.seed,
-        "confidence": config.landscape.confidence,
-    }
-
-
-def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
-    """Every policy that a cell of a benchmark may have."""
-    imported = [item.policy for item in grid.study.imports if item.benchmark == benchmark]
-    if benchmark not in grid.config.benchmarks:
-        return dict.fromkeys(imported)
-    sampled = [*grid.study.pool_policies(benchmark), *grid.config.references, *grid.jobs.search_policies(benchmark)]
-    return dict.fromkeys([*sampled, *imported])
+def _policies(grid: Grid, benchmark: str) -> dict[str, Policy]:
+    """Every policy that a cell of a benchmark may have, by name, without imported ones of unknown kind."""
+    names = [item.policy for item in grid.study.imports if item.benchmark == benchmark]
+    if benchmark in grid.config.benchmarks:
+        searches = grid.jobs.search_policies(benchmark)
+        names = [*grid.study.pool_policies(benchmark), *grid.config.references, *searches, *names]
+    return {name: policy for name in names if (policy := grid.jobs.policy(name))}
 
 
 def _specs(grid: Grid, benchmark: str) -> Specs:
     configured = grid.config.policies
-    policies = {name: grid.jobs.policy(name) for name in _policy_names(grid, benchmark) if configured.get(name)}
-    return {name: policy.resolved() for name, policy in policies.items() if policy}
+    return {name: policy.resolved() for name, policy in _policies(grid, benchmark).items() if configured.get(name)}
 
 
 # ---- one pair
@@ -235,7 +230,8 @@ class Figures:
     """Of both sides, ``Base`` and ``RL``, of a pair; none for the figures of the study."""
     budgets: tuple[int, ...]
     options: RecoveryOptions
-    """The legends state them."""
+    general: General
+    """``options``, ``general``: the legends state them."""
     health: HealthOptions
 
 
@@ -253,7 +249,9 @@ def overview(grid: Grid) -> Figures:
 
 def _figures(grid: Grid, cells: Iterable[tuple[str, str]], samples: Mapping[str, CellSamples]) -> Figures:
     drawn = tuple(_pair_cell(grid, *cell) for cell in cells)
-    return Figures(drawn, samples, grid.config.budgets, _recovery_options(grid), grid.config.health)
+    config = grid.config
+    general = _general(grid, config.landscape.draws)
+    return Figures(drawn, samples, config.budgets, config.recovery, general, config.health)
 
 
 # ---- the whole study
@@ -322,10 +320,8 @@ def _model_names(grid: Grid) -> dict[str, str]:
 class Readings:
     """Parameters of the readings of all samples."""
 
-    cells: tuple[tuple[str, ...], ...]
-    """(pair, benchmark, Base checkpoint, RL checkpoint)."""
-    batches: tuple[Mapping[str, tuple[str, ...]], ...]
-    """For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds."""
+    cells: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...]
+    """(pair, benchmark, role to its checkpoint and those that are the same weights sampled again with other seeds)."""
     choices: Mapping[str, tuple[int, ...]]
     """Benchmark to the number of lettered options of each question, 0 for an open one. Benchmarks without any, or whose
     questions are absent, are left out."""
@@ -333,6 +329,7 @@ class Readings:
     """Policies that are not compared."""
     options: ReadingsOptions
     """With the names of the pairs that are joined in ``joint_pairs``."""
+    general: General
 
 
 def readings(grid: Grid) -> Readings:
@@ -345,19 +342,20 @@ def readings(grid: Grid) -> Readings:
     joined = config.readings.joint_pairs or fitted or studied
     section = replace(config.readings, joint_pairs=tuple(pair for pair in studied if pair in joined))
     return Readings(
-        tuple((pair, b, *(grid.study.pairs[pair][role] for role in ROLES)) for pair, b in cells),
-        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in cells),
+        tuple((*cell, {role: sides(grid, *cell, role) for role in ROLES}) for cell in cells),
         {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
         config.references,
-        ReadingsOptions(**vars(section), **_general(grid)),
+        section,
+        _general(grid, section.draws),
     )
 
 
-def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
-    """Checkpoints that are one side of a pair, sampled again on a benchmark with other seeds."""
+def sides(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
+    """The checkpoint of one side of a pair, and those that are the same, sampled again with other seeds."""
     repeats = grid.config.pairs[pair].batches.values() if pair in grid.config.pairs else ()
     cells = set(grid.study.cells)
-    return tuple(side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
+    again = (side for batch in repeats if (side := batch.sides.get(role)) and (side, benchmark) in cells)
+    return grid.study.pairs[pair][role], *again
 
 
 def explorer(grid: Grid) -> dict[str, Any]:
@@ -371,22 +369,15 @@ def explorer(grid: Grid) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class LikelihoodSide:
-    """One side of a pair: its checkpoint, the stream of its texts, and their policy."""
-
-    checkpoint: str
-    stream: str
-    policy: str
-
-
-@dataclass(frozen=True)
 class Likelihood:
     """Parameters of scoring texts of a pair on a benchmark under both sides."""
 
     pair: str
     benchmark: str
-    sides: Mapping[str, LikelihoodSide]
-    """``base``, then ``rl``. The id of a stream depends on weights, questions, template and policy."""
+    policy: str
+    sides: Mapping[str, tuple[str, str]]
+    """``base``, then ``rl``: checkpoint, and id of the stream of its texts, which depends on weights, questions,
+    template and policy."""
     questions: int
     samples: int
     """``questions``, ``samples``: how many of them, counted from the first."""
@@ -403,15 +394,16 @@ def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
     policy = grid.jobs.plain_policy(benchmark)
     assert policy is not None, "not one of likelihood_cells"
     samples = [section.samples]
-    sides: dict[str, LikelihoodSide] = {}
+    sides: dict[str, tuple[str, str]] = {}
     for role in ROLES:
         checkpoint = grid.study.pairs[pair][role]
         (stream,) = (g for g in grid.jobs.generations(checkpoint, benchmark) if policy in g.policies)
-        sides[role] = LikelihoodSide(checkpoint, stream.id, policy)
+        sides[role] = checkpoint, stream.id
         samples.append(stream.samples)
     return Likelihood(
         pair,
         benchmark,
+        policy,
         sides,
         min(section.questions, grid.inputs.count(benchmark)),
         min(samples),

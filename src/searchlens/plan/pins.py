@@ -22,7 +22,7 @@ from searchlens.benchmarks import HubSplit
 from searchlens.benchmarks.known import select
 from searchlens.config.limits import record
 from searchlens.errors import InputError
-from searchlens.plan.roofline import Shape
+from searchlens.plan.cost import Shape
 from searchlens.store import files
 from searchlens.store.chat import FILE as CHAT
 from searchlens.store.checkpoints import WEIGHT_FILES

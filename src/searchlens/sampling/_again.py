@@ -109,12 +109,13 @@ def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.Data
     Raises InputError if samples are missing, or a token of a text means another thing to the other checkpoint, and
     JobError if the device is out of memory.
     """
-    jobs = {side: Job(grid, JobPool(part.checkpoint, cell.benchmark, ()), threads) for side, part in cell.sides.items()}
+    pools = {side: JobPool(checkpoint, cell.benchmark, ()) for side, (checkpoint, _) in cell.sides.items()}
+    jobs = {side: Job(grid, pool, threads) for side, pool in pools.items()}
     ids = [question.id for question in jobs["base"].questions[: cell.questions]]
     order = pl.DataFrame({"id": ids, "question": range(len(ids))}, {"id": pl.String(), "question": pl.UInt32()})
     parts = []
-    for side, part in cell.sides.items():
-        folder = grid.folder(part.checkpoint, cell.benchmark, part.stream)
+    for side, (checkpoint, stream) in cell.sides.items():
+        folder = grid.folder(checkpoint, cell.benchmark, stream)
         drawn = shards.read_generation(folder, cell.samples, ["question", "sample", "tokens", "logprobs"])
         texts = drawn.rename({"question": "id"}).join(order, on="id").join(right[side], on=_KEY, how="left")
         parts.append(texts.sort(*_KEY).with_columns(side=pl.lit(side)))

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis.points import operating_points
+from searchlens.analysis.points import expected, operating_points, prefix
 from searchlens.analysis.pool import SamplePool
-from searchlens.analysis.readouts import expected, prefix
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.boptr.cohort import CREDITS, PLAN_FILE, Cohort, DenseLandscape, votes_fall, write_plan
 from searchlens.config.boptr import Readout
@@ -216,7 +215,7 @@ def _rates(pool: SamplePool) -> pl.DataFrame:
     metrics = ("valid", "stopped")
     columns = np.stack([getattr(pool, m).reshape(shape).mean(axis=2).T for m in metrics], axis=2)
     flat = columns.reshape(questions, -1)
-    interval = Resamples.draw(questions, OPTIONS.draws, OPTIONS.seed).interval(flat, OPTIONS.confidence)
+    interval = Resamples.draw(questions, OPTIONS.draws, 0).interval(flat, OPTIONS.confidence)
     names = [(policy, metric) for policy in pool.policies for metric in metrics]
     return pl.DataFrame(
         {

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from searchlens.analysis.classes import answer_classes, recorded_classes
-from searchlens.analysis.compact import expand, plain_votes
+from searchlens.analysis.compact import expand
 from searchlens.analysis.health import Counts, counted, of_classes, together
 from searchlens.analysis.points import Landscape, join, operating_points, require_reached
-from searchlens.analysis.pool import in_parts
+from searchlens.analysis.pool import in_parts, plain_votes
 from searchlens.catalogue import LANDSCAPE_FRAMES
 from searchlens.cli.stages._frames import read_sampling_cost, write_content
 from searchlens.store import provenance, readouts
@@ -89,7 +89,7 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
 def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
     classes, votes = answer_classes(graded), votes_of(cell, graded)
     samples: int = classes["samples"].max()  # type: ignore[assignment]
-    points = partial(operating_points, graded, budgets=list(cell.budgets), options=cell.options)
+    points = partial(operating_points, graded, budgets=list(cell.budgets), options=cell.options, seed=cell.seed)
     return _Part(
         graded["policy"].unique(maintain_order=True).to_list(),
         samples,
@@ -102,7 +102,7 @@ def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
 
 def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     compact = readouts.read(path)
-    computed, votes = expand(compact, options=cell.options, smallest=dict(cell.smallest_budgets))
+    computed, votes = expand(compact, options=cell.options, seed=cell.seed, smallest=dict(cell.smallest_budgets))
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
     judge = Judge.of(read_json(readouts_sidecar(path)), cell.grader)
     classes = recorded_classes(compact)

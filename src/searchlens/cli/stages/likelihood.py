@@ -27,10 +27,10 @@ def likelihood(grid: Grid, cell: needs.Likelihood, output: Path, *, fingerprint:
     InputError: a side is not sampled or scored, or both tokenizers differ.
     """
     right = {
-        side: read_frame(grid.scores(part.checkpoint, cell.benchmark), "score")
-        .filter(policy=part.policy)
+        side: read_frame(grid.scores(checkpoint, cell.benchmark), "score")
+        .filter(policy=cell.policy)
         .select("question", "sample", right=pl.col("correct"))
-        for side, part in cell.sides.items()
+        for side, (checkpoint, _) in cell.sides.items()
     }
     texts = scored_texts(grid, cell, right, threads)
     write_frame(texts, output / "texts.parquet")

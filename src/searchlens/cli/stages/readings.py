@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from searchlens.analysis.classes import Pool, independent_pools
-from searchlens.analysis.pool import Ints
 from searchlens.analysis.readings import PairPools, read_study
 from searchlens.cli.stages._frames import landscape_costs
 from searchlens.store import provenance
@@ -25,34 +23,23 @@ log = logging.getLogger(__name__)
 
 def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None:
     """Write every frame of readings."""
-    plans = list(zip(study.cells, study.batches, strict=True))
     sides = dict.fromkeys(
-        (side, benchmark)
-        for (_, benchmark, base, rl), batches in plans
-        for side in (base, rl, *batches["base"], *batches["rl"])
+        (side, benchmark) for _, benchmark, roles in study.cells for named in roles.values() for side in named
     )
     pools = {side: _read(layout, *side, study.references) for side in sides}
-    cells = (
-        PairPools(
-            pair,
-            benchmark,
-            pools[base, benchmark],
-            pools[rl, benchmark],
-            _options(study.choices.get(benchmark), pools[rl, benchmark][study.options.default_policy]),
-            *([pools[batch, benchmark] for batch in batches[role]] for role in ("base", "rl")),
+    cells = []
+    for pair, benchmark, roles in study.cells:
+        (base, *base_batches), (rl, *rl_batches) = (
+            [pools[side, benchmark] for side in roles[role]] for role in ("base", "rl")
         )
-        for (pair, benchmark, base, rl), batches in plans
-    )
-    for name, frame in read_study(cells, study.options).items():
+        choices = study.choices.get(benchmark)
+        options = None if choices is None else np.array(choices)[rl[study.general.default_policy].questions]
+        cells.append(PairPools(pair, benchmark, base, rl, options, base_batches, rl_batches))
+    for name, frame in read_study(cells, study.options, study.general).items():
         write_frame(frame, layout.readings_frame(name))
     spent = landscape_costs([layout.landscape(*side) for side in sides])
     provenance.sign(layout.readings / SIGNATURE, fingerprint, provenance.together(spent))
     log.info("readings of %d pairs on benchmarks", len(study.cells))
-
-
-def _options(choices: Sequence[int] | None, pool: Pool) -> Ints | None:
-    """Options of the questions of a pool; None if the benchmark has none."""
-    return None if choices is None else np.array(choices)[pool.questions]
 
 
 def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str, ...]) -> dict[str, Pool]:

@@ -54,6 +54,7 @@ def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:
             samples = int(part.group_by("policy", "question").len()["len"].max() or 0)  # type: ignore[arg-type]
             largest = max(largest, samples)
             if samples >= min(budgets):
-                frames.append(compact(part, votes_of(cell, part), budgets=budgets, options=cell.options))
+                votes = votes_of(cell, part)
+                frames.append(compact(part, votes, budgets=budgets, options=cell.options, seed=cell.seed))
     require_reached(budgets, largest)
     return pl.concat(frames)

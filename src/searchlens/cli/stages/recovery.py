@@ -42,7 +42,7 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
     # Of an imported policy whose components are unknown, its name stands in place of each of the five.
     known = {name: kinds.policy_of(name, configured) for name in names}
     components = {name: policy.components if policy else (name,) * 5 for name, policy in known.items()}
-    tables = recover(base_landscape, rl_landscape, components, pair.options)
+    tables = recover(base_landscape, rl_landscape, components, pair.options, pair.general)
     for name, frame in tables.items():
         write_frame(frame, output / f"{name}.parquet")
     write_content(output, [f"{name}.parquet" for name in tables])

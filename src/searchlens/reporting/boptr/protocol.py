@@ -6,7 +6,7 @@ import polars as pl
 
 from searchlens.analysis.claims import Row, interval, number, percent
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.consistency import CRITERION
+from searchlens.boptr.extension import CRITERION
 from searchlens.boptr.protocol import FEW_QUESTIONS, LENGTH_RATIO, MARGIN
 from searchlens.catalogue import table
 from searchlens.reporting.boptr import context as shared

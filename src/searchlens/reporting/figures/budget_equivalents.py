@@ -34,7 +34,7 @@ def budget_equivalents(context: StudyContext) -> pl.DataFrame:
 
     ``law`` is the N of the law of least error, where it lies in the samples to which it was fitted.
     """
-    policy = context.labels.options.default_policy
+    policy = context.labels.general.default_policy
     laws = pick(context.readings["exponents"], policy=policy).select("pair", "benchmark", "log2_alpha_l1", "beta_l1")
     rows = pick(context.readings["equivalents"], policy=policy).select(COLUMNS)
     joined = rows.join(laws, on=["pair", "benchmark"], how="left", maintain_order="left")
@@ -48,7 +48,7 @@ def draw_budget_equivalents(numbers: pl.DataFrame, context: StudyContext) -> Fig
     """Draw what ``budget_equivalents`` returned: a row per pair, a column per benchmark."""
     labels = context.labels
     pairs, names = style.places(numbers)
-    second = f"Samples of Base that equal b of RL, policy {labels.options.default_policy}; {SECOND_LINE}"
+    second = f"Samples of Base that equal b of RL, policy {labels.general.default_policy}; {SECOND_LINE}"
     title = f"{_budget_equivalents_finding(numbers, context)}\n{second}{context.said_source}"
     figure = style.new_panels(pairs, names, title, "sampled")
     top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))
@@ -141,7 +141,7 @@ def exponent_sets(context: StudyContext) -> pl.DataFrame:
     rows = pick(context.readings["exponent_profiles"], policy=ANY)
     known = pick(context.readings["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty", "untested")
     joined = rows.join(known, on=["pair", "benchmark"], how="left", maintain_order="left")
-    inside = (pl.col("p") >= 1 - context.labels.options.confidence).fill_null(value=False)
+    inside = (pl.col("p") >= 1 - context.labels.general.confidence).fill_null(value=False)
     return joined.select("pair", "benchmark", "beta", "p", "testable", "empty", "untested", inside=inside)
 
 
@@ -171,7 +171,7 @@ def draw_exponent_sets(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         axes.set_xlabel("exponent β")
         axes.tick_params(axis="y", length=0)
     keys = [
-        Patch(color=palette.BASE_COLOUR, label=f"{context.labels.options.confidence:.0%} set"),
+        Patch(color=palette.BASE_COLOUR, label=f"{context.labels.general.confidence:.0%} set"),
         style.key("p-value, 0 to 1 in each row", color=palette.ENVELOPE_COLOUR, linewidth=0.7),
         style.key("β = 0.8 and 1", color=palette.REGION_COLOUR, linewidth=0.8),
     ]

@@ -11,7 +11,8 @@ import polars as pl
 
 from searchlens.analysis.frames import pick
 from searchlens.catalogue import titles
-from searchlens.config.recovery import DEFAULTS, RecoveryOptions
+from searchlens.config.general import General
+from searchlens.config.recovery import RecoveryOptions
 from searchlens.search.kinds import PolicyByName
 from searchlens.store.frames import read_frame
 
@@ -32,8 +33,10 @@ class Labels:
     source: Source = "sampled"
     """Where the samples come from; the figure says it unless they were sampled in this study."""
     readout: str = "expected"
-    options: RecoveryOptions = DEFAULTS
-    """What the legends state: policy of the target curve, tolerance, support region and level of intervals."""
+    options: RecoveryOptions = field(default_factory=RecoveryOptions)
+    general: General = field(default_factory=General)
+    """``options``, ``general``: what the legends state: tolerance, support region, policy of the target curve, level of
+    intervals."""
     policies: PolicyByName = field(default_factory=dict)
     """The configured policies by name. Any other name must spell its policy, or counts as a search of unknown kind."""
     parameters: float | None = None
@@ -59,7 +62,7 @@ class Labels:
     @property
     def band(self) -> str:
         """For example ``95% band``."""
-        return f"{self.options.confidence:.0%} band"
+        return f"{self.general.confidence:.0%} band"
 
     @property
     def curve(self) -> dict[str, str | int]:

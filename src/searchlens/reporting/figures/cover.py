@@ -31,7 +31,7 @@ def draw_cover(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``cover`` returned: a row per pair, a column per benchmark, all on one scale."""
     pairs, names = style.places(numbers)
     labels = context.labels
-    second = f"questions solved in at least a share τ of the samples, policy {labels.options.default_policy}"
+    second = f"questions solved in at least a share τ of the samples, policy {labels.general.default_policy}"
     title = f"{_cover_finding(numbers, context)}\nCover@τ: {second}{context.said_source}"
     figure = style.new_panels(pairs, names, title, "sampled")
     for axes, pair, name in style.grid(figure, pairs, names):
@@ -91,7 +91,7 @@ def draw_support_change(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     pairs, names = style.places(numbers)
     across = min(ACROSS, len(names))
     down = -(-len(names) // across)
-    policy = context.labels.options.default_policy
+    policy = context.labels.general.default_policy
     second = f"Questions that only one side solves at all under {policy}{context.said_source}"
     width = max(style.COLUMN, min(style.PAGE, 1.2 + 1.5 * across))
     height = 1.0 + down * (0.55 + 0.22 * len(pairs))
@@ -106,7 +106,7 @@ def draw_support_change(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         axes.set_ylim(len(pairs) - 0.5, -0.5)
         axes.set_xlabel("questions")
     dot: dict[str, Any] = {"markersize": 4.5, "markeredgewidth": 0, "linewidth": 1.0}
-    words = {"lost": f"lost by RL, {context.labels.options.confidence:.0%} interval", "added": "added by RL"}
+    words = {"lost": f"lost by RL, {context.labels.general.confidence:.0%} interval", "added": "added by RL"}
     looks = CHANGES.items()
     keys = [style.key(words[name], color=colour, marker=marker, **dot) for name, (_, colour, marker, _) in looks]
     keys.append(style.key("by chance, were both equal", color=palette.MUTED, marker="|", linestyle="none"))

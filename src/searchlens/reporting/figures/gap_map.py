@@ -40,8 +40,8 @@ def same_policy_lines(context: PairContext) -> pl.DataFrame:
 def draw_same_policy_lines(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``same_policy_lines`` returned."""
     labels = context.labels
-    default = pick(numbers, policy=labels.options.default_policy)
-    others = numbers.filter(pl.col("policy") != labels.options.default_policy)
+    default = pick(numbers, policy=labels.general.default_policy)
+    others = numbers.filter(pl.col("policy") != labels.general.default_policy)
     counts = list(tallies(numbers))
     (first_budget, first, _), (last_budget, last, _) = counts[0], counts[-1]
     finding = say(LEVEL, {"first": first, "first_budget": first_budget, "last": last, "last_budget": last_budget})
@@ -63,9 +63,9 @@ def draw_same_policy_lines(numbers: pl.DataFrame, context: PairContext) -> Figur
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Name RL's default policy and, among the others, the highest and the lowest end."""
     ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("base_minus_rl")
-    others = ends.filter(pl.col("policy") != labels.options.default_policy)
+    others = ends.filter(pl.col("policy") != labels.general.default_policy)
     extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], palette.MUTED)
-    colours = extremes | {labels.options.default_policy: palette.RL_COLOUR}
+    colours = extremes | {labels.general.default_policy: palette.RL_COLOUR}
     named = ends.filter(pl.col("policy").is_in(list(colours))).select("base_minus_rl", "policy")
     style.label_ends(axes, [(100 * gap, name, colours[name]) for gap, name in named.iter_rows()])
 
@@ -118,7 +118,7 @@ def draw_gap_map(numbers: pl.DataFrame, context: PairContext) -> Figure:
     _row_names(axes, rows, labels)
     axes.set_xlabel("budget N (samples per question)")
     lead = "Base \N{MINUS SIGN} RL (percentage points); red: RL leads, blue: Base leads"
-    note = f"bold: {labels.options.confidence:.0%} interval excludes 0; red name: policy of the RL default"
+    note = f"bold: {labels.general.confidence:.0%} interval excludes 0; red name: policy of the RL default"
     figure.supxlabel(f"{lead}\n{note}", fontsize=7)
     return figure
 
@@ -157,7 +157,7 @@ def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
     axes.set_yticks([*STRIP_ROWS, *(row + 0.5 for row in rows["row"])], texts)
     for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
-        tick.set_color(palette.RL_COLOUR if text == labels.options.default_policy else "black")
+        tick.set_color(palette.RL_COLOUR if text == labels.general.default_policy else "black")
     figure, names = axes.get_figure(root=True), style.family_names(palette.families(rows))
     assert figure is not None
     place = axes.get_yaxis_transform() + ScaledTranslation(BAR_AT / 72, 0, figure.dpi_scale_trans)

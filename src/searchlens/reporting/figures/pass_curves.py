@@ -57,7 +57,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 def _rows(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
     """Both sides at the budgets of the study, then beyond them, then luck where it solves much."""
     labels = cell.labels
-    policy = labels.options.default_policy
+    policy = labels.general.default_policy
     sides = {"Base": cell.base, "RL": cell.rl}
     for model, points in sides.items():
         rows = pick(points, metric=labels.metric, readout="expected", policy=policy)
@@ -89,7 +89,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     tight = len(names) > ROOMY
     labels = context.labels
     who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
-    second = f"{who}, policy {labels.options.default_policy}, {labels.measure}, {labels.band}s"
+    second = f"{who}, policy {labels.general.default_policy}, {labels.measure}, {labels.band}s"
     source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
     figure = style.new_panels(pairs, names, f"{_finding(numbers, context)}\n{second}", source)
     named, untitled = False, set(names)

@@ -52,7 +52,7 @@ def compute_frontier(context: PairContext) -> pl.DataFrame:
     points = pl.concat(parts).join(context.prefill, on=["model", "policy"], how="left", maintain_order="left")
     rows = pl.concat([_on_axis(points, axis, labels) for axis in AXES])
     edges = [_edge(pick(rows, axis=axis, model=model, layer="AR")) for axis in AXES for model in ("Base", "RL")]
-    shown = (pl.col("model") == "Base") | (pl.col("policy") == labels.options.default_policy)
+    shown = (pl.col("model") == "Base") | (pl.col("policy") == labels.general.default_policy)
     return pl.concat([rows.filter(shown), *edges]).with_columns(
         prefilled=pl.col("axis").eq("flops") & points["prompt"].is_not_null().all(),
     )
