@@ -49,7 +49,7 @@ from searchlens.cli.stages.boptr import boptr
 from searchlens.cli.stages.landscape import landscape
 from searchlens.cli.stages.readings import readings
 from searchlens.config import check
-from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.config.boptr import BoptrOptions
 from searchlens.config.check.load import DEFAULT_FILES
 from searchlens.plan import Grid, needs
 from searchlens.store.layout import Layout
@@ -137,19 +137,13 @@ def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
 
 
 def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
-    """Frames of ``readings``, or of BOPTR under the readout ``prefix`` or ``expected``."""
+    """Frames of ``readings``, or of BOPTR under the readout ``prefix`` or ``expected``, in a folder of its own."""
     grid = Grid(check.load(COHORT))
     if job == "readings":
         return spent(lambda: readings(needs.readings(grid), Layout(folder), fingerprint=""))[1]
-    return spent(lambda: recorded_boptr(grid, folder, job))[1]  # type: ignore[arg-type]
-
-
-def recorded_boptr(grid: Grid, folder: pathlib.Path, readout: Readout) -> None:
-    """The stage ``boptr`` in a results folder of its own."""
     found = needs.boptr(grid)
-    plan = cohort_of(found)
-    options = replace(found["options"], readout=readout)
-    boptr(plan, options, Layout(folder).landscapes, Layout(folder / readout))
+    options = replace(found["options"], readout=job)
+    return spent(lambda: boptr(cohort_of(found), options, Layout(folder).landscapes, Layout(folder / job)))[1]
 
 
 def recorded(processes: int) -> None:

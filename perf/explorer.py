@@ -1,6 +1,6 @@
 """The explorer on a study of 1,000,000 samples, and what one question of a shard costs by ranges.
 
-    python perf/explorer.py [--questions 500] [--policies 63] [--tokens 40] [--keep FOLDER]
+    python perf/explorer.py [--questions 500] [--policies 63] [--tokens 40] [--keep FOLDER] [--clicks 20]
 
 The study has two checkpoints, 63 policies, 500 questions and 16 samples each, with short texts, verdicts, landscapes
 and a recovery analysis. Measured: the index that `searchlens view` makes, against a reading of all texts (the baseline:
@@ -10,6 +10,11 @@ answers to one question. CPU seconds are those of this process.
 One question of a shard of 500 questions, 16 samples, 2.4 kB a text and 300 to 1,000 tokens each is read by the page's
 own reader, with node, if `make web` was run: bytes that it fetches, against the whole shard (the baseline), and against
 the same rows in pages of 1 MB, which polars writes unless it is told otherwise.
+
+With ``--clicks`` both pages are opened in a new Chromium (playwright; `make test-browser` installs it), that of `view`
+by ranges: time to the first view, from a click to the texts of a question, bytes and memory. Times are wall seconds
+seen from outside, so they include the server's work and playwright's; bytes are those of replies, against the two
+shards that hold the texts (the baseline: what a page without ranges would load).
 """
 
 from __future__ import annotations
@@ -17,10 +22,14 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import subprocess
 import tempfile
+import threading
+import time
 from contextlib import chdir
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import harness
 import numpy as np
@@ -28,11 +37,16 @@ import polars as pl
 from harness import spent
 
 import searchlens
+from searchlens.api.study import Study
 from searchlens.config import check
 from searchlens.plan import Grid
-from searchlens.reporting.explorer_files import Files
+from searchlens.reporting.explorer_files import Files, telling
 from searchlens.reporting.explorer_html import PLACE, explorer_page
+from searchlens.reporting.explorer_server import Server
 from searchlens.store import shards, snapshots
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Response
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = 16
@@ -147,12 +161,111 @@ def _asked(path: Path, columns: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
+# ---- in a browser
+
+
+class Visit:
+    """A page with a count of the bytes that it was sent."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.bytes = page, 0
+        page.on("response", self._count)
+        self.session = page.context.new_cdp_session(page)
+        self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def _count(self, reply: Response) -> None:
+        if reply.request.method == "GET":  # the reply to HEAD states a length and has no bytes
+            self.bytes += int(reply.headers.get("content-length", "0"))
+
+    def drawn(self) -> None:
+        """Wait until the view of the address is drawn."""
+        self.page.wait_for_function(
+            "() => document.documentElement.dataset.drawn === (location.hash || '#/')", timeout=60_000
+        )
+
+    def first(self, address: str) -> float:
+        """Seconds until the curves of the first box are there."""
+        started = time.perf_counter()
+        self.page.goto(address)
+        self.page.wait_for_selector("article.card .chart svg", timeout=60_000)
+        return time.perf_counter() - started
+
+    def cpu(self) -> float:
+        """CPU seconds of the page's own thread so far."""
+        metrics = self.session.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+    def question(self, cell: str, question: int) -> tuple[float, float, int]:
+        """Wall seconds, CPU seconds of the page and bytes from a click in the list to the texts of both models."""
+        self.page.evaluate("view => { location.hash = view }", f"{cell}/q?find=q{question}")
+        self.drawn()
+        link = self.page.locator(f'a[data-row="q{question}"]')
+        link.wait_for()
+        self.page.wait_for_timeout(300)  # what the list loads beside is not of the click
+        before, busy, started = self.bytes, self.cpu(), time.perf_counter()
+        link.click()
+        for side in ("isbase", "isrl"):
+            self.page.wait_for_selector(f'.{side} [aria-label^="Text of sample"]', timeout=60_000)
+        wall = time.perf_counter() - started
+        return wall, self.cpu() - busy, self.bytes - before
+
+    def heap(self) -> float:
+        """Megabytes of JavaScript objects after a collection."""
+        self.session.send("HeapProfiler.collectGarbage")
+        return float(self.session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6
+
+
+def visit(name: str, address: str, study: Study, questions: list[int]) -> None:
+    """Open a page in a new browser, click, and print what it took."""
+    (pair, benchmark, base, rl) = study.sides[0]
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - `make test-browser` installs it
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        seen = Visit(browser.new_page())
+        first = seen.first(address)
+        print(f"{name}: first view {first:.2f} s ({seen.cpu():.2f} CPU s of the page), {seen.bytes / 1e6:.2f} MB")
+        found = [seen.question(f"#/c/{pair}/{benchmark}", each) for each in questions]
+        times, busy, sizes = (list(column) for column in zip(*found, strict=True))
+        print(f"  click to texts: median {statistics.median(times):.2f} s, longest {max(times):.2f} s, of {len(times)}")
+        print(f"  CPU seconds of the page for it: median {statistics.median(busy):.2f}, most {max(busy):.2f}")
+        print(f"  bytes of a click: first {sizes[0] / 1e3:.0f} kB, median {statistics.median(sizes) / 1e3:.0f} kB")
+        whole = sum(study.shards(side, benchmark)[study.default_policy][0].sidecar["bytes"] for side in (base, rl))
+        print(f"  the two shards of the default policy whole (baseline): {whole / 1e3:.0f} kB")
+        seen.page.evaluate("view => { location.hash = view }", f"#/c/{pair}/{benchmark}/q")
+        seen.drawn()
+        listed = seen.page.locator('[role="listitem"]').count()
+        print(f"  memory {seen.heap():.0f} MB; rows of the list in the page: {listed}")
+        browser.close()
+
+
+def browse(results: Path, questions: int, clicks: int) -> None:
+    """Open both pages of a study."""
+    opened = searchlens.open(results)
+    server = Server(opened, 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        chosen = np.random.default_rng(0).choice(questions, clicks, replace=False)
+        visit("view", server.url, opened, [int(q) for q in chosen])
+    finally:
+        server.shutdown()
+        server.server_close()
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "explorer.html")
+        made = explorer_page(opened)
+        path.write_text(made.html, encoding="utf-8")
+        _, benchmark, base, rl = opened.sides[0]
+        print(f"explorer.html: {len(made.html) / 1e6:.1f} MB")
+        visit("file", path.as_uri(), opened, telling(opened, benchmark, base, rl, min(20, clicks)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--policies", type=int, default=63)
     parser.add_argument("--tokens", type=int, default=40)
     parser.add_argument("--keep", type=Path, help="an empty or new folder that gets the study, and keeps it")
+    parser.add_argument("--clicks", type=int, default=0, help="questions to open in Chromium")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = args.keep or Path(name)
@@ -161,6 +274,8 @@ def main() -> None:
         print(f"a study in {results}: {took} to write")
         measure(results)
         ranges(Path(name))
+        if args.clicks:
+            browse(results, args.questions, args.clicks)
 
 
 if __name__ == "__main__":

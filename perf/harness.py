@@ -107,6 +107,7 @@ def study(
     sides = {f"p{i}": {"base": f"p{i}-base", "rl": f"p{i}-rl"} for i in range(pairs)}
     models = [model for pair in sides.values() for model in pair.values()]
     shape = json.loads((MICRO / "config.json").read_text())
+    shape["vocab_size"] = max(shape["vocab_size"], vocabulary)
     absent = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
     words = {"type": "WordLevel", "vocab": {f"word{i}": i for i in range(vocabulary)}, "unk_token": "word0"}
     tokenizer = json.dumps({"version": "1.0", **absent, "added_tokens": [], "model": words})

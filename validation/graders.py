@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchlens import benchmarks, grading
-from searchlens.benchmarks.mathematics import gold_text
 from searchlens.grading import Extraction, GradedPair, Grader
 from searchlens.grading.math import Math
 from searchlens.grading.processes import Limits
@@ -133,22 +132,13 @@ def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name in ("pairs", "noted"):
         cases = exam_pairs(name)
-        verdicts = {
-            "math": graded("math", cases),
-            "simplerl": graded("simplerl", cases),
-            "math-verify": by_itself(cases),
-        }
-        groups = dict.fromkeys([f"{name}: all", *(case.group for case in cases)])
-        for group in groups:
+        verdicts = {grader: graded(grader, cases) for grader in ("math", "simplerl")}
+        verdicts["math-verify"] = by_itself(cases)
+        for group in dict.fromkeys([f"{name}: all", *(case.group for case in cases)]):
             inside = [place for place, case in enumerate(cases) if group in (case.group, f"{name}: all")]
-            row = {"kind": group, "pairs": len(inside)}
-            for grader, given in verdicts.items():
-                errors = Counter(cases[place].right for place in inside if given[place] != cases[place].right)
-                row |= {f"{grader} rejects right": errors[True], f"{grader} accepts wrong": errors[False]}
-            rows.append(row)
-        for case, verdict in zip(cases, verdicts["math"], strict=True):
-            if shows_wrong and verdict != case.right:
-                print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
+            rows.append({"kind": group, "pairs": len(inside), **errors_in(cases, verdicts, inside)})
+        if shows_wrong:
+            show_wrong(cases, verdicts["math"])
     texts = exam_texts()
     right = {rule: found(texts, rule) for rule in RULES}
     for kind in dict.fromkeys(["all", *(text["kind"] for text in texts)]):
@@ -171,11 +161,16 @@ def golds_of(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Golds of the files that the folder has, by family or, of word problems, by file."""
     for family, name in FILES.items():
         if (folder / name).exists():
-            yield family, [question.gold for question in benchmarks.load(folder / name, family=family, check=False)]
+            yield family, loaded(folder / name, family)
     for group, (name, golds) in WORD_PROBLEMS.items():
         if (folder / name).exists():
             distinct = sorted(set(golds(folder / name)))
             yield group, random.Random(SEED).sample(distinct, min(MOST, len(distinct)))
+
+
+def loaded(path: Path, family: str) -> list[str]:
+    """Golds as a study reads them."""
+    return [question.gold for question in benchmarks.load(path, family=family, check=False)]
 
 
 def gsm8k(path: Path) -> list[str]:
@@ -183,23 +178,12 @@ def gsm8k(path: Path) -> list[str]:
     return [json.loads(line)["answer"].rpartition("####")[2].strip() for line in path.read_text().splitlines()]
 
 
-def svamp(path: Path) -> list[str]:
-    """Golds of SVAMP, which are floats; whole ones as integers."""
-    return [str(gold_text(row["Answer"])) for row in json.loads(path.read_text())]
-
-
-def mawps(path: Path) -> list[str]:
-    """Golds of MAWPS, which are floats; whole ones as integers."""
-    with path.open(newline="") as file:
-        return [str(gold_text(float(row["Answer"]))) for row in csv.DictReader(file)]
-
-
 WORD_PROBLEMS = {
     "gsm8k_test": ("gsm8k_test.jsonl", gsm8k),
     "gsm8k_train": ("gsm8k_train.jsonl", gsm8k),
-    "svamp": ("svamp.json", svamp),
-    "mawps_dev": ("mawps_fold0_dev.csv", mawps),
-    "mawps_train": ("mawps_fold0_train.csv", mawps),
+    "svamp": ("svamp.json", partial(loaded, family="svamp")),
+    "mawps_dev": ("mawps_fold0_dev.csv", partial(loaded, family="mawps")),
+    "mawps_train": ("mawps_fold0_train.csv", partial(loaded, family="mawps")),
 }
 """Files of word problems, with the functions that read their golds."""
 MOST = 200
@@ -325,6 +309,22 @@ def main() -> None:
             writer.writerows(rows)
 
 
+def errors_in(cases: list[Case], verdicts: dict[str, list[bool]], places: list[int]) -> dict[str, int]:
+    """How often each grader errs at some places."""
+    found: dict[str, int] = {}
+    for name, given in verdicts.items():
+        errors = Counter(cases[place].right for place in places if given[place] != cases[place].right)
+        found |= {f"{name} rejects right": errors[True], f"{name} accepts wrong": errors[False]}
+    return found
+
+
+def show_wrong(cases: list[Case], verdicts: list[bool]) -> None:
+    """Print what was judged wrongly."""
+    for case, verdict in zip(cases, verdicts, strict=True):
+        if verdict != case.right:
+            print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
+
+
 def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Errors of ``math`` and math-verify on the table, and on golds and texts of benchmark files."""
     cases = list(table_cases())
@@ -334,18 +334,12 @@ def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
     sizes = Counter((case.group, case.right) for case in cases)
     rows = []
     for group in dict.fromkeys(case.group for case in cases):
+        inside = [place for place, case in enumerate(cases) if case.group == group]
         row = {"answers": group, "right": sizes[group, True], "wrong": sizes[group, False]}
-        for name, given in verdicts.items():
-            errors = Counter(
-                c.right for c, verdict in zip(cases, given, strict=True) if c.group == group and verdict != c.right
-            )
-            row |= {f"{name} rejects right": errors[True], f"{name} accepts wrong": errors[False]}
-        rows.append(row)
-        print(row, flush=True)
+        rows.append(row | errors_in(cases, verdicts, inside))
+        print(rows[-1], flush=True)
     if options.wrong:
-        for case, verdict in zip(cases, verdicts["math"], strict=True):
-            if verdict != case.right:
-                print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
+        show_wrong(cases, verdicts["math"])
     return rows
 
 

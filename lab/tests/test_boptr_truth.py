@@ -42,7 +42,7 @@ def study_of(
         models={name: whole.models[name] for name in models},
         benchmarks={name: replace(whole.benchmarks[name], questions=questions) for name in benchmarks},
         missing=frozenset(),
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
 
 
@@ -64,8 +64,6 @@ def fits(truth: Truth, rule: Rule) -> Iterator[tuple[dict[str, object], list[int
     for place, law in truth.record()["planted"]["cells"].items():
         model, benchmark = place.split("/")
         found, base = smooth(rule, At(model, benchmark)), rule.view.base(model, benchmark)
-        assert isinstance(found, Path)
-        assert base is not None
         path = [truth.design.budgets[n] for n in found.budget[:, 0]]
         name = base.policies[int(found.policy[0, 0])]
         yield law, path, name, truth.mech_p(model, benchmark, [(name, n) for n in path])
@@ -74,7 +72,7 @@ def fits(truth: Truth, rule: Rule) -> Iterator[tuple[dict[str, object], list[int
 def shares(questions: int) -> tuple[float, float, float]:
     """Share of budgets with the planted N(b), share of planted policies, mean true error, over four cohorts."""
     found = [fit for seed in range(1, 5) for fit in fits(*planted(questions, seed))]
-    right = [n == m for law, path, _, _ in found for n, m in zip(path, law["path"].values(), strict=True)]  # type: ignore[attr-defined]
+    right = [n == m for law, path, _, _ in found for n, m in zip(path, law["path"].values(), strict=True)]
     return (
         float(np.mean(right)),
         float(np.mean([name == law["policy"] for law, _, name, _ in found])),
@@ -183,7 +181,6 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
     rule = found.rules[Constants()]
     for model in MODELS:
         law = calibrated(rule, At(model, MATH))
-        assert isinstance(law, Path)
         assert law.budget[:, 0].tolist() != [0, 1, 2, 3, 4]
         assert truth.mech_p(model, MATH, [(truth.design.default_policy, n) for n in truth.design.budgets]) == 0
     questions = dict.fromkeys(truth.design.benchmarks, 400)

@@ -5,6 +5,7 @@ On CUDA the step is a graph; here the same step runs without one.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,9 +28,11 @@ from searchlens.search.policy import from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
 from searchlens_lab.resident import _device_rows, _resident  # noqa: E402
 from searchlens_lab.resident._device_rows import RUNNING, DeviceRows, Features  # noqa: E402
+from searchlens_lab.resident._resident import KeptTexts  # noqa: E402
 from searchlens_lab.resident.engine import ResidentEngine  # noqa: E402
 from test_engine_contract import FILTERS, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
 
+Engines = tuple[TransformersEngine, TransformersEngine]
 SAMPLINGS = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
 
 
@@ -39,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engines(folder: Path) -> tuple[TransformersEngine, TransformersEngine]:
+def engines(folder: Path) -> Engines:
     """The other path, and rows on the device; with so few rows that places are used again."""
     plain, resident = (
         make(folder, max_rows=rows, threads=1) for make, rows in ((TransformersEngine, 64), (ResidentEngine, 24))
@@ -62,19 +65,21 @@ def assert_equal(first: Sequence[Completion], second: Sequence[Completion]) -> N
                 assert values is others is None
 
 
-def of_no_search(count: int) -> list[Request]:
-    """Every filter and penalty, stop tokens, limits and measures, mixed."""
-    return [request._replace(prefix=(), top=0) for request in various(SAMPLINGS, count)]
+def test_whatever_is_asked_for(engines: Engines) -> None:
+    """Filters, stop tokens, limits, measures and likely tokens, mixed.
 
-
-def test_same_texts(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
-    requests = of_no_search(300)
+    Most continue a text, also under penalties, some of these one of a single token.
+    """
+    requests = various(SAMPLINGS, 300)
+    assert {request.top for request in requests} == {0, 2, 5}
+    assert any(request.prefix and request.sampling == SAMPLINGS[-1] for request in requests)
+    assert {0, 1} < {len(request.prefix) for request in requests}
     plain, resident = (finish(engine, requests) for engine in engines)
     assert {completion.finish for completion in plain} == {"stop", "length"}
     assert_equal(plain, resident)
 
 
-def test_needs_that_come_and_go(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
+def test_needs_that_come_and_go(engines: Engines) -> None:
     """A row that began before another one needed more has its numbers at their places; idle, needs are forgotten."""
     late = [Request((1, 20, 21), SAMPLINGS[i], 100 + i, 40, (), measures=i % 3 == 0) for i in range(len(SAMPLINGS))]
     early = [Request((1, 20), TEMPERATURE, i, 40, ()) for i in range(12)]
@@ -85,23 +90,21 @@ def test_needs_that_come_and_go(engines: tuple[TransformersEngine, TransformersE
         for i, request in enumerate(early):
             engine.add(i, request)
         engine.add(99, Request((1, 22), TEMPERATURE, 0, 2, ()))
-        done.update(engine.step())  # type: ignore[arg-type]
+        done.update(engine.step())
         for i, request in enumerate(late):
             engine.add(12 + i, request)
         while len(done) < 13 + len(late):
-            done.update(engine.step())  # type: ignore[arg-type]
+            done.update(engine.step())
         completions.append([done[i] for i in sorted(done)])
     assert_equal(*completions)
 
 
 @pytest.mark.parametrize("steps", [1, 3, 40])
-def test_visits_change_nothing(
-    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
+def test_visits_change_nothing(engines: Engines, folder: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """However many steps lie between two visits, and however wide the window is."""
     monkeypatch.setattr(_resident, "_STEPS", steps)
     monkeypatch.setattr(_resident, "_WINDOW", 16)
-    requests = of_no_search(80)
+    requests = various(SAMPLINGS, 80)
     engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
 
@@ -127,24 +130,8 @@ def test_prompts_are_computed_ahead(folder: Path, monkeypatch: pytest.MonkeyPatc
         assert sum(3 - completion.reused for completion in completions) == 60
 
 
-def continued(count: int) -> list[Request]:
-    """Every filter, stop tokens, limits and measures; most continue a text, some of these one of a single token."""
-    requests = [
-        request._replace(top=0) for request in various((Sampling(0.0), TEMPERATURE, Sampling(0.9, top_p=0.8)), count)
-    ]
-    assert {0, 1} < {len(request.prefix) for request in requests}
-    return requests
-
-
-def test_texts_that_nobody_has_are_computed(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
-    requests = continued(200)
-    assert_equal(*(finish(engine, requests) for engine in engines))
-
-
 @pytest.mark.parametrize("max_rows", [4, 24, 128])
-def test_continuations_begin_with_what_finished_rows_have(
-    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, max_rows: int
-) -> None:
+def test_continuations_begin_with_what_finished_rows_have(engines: Engines, folder: Path, max_rows: int) -> None:
     """With few rows most texts have lost their places by then; the numbers are the same."""
     resident = ResidentEngine(folder, max_rows=max_rows, threads=1)
     begun = [Request((1, 20 + i % 5), TEMPERATURE, i, 9, ()) for i in range(40)]
@@ -195,36 +182,19 @@ def _all(engine: TransformersEngine, requests: dict[int, Request]) -> list[tuple
         engine.add(number, request)
     done: list[tuple[int, Completion]] = []
     while len(done) < len(requests):
-        done += engine.step()  # type: ignore[arg-type]
+        done += engine.step()
     return done
 
 
-def searching(count: int) -> list[Request]:
-    """Everything that a request can ask for, mixed: continuations under penalties and likely tokens, too."""
-    requests = various(SAMPLINGS, count)
-    assert {request.top for request in requests} == {0, 2, 5}
-    assert any(request.prefix and request.sampling == SAMPLINGS[-1] for request in requests)
-    return requests
-
-
-def test_whatever_is_asked_for(engines: tuple[TransformersEngine, TransformersEngine]) -> None:
-    requests = searching(300)
-    assert_equal(*(finish(engine, requests) for engine in engines))
-
-
-def test_no_request_leaves_the_rows(
-    engines: tuple[TransformersEngine, TransformersEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_request_leaves_the_rows(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise AssertionError("the other path")
 
     monkeypatch.setattr(TransformersEngine, "_admit", fails)
-    assert len(finish(engines[1], searching(60))) == 60
+    assert len(finish(engines[1], various(SAMPLINGS, 60))) == 60
 
 
-def test_likely_tokens(
-    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
-) -> None:
+def test_likely_tokens(engines: Engines, folder: Path, graph: type[Graph]) -> None:
     """The steps that write them go to where memory has grown. Rows that want none are longer than those that do."""
     requests = [
         Request((1, 20 + i % 7), TEMPERATURE, i, 1 + i, (), measures=i % 2 == 0, top=(0, 1, 3, 5)[i % 4])
@@ -234,7 +204,6 @@ def test_likely_tokens(
     engine = ResidentEngine(folder, max_rows=8, threads=1)
     for part in (requests, few, requests):
         assert_equal(finish(engines[0], part), finish(engine, part))
-    assert engine._resident is not None
     device = engine._resident._device
     assert device._top.shape == (8, 65, 2, VOCAB)
     assert {features.top for *_, features in device._graphs} == {0, 8, VOCAB}, "of both trials at the start one stays"
@@ -279,7 +248,7 @@ def test_no_memory_for_likely_tokens(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("controller", ["power", "entropy_tree", "beam", "lookahead", "step_beam"])
-def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], controller: str) -> None:
+def test_same_searches(engines: Engines, controller: str) -> None:
     """Texts and, up to rounding, scores."""
     local = {} if controller == "beam" else {"local": {"temperature": 0.8}}
     policy = from_spec(controller, {**local, "controller": controller})
@@ -288,7 +257,7 @@ def test_same_searches(engines: tuple[TransformersEngine, TransformersEngine], c
         tasks = [Task((1, 20 + i), 7 + i, 24, (2,), (10, 11), str, tuple) for i in range(6)]
         done = dict(run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine))
         assert all(isinstance(outcome, Result) for outcome in done.values()), done
-        answers.append([candidate for i in range(6) for candidate in done[i].candidates])  # type: ignore[union-attr]
+        answers.append([candidate for i in range(6) for candidate in done[i].candidates])
     for one, other in zip(*answers, strict=True):
         assert tuple(one.tokens) == tuple(other.tokens)
         assert one.score == pytest.approx(other.score, rel=1e-4)
@@ -330,17 +299,15 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
     return Graph
 
 
-def test_captures_change_nothing(
-    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
-) -> None:
-    requests = of_no_search(80)
+def test_captures_change_nothing(engines: Engines, folder: Path, graph: type[Graph]) -> None:
+    requests = various(SAMPLINGS, 80)
     engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
     assert len(graph.steps) > 2
 
 
 def test_a_device_that_cannot_capture(
-    engines: tuple[TransformersEngine, TransformersEngine],
+    engines: Engines,
     folder: Path,
     graph: type[Graph],
     monkeypatch: pytest.MonkeyPatch,
@@ -348,7 +315,7 @@ def test_a_device_that_cannot_capture(
 ) -> None:
     """The other path runs all requests, and one line says so."""
     monkeypatch.setattr(graph, "refuses", True)
-    requests = of_no_search(40)
+    requests = various(SAMPLINGS, 40)
     engine = ResidentEngine(folder, max_rows=8, threads=1)
     assert_equal(finish(engines[0], requests), finish(engine, requests))
     why = "operation not permitted when stream is capturing"
@@ -357,9 +324,7 @@ def test_a_device_that_cannot_capture(
     ]
 
 
-def test_a_kernel_for_attention(
-    engines: tuple[TransformersEngine, TransformersEngine], folder: Path, graph: type[Graph]
-) -> None:
+def test_a_kernel_for_attention(engines: Engines, folder: Path, graph: type[Graph]) -> None:
     """It gets whole columns and the state of rows; there is one graph for all windows."""
     calls = 0
 
@@ -370,9 +335,8 @@ def test_a_kernel_for_attention(
         out = _device_rows._attend(queries, cache[:, :rows], torch.arange(cache.shape[3]) > position[:, None])
         return out * (finish == RUNNING)[:, None]
 
-    requests = of_no_search(80)
+    requests = various(SAMPLINGS, 80)
     engine = ResidentEngine(folder, max_rows=8, threads=1)
-    assert engine._resident is not None
     device = engine._resident._device
     device._kernel = kernel
     assert_equal(finish(engines[0], requests), finish(engine, requests))
@@ -381,12 +345,9 @@ def test_a_kernel_for_attention(
     assert {window for _, window, _ in device._graphs} == {longest, 1}, "the trial at the start had no kernel yet"
 
 
-def test_without_the_kernel(
-    engines: tuple[TransformersEngine, TransformersEngine], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_the_kernel(engines: Engines, caplog: pytest.LogCaptureFixture) -> None:
     """Where it cannot run, as on a CPU, a line of the log says so."""
     resident = engines[1]._resident
-    assert resident is not None
     with caplog.at_level("INFO"):
         assert resident._device._load_kernel(heads=4) is None
     assert [record.getMessage()[:24] for record in caplog.records] == ["attention without Triton"]
@@ -403,3 +364,39 @@ def test_a_step_asks_the_device_nothing(folder: Path, features: Features) -> Non
         rows._step(8, 64, features)
         with pytest.raises((NotImplementedError, RuntimeError)):
             rows.progress(8)
+
+
+# ---- texts that finished rows still have
+
+
+PROMPT, OTHER = (1, 5), (1, 6)
+
+
+def test_texts_from_before_the_first_search_are_found() -> None:
+    """Rows may have been given away in between; the last token of a text was never fed to the model."""
+    kept = KeptTexts(8)
+    kept.keep(3, PROMPT, (7, 8, 9))
+    kept.keep(5, OTHER, (7, 8, 9))
+    for row in (5, 5, 0):
+        kept.drop(row)
+    assert not kept.is_sorted
+    assert kept.find(PROMPT, (7, 8)) == 3
+    assert kept.find(PROMPT, (7, 8, 9)) is None
+    assert kept.find(OTHER, (7, 8)) is None
+
+
+def test_any_order_of_keeping_and_dropping() -> None:
+    """What is found is what a look at all rows finds."""
+    draw = random.Random(0)
+    kept, rows = KeptTexts(12), dict[int, tuple[int, ...]]()
+    for _ in range(3000):
+        row = draw.randrange(12)
+        if rows.pop(row, None):
+            kept.drop(row)
+        else:
+            rows[row] = tuple(draw.randrange(2) for _ in range(draw.randint(1, 5)))
+            kept.keep(row, PROMPT, rows[row])
+        beginning = tuple(draw.randrange(2) for _ in range(draw.randint(1, 4)))
+        matches = {r for r, text in rows.items() if len(text) > len(beginning) and text[: len(beginning)] == beginning}
+        found = kept.find(PROMPT, beginning)
+        assert found in matches if matches else found is None

@@ -236,7 +236,7 @@ def test_total_variation() -> None:
 def test_a_wrong_law_is_noticed() -> None:
     """Draws of one temperature against the law of another, and a chain without steps against its target."""
     hot, cold = from_spec("temp_1.0", None), from_spec("temp_0.9", None)
-    counts = laws.draws(laws.LOCAL, hot, 4000, laws.LOCAL_LIMIT)
+    counts, _ = laws.draws(laws.LOCAL, hot, 4000, laws.LOCAL_LIMIT)
     assert laws.compare("temp_1.0", hot, OPTIONS)[0].holds
     law = laws.enumerate_texts(laws.LOCAL, laws.PROMPT, laws.LOCAL_LIMIT, sampling=cold.local)
     assert chi_square(counts, law) < OPTIONS.p_value

@@ -22,11 +22,11 @@ from searchlens.errors import InputError  # noqa: E402
 from searchlens.plan import Grid  # noqa: E402
 from searchlens.reporting.tables.table import Table  # noqa: E402
 from searchlens.search.policy import parse  # noqa: E402
-from searchlens_lab.equivalence import engines, plan, tier12  # noqa: E402
+from searchlens_lab.equivalence import engines, plan  # noqa: E402
+from searchlens_lab.equivalence.engines import STRATEGIES, Match, Strategy  # noqa: E402
 from searchlens_lab.equivalence.rows import ComparisonRow, frame  # noqa: E402
 from searchlens_lab.equivalence.subject import Subject  # noqa: E402
 from searchlens_lab.equivalence.tables import Comparisons, udf_engines, udf_tier12  # noqa: E402
-from searchlens_lab.equivalence.tier12 import STRATEGIES, Match, Strategy  # noqa: E402
 from test_equivalence import folder, planned, written  # noqa: E402
 
 __all__ = ["folder"]  # a fixture
@@ -72,7 +72,7 @@ def test_a_strategy_holds_with_both_shares() -> None:
 
 
 def table_of(matches: list[Match]) -> Table:
-    return udf_tier12(Comparisons(frame([]), tier12.frame(matches)))
+    return udf_tier12(Comparisons(frame([]), engines.match_frame(matches)))
 
 
 def test_table_of_strategies() -> None:
@@ -92,7 +92,7 @@ def test_texts_and_answers_are_compared_on_their_own() -> None:
     )
     assert subject.job.answer(seven) == subject.job.answer(also) != subject.job.answer(other)
     assert subject.job.answer(none) == subject.job.answer(neither)
-    found = tier12.compare_texts(subject, STRATEGIES[0], [seven, seven, seven, none], [seven, also, other, neither])
+    found = engines.compare_texts(subject, STRATEGIES[0], [seven, seven, seven, none], [seven, also, other, neither])
     assert (found.n, found.output_match, found.em_agree) == (4, 0.25, 0.75)
 
 
@@ -230,11 +230,11 @@ def test_strategies_are_those_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     Ours runs in this process, whose environment it sets for vLLM alone, also where a study uses several.
     """
     wrong = Strategy("wrong", "temp_0.7", {"temperature": 0.7, "top_k": 1})
-    monkeypatch.setattr(tier12, "STRATEGIES", (*STRATEGIES, wrong))
+    monkeypatch.setattr(engines, "STRATEGIES", (*STRATEGIES, wrong))
     monkeypatch.setattr(replicas, "Replicas", None)
     raw = study_of(questions=4)
     raw["checkpoints"]["base"]["vllm"] = {"processes": 2}
-    *found, other = tier12.compare(Grid(check.validate(raw)), 1)
+    *found, other = engines.compare_strategies(Grid(check.validate(raw)), 1)
     assert [one.strategy for one in found] == list(STRATEGIES)
     assert all(one.n == 4 and one.output_match == one.em_agree == 1.0 for one in found)
     assert other.output_match < 1.0

@@ -12,7 +12,7 @@ pytest.importorskip("gguf")
 
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.store.adapters import Adapter  # noqa: E402
-from searchlens_lab.pretrained import _lora, train  # noqa: E402
+from searchlens_lab.pretrained import train  # noqa: E402
 from searchlens_lab.pretrained.equations import equations  # noqa: E402
 from searchlens_lab.pretrained.train import Learner, Options, Task, reinforce, reward, warm_up, worked_answer  # noqa: E402
 from test_pretrained import network, vocabulary  # noqa: E402
@@ -160,13 +160,13 @@ def test_an_adapter_alone_is_trained_and_starts_at_nothing(folder: Path) -> None
 def test_an_adapter_is_added_once_for_all_tokens_of_a_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(folder, "cpu", rank=3)
     added: list[object] = []
-    forward = _lora.LowRank.forward
+    forward = train.LowRank.forward
 
-    def counted(matrices: _lora.LowRank, weight: torch.Tensor) -> torch.Tensor:
+    def counted(matrices: train.LowRank, weight: torch.Tensor) -> torch.Tensor:
         added.append(matrices)
         return forward(matrices, weight)
 
-    monkeypatch.setattr(_lora.LowRank, "forward", counted)
+    monkeypatch.setattr(train.LowRank, "forward", counted)
     learner.sample(["a"], 2, 5)
     assert len(added) == len(set(map(id, added))) == 7 * 7
 
@@ -193,7 +193,7 @@ def test_an_adapter_is_written_as_the_engines_read_it(folder: Path, tmp_path: Pa
 
 def test_a_network_without_such_layers_is_refused() -> None:
     with pytest.raises(InputError, match="has no layers q_proj, k_proj"):
-        _lora.add(torch.nn.Linear(2, 2), 1, 1)
+        train.add_adapter(torch.nn.Linear(2, 2), 1, 1)
 
 
 @pytest.mark.parametrize(

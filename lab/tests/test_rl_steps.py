@@ -15,7 +15,7 @@ from searchlens.errors import InputError
 from searchlens.zoo import record_file
 from searchlens_lab.zoo import steps
 from searchlens_lab.zoo.__main__ import main
-from searchlens_lab.zoo.state import write_record
+from searchlens_lab.zoo.pretrain import write_record
 
 ROOT = Path(__file__).parents[2]
 ROUND = (1, 2, 4, 8, 16)

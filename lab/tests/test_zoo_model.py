@@ -13,6 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from safetensors import safe_open  # noqa: E402
 
+from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens_lab.zoo import model as models  # noqa: E402
 from searchlens_lab.zoo.card import BASE, RL, write_cards  # noqa: E402
 from searchlens_lab.zoo.corpus import END, PAD, Tokens, train_tokenizer  # noqa: E402
@@ -20,7 +21,7 @@ from searchlens_lab.zoo.evaluate import boxed, is_right, paired_interval  # noqa
 from searchlens_lab.zoo.pretrain import learning_rate, optimizer_for, pretrain, update  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr  # noqa: E402
 from searchlens_lab.zoo.rlvr import advantages, plateaued, policy_gradient  # noqa: E402
-from searchlens_lab.zoo.sample import LocalPolicy, Sampler, Samples  # noqa: E402
+from searchlens_lab.zoo.sample import Sampler, Samples  # noqa: E402
 from searchlens_lab.zoo.styles import draw_document  # noqa: E402
 from searchlens_lab.zoo.tasks import draw, prompt  # noqa: E402
 
@@ -46,6 +47,7 @@ def test_tokenizer_round_trips_and_breaks_at_the_end_of_a_prompt(tokenizer) -> N
     for text in texts:
         assert tokenizer.decode(tokenizer.encode(text)) == text
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id, len(tokenizer)) == (END, PAD, 640)
+    assert len(tokenizer.encode("90125")) == 5, "digits are single tokens"
 
 
 def test_the_committed_tokenizer_comes_out_again() -> None:
@@ -57,29 +59,18 @@ def test_the_committed_tokenizer_comes_out_again() -> None:
     assert made == json.loads((ZOO / BASE / "tokenizer.json").read_text(encoding="utf-8"))
 
 
-def test_digits_are_single_tokens_and_prompts_are_short(tokenizer) -> None:
-    """Protects arithmetic on digits, and the sampler's and demo's assumption about prompt length."""
-    assert len(tokenizer.encode("90125")) == 5
+def test_prompts_are_short(tokenizer) -> None:
+    """Protects the sampler's and demo's assumption about prompt length."""
     rng = random.Random(1)
     for kind in {kind for role in Recipe().roles.values() for kind, _ in role.kinds} | {"drill"}:
         asked = [prompt(draw(rng, kind, "dev").question) for _ in range(100)]
         assert max(len(ids) for ids in tokenizer(asked)["input_ids"]) <= 90
 
 
-@pytest.mark.parametrize("name", [BASE, RL])
-def test_forward_agrees_with_transformers_on_the_committed_weights(name: str, tokenizer) -> None:
-    """Protects everything trained here: our forward pass is transformers' Qwen2."""
-    ids = torch.tensor([tokenizer.encode(prompt("Compute 3*14+25.") + "Step by step: 3*14=42")])
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(ZOO / name, dtype=torch.float32)
-    with torch.no_grad():
-        difference = models.load(ZOO / name)(ids) - theirs(ids).logits
-    assert difference.abs().max() < 1e-4
-
-
 def test_sampler_continues_greedily_as_transformers_does(tokenizer) -> None:
     """Protects the lock-step sampler: left padding and static cache change nothing, nor do rows of other lengths."""
     asked = [tokenizer.encode(prompt(q)) for q in ("Compute 3*14+25.", "I think of 7. I add 5, multiply by 2.")]
-    ours = Sampler(models.load(ZOO / RL), rows=3, prompt_tokens=40, new_tokens=40).draw(asked, LocalPolicy(0.0))
+    ours = Sampler(models.load(ZOO / RL), rows=3, prompt_tokens=40, new_tokens=40).draw(asked, Sampling(0.0))
     theirs = transformers.AutoModelForCausalLM.from_pretrained(ZOO / RL, dtype=torch.float32)
     for row, ids in enumerate(asked):
         expected = theirs.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=40)[0, len(ids) :].tolist()
@@ -94,7 +85,7 @@ def test_sampler_keeps_to_the_nucleus() -> None:
         ranked = model(torch.tensor([[5, 6]]))[0, -1].softmax(-1).sort(descending=True)
         inside = set(ranked.indices[: int((ranked.values.cumsum(0) < 0.6).sum()) + 1].tolist())
     torch.manual_seed(0)
-    drawn = Sampler(model, 256, 2, 1).draw([[5, 6]] * 256, LocalPolicy(1.0, 0.6)).tokens[:, 0].tolist()
+    drawn = Sampler(model, 256, 2, 1).draw([[5, 6]] * 256, Sampling(1.0, top_p=0.6)).tokens[:, 0].tolist()
     assert set(drawn) <= inside
     assert 1 < len(inside) < TINY.vocabulary
 
@@ -139,14 +130,6 @@ def test_an_rlvr_step_raises_what_was_rewarded() -> None:
     assert after[0] > before[0]
     assert after[1] < before[1]
     assert after[2] < before[2]
-
-
-def test_unanimous_groups_say_nothing() -> None:
-    """Protects the update from groups without contrast: their advantage is 0, the others' is centred."""
-    made = advantages(torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
-    assert made[:2].abs().sum() == 0
-    assert made[2].sum().abs() < 1e-6
-    assert made[2, 0] > 0 > made[2, 1]
 
 
 def test_the_stopping_rule() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from searchlens.benchmarks.files import read_bytes
-from searchlens.errors import InputError
 from searchlens.grading.instructions import CHECKS, passes
 from searchlens_lab.zoo import styles
 from searchlens_lab.zoo.benchmarks import build, quotas, write_benchmarks
@@ -61,13 +60,11 @@ def chosen(text: str, result: int) -> str:
 def gold_from_text(problem: Problem) -> str:
     """Solve a question from its text alone."""
     text = problem.question
-    if problem.kind == "expression":
+    if problem.kind in ("expression", "nested"):
         return str(eval(text.removeprefix("Compute ").rstrip(".")))
     if problem.kind == "compare":
         values = [eval(v) for v in re.findall(r"\([A-D]\) ([\d*+-]+)", text)]
         return LETTERS[values.index(max(values) if "largest" in text else min(values))]
-    if problem.kind == "nested":
-        return str(eval(text.removeprefix("Compute ").rstrip(".")))
     if (members := re.match(r"Add the (\w+) numbers of ([\d, ]+)", text)) is not None:
         asked = {"even": lambda x: x % 2 == 0, "odd": lambda x: x % 2 == 1, "large": lambda x: x > 50}[members[1]]
         return chosen(text, sum(x for x in map(int, members[2].split(", ")) if asked(x)))
@@ -77,7 +74,6 @@ def gold_from_text(problem: Problem) -> str:
     if (times := re.search(r"Do this (\d) times", text)) is not None:
         steps *= int(times[1])
     first = re.search(r"\d+", text)
-    assert first is not None
     end = re.search(r"(?:Now \w+ has|I get) (\d+)", text)
     if end is None:
         return chosen(text, follow(int(first.group()), steps))
@@ -101,7 +97,6 @@ def test_backward_questions_punish_the_forward_method() -> None:
         for _ in range(200):
             problem = draw(rng, kind, "train")
             end = re.search(r"(?:Now \w+ has|I get) (\d+)", problem.question)
-            assert end is not None
             assert str(follow(int(end.group(1)), steps_read_from(problem.question))) != problem.gold
 
 
@@ -199,11 +194,3 @@ def test_instruction_checks_are_exact(text: str, right: bool) -> None:
         "closing": {"line": "DONE"},
     }
     assert passes(checks, text) is right
-
-
-def test_unknown_or_missing_checks_are_reported() -> None:
-    """Protects users of their own rows from a check that silently does nothing."""
-    with pytest.raises(InputError, match="unknown instruction check 'lenght'"):
-        passes({"lenght": {}}, "x")
-    with pytest.raises(InputError, match="no checks"):
-        passes({}, "x")

@@ -39,10 +39,10 @@ def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Comp
     thresholds.
     """
     if isinstance(policy.controller, Autoregressive):
-        counts = draws(LOCAL, policy, options.draws, LOCAL_LIMIT)
+        counts, _ = draws(LOCAL, policy, options.draws, LOCAL_LIMIT)
         drawable = enumerate_texts(LOCAL, PROMPT, LOCAL_LIMIT, sampling=policy.local)
         return [_chi_square("local", name, counts, drawable, options)]
-    counts = draws(POWER, policy, options.chains, POWER_LIMIT)
+    counts, _ = draws(POWER, policy, options.chains, POWER_LIMIT)
     law = target(POWER, policy, POWER_LIMIT)
     statistic, distance = "total variation", total_variation(counts, law)
     n, threshold = counts.total(), options.total_variation
@@ -69,16 +69,20 @@ def _chi_square(
     )
 
 
-def draws(model: ToyModel, policy: Policy, count: int, limit: int) -> Counter[tuple[int, ...]]:
-    """How often each text is the best candidate of ``count`` runs."""
-    seeds = [child(0, "equivalence", number) for number in range(count)]
+def draws(
+    model: ToyModel, policy: Policy, count: int, limit: int, stream: str = "equivalence"
+) -> tuple[Counter[tuple[int, ...]], float]:
+    """How often each text is the best candidate of ``count`` runs, and the mean tokens drawn for one."""
+    seeds = [child(0, stream, number) for number in range(count)]
     tasks = [Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple) for seed in seeds]
     counts: Counter[tuple[int, ...]] = Counter()
+    generated = 0
     for _, outcome in run(((task.seed, start(task, policy)) for task in tasks), ToyEngine(model)):
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
         counts.update(texts_of(outcome.candidates[:1]))
-    return counts
+        generated += outcome.usage.generated
+    return counts, generated / count
 
 
 def target(model: ToyModel, policy: Policy, limit: int) -> Law:

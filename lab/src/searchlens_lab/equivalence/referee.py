@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +24,10 @@ from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.table import Part, Table, write
 from searchlens.search.driver import Failure, run, start
-from searchlens.search.policy import Policy, from_spec
-from searchlens.search.task import Task
-from searchlens.seeds import child
+from searchlens.search.policy import from_spec
 from searchlens.store.frames import write_frame
-from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
-from searchlens_lab.equivalence.laws import POWER, POWER_LIMIT, PROMPT
+from searchlens_lab.equivalence.explicit import ToyModel, enumerate_texts
+from searchlens_lab.equivalence.laws import POWER, POWER_LIMIT, PROMPT, draws
 from searchlens_lab.equivalence.rows import total_variation
 from searchlens_lab.equivalence.subject import Ids, Subject, texts_of
 
@@ -145,26 +142,10 @@ def distances(runs: int, settings: Sequence[Setting] = SETTINGS, toys: Sequence[
         law = {text: chance**ALPHA / total for text, chance in p.items()}
         noise = 0.5 * sum(math.sqrt(2 * c * (1 - c) / (math.pi * runs)) for c in law.values())
         for one in settings:
-            counts, tokens = _draws(toy, from_spec(one.sampler, one.toy), runs)
+            counts, tokens = draws(toy.model, from_spec(one.sampler, one.toy), runs, toy.limit, "referee")
             rows.append((one.sampler, one.setting, toy.name, runs, total_variation(counts, law), noise, tokens))
             log.info("%s, %s, on the %s toy: %.3f", one.sampler, one.setting, toy.name, rows[-1][4])
     return pl.DataFrame(rows, DISTANCES, orient="row")
-
-
-def _draws(toy: Toy, policy: Policy, runs: int) -> tuple[Counter[tuple[int, ...]], float]:
-    """How often each text comes, and the tokens drawn for one."""
-    tasks = [
-        Task(PROMPT, child(0, "referee", number), toy.limit, (EOS,), (), decode=str, answer=tuple)
-        for number in range(runs)
-    ]
-    counts: Counter[tuple[int, ...]] = Counter()
-    generated = 0
-    for _, outcome in run(((task.seed, start(task, policy)) for task in tasks), ToyEngine(toy.model)):
-        if isinstance(outcome, Failure):
-            raise RuntimeError(outcome.reason)
-        counts.update(texts_of(outcome.candidates[:1]))
-        generated += outcome.usage.generated
-    return counts, generated / runs
 
 
 def accuracies(subject: Subject, settings: Sequence[Setting] = SETTINGS) -> pl.DataFrame:

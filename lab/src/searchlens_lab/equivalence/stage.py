@@ -9,7 +9,7 @@ from searchlens.plan import Grid
 from searchlens.reporting.tables.table import save
 from searchlens.search.policy import Policy
 from searchlens.store.layout import Layout
-from searchlens_lab.equivalence import engines, laws, local, plan, searches, tier12
+from searchlens_lab.equivalence import engines, laws, local, plan, searches
 from searchlens_lab.equivalence.rows import ComparisonRow, frame
 from searchlens_lab.equivalence.subject import Subject
 from searchlens_lab.equivalence.tables import Comparisons
@@ -27,7 +27,7 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     """
     rows, matches = on_embedded(grid, threads), None
     if plan.is_on_vllm(grid):
-        matches = tier12.compare(grid, threads)
+        matches = engines.compare_strategies(grid, threads)
         rows += engines.compare(grid, threads)
     for match in matches or ():
         if not match.holds:
@@ -36,7 +36,7 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     for row in rows:
         if not row.holds:
             log.warning("%s against %s: %s is %.4g", row.policy, row.reference, row.statistic, row.value)
-    context = Comparisons(frame(rows), None if matches is None else tier12.frame(matches))
+    context = Comparisons(frame(rows), None if matches is None else engines.match_frame(matches))
     tables = loaded("table", stage="equivalence")
     if matches is not None:
         tables |= loaded("table", stage="equivalence_vllm")

@@ -23,7 +23,7 @@ class Comparisons:
     rows: pl.DataFrame
     """One row per statistic, as ``searchlens_lab.equivalence.rows.frame`` returns them."""
     matches: pl.DataFrame | None = None
-    """One row per strategy, as ``searchlens_lab.equivalence.tier12.frame`` returns them; None if nothing runs on
+    """One row per strategy, as ``searchlens_lab.equivalence.engines.match_frame`` returns them; None if nothing runs on
     vLLM."""
     notes: Sequence[str] = ()
     """Sentences under every table."""

@@ -5,34 +5,22 @@ population of questions.
 """
 
 from searchlens_lab.simulate._design import (
-    BaseModel,
-    Cell,
+    PAPER24,
     Design,
     Mode,
     Planted,
-    PolicyEffect,
-    RLEffect,
-    SimBenchmark,
-    SimModel,
-    Strangers,
+    fitted_design,
+    paper_design,
+    small_design,
 )
 from searchlens_lab.simulate._draw import scores, simulate, write
-from searchlens_lab.simulate._law import power_law
-from searchlens_lab.simulate._paper import PAPER24, fitted_design, paper_design, small_design
-from searchlens_lab.simulate._truth import Truth
+from searchlens_lab.simulate._truth import Truth, power_law
 
 __all__ = [
     "PAPER24",
-    "BaseModel",
-    "Cell",
     "Design",
     "Mode",
     "Planted",
-    "PolicyEffect",
-    "RLEffect",
-    "SimBenchmark",
-    "SimModel",
-    "Strangers",
     "Truth",
     "fitted_design",
     "paper_design",

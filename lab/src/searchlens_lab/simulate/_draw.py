@@ -20,10 +20,19 @@ from searchlens.config.landscape import LandscapeOptions
 from searchlens.seeds import generator
 from searchlens.store import files
 from searchlens.store.columns import SCORES
-from searchlens_lab.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
 from searchlens_lab.simulate._design import CONTINUOUS, Cell, Design, PolicyEffect, SimBenchmark, budgets_of
-from searchlens_lab.simulate._law import groups, planted_path, planted_policy, planted_shares
-from searchlens_lab.simulate._truth import Truth
+from searchlens_lab.simulate._truth import (
+    CUT_SHARE,
+    Answers,
+    Truth,
+    groups,
+    native,
+    planted_path,
+    planted_policy,
+    planted_shares,
+    question_latents,
+    under,
+)
 
 OPTIONS = LandscapeOptions()
 """Votes, first finish and intervals are read as by default in a study."""

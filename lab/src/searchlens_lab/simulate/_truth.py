@@ -1,22 +1,236 @@
-"""The truth of a simulated study: readouts in the population of questions, and the planted parameters."""
+"""What the checkpoints of a simulated study answer, the law that is planted, and readouts of the population."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import expit, log_softmax, ndtri, softmax, xlogy
 from scipy.stats import qmc
 
 from searchlens.analysis.uncertainty import Floats
 from searchlens.errors import InputError
-from searchlens_lab.simulate._answers import Latents, native, under
-from searchlens_lab.simulate._design import BASE_ONLY, CONTINUOUS, Cell, Design, Side, checkpoint
-from searchlens_lab.simulate._law import planted_constants, planted_path, planted_policy
+from searchlens.seeds import generator
+from searchlens_lab.simulate._design import (
+    BASE_ONLY,
+    CONTINUOUS,
+    BaseModel,
+    Cell,
+    Design,
+    PolicyEffect,
+    RLEffect,
+    Side,
+    SimBenchmark,
+    budgets_of,
+    checkpoint,
+)
+
+# ---- answer distributions: of a Base model, after RL, and under a policy
+
+CUT_SHARE = 0.6
+"""Share of the samples without a valid answer that were cut off by the token limit."""
+
+_ATTRACTION = 0.7
+"""Spread over questions of the log-probability of a wrong answer."""
+_DECAY = 0.6
+"""By how much each wrong answer is less likely than the one before, in log-probability."""
+
+
+class Latents(NamedTuple):
+    """Standard normal variables of questions, for one Base model."""
+
+    ease: Floats
+    """x: how likely the right answer is. Shape (questions,)."""
+    trouble: Floats
+    """How likely no valid answer is; independent of ``ease``. Shape (questions,)."""
+    attraction: Floats
+    """How likely each wrong answer is. Shape (questions, wrong)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answer distributions of a checkpoint at temperature 1 without filters."""
+
+    logp: Floats
+    """Natural log-probabilities of valid answers, given a valid answer; the right one first. Shape (questions, 1 +
+    wrong)."""
+    invalid: Floats
+    """Log-odds of giving no valid answer. Shape (questions,)."""
+
+
+def latents(design: Design, seed: int, base: str, benchmark: str) -> Latents:
+    """The questions of a benchmark for one Base model. More questions leave the first ones as they are."""
+    item = design.benchmarks[benchmark]
+    common = generator("simulate", seed, "questions", benchmark).standard_normal((item.questions, 2 + item.wrong))
+    skill = generator("simulate", seed, "skill", base, benchmark).standard_normal(item.questions)
+    ease = np.sqrt(design.shared) * common[:, 0] + np.sqrt(1 - design.shared) * skill
+    return Latents(ease, common[:, 1], common[:, 2:])
+
+
+def base_answers(model: BaseModel, benchmark: SimBenchmark, questions: Latents) -> Answers:
+    """Answers of a Base model: the right one has the log-odds level + slope ability + spread x, wrong ones the rest."""
+    right = benchmark.level + benchmark.slope * model.ability + benchmark.spread * questions.ease
+    wrong = log_softmax(_ATTRACTION * questions.attraction - _DECAY * np.arange(benchmark.wrong), axis=1)
+    logp = np.column_stack([-np.logaddexp(0, -right), wrong - np.logaddexp(0, right)[:, None]])
+    trouble = 0.5 * (np.sqrt(3) * questions.trouble - questions.ease)
+    return Answers(logp, model.invalid + benchmark.invalid + trouble)
+
+
+def rl_answers(base: Answers, effect: RLEffect, transfer: float) -> Answers:
+    """RL as a transform of Base: q ~ p^gamma e^(r [right]) p / (p + tau); then new support nu; then termination."""
+    gamma = 1 + (effect.sharpening - 1) * transfer
+    survival = -np.log1p(effect.loss * transfer * np.exp(-base.logp))
+    logits = gamma * base.logp + survival
+    logits[:, 0] += effect.reward * transfer
+    q = softmax(logits, axis=1) * (1 - effect.support * transfer)
+    q[:, 0] += effect.support * transfer
+    with np.errstate(divide="ignore"):
+        return Answers(np.log(q), base.invalid - effect.termination * transfer)
+
+
+def native(design: Design, seed: int, cell: Cell, questions: Latents) -> Answers:
+    """Answers of the checkpoint of a cell; where RL follows from Base's samples or is Base, those of its Base."""
+    model, benchmark = design.models[cell.model], design.benchmarks[cell.benchmark]
+    if cell.side == "base" or design.mode in ("planted", *CONTINUOUS, "equal"):
+        return base_answers(design.bases[model.base], benchmark, questions)
+    if design.mode == "transform":
+        base = base_answers(design.bases[model.base], benchmark, questions)
+        return rl_answers(base, model.effect, benchmark.transfer)
+    stranger = base_answers(_stranger(design, seed, cell.model), benchmark, questions)
+    return rl_answers(stranger, design.strangers.effect, benchmark.transfer)
+
+
+def _stranger(design: Design, seed: int, model: str) -> BaseModel:
+    """The Base model that an unrelated RL model was made from: random, independent of the model's own Base."""
+    deviation = float(generator("simulate", seed, "stranger", model).standard_normal())
+    return BaseModel(design.strangers.ability + design.strangers.spread * deviation, design.strangers.invalid)
+
+
+def question_latents(design: Design, seed: int, cell: Cell) -> Latents:
+    """The questions for the checkpoint of a cell: those of its Base, unless RL is unrelated to Base."""
+    if cell.side == "rl" and design.mode == "unrelated":
+        item = design.benchmarks[cell.benchmark]
+        random = generator("simulate", seed, "stranger", cell.model, cell.benchmark)
+        values = random.standard_normal((item.questions, 2 + item.wrong))
+        return Latents(values[:, 0], values[:, 1], values[:, 2:])
+    return latents(design, seed, design.models[cell.model].base, cell.benchmark)
+
+
+def under(answers: Answers, policy: PolicyEffect) -> tuple[Floats, Floats]:
+    """Probabilities under a policy: of each answer, (questions, 1 + wrong), and of no valid answer, (questions,)."""
+    invalid = expit(answers.invalid + policy.derail)
+    p = softmax(policy.concentration * answers.logp, axis=1) * (1 - invalid)[:, None]
+    return p, invalid
+
+
+# ---- the planted law: what RL is made from Base by, so that the law holds for every question
+
+
+def planted_policy(design: Design, model: str, benchmark: str, policy: str) -> str:
+    """The Base policy that an RL policy is made from: pi for the default policy, otherwise the policy itself."""
+    if policy != design.default_policy:
+        return policy
+    return design.planted.policies.get((model, benchmark), design.planted.policy)
+
+
+def planted_constants(design: Design, cell: Cell) -> tuple[float, float]:
+    """Constants of a cell: alpha and beta."""
+    regime = design.benchmarks[cell.benchmark].regime
+    return math.exp(design.planted.mu[regime] + design.models[cell.model].delta), design.planted.beta[regime]
+
+
+def planted_path(design: Design, cell: Cell) -> dict[int, int]:
+    """N(b) for every budget of a cell: the power of two nearest to alpha b^beta in log2, halves rounded up.
+
+    Clipped to B for b in B and to the pool for larger budgets, as by the rule with the larger B. The rounding does not
+    use ``boptr.fit``, because the truth must not come from the code that it tests.
+    """
+    alpha, beta = planted_constants(design, cell)
+    pool = design.pools(cell)[design.default_policy]
+    path = {}
+    for budget in budgets_of(design, pool):
+        log2 = math.log2(alpha) + beta * math.log2(budget)
+        top = max(design.budgets) if budget <= max(design.budgets) else pool
+        path[budget] = min(max(2 ** math.floor(log2 + 0.5 + 1e-9), 1), top)
+    return path
+
+
+def groups(path: dict[int, int], samples: int) -> list[Sequence[int]]:
+    """For each RL sample, the group of Base samples that it is made from.
+
+    The RL sample equals the first right Base sample of its group, or the first one if none is right.
+
+    ``path``: budget to N(b), both increasing, budgets starting with 1. ``samples``: number of RL samples; those after
+    the last budget repeat earlier ones. For every budget b the first b groups cover exactly the Base samples 0
+    .. N(b) - 1. So one of the first b RL samples is right if and only if one of the first N(b) Base samples is. If no
+    Base sample remains for an RL sample, its group is an earlier one.
+    """
+    chosen: list[Sequence[int]] = []
+    used = 0
+    for budget, n in path.items():
+        parts = np.array_split(np.arange(used, n), budget - len(chosen))
+        chosen += [part.tolist() or [(len(chosen) + i) % n] for i, part in enumerate(parts)]
+        used = n
+    return chosen + [[i % used] for i in range(len(chosen), samples)]
+
+
+def planted_shares(design: Design, seed: int, cell: Cell, shares: Floats) -> Floats:
+    """What RL answers in modes ``continuous`` and ``ceiling``, from what Base answers.
+
+    ``shares``: probabilities of Base, the right answer first. The right answer follows the law, the other
+    outcomes keep their proportions. The random part of a question is the same under all policies.
+    """
+    random = 1 - generator("simulate", seed, "law", cell.model, cell.benchmark).random((shares.shape[1], 3))
+    right = power_law(shares[0], *planted_constants(design, cell), random[:, 0], -np.log(random[:, 1]))
+    if design.mode == "ceiling":
+        right = np.where(random[:, 2] <= design.planted.ceiling, right, 0)
+    return np.vstack([right, shares[1:] * ((1 - right) / (1 - shares[0]))])
+
+
+def power_law(solved: Floats, alpha: float, beta: float, uniform: Floats, exponential: Floats) -> Floats:
+    """Probabilities of RL, such that b of its samples solve as much as alpha b^beta of Base, for every real b > 0.
+
+    Parameters
+    ----------
+    solved : ndarray, shape (questions,)
+        p, the probability that a sample of Base is right.
+    alpha : float
+        Positive.
+    beta : float
+        In [0, 1]. Above 1 Base would have to be made from RL.
+    uniform, exponential : ndarray, shape (questions,)
+        Draws from the uniform distribution on (0, 1) and from the standard exponential one.
+
+    Returns
+    -------
+    ndarray, shape (questions,)
+        q, with mean of (1 - q)^b = (1 - p)^(alpha b^beta) over the draws, for every p.
+
+    Notes
+    -----
+    With t = -log(1 - p) and S positive and stable of index beta, -log(1 - q) = (alpha t)^(1 / beta) S, because
+    E exp(-b S) = exp(-b^beta). S is drawn as by Kanter. At beta = 1, S = 1: RL is the best of alpha samples of Base. At
+    beta = 0 RL solves a question always, with probability 1 - (1 - p)^alpha, or never.
+
+    References
+    ----------
+    Kanter (1975), Ann. Probab. 3, 697-707; Bertoin (1999), Lect. Notes Math. 1717 (subordination).
+    """
+    angle = np.pi * uniform
+    log_s = xlogy(beta, np.sin(beta * angle)) - np.log(np.sin(angle))
+    log_s += xlogy(1 - beta, np.sin((1 - beta) * angle) / exponential)
+    with np.errstate(divide="ignore", over="ignore"):
+        log_t = (np.log(alpha * -np.log1p(-solved)) + log_s) / beta
+        q: Floats = -np.expm1(-np.exp(log_t))
+    return q
+
+
+# ---- readouts in the population of questions
 
 POPULATION = 2**15
 """Questions that represent the population: scrambled Sobol points, whose means err by about 1e-5."""

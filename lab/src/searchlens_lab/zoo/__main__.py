@@ -33,7 +33,7 @@ from searchlens_lab.zoo.benchmarks import write_benchmarks
 from searchlens_lab.zoo.card import BASE, RECORD, RL, write_cards, write_cohort_card
 from searchlens_lab.zoo.cohort import rehearsal, with_needs
 from searchlens_lab.zoo.corpus import build_corpus, train_tokenizer
-from searchlens_lab.zoo.evaluate import POLICIES, claims, measure
+from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, claims, sample_roles, summarise
 from searchlens_lab.zoo.jobs import Workshop, make_cohort
 from searchlens_lab.zoo.pretrain import pretrain
 from searchlens_lab.zoo.recipe import Recipe
@@ -80,9 +80,8 @@ def evaluate(folder: Path, device: str, split: Split, scale: float = 1.0) -> boo
     for name in (BASE, RL):
         tokenizer = AutoTokenizer.from_pretrained(folder / name, trust_remote_code=False)
         model = models.load(folder / name, device)
-        numbers[name], outcomes[name] = measure(
-            model, tokenizer.backend_tokenizer, recipe, split, tuple(POLICIES), scale
-        )
+        measured = sample_roles(model, tokenizer.backend_tokenizer, recipe, split, tuple(POLICIES), scale)
+        numbers[name], outcomes[name] = summarise(measured), measured["math", DEFAULT][1]
     results = claims(numbers[BASE], numbers[RL], outcomes[BASE], outcomes[RL])
     record[split] = {"models": numbers, "claims": results}
     record["seconds"][split] = round(time.monotonic() - started, 1)

@@ -16,18 +16,19 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
+from searchlens.engines.base import Sampling
 from searchlens.grading.instructions import passes
 from searchlens_lab.zoo.benchmarks import build
 from searchlens_lab.zoo.model import Decoder
 from searchlens_lab.zoo.recipe import Recipe
-from searchlens_lab.zoo.sample import LocalPolicy, Sampler, Samples
+from searchlens_lab.zoo.sample import Sampler, Samples
 from searchlens_lab.zoo.tasks import Problem, Split, prompt
 
 POLICIES = {
-    "topp0.95_t1.0": LocalPolicy(1.0, 0.95),
-    "temp_1.0": LocalPolicy(1.0),
-    "temp_0.5": LocalPolicy(0.5),
-    "greedy": LocalPolicy(0.0),
+    "topp0.95_t1.0": Sampling(1.0, top_p=0.95),
+    "temp_1.0": Sampling(1.0),
+    "temp_0.5": Sampling(0.5),
+    "greedy": Sampling(0.0),
 }
 """The measured policies. The first one is the default policy, to which the pair's claims refer."""
 
@@ -73,7 +74,7 @@ class Outcome:
 
 
 def sample_role(
-    sampler: Sampler, tokenizer: Tokenizer, problems: Sequence[Problem], policy: LocalPolicy, n: int, max_tokens: int
+    sampler: Sampler, tokenizer: Tokenizer, problems: Sequence[Problem], policy: Sampling, n: int, max_tokens: int
 ) -> Outcome:
     """Draw and grade ``n`` samples of every problem."""
     encoded = [e.ids for e in tokenizer.encode_batch([prompt(p.question) for p in problems])]
@@ -107,21 +108,6 @@ def _percent(values: npt.NDArray[Any]) -> float:
     return round(100 * float(np.mean(values)), 2)
 
 
-def measure(
-    model: Decoder, tokenizer: Tokenizer, recipe: Recipe, split: Split, policies: Sequence[str], scale: float = 1.0
-) -> tuple[dict[str, Any], dict[str, Outcome]]:
-    """Measure a model on every role of a split.
-
-    ``policies``: keys of :data:`POLICIES`. Every question gets the samples that :func:`budgets_of` asks for. ``scale``:
-    number of questions relative to the benchmarks' own. Returns ``numbers``: ``numbers[role][policy]``: ``pass_at``
-    (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of samples), ``tokens`` (mean per sample),
-    ``finished`` (percent), ``kinds``. Returns ``outcomes``: the outcome of every role under the default policy.
-    """
-    results = sample_roles(model, tokenizer, recipe, split, policies, scale)
-    outcomes = {role: outcome for (role, policy), (_, outcome) in results.items() if policy == DEFAULT}
-    return summarise(results), outcomes
-
-
 Results = dict[tuple[str, str], tuple[list[Problem], Outcome]]
 """Role and policy to the questions and their outcome."""
 
@@ -129,7 +115,11 @@ Results = dict[tuple[str, str], tuple[list[Problem], Outcome]]
 def sample_roles(
     model: Decoder, tokenizer: Tokenizer, recipe: Recipe, split: Split, policies: Sequence[str], scale: float = 1.0
 ) -> Results:
-    """Sample and grade every role of a split under every policy; parameters as in :func:`measure`."""
+    """Sample and grade every role of a split under every policy.
+
+    ``policies``: keys of :data:`POLICIES`. Every question gets the samples that :func:`budgets_of` asks for. ``scale``:
+    number of questions relative to the benchmarks' own.
+    """
     torch.manual_seed(recipe.rl_seed + 1)
     longest = max(role.max_tokens for role in recipe.roles.values())
     sampler = Sampler(model, rows_for(model), recipe.prompt_tokens, longest)
@@ -154,7 +144,9 @@ def budgets_of(role: str, policy: str) -> tuple[int, ...]:
 
 
 def summarise(results: Results) -> dict[str, Any]:
-    """The numbers that :func:`measure` describes."""
+    """By role and policy: ``pass_at`` (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of samples),
+    ``tokens`` (mean per sample), ``finished`` (percent), ``kinds``.
+    """
     numbers: dict[str, Any] = {}
     for (name, policy), (problems, outcome) in results.items():
         budgets = budgets_of(name, policy)
@@ -179,14 +171,11 @@ def paired_interval(difference: npt.NDArray[np.int64], seed: int = 0, draws: int
 
 
 def claims(
-    base: Mapping[str, Any],
-    rl: Mapping[str, Any],
-    base_outcomes: Mapping[str, Outcome],
-    rl_outcomes: Mapping[str, Outcome],
+    base: Mapping[str, Any], rl: Mapping[str, Any], base_math: Outcome, rl_math: Outcome
 ) -> dict[str, dict[str, Any]]:
     """What the first pair has to show (docs/zoo.md): claim to its measured value and whether it holds."""
     math_base, math_rl = base["math"][DEFAULT]["pass_at"], rl["math"][DEFAULT]["pass_at"]
-    crossing = base_outcomes["math"].solved(16).astype(np.int64) - rl_outcomes["math"].solved(16)
+    crossing = base_math.solved(16).astype(np.int64) - rl_math.solved(16)
     low, high = paired_interval(crossing)
     scale = rl["aime"][DEFAULT]["questions"] / 60
     floor = {k: n / scale for k, n in rl["aime"][DEFAULT]["solved"].items()}

@@ -33,6 +33,17 @@ _CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM),
     "mistral": (MistralConfig, MistralForCausalLM),
 }
+_NAMES = {
+    "vocabulary": "vocab_size",
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "ffn": "intermediate_size",
+    "context": "max_position_embeddings",
+    "norm_eps": "rms_norm_eps",
+}
+"""Sizes of a shape, and their names in transformers."""
 
 
 class _Norm(nn.Module):
@@ -185,14 +196,7 @@ def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> No
     shape = model.shape
     describe, build = _CLASSES[shape.architecture]
     config = describe(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.ffn,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=shape.context,
-        rms_norm_eps=shape.norm_eps,
+        **{theirs: getattr(shape, ours) for ours, theirs in _NAMES.items()},
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -211,15 +215,8 @@ def load(folder: Path, device: str = "cpu") -> Decoder:
     """Read a model that :func:`save` wrote, as float32 parameters."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     shape = ModelShape(
-        vocabulary=config["vocab_size"],
-        hidden=config["hidden_size"],
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        kv_heads=config["num_key_value_heads"],
-        ffn=config["intermediate_size"],
-        context=config["max_position_embeddings"],
+        **{ours: config[theirs] for ours, theirs in _NAMES.items()},
         rope_theta=config["rope_parameters"]["rope_theta"],
-        norm_eps=config["rms_norm_eps"],
         architecture=config["model_type"],
     )
     model = Decoder(shape)

@@ -20,13 +20,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import trange
 
+from searchlens.engines.base import Sampling
 from searchlens_lab.zoo.corpus import PAD
 from searchlens_lab.zoo.evaluate import decode, is_right
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
-from searchlens_lab.zoo.pretrain import optimizer_for, update
+from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, update
 from searchlens_lab.zoo.recipe import Recipe, Rlvr
-from searchlens_lab.zoo.sample import LocalPolicy, Sampler, Samples
-from searchlens_lab.zoo.state import StateFile
+from searchlens_lab.zoo.sample import Sampler, Samples
 from searchlens_lab.zoo.styles import pick
 from searchlens_lab.zoo.tasks import Problem, draw, prompt
 
@@ -201,7 +201,7 @@ def _rlvr_step(
     encoded = [encoding.ids for encoding in tokenizer.encode_batch([prompt(p.question) for p in problems])]
     prompts = list(chain.from_iterable([ids] * settings.group for ids in encoded))
     sampler.load(model)
-    samples = sampler.draw(prompts, LocalPolicy())
+    samples = sampler.draw(prompts, Sampling(1.0))
     texts = decode(tokenizer, samples)
     finished = samples.finished.tolist()
     rewards = torch.tensor(

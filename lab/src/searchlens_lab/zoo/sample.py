@@ -13,19 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from searchlens.engines.base import Sampling
 from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.model import Decoder, compute_dtype
 
 _PREFILL_ROWS = 1024  # prompts in one forward pass; bounds the memory of their attention
 _CHECK_EVERY = 16  # steps between two looks at whether all rows have ended; each look waits for the GPU
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPolicy:
-    """Temperature (0 means greedy) and nucleus mass."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +68,7 @@ class Sampler:
             target.copy_(source)
 
     @torch.no_grad()
-    def draw(self, prompts: Sequence[Sequence[int]], policy: LocalPolicy, max_tokens: int = 0) -> Samples:
+    def draw(self, prompts: Sequence[Sequence[int]], policy: Sampling, max_tokens: int = 0) -> Samples:
         """Draw one completion of at most ``max_tokens`` (0: the capacity) for each prompt; prompts may repeat."""
         limit = max_tokens or self.new_tokens
         n = len(prompts)

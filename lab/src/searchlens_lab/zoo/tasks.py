@@ -11,6 +11,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from searchlens.grading.instructions import CASES
@@ -360,17 +361,8 @@ def option_values(facts: Comparison) -> list[int]:
     return [apply(a, (sign, b)) for a, sign, b in facts.options]
 
 
-def lookup(rng: random.Random, level: int) -> Problem:
-    """Multiple choice: the end of a chain among four close values."""
-    return _lookup(rng, level, LETTERS, "lookup")
-
-
-def lookup_wide(rng: random.Random, level: int) -> Problem:
-    """Multiple choice: the end of a chain among eight close values."""
-    return _lookup(rng, level, MANY_LETTERS, "lookup-wide")
-
-
-def _lookup(rng: random.Random, level: int, letters: str, kind: str) -> Problem:
+def lookup(rng: random.Random, level: int, letters: str, kind: str) -> Problem:
+    """Multiple choice: the end of a chain among as many close values as there are letters."""
     facts = _chain(rng, level, 999, "+++---**/", wide=0.3)
     question = f"Start with {facts.start}. Then {_orders(facts.ops)}. Which is the result?"
     return _among(rng, question, facts, letters, kind, level)
@@ -521,9 +513,9 @@ KINDS: dict[str, Kind] = {
     "puzzle-back": Kind(puzzle_back, (3, 4, 5, 6, 7)),
     "drill": Kind(drill, (2, 3, 4, 5, 6)),
     "compare": Kind(compare, (2, 3)),
-    "lookup": Kind(lookup, (3, 4)),
+    "lookup": Kind(partial(lookup, letters=LETTERS, kind="lookup"), (3, 4)),
     "listing": Kind(listing, (1, 2, 3, 4, 5)),
-    "lookup-wide": Kind(lookup_wide, (3, 4)),
+    "lookup-wide": Kind(partial(lookup, letters=MANY_LETTERS, kind="lookup-wide"), (3, 4)),
     "story-choice": Kind(story_choice, (2, 3, 4)),
     "convert": Kind(convert, (2,)),
     "distract": Kind(distract, (2, 3, 4, 5)),
