@@ -65,15 +65,17 @@ def test_nemo_failed_requests_empty_lines_and_verdicts(tmp_path: Path) -> None:
             "2", id="b", predicted_answer="2", symbolic_correct=True, judgement="Judgement: No", reward_model_score=-3.5
         ),
         nemo("2", id="c", predicted_answer=None, symbolic_correct=False, judgement="who knows"),
-        {key: value for key, value in nemo("", id="d", symbolic_correct=True).items() if key != "generation"},
     ]
     drawn, notes = read("nemo_skills", written(tmp_path / "output-rs0.jsonl", rows))
-    assert [sample.finish for sample in drawn[:3]] == ["failed", "unknown", "unknown"]
-    assert (drawn[3].text, drawn[3].verdicts) == (None, {"symbolic": Verdict(1.0)})
+    assert [sample.finish for sample in drawn] == ["failed", "unknown", "unknown"]
     assert drawn[1].verdicts == {"symbolic": Verdict(1.0, "2"), "judge": Verdict(0.0, "2")}
     assert drawn[2].verdicts == {"symbolic": Verdict(0.0), "judge": Verdict(None)}
     assert drawn[1].numbers == {"reward_model_score": -3.5}
     assert any("empty object" in note for note in notes)
+    row = nemo("", predicted_answer="2", symbolic_correct=True)
+    del row["generation"]
+    (alone,) = samples("nemo_skills", written(tmp_path / "verdicts/output-rs0.jsonl", [row]))
+    assert (alone.text, alone.verdicts) == (None, {"symbolic": Verdict(1.0, "2")})
 
 
 def test_nemo_parts_runs_under_way_and_outputs_without_a_seed(tmp_path: Path) -> None:
@@ -137,12 +139,8 @@ def test_lighteval_rows_are_documents_by_the_index_in_the_split(tmp_path: Path, 
     assert (first.verdicts, first.document_verdicts) == ({}, {"pass@k": Verdict(1.0)})
     assert (third.verdicts, third.numbers) == ({"pass@k": Verdict(0.0)}, {"length": 9.0})
     assert any("several texts together" in note for note in notes)
-
-
-def test_lighteval_parameters_are_those_of_the_results_and_no_temperature_is_greedy(tmp_path: Path) -> None:
-    stream = samples("lighteval", lighteval_folder(tmp_path))[0].stream
-    assert (stream.model, stream.task) == ("org/model", "own|sums|0")
-    assert stream.asked == {"temperature": 0.0, "top_p": 0.9, "max_tokens": 3}
+    assert (first.stream.model, first.stream.task) == ("org/model", "own|sums|0")
+    assert first.stream.asked == {"temperature": 0.0, "top_p": 0.9, "max_tokens": 3}, "no temperature is greedy"
 
 
 # ---- batches

@@ -262,15 +262,6 @@ def as_a_trainer_writes(study: dict[str, Any], folder: Path) -> None:
     study["benchmarks"]["sums"] |= {"max_tokens": 30, "wording": "as-is"}
 
 
-def test_a_pad_that_ends_texts_of_the_template_is_part_of_the_id(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path
-) -> None:
-    as_a_trainer_writes(study, tmp_path)
-    grid = make_grid(study)
-    assert grid.jobs.generations("toy-rl", "sums")[0].spec["ends"] == {"stops": [IM_END], "masked": []}
-    assert "ends" not in grid.jobs.generations("toy-base", "sums")[0].spec
-
-
 def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
     study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +322,8 @@ def test_one_pair_is_drawn_under_one_law(study: dict[str, Any], make_grid: Make,
     """Before, RL could not draw the token at which half of the texts of Base ended."""
     as_a_trainer_writes(study, tmp_path)
     grid = make_grid(study)
+    assert grid.jobs.generations("toy-rl", "sums")[0].spec["ends"] == {"stops": [IM_END], "masked": []}
+    assert "ends" not in grid.jobs.generations("toy-base", "sums")[0].spec
     for side in ("base", "rl"):
         prompter = Prompter(tmp_path / side, grid.inputs.template(f"toy-{side}", "sums"))
         assert (set(prompter.stop_ids), prompter.masked) == ({IM_END, PAD}, ())
@@ -410,14 +403,6 @@ def test_marks_of_a_template_that_are_no_tokens_are_named(tmp_path: Path) -> Non
     (first, second) = Prompter(write(tmp_path), prompts.template("qwen-boxed")).notes
     assert first.startswith("<|im_start|> of the template is no token of the vocabulary, but ")
     assert second.startswith("<|im_end|> of the template")
-
-
-def test_a_prompt_that_does_not_fit_is_said_before_a_job(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path
-) -> None:
-    edit(tmp_path / "rl/config.json", max_position_embeddings=12)
-    (reason,) = check(make_grid(study))["missing"]
-    assert "tokens, the limit of toy-rl is 12" in reason
 
 
 # ---- the record
