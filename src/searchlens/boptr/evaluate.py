@@ -426,6 +426,3 @@ def scored(view: View, key: Key, prediction: Prediction) -> Draws:
     base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
     assert target is not None
     return mech(prediction, base, target, view.total(key.benchmark), view.draws).astype(np.float32)
-
-
-# ---- the mismatched null
