@@ -16,7 +16,6 @@ import pytest
 import searchlens
 from conftest import Make, Raw
 from run_stages import analyse as analyse_recorded
-from searchlens.api import study as study_module
 from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.cli.stages.record import record
 from searchlens.comparison.statements import Statement, statements
@@ -274,8 +273,8 @@ def test_the_face_of_a_study_has_its_gaps_and_runs_nothing_of_a_name(results: Pa
     assert "toy-base" in repr(study.cells)
     shutil.rmtree(results / "recovery")
     assert "No recovery analysis yet" in study._repr_html_()
-    hostile = pl.DataFrame({"a": ["<script>"]})
-    assert "<script" not in study_module.faces.study("<script>", "<script>", hostile, study.pairs, None)
+    shutil.copytree(results, hostile := results.with_name("<script>"))
+    assert "<script" not in searchlens.open(hostile, root=results.parent)._repr_html_()
 
 
 # ---- readings of one's own samples

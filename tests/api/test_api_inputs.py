@@ -196,9 +196,9 @@ def test_an_extension_that_needs_a_missing_library_is_named(
     raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mine.py"
-    path.write_text("import matplotlib\n")
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"extension .*mine.py: matplotlib is not installed here"):
+    path.write_text("import shtab\n")
+    monkeypatch.setitem(__import__("sys").modules, "shtab", None)
+    with pytest.raises(InputError, match=r"extension .*mine.py: shtab is not installed here"):
         catalogue.import_named(str(path))
     path.with_name("other.py").write_text("import no_such_module\n")
     with pytest.raises(InputError, match=r"extension .*other.py: no module 'no_such_module'"):
