@@ -52,6 +52,7 @@ def follow(block: re.Match[str], folder: Path, hub: Hub) -> None:
         assert command.startswith("snakemake") or re.fullmatch(expected, done.stdout.strip("\n")), done.stdout
 
 
+@pytest.mark.long
 def test_the_page_works_as_written(checkout: Path, hub: Hub) -> None:
     for block in pages.blocks(PAGE):
         follow(block, checkout, hub)
@@ -61,6 +62,7 @@ def test_the_page_works_as_written(checkout: Path, hub: Hub) -> None:
     assert done.returncode == 0, "the pair of the page has tables of BOPTR" + done.stderr
 
 
+@pytest.mark.long
 def test_what_the_page_promises_of_corrupted_weights_holds(checkout: Path, hub: Hub) -> None:
     """A flipped byte is noticed by the job, before anything is sampled."""
     for block in pages.blocks(PAGE)[:4]:

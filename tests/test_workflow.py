@@ -248,6 +248,7 @@ def test_one_cell_by_its_path(folder: Folder) -> None:
     assert (folder.path / target).exists(), done.stderr
 
 
+@pytest.mark.long
 def test_lost_and_damaged_shards_are_reported_and_they_alone_are_made_again(folder: Folder) -> None:
     folder.snakemake()
     planned = folder.searchlens("plan", "--policies").stdout
@@ -341,6 +342,7 @@ def test_changed_weights_are_refused_before_sampling(folder: Folder, tmp_path: P
     folder.save()
 
 
+@pytest.mark.long
 def test_imported_samples_are_read_like_our_own(folder: Folder) -> None:
     """Both roles of an imported pair, graded, compared and drawn."""
     questions = [json.loads(line) for line in (ZOO / "benchmarks/math.jsonl").read_text().splitlines()[:8]]
@@ -384,6 +386,7 @@ def fragile(context):
 """
 
 
+@pytest.mark.long
 def test_a_table_that_fails_costs_no_page_and_is_tried_again_until_it_is_made(folder: Folder) -> None:
     folder.config = {**study(), "extensions": ["fragile.py"]}
     folder.config["benchmarks"]["math"] |= {"regime": "math", "samples": 2}

@@ -323,6 +323,7 @@ def run(folder: Folder, changed: dict[str, Any], *arguments: str, made: tuple[st
 _STARTED = re.compile(r"^(?:local)?rule ([\w-]+):", re.MULTILINE)
 
 
+@pytest.mark.long
 def test_the_workflow_reads_the_readouts_of_a_checkpoint_in_one_job(recorded: Folder) -> None:
     """Without a job for each landscape and recovery, and a second run does nothing."""
     assert all((recorded.path / path).exists() for path in MADE)

@@ -65,6 +65,7 @@ WRONG = (
 ARGUMENTS = ("base", "rl", "samples", "classes", "tokens", "choices", "lucky", "confidence", "draws", "seed")
 
 
+@pytest.mark.long
 def test_no_value_of_any_argument_is_another_error_than_input_error() -> None:
     """Some of these values are right in some places: then there is an answer, in JSON without NaN."""
     chosen = random.Random(7)

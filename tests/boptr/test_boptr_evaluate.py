@@ -190,6 +190,7 @@ def test_reselected_draws_are_studies_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7])
+@pytest.mark.long
 def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "CHUNK", chunk)
     some = tuple(ROW[key] for key in ("H3", "V2", "V3", "H7", "mean RL", "v7"))

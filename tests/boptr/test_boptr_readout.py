@@ -86,6 +86,7 @@ def without_first_finish(frame: pl.DataFrame) -> pl.DataFrame:
 # ---- what is read
 
 
+@pytest.mark.long
 def test_expected_frames_do_not_depend_on_the_order_of_samples() -> None:
     """Choosing or judging on prefix anywhere would move some number when samples change places."""
     ours, theirs = frames("expected"), frames("expected", in_order=False)
@@ -96,6 +97,7 @@ def test_expected_frames_do_not_depend_on_the_order_of_samples() -> None:
 
 
 @pytest.mark.parametrize("name", ["errors", "means", "regime_betas", "qchannel", "signatures", "descriptive"])
+@pytest.mark.long
 def test_prefix_frames_depend_on_the_order_of_samples(name: str) -> None:
     """So the test above can fail."""
     ours, theirs = (without_first_finish(frames("prefix", in_order)[name]) for in_order in (True, False))

@@ -182,6 +182,7 @@ def test_errors_have_every_row_of_the_study_once(frames: Frames) -> None:
     assert {"V3", "A1", "A2", "A3", "cell-fit"} <= set(errors.filter(mu="without")["tier"])
 
 
+@pytest.mark.long
 def test_same_seed_same_study() -> None:
     cohort = simulate(small_design(), 1)
     options = replace(OPTIONS, mu_without=())

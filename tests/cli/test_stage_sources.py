@@ -236,6 +236,7 @@ def closure(stage: str) -> set[str]:
     return {str(path) for path in source.closure(stage)} | set(source.EXEMPT)
 
 
+@pytest.mark.long
 def test_whatever_a_stage_loads_when_it_runs_lies_in_what_was_derived(study: dict[str, Given], tmp_path: Path) -> None:
     for stage, given in study.items():
         loaded = loaded_by(stage, given, tmp_path)
@@ -243,6 +244,7 @@ def test_whatever_a_stage_loads_when_it_runs_lies_in_what_was_derived(study: dic
         assert loaded <= closure(stage), stage
 
 
+@pytest.mark.long
 def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
     design = small_design()
     simulate(design, 1, tmp_path / "landscapes")
@@ -253,6 +255,7 @@ def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
         assert loaded_by(stage, given, tmp_path) <= closure(stage)
 
 
+@pytest.mark.long
 def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
     """It is given a grid, whose own modules are not counted: what a grid resolves is tracked by its values."""
     pytest.importorskip("torch")
@@ -261,6 +264,7 @@ def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
     assert loaded_by("equivalence", given, tmp_path) <= closure("equivalence")
 
 
+@pytest.mark.long
 def test_scoring_under_both_sides_loads_what_was_derived(tmp_path: Path) -> None:
     """As the comparison, it is given a grid."""
     pytest.importorskip("torch")

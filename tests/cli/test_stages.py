@@ -40,6 +40,7 @@ def bring(
     )
 
 
+@pytest.mark.long
 def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
     raw: dict[str, Any], make_grid: Make, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def log_p(model: Any, prompt: tuple[int, ...], tokens: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("make", [embedded, resident, vllm], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("name", ["micro-1m-base", "micro-1m-rl"])
+@pytest.mark.long
 def test_zoo_pair(make: Callable[[Path], Engine], name: str) -> None:
     """Greedy and sampled answers stop by themselves; they and searches have the log-probabilities of a forward pass."""
     folder = ZOO / name

@@ -28,6 +28,7 @@ def test_a_fault_at_any_call_loses_no_more_than_the_chunk_under_way() -> None:
 
 
 @pytest.mark.skipif(not (shutil.which("cc") or os.environ.get("SEARCHLENS_CI")), reason="there is no C compiler, cc")
+@pytest.mark.long
 def test_a_read_that_fails_is_not_damage() -> None:
     """Nothing finished is gone or set aside, and each error is one clear line."""
     counted = json.loads(run(reads=48).splitlines()[-1])
@@ -38,6 +39,7 @@ def test_a_read_that_fails_is_not_damage() -> None:
     )
 
 
+@pytest.mark.long
 def test_no_power_failure_loses_what_was_finished() -> None:
     assert "0 violations" in run(states=40)
 

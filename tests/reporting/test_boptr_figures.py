@@ -132,6 +132,7 @@ def means(frames: Mapping[str, pl.DataFrame], scope: str, column: str, pool: str
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.long
 def test_files_are_reproducible_and_csv_reads_back(name: str, several: BoptrContext, tmp_path: Path) -> None:
     """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
     figure, table = draw(name, several)
@@ -158,6 +159,7 @@ def test_every_declared_figure_is_written(several: BoptrContext, single: BoptrCo
     assert not any((tmp_path / "single/parameters").iterdir()) and not any((tmp_path / "single/v4_null").iterdir())
 
 
+@pytest.mark.long
 def test_a_figure_that_has_nothing_to_draw_takes_its_files_of_another_run_away(
     several: BoptrContext, single: BoptrContext, tmp_path: Path
 ) -> None:

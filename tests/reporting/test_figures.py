@@ -66,6 +66,7 @@ def numbers(name: str, inputs: PairContext, labels: Labels) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.long
 def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: PairContext, tmp_path: Path) -> None:
     """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
     figure, table = drawn(name, inputs)

@@ -257,6 +257,7 @@ class Deaf(ToyEngine):
 @pytest.mark.parametrize(("stop", "check_every"), [("", 0), ("ba", 0), ("ba", 2), ("ba", 1)])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("mode", ["exact", "reference"])
+@pytest.mark.long
 def test_early_rejection_changes_no_text(mode: str, sampler: str, stop: str, check_every: int) -> None:
     """The same texts and decisions from fewer tokens; and of whole texts all that is known to fail before its end is
     caught at its first token that tells, and no other. What can be known is told from weights of the model itself."""
