@@ -346,6 +346,7 @@ def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(raw: Raw, m
         assert needs.hash_of(stage(after)) == needs.hash_of(stage(before))
 
 
+@pytest.mark.long
 def test_a_lost_landscape_is_made_again_with_those_of_its_checkpoint_alone(recorded: Folder) -> None:
     """Its bytes come out the same, so in the next run neither the comparison of the pair nor BOPTR is made again."""
     before = {path: path.read_bytes() for path in recorded.path.glob("results/landscape/*/*/*")}

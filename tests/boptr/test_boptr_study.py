@@ -241,6 +241,7 @@ def renamed(cohort: Cohort) -> Cohort:
     return Cohort(plan, landscapes)
 
 
+@pytest.mark.long
 def test_names_of_policies_decide_nothing(frames: Frames) -> None:
     """What a policy is, is asked of the plan: under other names every frame is the same, but for the names."""
     for name, frame in study(renamed(simulate(design(), 7)), OPTIONS).items():

@@ -44,6 +44,7 @@ def test_no_power_failure_loses_what_was_finished() -> None:
     assert "0 violations" in run(states=40)
 
 
+@pytest.mark.long
 def test_a_store_that_syncs_no_folders_is_found_out() -> None:
     """The survey of states would notice: chunks would be gone before the name of their shard is certain."""
     code = f"""
@@ -66,9 +67,11 @@ print(sum("drawn twice" in line for line in wrong))
     assert int(found.split()[-1]) > 0
 
 
+@pytest.mark.long
 def test_jobs_that_meet_anywhere_end_well() -> None:
     assert "0 violations" in run(meetings=12)
 
 
+@pytest.mark.long
 def test_the_store_equals_its_model_after_any_sequence() -> None:
     assert "0 violations" in run(steps=200)

@@ -146,6 +146,7 @@ MANY = [b"[]," * 2**18] * 318
 BLANK = [b"\n" * 2**20] * 380
 
 
+@pytest.mark.long
 def test_gzip_that_unpacks_to_very_much_is_refused(tmp_path: Path) -> None:
     nested = zipped(tmp_path / "nested.jsonl.gz", b'{"question":[', *MANY, b"[]]}\n")
     blank = zipped(tmp_path / "blank.jsonl.gz", *BLANK)

@@ -78,6 +78,7 @@ def test_no_hostile_answer_hangs_or_crashes_or_changes_the_verdict_on_its_neighb
     assert all(verdicts[pair].key != grading.RIGHT for pair in hostile if not verdicts[pair].correct)
 
 
+@pytest.mark.long
 def test_long_texts_are_searched_in_linear_time() -> None:
     texts = [
         *LONG,

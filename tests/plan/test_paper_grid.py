@@ -220,6 +220,7 @@ def test_snakemake_plans_it_without_weights_questions_or_network(folder: Path) -
     assert jobs == {"generate": "264", "boptr": "1"}
 
 
+@pytest.mark.long
 def test_a_run_of_it_is_refused_before_anything_starts(folder: Path) -> None:
     done = snakemake(folder, "--quiet", "rules")
     said = done.stdout + done.stderr

@@ -61,6 +61,7 @@ def test_check_says_what_too_few_samples_leave_out(
 
 
 @pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.long
 def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
     raw: Raw, tmp_path: Path, samples: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

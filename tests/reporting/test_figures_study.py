@@ -109,6 +109,7 @@ def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
 
 
 @pytest.mark.parametrize("others", ["recorded", "sampled"])
+@pytest.mark.long
 def test_pass_curves_of_a_large_cohort(others: Source, cell: figure_data.Cell) -> None:
     """Twelve pairs on eight benchmarks: no title runs into its neighbour, and each benchmark is named once."""
     places = itertools.product(range(12), range(8))

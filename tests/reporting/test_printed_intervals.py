@@ -133,6 +133,7 @@ def cell(request: pytest.FixtureRequest) -> figure_data.Cell:
     return figure_data.cell(questions, names=(*figure_data.PAPER24[::4], figure_data.DEFAULT), ability=ability)
 
 
+@pytest.mark.long
 def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
     """Corrected errors, differences, rates and exponents, where questions differ and where none does."""
     frames, found = cohort
@@ -159,6 +160,7 @@ def test_tables_of_a_study(cell: figure_data.Cell) -> None:
 
 
 @pytest.mark.parametrize("readout", ["prefix", "expected"])
+@pytest.mark.long
 def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, readout: str) -> None:
     """Under both readouts, since that of all samples has intervals from draws."""
     labels = Labels(pair="pair", benchmark="math", questions=60, readout=readout)

@@ -237,6 +237,7 @@ def undisturbed(study: dict[str, Any], make_grid: Make, start: Start) -> set[str
     return content(grid)
 
 
+@pytest.mark.long
 def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed: set[str]) -> None:
     twins.begin(SECOND_CHUNK)
     twins.wait_for(2)
@@ -249,6 +250,7 @@ def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed
         assert asked <= RUNS + 8, "they share the work: no more than they had in hand when they met is double"
 
 
+@pytest.mark.long
 def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     """As on a node that is cut off: it comes back when all is done, and changes nothing."""
     hung = twins.begin(SECOND_CHUNK)

@@ -162,6 +162,7 @@ class Noisy(Scorer):
 )
 @pytest.mark.parametrize("compares", [False, True])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.long
 def test_the_last_digits_of_scores_move_no_tree(
     setting: dict[str, Any], compares: bool, of: Callable[[tuple[int, ...]], float]
 ) -> None:

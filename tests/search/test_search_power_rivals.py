@@ -59,6 +59,7 @@ GOAL = target(SPREAD, power("at 1/alpha"))
 @pytest.mark.parametrize(
     "more", [{}, {"ramp": 3}, {"resample": 0.0}, {"resample": 1.0, "ramp": 2}, {"every": 3, "ramp": 4}]
 )
+@pytest.mark.long
 def test_texts_that_count_z_times_have_the_target_law(more: dict[str, Any]) -> None:
     """Exactly, for any number of particles: three are far from enough for texts that count once."""
     ends, _ = ends_of(smc(particles=3, **more), 4000)
@@ -97,6 +98,7 @@ def test_same_tokens_as_one_continuation_at_a_time(name: str, stop: str) -> None
     assert len({text_of(end) for end in ends}) > 2
 
 
+@pytest.mark.long
 def test_lookahead_comes_closer_with_rollouts() -> None:
     """With every token and whole rests. One rollout is biased; 24 are within twice the noise."""
     few, cheap = ends_of(lookahead(rollouts=1), 1200)

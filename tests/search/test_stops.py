@@ -177,6 +177,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("name", "evaluator"), [*CASES, ("longest", None), ("dvts", "mean_logprob"), ("published power", "mean_logprob")]
 )
+@pytest.mark.long
 def test_every_controller_ends_texts_at_the_first_stop_text(name: str, evaluator: str | None, check_every: int) -> None:
     """No candidate is longer than ``task.length`` says, and little is drawn after a stop text."""
     policy, stopped = small_policy(name, evaluator), 0
