@@ -28,13 +28,17 @@ Make = Callable[[Raw], Grid]
 """A configuration as it is written, and what makes a grid of it."""
 
 
+LAB = ROOT / "lab"
 FIRST = ("test_workflow.py", "test_figures.py", "test_boptr_figures.py", "test_search_power.py", "test_add_a_model.py")
 """Files that take longest: each runs on one core, so what begins late ends late."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; the order within a file stays."""
+    """Put the longest files first, in the order within them; tests of the laboratory and in a browser are long."""
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+    for item in items:
+        if LAB in item.path.parents or item.path.name.startswith("test_explorer_browser"):
+            item.add_marker("long")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -37,6 +37,7 @@ def test_the_page_works_as_written(checkout: Path) -> None:
     assert sum(block["kind"] == "console" for block in BLOCKS) == 5
 
 
+@pytest.mark.long
 def test_what_the_page_promises_of_a_wrong_file_holds(checkout: Path) -> None:
     """A known family refuses another number of rows, and a new one a gold that its digests do not know."""
     for block in BLOCKS:

@@ -488,6 +488,7 @@ def test_a_figure_of_an_extension_is_drawn_and_written(
     assert pl.read_csv(tmp_path / "points_P.csv")["value"].to_list() == drawn["value"].to_list()
 
 
+@pytest.mark.long
 def test_a_metric_of_an_extension_is_in_tables_and_figures(
     declare: Declare, cell: figure_data.Cell, tmp_path: Path
 ) -> None:

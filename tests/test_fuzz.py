@@ -17,6 +17,7 @@ def own_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_sample_of_bad_inputs_ends_as_expected() -> None:
     """No traceback, no hang, nothing wrong that is accepted, nothing right that is refused, and no file changed."""
     done = own_process("fuzzing.py", "--sample", "140", "--seed", "7")

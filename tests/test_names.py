@@ -27,6 +27,7 @@ PLACES = list(names.places())
 
 
 @pytest.mark.parametrize(("key", "change", "markups"), PLACES, ids=[key for key, *_ in PLACES])
+@pytest.mark.long
 def test_a_name_is_refused_or_unharmed(
     key: str, change: dict[str, Any], markups: dict[str, Callable[..., str]], tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -54,6 +55,7 @@ def test_names_that_are_markup_elsewhere_go_through_a_report(raw: dict[str, Any]
 
 
 @pytest.mark.parametrize("results", ['it\'s "a" $x\\y*[z] %~#&;(é) 漢', " a", "~", "a.b/../c:d,e=f"])
+@pytest.mark.long
 def test_snakemake_plans_a_folder_of_any_name_that_is_allowed(
     raw: dict[str, Any], tmp_path: Path, make_grid: Callable[[dict[str, Any]], Grid], results: str
 ) -> None:

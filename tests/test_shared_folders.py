@@ -87,6 +87,7 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
         ("remove", "cannot write to results/generations/other-base/sums/"),
     ],
 )
+@pytest.mark.long
 def test_a_folder_that_others_may_only_read(made: Made, tmp_path: Path, name: str, says: str) -> None:
     """As umask 022 leaves it."""
     folder = theirs(made[0], tmp_path / "study", 0o755, 0o644, OTHER)
@@ -100,6 +101,7 @@ def test_a_folder_that_others_may_only_read(made: Made, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", ["verify", "repair", "status", "generate", "import", "remove"])
+@pytest.mark.long
 def test_a_folder_that_is_the_owners_alone_is_never_taken_for_an_empty_one(
     made: Made, tmp_path: Path, name: str
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_folder_that_is_the_owners_alone_is_never_taken_for_an_empty_one(
 
 
 @pytest.mark.parametrize("name", ["verify", "repair", "status", "generate", "score", "import", "remove"])
+@pytest.mark.long
 def test_a_folder_of_a_group_is_used_by_all_of_it(made: Made, tmp_path: Path, name: str) -> None:
     """Folders that the group may write, and files and locks of a colleague that it may only read."""
     folder = theirs(made[0], tmp_path / "study", 0o2775, 0o644, os.getegid())

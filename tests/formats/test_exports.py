@@ -91,6 +91,7 @@ def test_rows_are_those_of_our_own_format(study: Study, tmp_path: Path, to: str)
 
 
 @pytest.mark.parametrize("to", catalogue.declared("exporter"))
+@pytest.mark.long
 def test_questions_and_texts_that_are_withheld_stay_at_home(study: Study, tmp_path: Path, to: str) -> None:
     gate(study.results)
     for path in export(searchlens.open(study.results), to, tmp_path / "out", [POLICY]):

@@ -309,6 +309,7 @@ def test_a_json_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", range(8))
+@pytest.mark.long
 def test_a_json_log_is_read_the_same_wherever_it_is_cut_into_pieces(tmp_path: Path, part: int) -> None:
     """Values, escapes and characters of several bytes may lie across the pieces, of a megabyte, in which it is read."""
     text, log = (INSPECT / "draws.json").read_text(), tmp_path / "log.json"

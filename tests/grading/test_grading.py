@@ -266,7 +266,7 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
 
 
 def test_only_instructions_cannot_be_voted_on_and_formulas_are_mathematical() -> None:
-    assert [kind for kind in catalogue.declared("grader") if not grading.votes(kind)] == ["instructions", "ifeval"]
+    assert [kind for kind in catalogue.declared("grader") if not grading.votes(kind)] == ["ifeval", "instructions"]
     mathematical = list(catalogue.declared("grader", mathematical=True))
     assert mathematical == ["math", "math-narrow", "simplerl", "simplerl-units"]
 

@@ -167,6 +167,7 @@ def test_settings_that_no_cluster_has_are_refused(raw: Raw, tmp_path: Path) -> N
     assert "max_minutes: 'day'; allowed: whole minutes" in planned(raw, tmp_path, "max_minutes=day")
 
 
+@pytest.mark.long
 def test_settings_of_a_profile_are_kept_beside_those_of_the_command_line(raw: Raw, tmp_path: Path) -> None:
     """Snakemake alone would drop all of `config` in the profile; what both have is that of the command line."""
     raw["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda"}

@@ -86,6 +86,7 @@ def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
     assert f"sums: policies with at most {samples} samples per question are not read at" in said
 
 
+@pytest.mark.long
 def test_sides_without_a_common_policy_have_every_figure(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     raw = few(raw, 4, {}) | {"study": {"pairs": [], "benchmarks": [], "imports": "all", "agreement": 0}}
     raw["default_policy"] = None
@@ -137,6 +138,7 @@ def draw(numbers, context):
 WHY = "ZeroDivisionError: it divides by <zero>"
 
 
+@pytest.mark.long
 def test_what_fails_is_named_and_costs_nothing_else(
     raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Ce
 
 
 @pytest.mark.parametrize("warning", ["", "RL: 0% of 8 samples have an answer"])
+@pytest.mark.long
 def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
     frames = readings_data.frames()

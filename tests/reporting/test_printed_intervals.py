@@ -150,6 +150,7 @@ def test_figures_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> Non
     assert [text for name, frame in numbers.items() for text in wrong(name, frame)] == []
 
 
+@pytest.mark.long
 def test_tables_of_a_study(cell: figure_data.Cell) -> None:
     """Readouts, gaps and recovery gaps, those of questions that nobody solves included."""
     recovery = (cell.same_policy, cell.counts, cell.support, cell.path, cell.near_match)

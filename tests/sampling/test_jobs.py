@@ -328,6 +328,7 @@ def end(job: subprocess.Popen[str]) -> tuple[int, str]:
     return job.returncode, said
 
 
+@pytest.mark.long
 def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path: Path) -> None:
     """And what it leaves becomes, byte for byte, what one job alone makes; its shards say what made them."""
     import torch

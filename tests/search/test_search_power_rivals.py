@@ -108,6 +108,7 @@ def test_lookahead_comes_closer_with_rollouts() -> None:
     assert all((end.sampling_logprobs == 0).all() for end in many)
 
 
+@pytest.mark.long
 def test_entropy_cuts_keep_the_target() -> None:
     policy = policy_of({"name": "power", "cut": "entropy"}, scheduler={"name": "blocks", "blocks": 2, "steps": 30})
     ends, engine = chains(SPREAD, policy, 1200)

@@ -134,6 +134,7 @@ STOPS = [((), 0), (("bb", "da"), 0), (("bb", "da"), 3)]
 
 @pytest.mark.parametrize(("stops", "check_every"), STOPS, ids=str)
 @pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.long
 def test_recording_changes_nothing_and_its_costs_and_leaves_are_the_runs(
     name: str, stops: tuple[str, ...], check_every: int
 ) -> None:

@@ -47,9 +47,7 @@ def require_installed(grid: Grid, *, here: bool) -> None:
     if here:
         sampled = [cell for cell in grid.study.cells if any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))]
         engines = {grid.study.engine(checkpoint).library for checkpoint, _ in sampled}
-        extras.require(
-            *(["matplotlib", "seaborn", "docutils", "jinja2"] if grid.study.pair_cells else []), *sorted(engines)
-        )
+        extras.require(*sorted(engines))
 
 
 def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:

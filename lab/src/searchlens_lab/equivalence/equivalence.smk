@@ -26,7 +26,7 @@ rule equivalence:
         gpu=lambda wildcards: get_gpu(GRID.study.gpus(equivalence_plan.compared(GRID)[0])),
         gres=lambda wildcards: get_gres(GRID.study.gpus(equivalence_plan.compared(GRID)[0])),
         nodes=1,
-        mem_mb=larger(lambda wildcards: resources.memory_mb(GRID, equivalence_plan.compared(GRID)[0])),
+        mem_mb=larger(lambda wildcards: cost.memory_mb(GRID, equivalence_plan.compared(GRID)[0])),
         runtime=longer(120),
     params:
         needs=tracked("equivalence", lambda wildcards: equivalence_plan.needs(GRID)),
