@@ -29,6 +29,7 @@ def follow(block: re.Match[str], folder: Path) -> None:
         assert (done.stdout, done.returncode) == (expected, 0), done.stderr
 
 
+@pytest.mark.long
 def test_the_page_works_as_written(checkout: Path) -> None:
     """Files are written, and commands print what the page shows."""
     for block in BLOCKS:

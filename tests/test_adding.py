@@ -160,6 +160,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return Copy(tmp_path_factory.mktemp("copy"))
 
 
+@pytest.mark.long
 def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy: Copy) -> None:
     rng = np.random.default_rng(1)
     pools = {name: [oracle.random_pool(rng, 4) for _ in range(5)] for name in ("temp_0.5", "greedy")}
@@ -174,6 +175,7 @@ def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy
     assert earlier["hits"]["all"].null_count() == earlier["hits"].height
 
 
+@pytest.mark.long
 def test_a_metric_is_recorded_from_now_on(copy: Copy) -> None:
     """Every form comes back; the tests of readouts are those of this package, run with the metrics of the copy."""
     names = "(a_landscape_is_the_same and shortest) or two_candidates"

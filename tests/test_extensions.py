@@ -475,6 +475,7 @@ def test_a_table_of_an_extension_is_built_and_written(declare: Declare, cell: fi
     assert {path.suffix[1:] for path in paths} == set(catalogue.TABLE_FORMATS)
 
 
+@pytest.mark.long
 def test_a_figure_of_an_extension_is_drawn_and_written(
     declare: Declare, cell: figure_data.Cell, tmp_path: Path
 ) -> None:

@@ -332,6 +332,7 @@ def test_the_workflow_reads_the_readouts_of_a_checkpoint_in_one_job(recorded: Fo
     assert run(recorded, {}, "-n") == set()
 
 
+@pytest.mark.long
 def test_a_change_of_how_pairs_are_compared_fits_no_law(recorded: Folder) -> None:
     assert run(recorded, {"recovery": {"epsilon": 0.05}}, "-n") == {"recovery_micro-1m"}
 

@@ -372,6 +372,7 @@ def test_aliases_that_stand_for_millions_of_values_are_refused(tmp_path: Path) -
         read_plan(tmp_path / "cohort.yaml")
 
 
+@pytest.mark.long
 def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: Raw, make_grid: Callable[..., Grid]
 ) -> None:

@@ -104,6 +104,7 @@ def test_prefix_frames_depend_on_the_order_of_samples(name: str) -> None:
     assert not ours.equals(theirs)
 
 
+@pytest.mark.long
 def test_the_readout_of_frames_is_their_last_column() -> None:
     """T is prefix everywhere, and a rate is no readout of n samples."""
     unread = {*catalogue.BOPTR_WORDS, *catalogue.declared("frame", in_words=True)}

@@ -70,6 +70,7 @@ def documented() -> set[str]:
 
 
 @pytest.mark.parametrize("which", ["frames", "alone"])
+@pytest.mark.long
 def test_frames_are_those_of_the_page_on_data(which: str, request: pytest.FixtureRequest) -> None:
     found: Frames = request.getfixturevalue(which)
     assert tuple(found) == boptr_frames()

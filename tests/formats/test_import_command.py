@@ -33,6 +33,7 @@ def everything(folder: Path) -> set[Path]:
     return set(folder.rglob("*"))
 
 
+@pytest.mark.long
 def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     blocks = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    ")]
     study = tmp_path / "study"

@@ -311,6 +311,7 @@ def test_pin_and_fetch_from_a_hub(command: Callable[..., Any], tmp_path: Path, l
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {name: FILES[name] for name in IN_USE}
 
 
+@pytest.mark.long
 def test_a_dataset_is_pinned_fetched_and_checked_like_weights(command: Callable[..., Any], tmp_path: Path) -> None:
     """Only the files of its split; a study of it is planned before, with as many questions as the family has."""
     planned = command("plan", quiz=True)

@@ -151,6 +151,7 @@ def own_profile(folder: Path, name: str = "mine", **config: Any) -> list[str]:
     return ["--profile", name]
 
 
+@pytest.mark.long
 def test_gpus_are_asked_for_as_the_cluster_wants(weighed: Raw, tmp_path: Path) -> None:
     """Base runs on two GPUs of a cluster that counts them as generic resources; no job is longer than it takes."""
     weighed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda", "vllm": {"tensor_parallel": 2}}
@@ -180,6 +181,7 @@ def test_settings_of_a_profile_are_kept_beside_those_of_the_command_line(raw: Ra
     assert "max_minutes: 'day'; allowed" in planned(raw, tmp_path, "pool_size=1", options=wrong)
 
 
+@pytest.mark.long
 def test_values_of_the_command_line_are_read_as_in_a_file(raw: Raw, tmp_path: Path) -> None:
     """Snakemake alone makes texts of numbers inside of mappings; a wrong one is said to be of the command line."""
     raw["recovery"] = {"epsilon": 0.05}

@@ -142,6 +142,7 @@ def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None
     assert wrong_in_print(tables) == []
 
 
+@pytest.mark.long
 def test_figures_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
     """The CSV beside each figure."""
     frames, found = cohort

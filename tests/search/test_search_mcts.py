@@ -102,6 +102,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("compares", [False, True])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.long
 def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[str, Any], compares: bool) -> None:
     """Selection, expansion, merging, closing, virtual loss, seeds and back-up, under the same draws; whether the
     evaluator sees every rollout once, or all of them whenever there are new ones."""
