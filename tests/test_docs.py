@@ -107,6 +107,7 @@ def runs() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("words", runs(), ids=shlex.join)
+@pytest.mark.long
 def test_commands_with_settings_can_be_run(words: tuple[str, ...], raw: dict[str, Any], tmp_path: Path) -> None:
     """Dry, in the folder of a small study."""
     (tmp_path / "config").mkdir()

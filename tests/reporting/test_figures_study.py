@@ -28,6 +28,7 @@ def cell() -> figure_data.Cell:
     return figure_data.cell()
 
 
+@pytest.mark.long
 def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     """Each panel shows its own curves and says whether its samples were drawn here; a missing cell leaves a gap."""
     here, there = LABELS, replace(LABELS, benchmark="Micro AIME", source="recorded")
