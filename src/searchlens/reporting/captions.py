@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from searchlens.config import addons, extras, project
+from searchlens.config import addons, project
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -72,7 +72,6 @@ def blocks(text: str) -> dict[str, str]:
 
 
 def _template(text: str) -> Template:
-    extras.require("docutils")
     import jinja2
 
     return jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)

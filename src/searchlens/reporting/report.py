@@ -12,7 +12,7 @@ from urllib.parse import quote
 from searchlens import __version__, catalogue
 from searchlens.api import pages
 from searchlens.api.study import Study
-from searchlens.config import addons, extras
+from searchlens.config import addons
 from searchlens.reporting import captions
 from searchlens.reporting.explorer_index import headline_html
 from searchlens.store import provenance
@@ -117,7 +117,6 @@ def report_page(study: Study) -> str:
     """The page of a study: headline, health and pass curves, then every figure and table with its caption. It needs the
     extra ``plot``.
     """
-    extras.require("docutils")
     sections = contents(study)
     items = {item.name: item for item in sections[0].items} if sections else {}
     name = ", ".join(dict.fromkeys(pair for pair, *_ in study.sides)) or study.results.name
