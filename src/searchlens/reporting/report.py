@@ -114,9 +114,7 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).translate(str.maketrans("", "", '"
 
 
 def report_page(study: Study) -> str:
-    """The page of a study: headline, health and pass curves, then every figure and table with its caption. It needs the
-    extra ``plot``.
-    """
+    """The page of a study: headline, health and pass curves, then every figure and table with its caption."""
     sections = contents(study)
     items = {item.name: item for item in sections[0].items} if sections else {}
     name = ", ".join(dict.fromkeys(pair for pair, *_ in study.sides)) or study.results.name
