@@ -59,7 +59,7 @@ def readable(name: str) -> str:
 
 
 def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
-    """A caption as HTML, for one pair on one benchmark if it names them; InputError without the extra ``plot``."""
+    """A caption as HTML, for one pair on one benchmark if it names them."""
     names = SimpleNamespace(wildcards=SimpleNamespace(**(wildcards or {})))
     return rendered(_template(text).render(snakemake=names))
 
