@@ -67,3 +67,11 @@ def test_the_page_has_every_frame_of_a_comparison() -> None:
     from searchlens.comparison.arrays import FRAMES
 
     assert [name for name in FRAMES if f"`{name}`" not in PAGE] == []
+
+
+def test_the_example_of_the_front_page_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, {})
+    (shown,) = re.findall(r"```\n(pass@k: .*?) …\n```", page, re.DOTALL)
+    assert " ".join(shown.split()) in " ".join(capsys.readouterr().out.split())
