@@ -125,8 +125,9 @@ def write_config(folder: Path, content: dict[str, Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def levels_of_the_log() -> Iterator[None]:
-    """A command that is told to be quiet is so for its own test alone."""
+def settings_of_the_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A study's extensions, and a command that is told to be quiet, concern their own test alone."""
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
     yield
     logging.getLogger("searchlens").setLevel(logging.NOTSET)
 

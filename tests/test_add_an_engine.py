@@ -42,7 +42,6 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Add an engine")[2]
     (tmp_path / "short.py").write_text(section.partition("```python\n")[2].partition("```")[0])
     (tmp_path / "config/own.yaml").write_text(OWN)
-    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -41,13 +41,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def extensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No extensions, before the test and after it: ``catalogue.use`` sets this variable."""
-    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
-
-
-@pytest.fixture
-def declare(tmp_path: Path, extensions: None) -> Declare:
+def declare(tmp_path: Path) -> Declare:
     """Use a file with this source as an extension, for one test."""
 
     def use(source: str) -> None:
@@ -181,7 +175,6 @@ def test_compact_readouts_leave_out_what_they_do_not_hold(declare: Declare, tmp_
     assert landscape.hits["all"].null_count() == landscape.hits.height
 
 
-@pytest.mark.usefixtures("extensions")
 def test_the_example_of_the_contributors_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration names the file, and the command that a rule runs reads the metric."""
     monkeypatch.chdir(ROOT)
@@ -238,7 +231,6 @@ def _graded(texts: list[str], golds: list[str], kind: str, verdicts: Path) -> Sc
     return Rules(questions, kind, verdicts, workers=1).scored(answers)
 
 
-@pytest.mark.usefixtures("extensions")
 def test_the_grader_of_the_page_grades_and_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration accepts it by the file it names; verdicts are stored by its version, the hash of the file."""
     monkeypatch.chdir(ROOT)
@@ -290,7 +282,7 @@ class Working(Grader):
         ("He has 3 + 4 = 7 eggs.", None),
     ],
 )
-def test_right_by_a_false_equation_is_no_answer(extensions: None, text: str, answer: str | None) -> None:
+def test_right_by_a_false_equation_is_no_answer(text: str, answer: str | None) -> None:
     """The grader that the study of a pretrained pair puts beside ``math``."""
     catalogue.use(["examples/pretrained/true_equations.py"], ROOT)
     assert grading.grader("true-equations").extract(text, True).answer == answer
@@ -376,7 +368,7 @@ def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, ra
 
 
 @pytest.fixture
-def longest(raw: dict[str, Any], tmp_path: Path, extensions: None) -> dict[str, Any]:
+def longest(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """The study with two policies of the controller that the contributors' guide adds."""
     (tmp_path / "longest.py").write_text(_section("CONTRIBUTING.md", "Add a controller", "from dataclasses"))
     raw["checkpoints"]["toy-base"] = {"path": str(ROOT / "resources" / "zoo" / "micro-1m-base")}

@@ -46,9 +46,8 @@ def repeating(file):
 
 
 @pytest.fixture
-def known_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def known_own(tmp_path: Path) -> Path:
     """A folder of digests of forty made-up questions."""
-    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
     (tmp_path / "own.py").write_text(OWN)
     catalogue.use(["own.py"], tmp_path)
     digests.main(["own", str(written(tmp_path, amc(40), "trusted.jsonl"))])

@@ -166,8 +166,7 @@ def mine(context):
 """
 
 
-def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
+def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path) -> None:
     before = {stage: source.stage_source(stage) for stage in STAGES}
     file = tmp_path / "mine.py"
     file.write_text(MINE)

@@ -189,7 +189,6 @@ def test_what_vllm_cannot_do_is_found_at_planning(raw: Raw, vllm: dict[str, Any]
 
 
 def test_a_grader_of_an_extension_is_known(raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("@grader('length', mathematical=True)\nclass Length: ...\n")
     raw["benchmarks"]["math"] |= {"grader": "length", "recipe_stops": True}
