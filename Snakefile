@@ -6,7 +6,7 @@
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
 Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery; readouts,
-the latter two for recorded cells; likelihood, readings, figures, overview, tables, boptr (with transfer), those of add-ons
+the latter two for recorded cells; likelihood, measures, figures, overview, tables, boptr (with transfer), those of add-ons
 such as equivalence, explorer, report.
 """
 
@@ -51,7 +51,7 @@ if GRID.jobs.likelihood_cells:
 
 if GRID.study.pair_cells:
 
-    include: "workflow/rules/readings.smk"
+    include: "workflow/rules/measures.smk"
     include: "workflow/rules/figures.smk"
     include: "workflow/rules/overview.smk"
     include: "workflow/rules/tables.smk"
@@ -110,7 +110,7 @@ localrules:
 rule all:
     """Every output of every rule, so that one that was deleted is made again."""
     input:
-        [*rules.readings.output, *rules.tables.output, *rules.overview.output] if GRID.study.pair_cells else [],
+        [*rules.measures.output, *rules.tables.output, *rules.overview.output] if GRID.study.pair_cells else [],
         [
             path
             for cell in GRID.study.drawn_cells

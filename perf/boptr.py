@@ -14,7 +14,7 @@ rows without a path (rivals), no path chosen again. Its errors must equal those 
 
 ``--cohort`` measures the recorded cohort of twelve pairs instead (config/zoo.yaml with config/zoo-tables.yaml):
 landscapes from compact readouts, then every frame of BOPTR under both readouts with its configured draws, and every
-frame of readings. Landscapes share the processes; the other three jobs run side by side in them. Goals: at most three
+frame of measures. Landscapes share the processes; the other three jobs run side by side in them. Goals: at most three
 minutes on two cores, at most 3 GiB in any process.
 
 CPU seconds are summed over threads; wall seconds depend on what else runs on the machine. The stage has its own
@@ -47,7 +47,7 @@ from searchlens.boptr.view import View, bootstrap_view
 from searchlens.cli.options import cohort_of
 from searchlens.cli.stages.boptr import boptr
 from searchlens.cli.stages.landscape import landscape
-from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.measures import measures
 from searchlens.config import check
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.check.load import DEFAULT_FILES
@@ -137,10 +137,10 @@ def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
 
 
 def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
-    """Frames of ``readings``, or of BOPTR under the readout ``prefix`` or ``expected``, in a folder of its own."""
+    """Frames of ``measures``, or of BOPTR under the readout ``prefix`` or ``expected``, in a folder of its own."""
     grid = Grid(check.load(COHORT))
-    if job == "readings":
-        return spent(lambda: readings(needs.readings(grid), Layout(folder), fingerprint=""))[1]
+    if job == "measures":
+        return spent(lambda: measures(needs.measures(grid), Layout(folder), fingerprint=""))[1]
     found = needs.boptr(grid)
     options = replace(found["options"], readout=job)
     return spent(lambda: boptr(cohort_of(found), options, Layout(folder).landscapes, Layout(folder / job)))[1]
@@ -148,7 +148,7 @@ def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
 
 def recorded(processes: int) -> None:
     """Measure every stage of the recorded cohort, and say whether the goals are met."""
-    context, jobs = multiprocessing.get_context("spawn"), ("prefix", "expected", "readings")
+    context, jobs = multiprocessing.get_context("spawn"), ("prefix", "expected", "measures")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Time of `searchlens compare`: two folders of logs to all readings, and what of it is reading and grading alone.
+"""Time of `searchlens compare`: two folders of logs to all measures, and what of it is reading and grading alone.
 
     python perf/compare.py [--questions 500] [--samples 64]
 

@@ -1,7 +1,7 @@
 """Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
 
     python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power] [--json out.json]
-    python -P perf/vllm.py --seconds 30 --warm 45    pool and power sampling without an end, between two readings of
+    python -P perf/vllm.py --seconds 30 --warm 45    pool and power sampling without an end, between two measures of
                                                      the clock
 
 Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides

@@ -124,7 +124,7 @@ KINDS: dict[str, str] = {
     ),
     **dict.fromkeys(["seed", "boptr.seed", "study.agreement", "boptr.reselect", "equivalence.questions"], WHOLE0),
     **dict.fromkeys(
-        ["landscape.draws", "readings.draws", "boptr.draws", "equivalence.draws", "equivalence.chains"], DRAWS
+        ["landscape.draws", "measures.draws", "boptr.draws", "equivalence.draws", "equivalence.chains"], DRAWS
     ),
     **dict.fromkeys(
         [
@@ -166,7 +166,7 @@ KINDS: dict[str, str] = {
         ],
         "names",
     ),
-    **dict.fromkeys(["budgets", "readings.null_k", "benchmarks.sums.extension"], "numbers"),
+    **dict.fromkeys(["budgets", "measures.null_k", "benchmarks.sums.extension"], "numbers"),
     **dict.fromkeys(["results", "lock", "checkpoints.toy-base.path", "benchmarks.sums.path"], "path"),
 }
 
@@ -415,7 +415,7 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
 ]
 COMMANDS = (
     *("init", "check", "plan", "run", "status", "summary", "show", "explore", "view", "diff", "benchmarks", "generate"),
-    *("score", "agreement", "landscape", "recovery", "readings", "likelihood", "figures"),
+    *("score", "agreement", "landscape", "recovery", "measures", "likelihood", "figures"),
     *("overview", "tables", "equivalence", "boptr", "transfer", "compare", "import", "imports", "export", "record"),
     *("rerun", "trace", "verify", "prune", "pin", "fetch", "fingerprint", "convert", "power", "simulate", "completion"),
     *("schema", "snapshot"),

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from run_stages import landscape_cell, recovery_cell, score_cell
-from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.tables import tables
 from searchlens.config import check
 from searchlens.plan import Grid, needs
@@ -97,7 +97,7 @@ def finish(raw: dict[str, Any], root: Path, right: Mapping[str, Mapping[str, int
 
 
 def _finished(raw: dict[str, Any], root: Path, right: Mapping[str, Mapping[str, int]]) -> Path:
-    settings = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
+    settings = {"landscape": {"draws": 100}, "measures": {"draws": 100}, "equivalence": None}
     with chdir(root):
         grid = Grid(check.validate({**raw, **settings}))
         for cell in grid.study.cells:
@@ -118,7 +118,7 @@ def analyse(grid: Grid) -> None:
         sides = [layout.landscape(grid.study.pairs[pair][role], benchmark) for role in ("base", "rl")]
         recovery_cell(grid, *sides, layout.recovery(pair, benchmark))
     fingerprint = config_fingerprint(grid.config)
-    readings(needs.readings(grid), layout, fingerprint=fingerprint)
+    measures(needs.measures(grid), layout, fingerprint=fingerprint)
     tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
     assert not grid.study.not_made
 

@@ -133,9 +133,9 @@ def test_metrics_of_an_extension_have_intervals(declare: Declare) -> None:
     declare(METRICS)
     landscape = _landscape(2)
     added = landscape.points.filter(~pl.col("metric").is_in(OWN))
-    readings = set(added.select("metric", "readout").iter_rows())
+    measures = set(added.select("metric", "readout").iter_rows())
     both = {(metric, readout) for metric in ("long", "middle", "brief") for readout in schemas.READOUTS}
-    assert readings == both | {("fewest", "prefix"), ("all", "prefix")}
+    assert measures == both | {("fewest", "prefix"), ("all", "prefix")}
     assert added.select("value", "lo", "hi").null_count().sum_horizontal().item() == 0
     row = added.filter(policy="a", metric="all", budget=1).row(0, named=True)
     assert (row["lo"], row["hi"]) == wilson(row["hits"], 20)

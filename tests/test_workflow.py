@@ -128,7 +128,7 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
         (
             "grading/math.py",
             {
-                *("score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"),
+                *("score", "agreement", "landscape", "recovery", "measures", "figures", "overview", "tables"),
                 *("explorer", "report_page"),
             },
         ),

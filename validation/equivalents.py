@@ -11,7 +11,7 @@ law with a ceiling, where N*(b) follows from the two curves.
 * ``hard``: N* where a share of the questions is hard, ``HARD``: Base solves them with 1% of its samples, RL with 3%,
   and the log-odds of the others are normal around 1 and 1.6; 64 samples.
 * ``best``: the upper edge of 24 policies, whose log-odds are spread evenly over ``SPREADS``; ``plain`` takes the
-  largest curve of each draw, ``directional`` is ``readings.equivalents.upper_edge``.
+  largest curve of each draw, ``directional`` is ``measures.equivalents.upper_edge``.
 * ``exponents``: share of worlds with an empty set, and with a set that contains the true alpha and beta.
 
 One record per experiment, case, number of questions, b (0: none) and quantity.

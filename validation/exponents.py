@@ -41,7 +41,7 @@ from scipy import stats
 from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
 from searchlens.analysis.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
 from searchlens.analysis.uncertainty import Floats
-from searchlens.config.readings import ANY
+from searchlens.config.measures import ANY
 from searchlens.store import readouts
 from searchlens_lab.simulate import power_law
 

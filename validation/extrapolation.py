@@ -2,7 +2,7 @@
 
     python validation/extrapolation.py --results results/deep --output docs/extrapolation.csv --support docs/support.csv
 
-The folder holds scores of both sides of a pair with 1,024 samples of each question under one policy; docs/readings.md
+The folder holds scores of both sides of a pair with 1,024 samples of each question under one policy; docs/measures.md
 has the configuration that draws them. The samples of a cell are cut into disjoint blocks of n. In each trial one block
 is taken, as many questions as there are are drawn with replacement, pass@k is predicted from their n samples, and
 compared with pass@k of the cell: the mean over all choices of k of the 1,024 samples. Beside these stands what the

@@ -1,10 +1,10 @@
-"""Compute the readings again from the recorded readouts, with code of its own, and compare with the frames of a run.
+"""Compute the measures again from the recorded readouts, with code of its own, and compare with the frames of a run.
 
     python validation/independent.py --results results/zoo-tables
 
 It uses numpy, scipy and polars, and nothing of the packages that made the frames: readouts are read as an Arrow table
 in an xz stream, counts taken from the sizes of answer classes, and every number computed from its definition
-(docs/readings.md), by another route than in the library where there is one:
+(docs/measures.md), by another route than in the library where there is one:
 
 * N*(b) and its slopes under the default policy, support counts with SRR and NDR, Cover@tau, G-Pass@k, pass@k, and
   pass@k corrected for guessing, in every cell;
@@ -295,7 +295,7 @@ def _text(line: str) -> str:
 def compare_cell(
     found: Comparison, frames: dict[str, pl.DataFrame], pair: str, benchmark: str, base: Counts, rl: Counts
 ) -> None:
-    """All readings of a cell but the exponents under any policy."""
+    """All measures of a cell but the exponents under any policy."""
     place, one, two = f"{pair} {benchmark}", base[DEFAULT], rl[DEFAULT]
     cell = {"pair": pair, "benchmark": f"zoo-{benchmark}"}
     mine: dict[int, float] = {}
@@ -381,7 +381,7 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=5e-5, help="relative and absolute; BOPTR sums in float32")
     args = parser.parse_args()
     names = ("equivalents", "support", "measures", "exponents")
-    frames = {name: pl.read_parquet(args.results / "readings" / f"{name}.parquet") for name in names}
+    frames = {name: pl.read_parquet(args.results / "measures" / f"{name}.parquet") for name in names}
     errors = pl.read_parquet(args.results / "boptr" / "errors.parquet")
     found = Comparison(args.tolerance)
     for benchmark in BENCHMARKS:

@@ -19,8 +19,8 @@ import yaml
 from searchlens.analysis.claims import EQUIVALENT, MEETING, interval, located
 from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
 from searchlens.analysis.equivalents import crossing, equivalents, summary
-from searchlens.analysis.readings import PairPools
-from searchlens.analysis.readings import exponent_sets as study_sets
+from searchlens.analysis.pair_measures import PairPools
+from searchlens.analysis.pair_measures import exponent_sets as study_sets
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.config.general import General
 from searchlens.store import readouts

@@ -100,7 +100,7 @@ def main() -> None:
     lines = [row.cells(float(p)) for row, p in zip(rows, corrected, strict=True)]
     print(markdown((*PAIRS, "p, Holm", "RL samples", "equal tokens", *SAME.values()), lines))
     print()
-    print(markdown((*MEANS, *SAME.values()), means(rows, study["readings"]["joint_pairs"])))
+    print(markdown((*MEANS, *SAME.values()), means(rows, study["measures"]["joint_pairs"])))
 
 
 def rows_of(folder: Path, pairs: dict[str, Any]) -> Iterator[Row]:

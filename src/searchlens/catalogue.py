@@ -51,7 +51,7 @@ HOMES = {
 
 LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes", "health")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
-READING_FRAMES = (
+MEASURE_FRAMES = (
     *("equivalents", "crossings", "exponents", "exponent_profiles", "joint_exponents"),
     *("support", "support_changes", "measures", "variance", "extrapolated"),
 )

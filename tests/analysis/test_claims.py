@@ -197,9 +197,9 @@ def test_every_cell_is_counted_once_in_the_title_of_pass_at_k(seed: int) -> None
 def test_sentences_are_true_of_random_frames(seed: int) -> None:
     """Each sentence's condition, and its numbers, from the frames; nothing is identified that the frames leave open."""
     frames = random_frames(np.random.default_rng(seed))
-    said = {each.reading: each for each in statements(frames, policy="given")}
+    said = {each.measure: each for each in statements(frames, policy="given")}
     assert len(said) == 11
-    known = {reading for reading, each in said.items() if not each.can.startswith("not identified")}
+    known = {measure for measure, each in said.items() if not each.can.startswith("not identified")}
     passes = {row["k"]: row for row in rows_of(frames, "pass@k")}
     last = max(passes)
     named = sorted({min(k, last) for k in (1, 16)})
@@ -255,7 +255,7 @@ def test_what_is_not_identified_is_said_once(seed: int) -> None:
     unknown = [each for each in said if each.can.startswith("not identified")]
     text = "\n".join(map(str, shown))
     assert text.count("not identified") == bool(unknown)
-    assert all(f"{each.reading} (" in shown[-1].can for each in unknown)
+    assert all(f"{each.measure} (" in shown[-1].can for each in unknown)
     assert [each for each in shown if each.cannot] == [each for each in said if each not in unknown]
 
 

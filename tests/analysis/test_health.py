@@ -17,7 +17,7 @@ from searchlens.analysis.points import operating_points
 from searchlens.benchmarks import Question
 from searchlens.cli import status, summary
 from searchlens.cli.stages.importing import Request, import_samples
-from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.tables import tables
 from searchlens.config.health import DEFAULTS
 from searchlens.formats.reading import Choices
@@ -232,7 +232,7 @@ def analysed(raw: Raw, make_grid: Make, folder: Path, texts: dict[str, str]) -> 
         landscape_cell(grid, "own", grid.scores(*cell), grid.layout.landscape(*cell))
     base, rl = (grid.layout.landscape(f"mine-{role}", "own") for role in ("base", "rl"))
     recovery_cell(grid, base, rl, grid.layout.recovery("mine", "own"))
-    readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+    measures(needs.measures(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
     tables(needs.tables(grid), grid.layout, grid.layout, fingerprint=config_fingerprint(grid.config))
     return grid
 

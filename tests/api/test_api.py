@@ -1,4 +1,4 @@
-"""The public interface: a results folder read from Python, and readings of answers that one has."""
+"""The public interface: a results folder read from Python, and measures of answers that one has."""
 
 import json
 import shutil
@@ -89,7 +89,7 @@ def test_a_study_reads_every_frame_from_a_copy_in_another_place(results: Path, t
         lambda study: study.scores("toy-rl"),
         lambda study: study.recovery("toy", "sums"),
         lambda study: study.paths(),
-        lambda study: study.readings("support"),
+        lambda study: study.measures("support"),
         lambda study: study.table("debate"),
         lambda study: study.agreement(*CELL),
         lambda study: study.samples(*CELL),
@@ -221,7 +221,7 @@ def test_imported_samples_and_their_questions_are_read_from_a_copy(
         ("landscape", lambda study: study.hits(), "landscape"),
         ("recovery", lambda study: study.recovery("toy", "sums"), "recovery"),
         ("recovery", lambda study: study.gaps(), "recovery"),
-        ("readings", lambda study: study.readings(), "readings"),
+        ("measures", lambda study: study.measures(), "measures"),
         ("scores", lambda study: study.scores(*CELL), "score"),
         ("tables", lambda study: study.table("debate"), "tables"),
         ("agreement", lambda study: study.agreement(*CELL), "agreement"),
@@ -246,7 +246,7 @@ def test_an_absent_file_is_one_error_that_names_file_and_stage(
         (lambda study: study.samples(*CELL, "topp"), DEFAULT),
         (lambda study: study.recovery(frame="supports"), "support"),
         (lambda study: study.table("debates"), "debate"),
-        (lambda study: study.readings("all"), "measures"),
+        (lambda study: study.measures("all"), "measures"),
     ],
 )
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones(
@@ -277,7 +277,7 @@ def test_the_face_of_a_study_has_its_gaps_and_runs_nothing_of_a_name(results: Pa
     assert "<script" not in searchlens.open(hostile, root=results.parent)._repr_html_()
 
 
-# ---- readings of one's own samples
+# ---- measures of one's own samples
 
 
 def test_a_comparison_gives_the_numbers_of_the_stage(results: Path) -> None:
@@ -287,11 +287,11 @@ def test_a_comparison_gives_the_numbers_of_the_stage(results: Path) -> None:
     right, classes = ([side[column].to_numpy().reshape(6, 4) for side in sides] for column in ("correct", "answer"))
     found = searchlens.compare(*right, classes=tuple(classes), tokens=(3, 4), draws=100, seed=study.config.seed)
     for name in ("measures", "support", "variance", "support_changes"):
-        stage = study.readings(name).drop("pair", "benchmark")
+        stage = study.measures(name).drop("pair", "benchmark")
         if name == "measures":  # luck is graded against golds of other questions, which arrays do not have
             stage = stage.filter(~pl.col("measure").str.contains("luck"))
         assert getattr(found, name).equals(stage), name
-    stage = study.readings("equivalents").filter(pl.col("policy") == DEFAULT).drop("pair", "benchmark", "policy")
+    stage = study.measures("equivalents").filter(pl.col("policy") == DEFAULT).drop("pair", "benchmark", "policy")
     assert found.equivalents.drop("policy").equals(stage)
     assert found.equivalents["policy"].unique().to_list() == ["given"]
 
@@ -317,9 +317,9 @@ def test_several_policies_of_base_count_for_the_best() -> None:
 
 def test_what_samples_do_not_determine_is_said_and_is_null_in_json() -> None:
     one = searchlens.compare(np.eye(3, 1, dtype=bool), np.ones((3, 1), bool), draws=100)
-    said = {each.reading: each.can for each in one.statements}
-    for reading in ("exponents", "guessing", "entropy", "second run", "variance", "extrapolation"):
-        assert said[reading].startswith("not identified"), reading
+    said = {each.measure: each.can for each in one.statements}
+    for measure in ("exponents", "guessing", "entropy", "second run", "variance", "extrapolation"):
+        assert said[measure].startswith("not identified"), measure
     plain = json.loads(json.dumps(one.to_dict(), allow_nan=False))
     assert plain["variance"][0]["decoding"] is None
     assert plain["samples"] == {"base": 1, "rl": 1}
@@ -328,7 +328,7 @@ def test_what_samples_do_not_determine_is_said_and_is_null_in_json() -> None:
 
 def test_guessing_is_read_if_choices_are_given() -> None:
     found = searchlens.compare(counts("toy-base"), counts("toy-rl"), samples=4, choices=4, draws=100)
-    said = {each.reading: each for each in found.statements}["guessing"]
+    said = {each.measure: each for each in found.statements}["guessing"]
     assert said.can.startswith("Without guessing")
     assert "pass@4: guessing alone solves 68.4%" in said.cannot
 
@@ -343,7 +343,7 @@ def test_no_end_of_a_variance_is_below_zero() -> None:
 @pytest.mark.parametrize("questions", [1, 2, 6])
 @pytest.mark.parametrize("right", [0, 1])
 @pytest.mark.parametrize("samples", [1, 2, 8])
-def test_degenerate_samples_have_readings(questions: int, right: int, samples: int) -> None:
+def test_degenerate_samples_have_measures(questions: int, right: int, samples: int) -> None:
     same = np.full((questions, samples), bool(right))
     found = searchlens.compare(same, same, draws=100, choices=3)
     json.dumps(found.to_dict(), allow_nan=False)
@@ -390,7 +390,7 @@ def test_luck_is_read_from_verdicts_against_other_golds() -> None:
     base = [[True, True, False, False], [False] * 4]
     found = searchlens.compare(base, base, lucky=(lucky, lucky), draws=100)
     assert found.measures.filter(measure="luck", side="Base", k=1)["value"].item() == 0.125
-    assert {each.reading: each.can for each in found.statements}["luck"].startswith("With golds of other questions")
+    assert {each.measure: each.can for each in found.statements}["luck"].startswith("With golds of other questions")
     counts = searchlens.compare([2, 0], [2, 0], samples=4, lucky=([1, 0], [1, 0]), draws=100)
     assert counts.measures.filter(measure="luck", side="RL", k=4)["value"].item() == 0.5
     with pytest.raises(InputError, match=r"lucky\[1\] has shape"):
@@ -407,7 +407,7 @@ def said_of_exponents(**changed: object) -> Statement:
     frames = searchlens.compare(counts("toy-base"), counts("toy-rl"), samples=4, draws=100).frames
     slopes = pl.col("budget").replace_strict({1: 0.93, 2: 0.51}, default=None, return_dtype=pl.Float64)
     changed_frames = {"exponents": pl.DataFrame([row]), "equivalents": frames["equivalents"].with_columns(slope=slopes)}
-    return {each.reading: each for each in statements(frames | changed_frames, policy="given")}["exponents"]
+    return {each.measure: each for each in statements(frames | changed_frames, policy="given")}["exponents"]
 
 
 @pytest.mark.parametrize(

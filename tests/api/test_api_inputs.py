@@ -102,11 +102,11 @@ def test_ragged_answers_give_unbiased_curves_up_to_the_smallest_pool() -> None:
 
 def test_what_needs_equal_pools_says_why_it_is_not_identified() -> None:
     found = searchlens.compare(RAGGED, FULL, draws=100)
-    said = {each.reading: each.can for each in found.statements}
-    for reading in ("support", "reliability", "entropy", "extrapolation"):
-        assert said[reading] == "not identified: questions have 3 to 6 samples.", reading
-    for reading in ("pass@k", "budget equivalents", "second run", "variance"):
-        assert not said[reading].startswith("not identified"), reading
+    said = {each.measure: each.can for each in found.statements}
+    for measure in ("support", "reliability", "entropy", "extrapolation"):
+        assert said[measure] == "not identified: questions have 3 to 6 samples.", measure
+    for measure in ("pass@k", "budget equivalents", "second run", "variance"):
+        assert not said[measure].startswith("not identified"), measure
     assert found.support.is_empty() and found.extrapolated.is_empty()
     assert not found.measures["measure"].str.contains("Cover|entropy").any()
     json.dumps(found.to_dict(), allow_nan=False)
@@ -134,7 +134,7 @@ def test_ragged_pools_have_luck_tokens_and_policies() -> None:
     of_first: dict[str, Any] = {"lucky": ({"a": FULL, "b": None}, FULL)}
     several = searchlens.compare({"a": FULL, "b": RAGGED}, FULL, draws=100, **of_first)
     assert several.measures.filter(measure="luck", side="Base", k=4)["value"].item() == 1
-    assert {each.reading: each.can for each in several.statements}["support"].startswith("RL keeps")
+    assert {each.measure: each.can for each in several.statements}["support"].startswith("RL keeps")
     with pytest.raises(InputError, match=r"lucky\[0\] has shape \(4, 4\); allowed: \(4, 3 to 6\)"):
         searchlens.compare(RAGGED, FULL, lucky=(FULL, FULL), draws=100)
 
@@ -163,7 +163,7 @@ CALLS: tuple[Callable[[searchlens.Study, Any], Any], ...] = (
     lambda study, odd: study.withheld(odd),
     lambda study, odd: study.points(odd, odd),
     lambda study, odd: study.recovery(frame=odd),
-    lambda study, odd: study.readings(odd),
+    lambda study, odd: study.measures(odd),
     lambda study, odd: study.boptr(odd),
     lambda study, odd: study.table(odd),
     lambda study, odd: study.gaps(odd),
@@ -208,5 +208,5 @@ def test_an_extension_that_needs_a_missing_library_is_named(
 
 def test_luck_that_solves_everything_leaves_the_difference_open() -> None:
     found = searchlens.compare(FULL, FULL, lucky=(np.ones((4, 4), bool),) * 2, draws=100)
-    said = {each.reading: each.can for each in found.statements}["luck"]
+    said = {each.measure: each.can for each in found.statements}["luck"]
     assert said.endswith("Without luck, RL − Base is unknown.")

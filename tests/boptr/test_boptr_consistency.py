@@ -154,7 +154,7 @@ def error(base: DenseLandscape, rl: DenseLandscape, policy: str, budgets: list[i
 def test_fixed_policy_is_the_main_path_read_from_each_batch() -> None:
     study = replicated({"a": 10, "b": 20})
     rule, boot = views(study, 500)
-    found = seed_replication(rule, boot).filter(pl.col("benchmark") != "mean", reading="fixed_pi")
+    found = seed_replication(rule, boot).filter(pl.col("benchmark") != "mean", variant="fixed_pi")
     assert found.height == 9
     for row in found.iter_rows(named=True):
         batch, benchmark = row["batch"], row["benchmark"]
@@ -170,7 +170,7 @@ def test_full_rule_is_the_rule_on_a_cohort_whose_base_is_the_batch() -> None:
     batches = {"a": 10, "b": 20, "c": 30}
     study = replicated(batches)
     rule, boot = views(study, 200)
-    found = seed_replication(rule, boot).filter(reading="full_rule")
+    found = seed_replication(rule, boot).filter(variant="full_rule")
     moved = 0
     for benchmark in ("gpqa", "aime"):
         for batch in batches:
@@ -195,12 +195,12 @@ def test_replication_is_scored_on_policies_that_every_batch_has() -> None:
     rule, boot = views(Cohort(study.plan, {**study.landscapes, ("base-a", "gpqa"): smaller}), 200)
     found = seed_replication(rule, boot)
     at_gpqa = found.filter(benchmark="gpqa")
-    assert at_gpqa.filter(reading="fixed_pi")["reason"].to_list() == ["policy_missing"] * 2
-    full = at_gpqa.filter(reading="full_rule")
+    assert at_gpqa.filter(variant="fixed_pi")["reason"].to_list() == ["policy_missing"] * 2
+    full = at_gpqa.filter(variant="full_rule")
     assert full["reason"].is_null().all()
     assert policy not in full["policy"].to_list()
-    kept = found.filter(pl.col("benchmark").is_in(["math", "aime"]), reading="fixed_pi", batch="a")["error"]
-    mean = found.filter(benchmark="mean", reading="fixed_pi", batch="a")["error"].item()
+    kept = found.filter(pl.col("benchmark").is_in(["math", "aime"]), variant="fixed_pi", batch="a")["error"]
+    mean = found.filter(benchmark="mean", variant="fixed_pi", batch="a")["error"].item()
     assert mean == pytest.approx(kept.to_numpy().mean())
 
 
@@ -208,7 +208,7 @@ def test_means_over_benchmarks_keep_to_those_of_every_batch() -> None:
     """A batch without an easy or a hard benchmark must not look worse or better for it."""
     study = replicated({"a": 10, "b": 20})
     rule, boot = views(Cohort(study.plan, {k: v for k, v in study.landscapes.items() if k != ("base-b", "aime")}), 200)
-    found = seed_replication(rule, boot).filter(reading="fixed_pi")
+    found = seed_replication(rule, boot).filter(variant="fixed_pi")
     assert found.filter(benchmark="aime")["batch"].to_list() == ["main", "a"]
     for batch in ("main", "a", "b"):
         rows = found.filter(pl.col("benchmark").is_in(["math", "gpqa"]), batch=batch)

@@ -283,7 +283,7 @@ def printed_errors():
     for row in table("q_channel").iter_rows(named=True):
         yield f"{row['model']} Q", row["mech"], row["benchmark"], 5
     for row in table("seeds").filter(pl.col("seed42").is_not_null()).iter_rows(named=True):
-        yield from ((f"{row['reading']} {key}", row[key], row["benchmark"], 5) for key in row if key.startswith("seed"))
+        yield from ((f"{row['variant']} {key}", row[key], row["benchmark"], 5) for key in row if key.startswith("seed"))
     for benchmark in FITTED:
         yield "DS-Math", PROSE[f"dsmath_{benchmark}"], benchmark, 5
 
@@ -334,13 +334,13 @@ def test_v4_scores_are_those_of_the_training_mean():
 # ---- the same numbers, through the functions that make our tables
 
 
-@pytest.mark.parametrize("reading", ["fixed_pi", "full_rule"])
-def test_seed_summary_gives_the_printed_means_and_deviations(reading):
-    rows = table("seeds").filter(reading=reading)
+@pytest.mark.parametrize("variant", ["fixed_pi", "full_rule"])
+def test_seed_summary_gives_the_printed_means_and_deviations(variant):
+    rows = table("seeds").filter(variant=variant)
     cells = rows.filter(pl.col("seed42").is_not_null())
     errors = cells.unpivot(["seed42", "seed123", "seed20240"], index="benchmark", variable_name="batch")
-    frame = errors.select(pl.lit(reading).alias("reading"), "benchmark", "batch", error="value", corrected="value")
-    whole = means_within_batches(frame).filter(reading=reading)
+    frame = errors.select(pl.lit(variant).alias("variant"), "benchmark", "batch", error="value", corrected="value")
+    whole = means_within_batches(frame).filter(variant=variant)
     summary = seed_summary(pl.concat([frame, whole], how="diagonal_relaxed"))
     found = {row["benchmark"]: row for row in summary.rows(named=True)}
     for printed in rows.rows(named=True):

@@ -137,7 +137,7 @@ def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys
         (["recovery", "--benchmark", "math", "--base", "nowhere", "--rl", "nowhere", "--output", "x"], "landscape"),
         (["overview", "--output", "x"], "landscape"),
         (["tables", "--output", "x"], "landscape"),
-        (["readings"], "landscape"),
+        (["measures"], "landscape"),
         (["agreement", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--output", "x"], "score"),
         (["transfer", "results", "--output", "x"], "boptr"),
     ],

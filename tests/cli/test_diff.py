@@ -55,8 +55,8 @@ def test_a_copy_has_no_differences(results: Path, tmp_path: Path) -> None:
     assert set(found.samples["samples"]) == {"same"}
     assert (found.configuration, found.notes) == ([], [])
     study = searchlens.open(results)
-    readings = sum(study.readings(name).height for name in ("measures", "equivalents")) + 4
-    heights = {"points": study.points().height, "recoveries": study.recovery().height, "readings": readings, "sets": 2}
+    measures = sum(study.measures(name).height for name in ("measures", "equivalents")) + 4
+    heights = {"points": study.points().height, "recoveries": study.recovery().height, "measures": measures, "sets": 2}
     assert found.compared == heights, "nothing is left out"
 
 
@@ -78,8 +78,8 @@ def test_other_samples_of_the_same_questions_have_paired_intervals(results: Path
     assert set(found.points.filter(metric="distinct")["interval"]) <= {"independent"}, "has no values by question"
     verdicts = found.recoveries.filter(metric="P", readout="expected").to_dicts()
     assert [(row["budget"], row["inside_a"], row["inside_b"]) for row in verdicts] == [(4, True, False)]
-    kept = found.readings.filter(frame="support", what="expanded").to_dicts()
-    changed = found.readings.filter(what="kept").to_dicts()[0]
+    kept = found.measures.filter(frame="support", what="expanded").to_dicts()
+    changed = found.measures.filter(what="kept").to_dicts()[0]
     assert (changed["a"], changed["b"], changed["interval"]) == (3, 4, "independent")
     assert changed["lo"] <= changed["difference"] <= changed["hi"]
     assert kept == [], "one question is expanded in both"
@@ -99,7 +99,7 @@ def test_the_same_samples_graded_otherwise_differ_exactly(results: Path, tmp_pat
     assert found.points.height
     assert set(found.points["interval"]) == {"exact"}
     assert found.points["lo"].equals(found.points["difference"])
-    assert set(found.readings["interval"]) == {"exact"}
+    assert set(found.measures["interval"]) == {"exact"}
 
 
 def test_other_questions_are_not_paired(results: Path, again: Again) -> None:
@@ -133,13 +133,13 @@ def test_cells_and_policies_that_only_one_has_are_named(
 
 def test_what_one_side_lacks_is_noted(results: Path, tmp_path: Path) -> None:
     shutil.copytree(results, tmp_path / "copied")
-    for name in ("readings", "recovery"):
+    for name in ("measures", "recovery"):
         shutil.rmtree(tmp_path / "copied" / name)
     found = differences(searchlens.open(results), searchlens.open(tmp_path / "copied"))
-    assert found.compared == {"points": 400, "recoveries": 0, "readings": 0, "sets": 0}
-    readings = [f"readings ({name})" for name in ("measures", "equivalents", "support")]
+    assert found.compared == {"points": 400, "recoveries": 0, "measures": 0, "sets": 0}
+    measures = [f"measures ({name})" for name in ("measures", "equivalents", "support")]
     missing = [note.split(" were not compared: B: ")[0] for note in found.notes]
-    assert missing == ["recovery analyses", *readings, "sets of exponents"]
+    assert missing == ["recovery analyses", *measures, "sets of exponents"]
 
 
 def test_the_command_writes_text_and_json(results: Path, again: Again, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
 from searchlens.cli.stages import source
-from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.measures import measures
 from searchlens.config import addons
 from searchlens.config.boptr import BoptrOptions
 from searchlens.config.model import plain as plain_config
@@ -35,7 +35,7 @@ from test_likelihood import study as pair_study
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "src/searchlens"
 STAGES = (
-    *("score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"),
+    *("score", "agreement", "landscape", "recovery", "measures", "figures", "overview", "tables"),
     *("boptr", "transfer", "equivalence", "likelihood", "explorer", "report"),
 )
 
@@ -98,7 +98,7 @@ def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_w
     searches = [path for path in changed if path.startswith("search/") and path not in policies]
     by_searches = {stage for path in searches for stage in changed[path]}
     assert by_searches.isdisjoint(
-        {"score", "landscape", "recovery", "recoveries", "boptr", "readouts", "readings", "figures", "tables"}
+        {"score", "landscape", "recovery", "recoveries", "boptr", "readouts", "measures", "figures", "tables"}
     )
     assert changed["search/mcts.py"] == ["equivalence"]
 
@@ -125,7 +125,7 @@ def kept_hash(kept: Path) -> str:
     source._known.clear()
     source._hash.cache_clear()
     source._read.cache_clear()
-    return source.stage_source("readings", kept)
+    return source.stage_source("measures", kept)
 
 
 def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
         write_frame(AGREEMENT.to_frame(), layout.agreement(checkpoint, benchmark))
     base, rl = (layout.landscape(checkpoint, "sums") for checkpoint in ("toy-base", "toy-rl"))
     recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
-    readings(needs.readings(sampled), layout, **signed)
+    measures(needs.measures(sampled), layout, **signed)
     cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
     manifests, questions = sampled.manifests(*cell), sampled.inputs.questions("sums")
     pair = needs.figures(sampled, "toy", "sums")
@@ -213,7 +213,7 @@ def study(sampled: Grid, tmp_path: Path) -> dict[str, Given]:
         "agreement": ({}, [needs.agreement(sampled, *cell), questions, layout, manifests, tmp_path / "a"], {}),
         "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),
         "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),
-        "readings": ({}, [needs.readings(sampled), layout], signed),
+        "measures": ({}, [needs.measures(sampled), layout], signed),
         "figures": ({}, [pair, layout, tmp_path / "f"], {}),
         "overview": ({}, [needs.overview(sampled), layout, tmp_path / "o"], {}),
         "tables": ({}, [needs.tables(sampled), layout, again], signed),

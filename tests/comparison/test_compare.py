@@ -1,4 +1,4 @@
-"""`searchlens compare`: log files of two sides to all readings, without a configuration and without leaving files."""
+"""`searchlens compare`: log files of two sides to all measures, without a configuration and without leaving files."""
 
 import json
 import re
@@ -137,7 +137,7 @@ def test_questions_may_keep_unequal_numbers_of_samples(tmp_path: Path) -> None:
     assert "Support: questions" not in page(found)
 
 
-def test_two_formats_of_the_same_texts_give_equal_readings(tmp_path: Path) -> None:
+def test_two_formats_of_the_same_texts_give_equal_measures(tmp_path: Path) -> None:
     ours = compared(own(tmp_path / "a/base", BASE), own(tmp_path / "a/rl", RL))
     theirs = compared(lm_eval(tmp_path / "b/base", BASE), lm_eval(tmp_path / "b/rl", RL))
     mixed = compared(own(tmp_path / "c/base", BASE), lm_eval(tmp_path / "c/rl", RL))
@@ -263,9 +263,9 @@ def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
     found = compared(tmp_path / "base", tmp_path / "rl")
     assert found.grader == "recorded"
     assert value(found, "pass@k", "RL", 1) == pytest.approx(sum(RL) / 20)
-    said = {each.reading: each.can for each in found.statements}
-    for reading in ("luck", "graders", "entropy"):
-        assert said[reading].startswith("not identified"), reading
+    said = {each.measure: each.can for each in found.statements}
+    for measure in ("luck", "graders", "entropy"):
+        assert said[measure].startswith("not identified"), measure
     json.dumps(found.to_dict())
     assert "</html>" in page(found)
 

@@ -16,7 +16,7 @@ from run_stages import analyse, landscape_cell, recovery_cell, score_cell
 from searchlens.analysis.pool import read_pools
 from searchlens.benchmarks import Question
 from searchlens.cli.stages.importing import Request, import_samples
-from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.tables import tables
 from searchlens.errors import InputError
 from searchlens.formats.reading import Choices, read
@@ -83,7 +83,7 @@ def test_a_log_of_verdicts_goes_all_the_way_to_tables(raw: dict[str, Any], make_
     analyse(grid)
     base, rl = (grid.layout.landscape(f"mine-{side}", "code") for side in RIGHT)
     recovery_cell(grid, base, rl, grid.layout.recovery("mine", "code"))
-    readings(needs.readings(grid), grid.layout, fingerprint="0" * 12)
+    measures(needs.measures(grid), grid.layout, fingerprint="0" * 12)
     tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
     judged = "Judged by the imported log, as its pass,none, not here: mine-base/code, mine-rl/code."
     for name in ("graders", "recovery_summary", "health"):

@@ -14,7 +14,7 @@ import pytest
 
 from run_stages import analyse, landscape_cell, recovery_cell
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.cli.stages.readings import readings
+from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.record import record
 from searchlens.cli.stages.tables import tables
 from searchlens.config.boptr import BoptrOptions
@@ -38,7 +38,7 @@ def landscapes(grid: Grid) -> list[Path]:
 
 
 def write_tables(grid: Grid) -> None:
-    readings(needs.readings(grid), grid.layout, fingerprint="0" * 12)
+    measures(needs.measures(grid), grid.layout, fingerprint="0" * 12)
     tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
 
 
@@ -93,7 +93,7 @@ def test_readouts_of_another_grader_are_refused(kept: Grid) -> None:
 
 def test_every_table_says_which_golds_were_not_checked(kept: Grid) -> None:
     analyse(kept)
-    readings(needs.readings(kept), kept.layout, fingerprint="0" * 12)
+    measures(needs.measures(kept), kept.layout, fingerprint="0" * 12)
     study = replace(needs.tables(kept), unknown_wordings=("benchmarks.sums: 1 of 6 questions has a wording",))
     tables(study, kept.layout, kept.layout, fingerprint="0" * 12)
     for name in ("health", "provenance", "recovery_summary", "operating_points"):

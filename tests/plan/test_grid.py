@@ -337,7 +337,7 @@ def test_what_a_study_does_not_use_neither_refuses_it_nor_runs_it_again(
         grid.check()
         cells = [needs.score(grid, *cell) for cell in grid.study.cells]
         benchmarks = [stage(grid, "sums") for stage in (needs.landscape, needs.recovery)]
-        whole = [stage(grid) for stage in (needs.readings, needs.overview, needs.tables, needs.boptr)]
+        whole = [stage(grid) for stage in (needs.measures, needs.overview, needs.tables, needs.boptr)]
         return [needs.hash_of(value) for value in (*cells, *benchmarks, *whole)]
 
     raw["benchmarks"]["sums"]["regime"] = "math"

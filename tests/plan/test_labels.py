@@ -181,5 +181,5 @@ def test_words_make_words_again(raw: Raw, make_grid: Make, where: tuple[str, ...
         section = section[key]
     section[where[-1]] = value
     after = make_grid(raw)
-    assert needs.boptr(before) == needs.boptr(after) and needs.readings(before) == needs.readings(after)
+    assert needs.boptr(before) == needs.boptr(after) and needs.measures(before) == needs.measures(after)
     assert needs.transfer(before) != needs.transfer(after) and needs.tables(before) != needs.tables(after)

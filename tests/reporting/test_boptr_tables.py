@@ -168,7 +168,7 @@ def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
 
 
 def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    batches = cohort[0]["seed_replication"].filter(reading="full_rule", benchmark="math500")["error"]
+    batches = cohort[0]["seed_replication"].filter(variant="full_rule", benchmark="math500")["error"]
     line = rows(made["horizontal"])["→ replication, full rule, raw"]
     first, second = batches.to_list()
     assert line["Math500"] == f"{(first + second) / 2:.2f} ± {abs(first - second) / 2**0.5:.2f}"

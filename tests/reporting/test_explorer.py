@@ -143,7 +143,7 @@ def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
         for k in (4, 16)
         for side, value in (("Base", share), ("RL", 0.01), ("RL - Base", 0.01 - share))
     ]
-    study: Any = SimpleNamespace(default_policy=DEFAULT, readings=lambda frame: pl.DataFrame(rows))
+    study: Any = SimpleNamespace(default_policy=DEFAULT, measures=lambda frame: pl.DataFrame(rows))
     gap = {"budget": 1, "rl_minus_base": -0.2, "lo": -0.3, "hi": -0.1}
     found = explorer_sentences.Headline([gap], [], None, luck=explorer_sentences._luck(study, "toy", "sums"))
     (_, leader, _) = explorer_sentences.cell_sentences(study, found, {}, "sums")
@@ -167,7 +167,7 @@ def test_who_leads_with_the_most_samples_is_said(k: int, known: bool, end: str) 
     study: Any = SimpleNamespace(
         default_policy=DEFAULT,
         sides=(),
-        readings=lambda frame: rows if known and frame == "measures" else _missing(),
+        measures=lambda frame: rows if known and frame == "measures" else _missing(),
         recovery=lambda pair, benchmark, frame="support": frames[frame],
     )
     leader = explorer_sentences._leader(study, explorer_sentences.headline(study, "toy", "sums"))
@@ -215,7 +215,7 @@ def test_samples_are_counted_in_the_order_of_the_scores(results: Path) -> None:
 
 
 def test_an_unfinished_study_has_what_there_is(results: Path, template: Path) -> None:
-    for folder in ("recovery", "readings", "tables", "landscape/toy-rl"):
+    for folder in ("recovery", "measures", "tables", "landscape/toy-rl"):
         shutil.rmtree(results / folder)
     (cell,) = index_of(contents(explorer_page(searchlens.open(results), template=template)))["cells"]
     assert (cell["headline"], cell["solved"], cell["files"], cell["rl"]["files"]) == ({}, {}, {}, {})

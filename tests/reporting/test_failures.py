@@ -12,8 +12,8 @@ from searchlens.cli.main import main
 from searchlens.cli.options import cohort_of
 from searchlens.cli.stages.boptr import boptr
 from searchlens.cli.stages.figures import figures
+from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.overview import overview
-from searchlens.cli.stages.readings import readings
 from searchlens.cli.stages.tables import tables
 from searchlens.cli.stages.transfer import transfer
 from searchlens.config import check
@@ -29,12 +29,12 @@ DEFAULT = "topp0.95_t1.0"
 def few(raw: Raw, samples: int, deeper: dict[str, int]) -> Raw:
     """The toy study, with other numbers of samples than its budgets 1, 2, 4 need."""
     spec = {**raw["benchmarks"]["sums"], "samples": samples, "deeper": deeper, "regime": "math"}
-    quick = {"landscape": {"draws": 100}, "readings": {"draws": 100}, "equivalence": None}
+    quick = {"landscape": {"draws": 100}, "measures": {"draws": 100}, "equivalence": None}
     return {**raw, **quick, "benchmarks": {"sums": spec}}
 
 
 def drawn(grid: Grid) -> None:
-    """The stages behind tables and readings, in the folder of the study."""
+    """The stages behind tables and measures, in the folder of the study."""
     layout = grid.layout
     for cell in grid.study.pair_cells:
         figures(needs.figures(grid, *cell), layout, layout.figure(*cell, "any", "svg").parent)
@@ -98,7 +98,7 @@ def test_sides_without_a_common_policy_have_every_figure(raw: Raw, make_grid: Ma
         score_cell(grid, *cell, [], grid.scores(*cell))
         landscape_cell(grid, "own", grid.scores(*cell), layout.landscape(*cell))
     recovery_cell(grid, *sides, layout.recovery("theirs", "own"))
-    readings(needs.readings(grid), layout, fingerprint="0" * 12)
+    measures(needs.measures(grid), layout, fingerprint="0" * 12)
     tables(needs.tables(grid), layout, layout, fingerprint="0" * 12)
     drawn(grid)
     assert grid.study.not_made == []

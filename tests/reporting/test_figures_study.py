@@ -1,4 +1,4 @@
-"""Figures of a whole study: curves beside luck, readings, and colours that stay apart for everybody."""
+"""Figures of a whole study: curves beside luck, measures, and colours that stay apart for everybody."""
 
 import itertools
 import re
@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import figure_data
-import readings_data
+import measures_data
 from drawn import LABELS, VISION, check_layout, drawn_lines, lines, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
@@ -43,7 +43,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
-    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], readings_data.frames()), tmp_path)
+    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], measures_data.frames()), tmp_path)
     drawn = itertools.product(catalogue.declared("figure", stage="study"), catalogue.FIGURE_FORMATS)
     assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
     assert all(path.stat().st_size for path in written)
@@ -86,7 +86,7 @@ def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Ce
 @pytest.mark.long
 def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
-    frames = readings_data.frames()
+    frames = measures_data.frames()
     labels = [replace(LABELS, benchmark=name, warning=warning) for name in ("Micro math", "Micro_AIME & more")]
     context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], frames)
     for name, gid in (("budget_equivalents", "N*"), ("exponent_sets", "p")):

@@ -22,7 +22,7 @@ from searchlens.config.model import plain
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.plan import Grid, needs
-from searchlens.reporting.tables.readings import Likelihoods
+from searchlens.reporting.tables.measures import Likelihoods
 from searchlens.reporting.tables.table import build
 from searchlens.sampling import generate
 from searchlens.store.columns import SCORED_TEXTS
@@ -47,7 +47,7 @@ def texts(
 
 def read(frame: pl.DataFrame, **options: Any) -> Values:
     return {
-        (row["texts"], row["reading"]): (row["value"], row["lo"], row["hi"])
+        (row["texts"], row["measure"]): (row["value"], row["lo"], row["hi"])
         for row in summary(frame, draws=200, **options).rows(named=True)
     }
 

@@ -109,7 +109,7 @@ def test_only_stages_that_search_depend_on_controllers() -> None:
     controllers = {declared.path.name for declared in catalogue.declared("controller").values()}
     assert {stage for stage in STAGES if searches[stage] & controllers} == {"equivalence"}
     assert controllers <= searches["equivalence"]
-    for stage in ("landscape", "recovery", "boptr", "readings", "tables"):
+    for stage in ("landscape", "recovery", "boptr", "measures", "tables"):
         assert {path.name for path in closure(stage) if path.parts[0] == "search"} <= POLICIES, stage
 
 

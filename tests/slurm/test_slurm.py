@@ -78,7 +78,7 @@ def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path
     sampling = [one for one in told if one["Comment"].startswith("rule_generate")]
     assert [one["TresPerJob"] for one in sampling] == ["gres:gpu:1"] * 2
     assert {one["NodeList"] for one in sampling} == set(slurm.nodes)
-    on_cluster = {"rule_generate", "rule_score", "rule_readings", "rule_boptr", "rule_explorer"}
+    on_cluster = {"rule_generate", "rule_score", "rule_measures", "rule_boptr", "rule_explorer"}
     assert {one["Comment"].split("_wildcards")[0] for one in told} == on_cluster
     assert all("'gpu_request=gpu' " in slurm.script(one["JobId"]) for one in told), "jobs lack the profile's settings"
     for path in whole.path.glob("results/landscape/*/*/*.parquet"):

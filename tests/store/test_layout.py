@@ -27,7 +27,7 @@ def written() -> set[str]:
         *(at.job_record(*CELL, "pool-<hash>"), at.snapshot("<fingerprint>"), at.verdicts("<benchmark>") / "*.parquet"),
         *(at.scores(*CELL), at.agreement(*CELL), at.landscape(*CELL) / GRADER, at.landscape(*CELL) / CONTENT),
         *(at.landscape_frame(*CELL, frame) for frame in ("points", "hits", "classes", "votes")),
-        *(at.recovery_frame(*PAIR, "*"), at.recovery(*PAIR) / CONTENT, at.readings_frame("*")),
+        *(at.recovery_frame(*PAIR, "*"), at.recovery(*PAIR) / CONTENT, at.measures_frame("*")),
         *(at.likelihood_frame(*PAIR, "texts"), at.likelihood_frame(*PAIR, "summary"), at.boptr_frame("<name>")),
         *(at.figure(*PAIR, "<name>", suffix) for suffix in FIGURES),
         *(at.boptr_figure("<name>", suffix) for suffix in FIGURES),

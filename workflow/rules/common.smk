@@ -14,7 +14,7 @@ from searchlens.catalogue import (
     LANDSCAPE_FRAMES,
     LIKELIHOOD_FRAMES,
     PACKAGE,
-    READING_FRAMES,
+    MEASURE_FRAMES,
     RECOVERY_FRAMES,
     boptr_frames,
 )

@@ -1,6 +1,6 @@
 """Figures of the whole study.
 
-REQUIRED INPUTS: every landscape of a pair, and the readings.
+REQUIRED INPUTS: every landscape of a pair, and the measures.
 OUTPUTS: results/figures/<figure>.{svg,pdf,png,csv}
 """
 
@@ -9,7 +9,7 @@ rule overview:
     """Draw Base and RL of every pair on every benchmark."""
     input:
         [landscape_content(c, b) for p, b in GRID.study.pair_cells for c in GRID.study.pairs[p].values()],
-        [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
     output:
         list(figures("study", OUT.study_figure, category="1 Study")),
     log:

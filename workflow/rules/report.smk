@@ -1,6 +1,6 @@
 """The report: figures and tables with their captions, as one page.
 
-REQUIRED INPUTS: every figure and table, and the readings that the headline states.
+REQUIRED INPUTS: every figure and table, and the measures that the headline states.
 OUTPUTS: results/report.html
 """
 
@@ -10,7 +10,7 @@ rule report_page:
     input:
         [recovery_content(*cell) for cell in GRID.study.pair_cells],
         [landscape_content(*cell) for cell in GRID.study.cells],
-        [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
         [
             path
             for cell in GRID.study.drawn_cells

@@ -10,7 +10,7 @@ rule tables:
     input:
         [recovery_content(*cell) for cell in GRID.study.pair_cells],
         [landscape_content(*cell) for cell in GRID.study.cells],
-        [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
         [OUT.agreement(*cell) for cell in GRID.study.agreement_cells],
         [OUT.likelihood_frame(*cell, "summary") for cell in GRID.jobs.likelihood_cells],
         [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],

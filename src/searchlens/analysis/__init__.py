@@ -3,7 +3,7 @@
 landscape  ``points`` reads what each policy reaches with each budget, for each of ``metrics`` and of extensions;
            ``compact`` and ``expand`` store it and restore it without samples
 recovery   where the RL model's default curve lies inside the Base landscape
-readings   ``readings``, of ``measures``, ``equivalents`` and others: what uses every sample, in whatever order
+pair_measures  all of ``measures``, of ``measures``, ``equivalents`` and others: what uses every sample, in whatever order
 health     whether the numbers of a cell mean anything
 
 One pool of samples per policy gives every smaller budget and every metric (paper, section "Search landscape"), under

@@ -186,7 +186,7 @@ def leader(lo: float | None, hi: float | None) -> str:
     return "RL" if lo > ROUNDING else "Base" if hi < -ROUNDING else ""
 
 
-# ---- what the readings of a comparison can say, and all that they cannot
+# ---- what the measures of a comparison can say, and all that they cannot
 
 NOT_IDENTIFIED = "not identified"
 SINGLE = f"{NOT_IDENTIFIED}: a side has a single sample."
@@ -256,7 +256,7 @@ CAN: Mapping[str, Sequence[Claim]] = {
     ],
     "health": [Claim("{found}.")],
 }
-"""By reading, of what ``comparison.statements`` gathers: the first that holds is said. Exponents are in that module."""
+"""By measure, of what ``comparison.statements`` gathers: the first that holds is said. Exponents are in that module."""
 CANNOT: Mapping[str, Sequence[Claim]] = {
     "pass@k": [
         Claim("which side solves more at {open}", _has("open")),
@@ -282,7 +282,7 @@ CANNOT: Mapping[str, Sequence[Claim]] = {
     "extrapolation": [Claim("anything beyond, and whether difficulty is so distributed")],
     "graders": [
         Claim("whether another grader would judge alike", _lacks("found")),
-        Claim("readings closer than the graders' disagreement ({doubtful})", _has("doubtful")),
+        Claim("measures closer than the graders' disagreement ({doubtful})", _has("doubtful")),
         Claim("which grader is right", _has("found")),
     ],
     "health": [

@@ -19,14 +19,14 @@ _TINY = 1e-9  # a within-question sum of squares below this share of the number 
 SUMMARY = pl.Schema(
     {
         "texts": pl.String(),
-        "reading": pl.String(),
+        "measure": pl.String(),
         "value": pl.Float64(),
         "lo": pl.Float64(),
         "hi": pl.Float64(),
         "count": pl.UInt32(),
     }
 )
-"""One row per reading of the texts of ``base``, ``rl`` or ``both``; ``count``: how many texts. Null: not defined."""
+"""One row per measure of the texts of ``base``, ``rl`` or ``both``; ``count``: how many texts. Null: not defined."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Texts:
 
 
 def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, seed: int = 0) -> pl.DataFrame:
-    """Every reading, with percentile intervals over questions: ``SUMMARY``.
+    """Every measure, with percentile intervals over questions: ``SUMMARY``.
 
     The frame is ``store.columns.SCORED_TEXTS``, with as many texts of every question, on both sides. Of the texts y
     that a side draws, p being its own distribution and p' that of the other side:
@@ -98,22 +98,22 @@ def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, se
     return pl.DataFrame(rows, SUMMARY)
 
 
-Reading = tuple[str, Floats]
+Measure = tuple[str, Floats]
 """A name, and its value with all questions, then in each draw."""
 
 
-def _rows(readings: Iterator[Reading], texts: Texts, confidence: float) -> Iterator[dict[str, object]]:
+def _rows(measures: Iterator[Measure], texts: Texts, confidence: float) -> Iterator[dict[str, object]]:
     tail = (1 - confidence) / 2
-    for name, values in readings:
+    for name, values in measures:
         value, drawn = float(values[0]), values[1:]
         ends: list[float | None] = [None, None]
         if texts.questions > 1 and np.isfinite(values).all():
             ends = [min(value, float(np.quantile(drawn, tail))), max(value, float(np.quantile(drawn, 1 - tail)))]
         shown = None if np.isnan(value) else value
-        yield {"reading": name, "value": shown, "lo": ends[0], "hi": ends[1], "count": len(texts.tokens)}
+        yield {"measure": name, "value": shown, "lo": ends[0], "hi": ends[1], "count": len(texts.tokens)}
 
 
-def _likelihoods(texts: Texts, side: str, weights: Floats) -> Iterator[Reading]:
+def _likelihoods(texts: Texts, side: str, weights: Floats) -> Iterator[Measure]:
     own, other = (texts.base, texts.rl) if side == "base" else (texts.rl, texts.base)
     possible = np.isfinite(other)
     ones = np.ones_like(own)
@@ -143,7 +143,7 @@ def _quantiles(values: Floats, weights: Floats) -> Floats:
     return np.stack([values[order[(share >= level - 1e-12).argmax(axis=0)]] for level in QUANTILES])
 
 
-def _regression(texts: Texts, weights: Floats) -> Iterator[Reading]:
+def _regression(texts: Texts, weights: Floats) -> Iterator[Measure]:
     """Within-question least squares, from the sums of squares and products of each question."""
     counts = texts.sums(np.ones_like(texts.base))[0]
     columns = [texts.base, texts.right.astype(float), texts.rl]

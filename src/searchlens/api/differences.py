@@ -1,4 +1,4 @@
-"""What changed between two results folders: cells, samples, operating points, verdicts and readings."""
+"""What changed between two results folders: cells, samples, operating points, verdicts and measures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Differences:
     """What changed from A to B; differences are B minus A."""
 
     configuration: list[str]
-    """Keys whose values differ, such as ``readings.draws``."""
+    """Keys whose values differ, such as ``measures.draws``."""
     cells: pl.DataFrame
     """checkpoint, benchmark, change (``added``, ``removed``, ``source``, ``health``), a, b."""
     policies: pl.DataFrame
@@ -49,19 +49,19 @@ class Differences:
     recoveries: pl.DataFrame
     """pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
     which RL was inside of Base's landscape and is no longer, or the other way round."""
-    readings: pl.DataFrame
-    """Readings that changed: ``READINGS``."""
+    measures: pl.DataFrame
+    """Measures that changed: ``MEASURES``."""
     sets: pl.DataFrame
     """pair, benchmark, policy, a_lo, a_hi, b_lo, b_hi: sets of exponents that changed; null ends: empty."""
     compared: dict[str, int]
-    """How many points, recoveries, readings and sets both have."""
+    """How many points, recoveries, measures and sets both have."""
     notes: list[str]
     """What could not be compared, and why."""
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
         """All frames by name."""
-        names = ("cells", "policies", "samples", "points", "recoveries", "readings", "sets")
+        names = ("cells", "policies", "samples", "points", "recoveries", "measures", "sets")
         return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> Record:
@@ -98,7 +98,7 @@ def differences(a: Study, b: Study) -> Differences:
     }
     found = [_points(a, b, cell, same, notes) for cell in cells]
     recoveries, verdicts = _recoveries(a, b, notes)
-    readings, read = _readings(a, b, exact, notes)
+    measures, read = _measures(a, b, exact, notes)
     sets, tested = _sets(a, b, notes)
     return Differences(
         sorted(_keys(plain(a.config), plain(b.config))),
@@ -107,9 +107,9 @@ def differences(a: Study, b: Study) -> Differences:
         _texts(samples, "policy", "samples"),
         pl.concat([POINTS.to_frame(), *(frame for frame, _ in found)]),
         recoveries,
-        readings,
+        measures,
         sets,
-        {"points": sum(count for _, count in found), "recoveries": verdicts, "readings": read, "sets": tested},
+        {"points": sum(count for _, count in found), "recoveries": verdicts, "measures": read, "sets": tested},
         notes,
     )
 
@@ -269,7 +269,7 @@ def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float)
     return {"lo": float(lo[0]), "hi": float(hi[0]), "interval": PAIRED}
 
 
-# ---- recoveries and readings
+# ---- recoveries and measures
 
 
 def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
@@ -283,7 +283,7 @@ def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int
     return joined.filter(pl.col("inside_a") != pl.col("inside_b")).select(order), joined.height
 
 
-READINGS = pl.Schema(
+MEASURES = pl.Schema(
     {
         **dict.fromkeys(("frame", "pair", "benchmark", "what"), pl.String()),
         **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
@@ -297,24 +297,24 @@ _NAMED: Mapping[str, tuple[str, ...]] = {
 _COUNTS = ("kept", "shrunk", "expanded", "out")
 
 
-def _readings(a: Study, b: Study, exact: set[Cell], notes: list[str]) -> tuple[pl.DataFrame, int]:
-    """Readings that changed, and how many both have; ``exact``: pairs whose samples are the same on both sides."""
-    parts, count = [READINGS.to_frame()], 0
+def _measures(a: Study, b: Study, exact: set[Cell], notes: list[str]) -> tuple[pl.DataFrame, int]:
+    """Measures that changed, and how many both have; ``exact``: pairs whose samples are the same on both sides."""
+    parts, count = [MEASURES.to_frame()], 0
     for frame in ("measures", "equivalents", "support"):
-        frames = _both(a, b, lambda study, name=frame: _long(study, name), f"readings ({frame})", notes)  # type: ignore[misc]
+        frames = _both(a, b, lambda study, name=frame: _long(study, name), f"measures ({frame})", notes)  # type: ignore[misc]
         if frames is None:
             continue
         joined = _joined(*frames, ["pair", "benchmark", "what"])
         count += joined.height
         changed = joined.filter(_differs())
         rows = _apart(changed, [cell in exact for cell in changed.select("pair", "benchmark").iter_rows()])
-        parts.append(rows.with_columns(frame=pl.lit(frame)).select(READINGS.names()).cast(READINGS))
+        parts.append(rows.with_columns(frame=pl.lit(frame)).select(MEASURES.names()).cast(MEASURES))
     return pl.concat(parts), count
 
 
 def _long(study: Study, frame: str) -> pl.DataFrame:
-    """A frame of readings as pair, benchmark, what, value, lo, hi. An end beyond the pool is null."""
-    rows = study.readings(frame)
+    """A frame of measures as pair, benchmark, what, value, lo, hi. An end beyond the pool is null."""
+    rows = study.measures(frame)
     keys = ["pair", "benchmark", "what"]
     if frame == "support":
         values = {name: pl.col(name).cast(pl.Float64) for name in _COUNTS}
@@ -335,7 +335,7 @@ _NUMBERS = ("k", "tau", "budget")
 
 def _sets(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
     keys = ["pair", "benchmark", "policy"]
-    frames = _both(a, b, lambda study: study.readings("exponents"), "sets of exponents", notes)
+    frames = _both(a, b, lambda study: study.measures("exponents"), "sets of exponents", notes)
     if frames is None:
         return pl.DataFrame(), 0
     joined = _joined(*frames, keys, {"beta_lo": "_lo", "beta_hi": "_hi"})

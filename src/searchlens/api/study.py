@@ -227,10 +227,10 @@ class Study:
         """Operating points of Base that match RL's curve, budget by budget (frame ``path`` of ``recovery``)."""
         return self.recovery(pair, benchmark, "path")
 
-    def readings(self, frame: str = "measures") -> pl.DataFrame:
-        """One of the frames of the readings of all samples (``catalogue.READING_FRAMES``, docs/readings.md)."""
-        require_known(frame, catalogue.READING_FRAMES, "frame")
-        return read_frame(self.layout.readings_frame(frame), "readings")
+    def measures(self, frame: str = "measures") -> pl.DataFrame:
+        """One of the frames of the measures of all samples (``catalogue.MEASURE_FRAMES``, docs/measures.md)."""
+        require_known(frame, catalogue.MEASURE_FRAMES, "frame")
+        return read_frame(self.layout.measures_frame(frame), "measures")
 
     def boptr(self, frame: str) -> pl.DataFrame:
         """One of the frames of BOPTR (``catalogue.boptr_frames``)."""

@@ -8,7 +8,7 @@ questions. ``chance``: expected ``mean_abs`` of two batches that differ by sampl
 question's two results at random; only the excess over it is a difference between batches. ``largest``: the signed
 difference of largest size, with its point. ``meets_criterion``: mean_abs <= CRITERION.
 
-``seed_replication`` has the anchor rule's error on each batch, by ``reading`` (``fixed_pi`` or ``full_rule``), as
+``seed_replication`` has the anchor rule's error on each batch, by ``variant`` (``fixed_pi`` or ``full_rule``), as
 ``transfer.ERRORS`` but corrected for the bias of absolute values alone; ``benchmark`` ``mean``: the mean over the
 benchmarks of a batch. ``seed_summary`` has the mean and standard deviation of ``error`` over batches.
 
@@ -55,7 +55,7 @@ MAIN = "main"
 """Name of the batch from which all other frames are computed."""
 MEAN = "mean"
 """Stands in column ``benchmark`` for the mean over benchmarks."""
-READINGS = ("fixed_pi", "full_rule")
+VARIANTS = ("fixed_pi", "full_rule")
 CRITERION = 2.0
 """Limit on the mean absolute difference of two batches, percentage points, set beforehand (printed)."""
 EXCHANGES = 500
@@ -65,8 +65,8 @@ CONSISTENCY = schema(
     "model role batch benchmark group points mean_abs mean_signed lo hi chance largest policy budget meets_criterion "
     "reason"
 )
-REPLICATION = schema("reading benchmark batch policy error lo hi corrected lo_corrected hi_corrected reason")
-SUMMARY = schema("reading benchmark batches mean sd reason")
+REPLICATION = schema("variant benchmark batch policy error lo hi corrected lo_corrected hi_corrected reason")
+SUMMARY = schema("variant benchmark batches mean sd reason")
 
 
 # ---- two batches of one checkpoint
@@ -154,12 +154,12 @@ def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
     batch may differ from H5. The record ``mean`` of a batch averages the benchmarks that are defined in every batch,
     and is null if there are none. Paper, note of the table of horizontal transfer, "3-seed replication".
     """
-    cells = [{"reading": reading, "benchmark": d} for d in rule.plan.with_role("fitted") for reading in READINGS]
+    cells = [{"variant": variant, "benchmark": d} for d in rule.plan.with_role("fitted") for variant in VARIANTS]
     frame = records(REPLICATION, ((cell, partial(_on_batches, rule, boot, **cell)) for cell in cells))
     return pl.concat([frame, means_within_batches(frame)])
 
 
-def _on_batches(rule: Rule, boot: View, benchmark: str, reading: str) -> Iterator[dict[str, Any]]:
+def _on_batches(rule: Rule, boot: View, benchmark: str, variant: str) -> Iterator[dict[str, Any]]:
     model, budgets = rule.plan.anchor_model, rule.plan.budgets
     base, _ = rule.cell(model, benchmark)
     path, cohort = boptr(rule, At(model, benchmark)), rule.view.cohort
@@ -175,7 +175,7 @@ def _on_batches(rule: Rule, boot: View, benchmark: str, reading: str) -> Iterato
     for batch, cell in known.items():
         try:
             main = base.policies[int(path.policy[0, 0])]
-            policy = main if reading == "fixed_pi" else _selected(rule, benchmark, cell, path)
+            policy = main if variant == "fixed_pi" else _selected(rule, benchmark, cell, path)
             if policy not in cell.index:
                 raise Reason("policy_missing")
             yield {"batch": batch, "policy": policy, **_error(rule, boot, benchmark, landscapes[batch], policy, path)}
@@ -213,17 +213,17 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
     Null with the reason ``no_batches`` if there is no such benchmark.
     """
     means: list[Mapping[str, Any]] = []
-    for reading in READINGS:
-        defined = frame.filter(reading=reading).filter(pl.col("error").is_not_null())
+    for variant in VARIANTS:
+        defined = frame.filter(variant=variant).filter(pl.col("error").is_not_null())
         batches = defined["batch"].unique(maintain_order=True).to_list()
         complete = defined.group_by("benchmark").len().filter(pl.col("len") == len(batches))["benchmark"]
         matched = defined.filter(pl.col("benchmark").is_in(complete.to_list()))
         for batch in batches:
             values = matched.filter(batch=batch).select(pl.col("error", "corrected").mean()).row(0, named=True)
             reason = "no_batches" if values["error"] is None else None
-            means.append({"reading": reading, "benchmark": MEAN, "batch": batch, **values, "reason": reason})
+            means.append({"variant": variant, "benchmark": MEAN, "batch": batch, **values, "reason": reason})
         if not batches:
-            means.append({"reading": reading, "benchmark": MEAN, "reason": "no_batches"})
+            means.append({"variant": variant, "benchmark": MEAN, "reason": "no_batches"})
     return pl.DataFrame(means, REPLICATION)
 
 
@@ -235,7 +235,7 @@ def seed_summary(replication: pl.DataFrame) -> pl.DataFrame:
     means, so ``sd`` is the standard deviation of a mean, not a mean of standard deviations.
     """
     return (
-        replication.group_by("reading", "benchmark", maintain_order=True)
+        replication.group_by("variant", "benchmark", maintain_order=True)
         .agg(
             batches=pl.col("error").count(),
             mean=pl.col("error").mean(),

@@ -386,7 +386,7 @@ _NAMES: dict[DataTypeClass | pl.DataType, str] = {
     pl.String: """
         model benchmark group role regime pool policy path reason budgets scope batch metric detail
         exponents mu tier label kind column first second verdict verdict_models constraint without map item claim check
-        status flag severity signature decision reading branch feature scale selection head readout
+        status flag severity signature decision variant branch feature scale selection head readout
     """,
     pl.Float64: """
         error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected lo_models hi_models

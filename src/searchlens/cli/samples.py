@@ -77,7 +77,7 @@ def _known_benchmark(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def rendered(found: LogComparison, width: int) -> str:
-    """All tables, then a sentence on what each reading can and cannot say, wrapped at ``width`` cells."""
+    """All tables, then a sentence on what each measure can and cannot say, wrapped at ``width`` cells."""
     from searchlens.comparison.sections import remarks, sections
     from searchlens.comparison.statements import told
 
@@ -87,7 +87,7 @@ def rendered(found: LogComparison, width: int) -> str:
         lines += [*_section(section, width), ""]
     lines.append("What these data can and cannot say")
     for each in told(found.statements):
-        lines += wrapped(f"{each.reading}: {each.can}", width)
+        lines += wrapped(f"{each.measure}: {each.can}", width)
         lines += wrapped(f"  cannot say: {each.cannot}", width) if each.cannot else []
     notes = [line for note in remarks(found) for line in wrapped(f"note: {note}", width)]
     return "\n".join([*lines, "", *notes] if notes else lines)
@@ -106,7 +106,7 @@ def _section(section: Section, width: int) -> Iterator[str]:
 
 
 def _add_compare(command: Commands) -> None:
-    sub = command("compare", _compare, "compare Base and RL from their log files: all readings at once")
+    sub = command("compare", _compare, "compare Base and RL from their log files: all measures at once")
     sub.add_argument("base", metavar="BASE", nargs="+", help="files or folders with samples of Base")
     sub.add_argument("--against", metavar="RL", nargs="+", required=True, help="files or folders with samples of RL")
     sub.text("--html", "FILE", "write a page for others to read")

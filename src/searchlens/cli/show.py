@@ -299,7 +299,7 @@ def rendered_diff(found: Differences, names: tuple[str, str], most: int | None =
     points = _points(found.points, most)
     lines += _changes("operating points", points, compared["points"], most, found.points.height)
     lines += _changes("recovery verdicts", _verdicts(found.recoveries), compared["recoveries"], most)
-    lines += _changes("readings", _readings(found.readings), compared["readings"], most)
+    lines += _changes("measures", _measures(found.measures), compared["measures"], most)
     lines += _changes("sets of exponents", _sets(found.sets), compared["sets"], most)
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 
@@ -335,14 +335,14 @@ def _points(points: pl.DataFrame, most: int | None) -> list[tuple[float, str]]:
     return [_line(name.format(**row), row, as_share=row["metric"] in _SHARES) for row in rows.to_dicts()]
 
 
-def _readings(readings: pl.DataFrame) -> list[tuple[float, str]]:
+def _measures(measures: pl.DataFrame) -> list[tuple[float, str]]:
     return [
         _line(
             f"{row['pair']}/{row['benchmark']} {'N*, ' if row['frame'] == 'equivalents' else ''}{row['what']}",
             row,
             as_share=row["frame"] == "measures" and row["what"].startswith(_PERCENT),
         )
-        for row in readings.to_dicts()
+        for row in measures.to_dicts()
     ]
 
 

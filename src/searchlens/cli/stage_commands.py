@@ -85,11 +85,11 @@ def _require_as_many(args: argparse.Namespace, *options: str) -> None:
             raise InputError(f"--{option}: {count} given; wanted: one for each benchmark, {wanted}")
 
 
-def _readings(args: argparse.Namespace) -> None:
-    from searchlens.cli.stages.readings import readings
+def _measures(args: argparse.Namespace) -> None:
+    from searchlens.cli.stages.measures import measures
 
     grid = grid_of(args)
-    readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+    measures(needs.measures(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
 
 
 def _pair_cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
@@ -167,7 +167,7 @@ def add_to(command: Commands) -> None:
     _each_option(sub, "base", "FOLDER", "landscape folder of the Base checkpoint, of each comparison")
     _each_option(sub, "rl", "FOLDER", "landscape folder of the RL checkpoint, of each comparison")
     _each_option(sub, "output", "FOLDER", "folder of the output files of each comparison")
-    command("readings", _readings, "read what RL's curve is worth in samples of Base, for every pair")
+    command("measures", _measures, "read what RL's curve is worth in samples of Base, for every pair")
     sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other, too")
     sub.shared("--pair", "--benchmark", "--output FOLDER", "--threads")
     sub = command("figures", _figures, "draw the figures of one pair on one benchmark")

@@ -1,7 +1,7 @@
 """Base and RL compared from answers that one has: arrays, or the log files of other tools.
 
-arrays.py     the readings of right and wrong answers in arrays
-statements.py what these readings can and cannot say, in words
+arrays.py     the measures of right and wrong answers in arrays
+statements.py what these measures can and cannot say, in words
 common.py     which questions of the two sides are the same
 judging.py    right and wrong samples, by a grader, as recorded, and by other graders
 logs.py       all of it: log files to ``LogComparison``, and the sentences about it

@@ -1,4 +1,4 @@
-"""The readings of the debate from right and wrong answers in arrays, without files and without a configuration."""
+"""The measures of the debate from right and wrong answers in arrays, without files and without a configuration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import polars as pl
 
 from searchlens.analysis.classes import Pool, answer_classes, independent_pools
 from searchlens.analysis.extrapolation import judged
+from searchlens.analysis.pair_measures import PairPools, read_pair
 from searchlens.analysis.pool import Ints
-from searchlens.analysis.readings import PairPools, read_pair
 from searchlens.api import pages
 from searchlens.comparison.statements import Statement, statements, told
 from searchlens.config.general import General
-from searchlens.config.readings import ANY, BEST, ReadingsOptions
+from searchlens.config.measures import ANY, BEST, MeasuresOptions
 from searchlens.errors import InputError
 from searchlens.store.columns import SCORES
 
@@ -59,11 +59,11 @@ class Comparison:
     extrapolated : DataFrame
         pass@k at four times the samples, with how often the same method is right on these samples.
     statements : tuple of Statement
-        What each reading can and cannot say here.
+        What each measure can and cannot say here.
 
     Notes
     -----
-    docs/data.md (readings) describes all columns, docs/readings.md has definitions and sources.
+    docs/data.md (measures) describes all columns, docs/measures.md has definitions and sources.
     """
 
     questions: int
@@ -107,7 +107,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         return pages.rendered(
             "comparison/face.html.j2",
-            statements=[(each.reading, each.can, each.cannot) for each in told(self.statements)],
+            statements=[(each.measure, each.can, each.cannot) for each in told(self.statements)],
             picture=picture(self),
         )
 
@@ -210,7 +210,7 @@ def compare(
 
 
 def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, place: str) -> Pool:
-    """Samples as the readings take them, with classes, tokens and lucky ones as far as they were given."""
+    """Samples as the measures take them, with classes, tokens and lucky ones as far as they were given."""
     answer = _classes(f"classes{place}", more["classes"], right) if "classes" in more else 1 - right
     mean = _mean_tokens(f"tokens{place}", more["tokens"], right) if "tokens" in more else float("nan")
     lucky = None
@@ -235,7 +235,7 @@ def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, pla
 
 def _frames(cell: PairPools, general: General, *, with_classes: bool) -> dict[str, pl.DataFrame]:
     """The frames of the stage for one cell, without what says the same twice or was not given."""
-    frames = read_pair(cell, ReadingsOptions(), general)
+    frames = read_pair(cell, MeasuresOptions(), general)
     rows = frames["extrapolated"].with_columns(benchmark=pl.lit(cell.benchmark))
     frames["extrapolated"] = judged(rows, general.confidence).drop("benchmark")
     if not with_classes:

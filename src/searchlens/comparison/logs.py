@@ -113,7 +113,7 @@ class LogComparison:
     """Everything that was found."""
 
     comparison: Comparison
-    """The readings."""
+    """The measures."""
     sides: tuple[SideFound, ...]
     """Base and RL."""
     grader: str
@@ -131,7 +131,7 @@ class LogComparison:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """What each reading can and cannot say: those of the readings, then of the verdicts and of the samples."""
+        """What each measure can and cannot say: those of the measures, then of the verdicts and of the samples."""
         return (*self.comparison.statements, self._graders(), self._health())
 
     def to_dict(self) -> dict[str, Any]:

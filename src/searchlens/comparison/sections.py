@@ -201,7 +201,7 @@ def page(found: LogComparison) -> str:
         "comparison/page.html.j2",
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
         head=f"{count:,} question{'s' * (count != 1)}, {drawn}, judged by {judge}.",
-        statements=[(each.reading, each.can, each.cannot) for each in told(found.statements)],
+        statements=[(each.measure, each.can, each.cannot) for each in told(found.statements)],
         picture=picture(found.comparison),
         sections=sections(found),
         examples=list(_examples(found)),

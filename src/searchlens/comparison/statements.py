@@ -1,4 +1,4 @@
-"""What the readings of a comparison can and cannot say, one sentence each. Nothing is estimated here."""
+"""What the measures of a comparison can and cannot say, one sentence each. Nothing is estimated here."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _PRINTED = (1, 16)
 
 @dataclass(frozen=True)
 class Statement:
-    """One reading in words.
+    """One measure in words.
 
     Attributes
     ----------
-    reading : str
+    measure : str
     can : str
-        What the samples say; it begins with "not identified" if they do not determine the reading.
+        What the samples say; it begins with "not identified" if they do not determine the measure.
     cannot : str
         What they leave open; may be empty.
     """
 
-    reading: str
+    measure: str
     can: str
     cannot: str
 
@@ -47,30 +47,30 @@ class Statement:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.reading}: {self.can}" + (f" Cannot say: {self.cannot}" if self.cannot else "")
+        return f"{self.measure}: {self.can}" + (f" Cannot say: {self.cannot}" if self.cannot else "")
 
 
 def statements(frames: Frames, *, policy: str, unequal: str = "") -> tuple[Statement, ...]:
-    """A sentence about each reading of the frames of ``Comparison``. ``policy`` of Base is compared with RL one to one;
-    ``unequal`` says why readings that need as many samples of every question are not identified.
+    """A sentence about each measure of the frames of ``Comparison``. ``policy`` of Base is compared with RL one to one;
+    ``unequal`` says why measures that need as many samples of every question are not identified.
     """
     why = f"{NOT_IDENTIFIED}: {unequal}."
     unread = ("support", "reliability", "entropy", "extrapolation") if unequal else ()
-    said = {reading: Statement(reading, why, "what needs as many samples of each.") for reading in unread}
+    said = {measure: Statement(measure, why, "what needs as many samples of each.") for measure in unread}
     said["exponents"] = _exponents(frames, policy)
     return tuple(said.get(name) or stated(name, _FACTS[name](frames, policy)) for name in ORDER)
 
 
-def stated(reading: str, row: Fact) -> Statement:
-    """What ``claims`` says on a reading of these facts."""
-    return Statement(reading, claims.say(claims.CAN[reading], row), claims.every(claims.CANNOT[reading], row))
+def stated(measure: str, row: Fact) -> Statement:
+    """What ``claims`` says on a measure of these facts."""
+    return Statement(measure, claims.say(claims.CAN[measure], row), claims.every(claims.CANNOT[measure], row))
 
 
 def told(said: Sequence[Statement]) -> list[Statement]:
     """The same, with all that is not identified in one at the end."""
     known = [each for each in said if not each.can.startswith(NOT_IDENTIFIED)]
-    reasons = {each.reading: each.can.removeprefix(NOT_IDENTIFIED).strip(":. ") for each in said if each not in known}
-    listed = "; ".join(f"{reading} ({reason})" for reading, reason in reasons.items())
+    reasons = {each.measure: each.can.removeprefix(NOT_IDENTIFIED).strip(":. ") for each in said if each not in known}
+    listed = "; ".join(f"{measure} ({reason})" for measure, reason in reasons.items())
     return [*known, *([Statement(NOT_IDENTIFIED, f"{listed}.", "")] if reasons else [])]
 
 
@@ -93,7 +93,7 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{_difference(row)} at {row['k']}" for row in rows)
 
 
-# ---- what claims about each reading ask for
+# ---- what claims about each measure ask for
 
 
 def _pass_at_k(frames: Frames, _: str) -> Fact:

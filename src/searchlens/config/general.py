@@ -12,7 +12,7 @@ class General:
     default_policy: str = "topp0.95_t1.0"
     """pi_0, whose RL curve is the target."""
     draws: int = 2000
-    """Bootstrap draws over questions: ``landscape.draws`` or ``readings.draws``."""
+    """Bootstrap draws over questions: ``landscape.draws`` or ``measures.draws``."""
     seed: int = 0
     """The same seed as the landscape's gives the same draws; non-negative."""
     confidence: float = 0.95

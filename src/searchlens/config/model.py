@@ -25,8 +25,8 @@ from searchlens.config.limits import (
     Tokens,
     record,
 )
+from searchlens.config.measures import MeasuresOptions
 from searchlens.config.policies import PolicySpec
-from searchlens.config.readings import ReadingsOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.config.sampled import BenchmarkSpec, CheckpointSpec, PromptFamily
 
@@ -231,7 +231,7 @@ class Config(Strict):
     """Policies that are sampled in every cell and shown in figures, but belong to no pool."""
     landscape: LandscapeOptions = field(default_factory=LandscapeOptions)
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
-    readings: ReadingsOptions = field(default_factory=ReadingsOptions)
+    measures: MeasuresOptions = field(default_factory=MeasuresOptions)
     boptr: BoptrOptions = field(default_factory=BoptrOptions)
     health: HealthOptions = field(default_factory=HealthOptions)
     cost: CostSpec = field(default_factory=CostSpec)

@@ -18,8 +18,8 @@ from searchlens.benchmarks import options
 from searchlens.config.general import General
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.measures import MeasuresOptions
 from searchlens.config.model import ROLES, LikelihoodSpec
-from searchlens.config.readings import ReadingsOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.plan._grid import Grid
 from searchlens.search.policy import Policy
@@ -317,8 +317,8 @@ def _model_names(grid: Grid) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Readings:
-    """Parameters of the readings of all samples."""
+class Measures:
+    """Parameters of the measures of all samples."""
 
     cells: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...]
     """(pair, benchmark, role to its checkpoint and those that are the same weights sampled again with other seeds)."""
@@ -327,21 +327,21 @@ class Readings:
     questions are absent, are left out."""
     references: tuple[str, ...]
     """Policies that are not compared."""
-    options: ReadingsOptions
+    options: MeasuresOptions
     """With the names of the pairs that are joined in ``joint_pairs``."""
     general: General
 
 
-def readings(grid: Grid) -> Readings:
-    """Parameters of the readings of all samples."""
+def measures(grid: Grid) -> Measures:
+    """Parameters of the measures of all samples."""
     config, cells = grid.config, grid.study.pair_cells
     present = [b for b in dict.fromkeys(b for _, b in cells) if not grid.inputs.absent(b)]
     choices = {benchmark: tuple(map(options, grid.inputs.questions(benchmark))) for benchmark in present}
     studied = list(dict.fromkeys(pair for pair, _ in cells))
     fitted = [pair for pair in studied if grid.study.is_fitted(pair)]
-    joined = config.readings.joint_pairs or fitted or studied
-    section = replace(config.readings, joint_pairs=tuple(pair for pair in studied if pair in joined))
-    return Readings(
+    joined = config.measures.joint_pairs or fitted or studied
+    section = replace(config.measures, joint_pairs=tuple(pair for pair in studied if pair in joined))
+    return Measures(
         tuple((*cell, {role: sides(grid, *cell, role) for role in ROLES}) for cell in cells),
         {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
         config.references,
@@ -384,7 +384,7 @@ class Likelihood:
     confidence: float
     """Option ``landscape.confidence``."""
     draws: int
-    """Option ``readings.draws``."""
+    """Option ``measures.draws``."""
     seed: int
 
 
@@ -408,7 +408,7 @@ def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
         min(section.questions, grid.inputs.count(benchmark)),
         min(samples),
         config.landscape.confidence,
-        config.readings.draws,
+        config.measures.draws,
         config.seed,
     )
 

@@ -221,7 +221,7 @@ def withheld(study: Study) -> list[str]:
 MEMORY, MOST = 256 * 2**20, 1000
 """Bytes of made files that are kept, and how many files."""
 
-_READABLE = ("landscape", "recovery", "readings", "boptr", "tables", "figures", "scores")
+_READABLE = ("landscape", "recovery", "measures", "boptr", "tables", "figures", "scores")
 """Folders of results without texts: everything in them is given."""
 _WITH_TEXTS = ("generations", "recorded", "traces")
 """Folders with a folder for each checkpoint, and in it one for each benchmark: given unless texts are withheld."""

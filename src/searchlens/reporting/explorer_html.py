@@ -153,7 +153,7 @@ class _Builder:
         cells = list(dict.fromkeys((side, benchmark) for _, benchmark, *both in study.sides for side in both))
         yield self._group("Recovery", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in _RECOVERY))
         yield from self._by_cell("points")
-        yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
+        yield self._group("Measures of all samples", map(layout.measures_frame, catalogue.MEASURE_FRAMES))
         yield Group("Questions", questions)
         yield self._group("BOPTR", map(layout.boptr_frame, catalogue.boptr_frames()))
         tables = sorted(layout.tables(), key=lambda path: path.stat().st_size)

@@ -306,9 +306,9 @@ class Index:
 
     def _studies(self) -> Record:
         layout = self.study.layout
-        readings = {frame: layout.readings_frame(frame) for frame in catalogue.READING_FRAMES}
+        measures = {frame: layout.measures_frame(frame) for frame in catalogue.MEASURE_FRAMES}
         boptr = {frame: layout.boptr_frame(frame) for frame in catalogue.boptr_frames()}
-        return {**self._existing(readings), "boptr": self._existing(boptr)}
+        return {**self._existing(measures), "boptr": self._existing(boptr)}
 
     def _tables(self) -> list[Record]:
         layout = self.study.layout

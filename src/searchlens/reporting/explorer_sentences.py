@@ -88,7 +88,7 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
     greedy = {side: text for side, rows in zip(SIDES.values(), points, strict=False) if (text := _greedy(rows))}
     sampled = {row["policy"] for rows in points[:1] for row in rows} - {GREEDY}
     of_one = {"pair": pair, "benchmark": benchmark, "policy": study.default_policy, "budget": 1}
-    worth = next(iter(_rows(study.readings, "equivalents", **of_one)), None)
+    worth = next(iter(_rows(study.measures, "equivalents", **of_one)), None)
     luck = _luck(study, pair, benchmark)
     return Headline(gaps, support, worth, most, luck, greedy if "Base" in greedy else {}, len(sampled))
 
@@ -111,7 +111,7 @@ def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
 
 def _widest(study: Study, measure: str, pair: str, benchmark: str) -> Sequence[Row]:
     """A measure at the largest number of samples for which it was read; no rows if it was not."""
-    rows = _rows(study.readings, "measures", measure=measure, pair=pair, benchmark=benchmark)
+    rows = _rows(study.measures, "measures", measure=measure, pair=pair, benchmark=benchmark)
     return [row for row in rows if row["k"] == max(each["k"] for each in rows)]
 
 

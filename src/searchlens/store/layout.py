@@ -30,7 +30,7 @@ CONTENT = "content.json"
 
 READOUTS_SUFFIX = ".arrow.xz"
 
-DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "readings", "likelihood", "boptr")
+DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "measures", "likelihood", "boptr")
 """Folders of Parquet files that are computed from samples."""
 
 POOL_PATTERN = r"pool-[0-9a-f]{8}"
@@ -112,10 +112,10 @@ class Layout:
     """Of pair and benchmark: folder with the recovery analysis."""
     recovery_frame = partialmethod(_under, "recovery/%s/%s/%s.parquet")
     """One frame of a recovery analysis."""
-    readings = _At("readings")
-    """Folder with the frames of readings of all samples."""
-    readings_frame = partialmethod(_under, "readings/%s.parquet")
-    """One frame of readings."""
+    measures = _At("measures")
+    """Folder with the frames of measures of all samples."""
+    measures_frame = partialmethod(_under, "measures/%s.parquet")
+    """One frame of measures."""
     likelihood = partialmethod(_under, "likelihood/%s/%s")
     """Of pair and benchmark: folder with the cross-likelihoods."""
     likelihood_frame = partialmethod(_under, "likelihood/%s/%s/%s.parquet")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from searchlens.catalogue import READING_FRAMES, loaded
+from searchlens.catalogue import MEASURE_FRAMES, loaded
 from searchlens.cli.stages._labels import curves
 from searchlens.reporting.figures import style
 from searchlens.reporting.figures.context import StudyContext
@@ -22,9 +22,9 @@ def overview(study: needs.Figures, layout: Layout, output: Path) -> None:
     """Draw every figure of the whole study."""
     drawn = [curves(study, cell, layout) for cell in study.cells]
     titles = {cell.benchmark: cell.title for cell in study.cells}
-    readings = {
-        name: read_frame(layout.readings_frame(name), "readings").with_columns(pl.col("benchmark").replace(titles))
-        for name in READING_FRAMES
+    measures = {
+        name: read_frame(layout.measures_frame(name), "measures").with_columns(pl.col("benchmark").replace(titles))
+        for name in MEASURE_FRAMES
     }
     record = layout.failures("overview", "figures.json")
-    style.write(loaded("figure", stage="study"), StudyContext(drawn, readings), output, record)
+    style.write(loaded("figure", stage="study"), StudyContext(drawn, measures), output, record)

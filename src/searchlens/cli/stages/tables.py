@@ -9,11 +9,11 @@ import polars as pl
 
 from searchlens.analysis.health import Health, cell_health, of_pair, of_rules
 from searchlens.analysis.mixing import CHAINS, DETAILS
-from searchlens.catalogue import READING_FRAMES, loaded, titles
+from searchlens.catalogue import MEASURE_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import read_points
 from searchlens.reporting.tables.graders import of_judges
-from searchlens.reporting.tables.readings import Likelihoods
+from searchlens.reporting.tables.measures import Likelihoods
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import save
 from searchlens.search import kinds
@@ -55,7 +55,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         models=dict(study.models),
         spent=spent,
         made=provenance.made(fingerprint),
-        readings={name: read_frame(layout.readings_frame(name), "readings") for name in READING_FRAMES},
+        measures={name: read_frame(layout.measures_frame(name), "measures") for name in MEASURE_FRAMES},
         sources=dict(zip(points, study.sources, strict=True)),
         judges=judged,
         agreement={

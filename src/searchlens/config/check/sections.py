@@ -211,7 +211,7 @@ def _policy_errors(config: Config) -> Iterator[str]:
 
 
 def study_errors(config: Config) -> Iterator[str]:
-    """Mistakes at the top level, and in ``study``, ``pairs``, ``readings``, ``boptr`` and ``cost``."""
+    """Mistakes at the top level, and in ``study``, ``pairs``, ``measures``, ``boptr`` and ``cost``."""
     if tuple(sorted(set(config.budgets))) != config.budgets or not config.budgets:
         yield f"budgets: {list(config.budgets)} must increase"
     elif config.budgets[-1] > config.samples:
@@ -222,7 +222,7 @@ def study_errors(config: Config) -> Iterator[str]:
         elif where in ("results", "study.readouts") and (path[0] == "-" or {"{", "}"} & set(path)):
             rule = "must not have { or }, which Snakemake reads as a place to fill in, nor begin with - as an option"
             yield f"{where}: {rule}, found {path[:40]!r}"
-    yield from _unknown("readings.joint_pairs", config.readings.joint_pairs, config.pairs)
+    yield from _unknown("measures.joint_pairs", config.measures.joint_pairs, config.pairs)
     if config.cost.gpu and not config.cost.efficiency:
         yield f"cost.gpu: {config.cost.gpu} needs a measured share of its limit under cost.efficiency (found none)"
     yield from _boptr_errors(config)

@@ -124,7 +124,7 @@ class BoptrContext:
 
 
 POOLS = {"ar": "AR pool", "full": "full pool"}
-READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
+VARIANTS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
 EXPONENTS = {"paper": "the paper's exponents", "own": "the cohort's own exponents"}
 ERROR = (
     "Errors: mean over budgets b of |predicted − RL pass@b|, RL under its default policy, in percentage points (pp)."

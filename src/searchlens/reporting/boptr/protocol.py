@@ -88,21 +88,21 @@ def seed_replication(context: shared.BoptrContext) -> fmt.Table:
     """The rule on batches of Base samples drawn again."""
     frame, summary, plan = context.frames["seed_replication"], context.frames["seed_summary"], context.plan
     lines: list[fmt.Line] = []
-    for (reading, batch), rows in frame.group_by("reading", "batch", maintain_order=True):
-        line = {"reading": shared.READINGS[str(reading)], "batch": fmt.word(batch)}
+    for (variant, batch), rows in frame.group_by("variant", "batch", maintain_order=True):
+        line = {"variant": shared.VARIANTS[str(variant)], "batch": fmt.word(batch)}
         for row in rows.iter_rows(named=True):
             line[shared.heading(plan, row["benchmark"])] = shared.corrected(row)
         lines.append(line)
     means: list[fmt.Line] = []
-    for (reading,), rows in summary.group_by("reading", maintain_order=True):
-        line = {"reading": shared.READINGS[str(reading)], "batches": fmt.word(rows["batches"][0])}
+    for (variant,), rows in summary.group_by("variant", maintain_order=True):
+        line = {"variant": shared.VARIANTS[str(variant)], "batches": fmt.word(rows["batches"][0])}
         for row in rows.iter_rows(named=True):
             line[shared.heading(plan, row["benchmark"])] = fmt.spread(row["mean"], row["sd"])
         means.append(line)
     selected = frame.filter(pl.col("policy").is_not_null())
     policies = [
-        f"{shared.READINGS[str(reading)]}, {plan.title(str(benchmark))}: {'/'.join(rows['policy'].to_list())}"
-        for (reading, benchmark), rows in selected.group_by("reading", "benchmark", maintain_order=True)
+        f"{shared.VARIANTS[str(variant)]}, {plan.title(str(benchmark))}: {'/'.join(rows['policy'].to_list())}"
+        for (variant, benchmark), rows in selected.group_by("variant", "benchmark", maintain_order=True)
     ]
     notes = [
         f"H5 of {plan.anchor_model} on batches that differ in the seed of Base's samples alone; RL is the same"
@@ -114,7 +114,7 @@ def seed_replication(context: shared.BoptrContext) -> fmt.Table:
         *([f"Policies, by batch: {'; '.join(policies)}."] if policies else []),
     ]
     parts = [
-        fmt.part(lines, "every batch", fmt.changes([line["reading"] for line in lines])),
+        fmt.part(lines, "every batch", fmt.changes([line["variant"] for line in lines])),
         fmt.part(means, "mean ± sd over batches, raw"),
     ]
     return context.table(fmt.stacked(batches=frame, summary=summary), parts, notes, frame, summary)

@@ -236,11 +236,11 @@ def _replication_note(seed_summary: pl.DataFrame) -> str:
 def _h5_lines(context: shared.BoptrContext, fitted: Mapping[str, str]) -> dict[str, fmt.Line]:
     """H5 on batches that were sampled again, and beyond the largest budget."""
     plan, lines = context.plan, {}
-    for (reading,), group in context.frames["seed_summary"].group_by("reading", maintain_order=True):
-        line = {"row": f"→ replication, {shared.READINGS[str(reading)]}, raw"}
+    for (variant,), group in context.frames["seed_summary"].group_by("variant", maintain_order=True):
+        line = {"row": f"→ replication, {shared.VARIANTS[str(variant)]}, raw"}
         for row in group.iter_rows(named=True):
             line[fitted.get(row["benchmark"], "mean")] = fmt.spread(row["mean"], row["sd"])
-        lines[f"replication {reading}"] = line
+        lines[f"replication {variant}"] = line
     beyond = {"row": f"→ frozen rule at b > {max(plan.budgets)}"}
     for row in context.frames["extension"].filter(model=plan.anchor_model).iter_rows(named=True):
         title = "mean" if row["benchmark"] is None else fitted.get(row["benchmark"])
@@ -257,7 +257,7 @@ def _horizontal_data(context: shared.BoptrContext, means: pl.DataFrame) -> pl.Da
     h5 = {"exponents": "paper", "mu": "cohort", "tier": "H5", "kind": "rule", "pool": "ar"}
     h5["rl"] = next(iter(means.filter(tier="H5")["rl"]), "")
     of_h5 = [pl.lit(value).alias(name) for name, value in h5.items()]
-    label = pl.format("replication, {}", "reading").alias("label")
+    label = pl.format("replication, {}", "variant").alias("label")
     of_batches = [pl.lit(context.plan.anchor_model).alias("model"), label, pl.col("benchmark").alias("column")]
     seeds = context.frames["seed_summary"].select(
         *of_h5, *of_batches, pl.col("mean").alias("error"), "sd", "batches", "reason"

@@ -16,8 +16,8 @@ from searchlens import catalogue
 from searchlens.analysis import claims
 from searchlens.analysis.claims import WORTH_MORE, bracket, say
 from searchlens.analysis.frames import pick
-from searchlens.analysis.readings import LAW_BUDGETS
-from searchlens.config.readings import ANY
+from searchlens.analysis.pair_measures import LAW_BUDGETS
+from searchlens.config.measures import ANY
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import StudyContext
 
@@ -35,8 +35,8 @@ def budget_equivalents(context: StudyContext) -> pl.DataFrame:
     ``law`` is the N of the law of least error, where it lies in the samples to which it was fitted.
     """
     policy = context.labels.general.default_policy
-    laws = pick(context.readings["exponents"], policy=policy).select("pair", "benchmark", "log2_alpha_l1", "beta_l1")
-    rows = pick(context.readings["equivalents"], policy=policy).select(COLUMNS)
+    laws = pick(context.measures["exponents"], policy=policy).select("pair", "benchmark", "log2_alpha_l1", "beta_l1")
+    rows = pick(context.measures["equivalents"], policy=policy).select(COLUMNS)
     joined = rows.join(laws, on=["pair", "benchmark"], how="left", maintain_order="left")
     law = 2 ** pl.col("log2_alpha_l1") * pl.col("budget").cast(pl.Float64) ** pl.col("beta_l1")
     fitted = (pl.col("budget") <= LAW_BUDGETS[-1]) & law.is_between(1, "pool", closed="left")
@@ -138,8 +138,8 @@ def exponent_sets(context: StudyContext) -> pl.DataFrame:
 
     ``p`` is null at a beta with which no law is tested; ``untested`` is the share of all laws that are not.
     """
-    rows = pick(context.readings["exponent_profiles"], policy=ANY)
-    known = pick(context.readings["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty", "untested")
+    rows = pick(context.measures["exponent_profiles"], policy=ANY)
+    known = pick(context.measures["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty", "untested")
     joined = rows.join(known, on=["pair", "benchmark"], how="left", maintain_order="left")
     inside = (pl.col("p") >= 1 - context.labels.general.confidence).fill_null(value=False)
     return joined.select("pair", "benchmark", "beta", "p", "testable", "empty", "untested", inside=inside)

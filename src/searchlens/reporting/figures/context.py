@@ -114,8 +114,8 @@ class StudyContext:
 
     cells: Sequence[Curves]
     """Every pair on every benchmark, in the order of the panels."""
-    readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    """``catalogue.READING_FRAMES``, with the titles of benchmarks as in the labels."""
+    measures: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """``catalogue.MEASURE_FRAMES``, with the titles of benchmarks as in the labels."""
 
     @property
     def labels(self) -> Labels:

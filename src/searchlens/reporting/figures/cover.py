@@ -22,7 +22,7 @@ DIFFERENCE = "RL - Base"
 @catalogue.figure("cover", stage="study")
 def cover(context: StudyContext) -> pl.DataFrame:
     """One row per cell, side (``Base``, ``RL``, ``RL - Base``) and tau."""
-    rows = pick(context.readings["measures"], measure="Cover@tau")
+    rows = pick(context.measures["measures"], measure="Cover@tau")
     return rows.select("pair", "benchmark", "side", "tau", "value", "lo", "hi").drop_nulls("value")
 
 
@@ -75,7 +75,7 @@ ACROSS = 4
 @catalogue.figure("support_change", stage="study")
 def support_change(context: StudyContext) -> pl.DataFrame:
     """One row per cell and change: ``questions`` that RL loses or adds, and ``chance``, as many as two equal models."""
-    rows = context.readings["support"]
+    rows = context.measures["support"]
     parts = []
     for change, (name, *_) in CHANGES.items():
         names = {"value": name, "lo": f"{name}_lo", "hi": f"{name}_hi", "chance": f"{name}_null"}

@@ -44,9 +44,9 @@ def numbers(context: StudyContext) -> pl.DataFrame:
     ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
     much as RL, and ``state``, as in the frame ``crossings``.
     """
-    measures = context.readings.get("measures")
+    measures = context.measures.get("measures")
     rows = pl.concat(part for cell in context.cells for part in _rows(cell, measures))
-    found = context.readings.get("crossings")
+    found = context.measures.get("crossings")
     if found is None:
         return rows
     met = pick(found, cost="samples").rename({"lo": "crossing_lo", "hi": "crossing_hi"})

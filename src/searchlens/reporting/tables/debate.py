@@ -1,6 +1,6 @@
-"""The readings of the debate on whether RL adds to its Base, side by side.
+"""The measures of the debate on whether RL adds to its Base, side by side.
 
-Nothing is estimated here: every number is one of the frames of readings.
+Nothing is estimated here: every number is one of the frames of measures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from searchlens.analysis.frames import pick
 from searchlens.analysis.measures import BASE, DIFFERENCE, RL
 from searchlens.catalogue import table
 from searchlens.reporting.tables import table as fmt
-from searchlens.reporting.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
+from searchlens.reporting.tables.measures import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
 from searchlens.reporting.tables.study import StudyContext
 
 BUDGETS = (1, 16)
@@ -27,8 +27,8 @@ EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
 
 @table("debate", stage="study")
 def debate(context: StudyContext) -> fmt.Table:
-    """The readings of the debate side by side, under the default policy, with what these data cannot say."""
-    cells = context.readings["measures"].select("pair", "benchmark").unique(maintain_order=True)
+    """The measures of the debate side by side, under the default policy, with what these data cannot say."""
+    cells = context.measures["measures"].select("pair", "benchmark").unique(maintain_order=True)
     rows = [_row(context, *cell) for cell in cells.sort("benchmark", maintain_order=True).iter_rows()]
     data = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
     lines = [_line(row, (row["pair"], row["benchmark"]) in context.broken) for row in rows]
@@ -48,7 +48,7 @@ def debate(context: StudyContext) -> fmt.Table:
 
 def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
     """All numbers of a pair on a benchmark, null where there is none."""
-    frames, cell = context.readings, {"pair": pair, "benchmark": benchmark}
+    frames, cell = context.measures, {"pair": pair, "benchmark": benchmark}
     measures = pick(frames["measures"], **cell)
     row: dict[str, object] = dict(cell)
     for k in BUDGETS:

@@ -81,8 +81,8 @@ class StudyContext:
     """``health.mixing.CHAINS``."""
     without_costs: int = 0
     """Number of cells that were recorded without what their samples cost."""
-    readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    """``catalogue.READING_FRAMES``."""
+    measures: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """``catalogue.MEASURE_FRAMES``."""
     health: Mapping[tuple[str, str], Health] = field(default_factory=dict)
     """Checkpoint and benchmark to the health of the cell."""
     notes: Sequence[str] = ()

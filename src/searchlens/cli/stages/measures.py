@@ -1,4 +1,4 @@
-"""Stage ``readings``: the answer classes of a study to the readings that use every sample."""
+"""Stage ``measures``: the answer classes of a study to the measures that use every sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.analysis.classes import Pool, independent_pools
-from searchlens.analysis.readings import PairPools, read_study
+from searchlens.analysis.pair_measures import PairPools, read_study
 from searchlens.cli.stages._frames import landscape_costs
 from searchlens.store import provenance
 from searchlens.store.frames import read_frame, write_frame
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None:
-    """Write every frame of readings."""
+def measures(study: needs.Measures, layout: Layout, *, fingerprint: str) -> None:
+    """Write every frame of measures."""
     sides = dict.fromkeys(
         (side, benchmark) for _, benchmark, roles in study.cells for named in roles.values() for side in named
     )
@@ -36,10 +36,10 @@ def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None
         options = None if choices is None else np.array(choices)[rl[study.general.default_policy].questions]
         cells.append(PairPools(pair, benchmark, base, rl, options, base_batches, rl_batches))
     for name, frame in read_study(cells, study.options, study.general).items():
-        write_frame(frame, layout.readings_frame(name))
+        write_frame(frame, layout.measures_frame(name))
     spent = landscape_costs([layout.landscape(*side) for side in sides])
-    provenance.sign(layout.readings / SIGNATURE, fingerprint, provenance.together(spent))
-    log.info("readings of %d pairs on benchmarks", len(study.cells))
+    provenance.sign(layout.measures / SIGNATURE, fingerprint, provenance.together(spent))
+    log.info("measures of %d pairs on benchmarks", len(study.cells))
 
 
 def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str, ...]) -> dict[str, Pool]:

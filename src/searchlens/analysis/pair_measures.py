@@ -1,4 +1,4 @@
-"""Every reading of every pair: the frames of stage ``readings`` (``catalogue.READING_FRAMES``)."""
+"""Every measure of every pair: the frames of stage ``measures`` (``catalogue.MEASURE_FRAMES``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, MEASURES,
 from searchlens.analysis.pool import Ints
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.config.general import General
-from searchlens.config.readings import ANY, BEST, ReadingsOptions
+from searchlens.config.measures import ANY, BEST, MeasuresOptions
 
 LAW_BUDGETS = (1, 2, 4, 8, 16)
 """b at which the law is tested: B of the paper."""
@@ -57,7 +57,7 @@ class PairPools:
 Frames = dict[str, pl.DataFrame]
 
 
-def read_study(cells: Iterable[PairPools], options: ReadingsOptions, general: General) -> Frames:
+def read_study(cells: Iterable[PairPools], options: MeasuresOptions, general: General) -> Frames:
     """All frames, rows in the order of the cells, with their pair and benchmark first."""
     parts: dict[str, list[pl.DataFrame]] = {}
     for cell in cells:
@@ -72,7 +72,7 @@ def read_study(cells: Iterable[PairPools], options: ReadingsOptions, general: Ge
     }
 
 
-def read_pair(cell: PairPools, options: ReadingsOptions, general: General) -> Frames:
+def read_pair(cell: PairPools, options: MeasuresOptions, general: General) -> Frames:
     """The frames of one pair on one benchmark."""
     return {
         "equivalents": budget_equivalents(cell, general),

@@ -1,4 +1,4 @@
-"""Readings of the field: support, reliability, guessing, entropy, variance, by brute force on small pools."""
+"""Measures of the field: support, reliability, guessing, entropy, variance, by brute force on small pools."""
 
 import io
 import lzma

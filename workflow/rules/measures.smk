@@ -1,11 +1,11 @@
-"""Readings of all samples: what RL's curve is worth in samples of Base, and what else the counts of a pair say.
+"""Measures of all samples: what RL's curve is worth in samples of Base, and what else the counts of a pair say.
 
 REQUIRED INPUTS: every landscape of a pair.
-OUTPUTS: results/readings/<frame>.parquet
+OUTPUTS: results/measures/<frame>.parquet
 """
 
 
-rule readings:
+rule measures:
     """Read every pair on every benchmark."""
     input:
         [
@@ -15,12 +15,12 @@ rule readings:
             for checkpoint in needs.sides(GRID, *cell, role)
         ],
     output:
-        [OUT.readings_frame(frame) for frame in READING_FRAMES],
-        OUT.readings / SIGNATURE,
+        [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
+        OUT.measures / SIGNATURE,
     log:
-        layout.log("readings"),
+        layout.log("measures"),
     benchmark:
-        OUT.timing("readings")
+        OUT.timing("measures")
     conda:
         "../envs/analysis.yaml"
     threads: 1
@@ -28,9 +28,9 @@ rule readings:
         mem_mb=larger(4000),
         runtime=longer(60),
     params:
-        needs=tracked("readings", lambda wildcards: needs.readings(GRID)),
+        needs=tracked("measures", lambda wildcards: needs.measures(GRID)),
     shell:
         """
-        OPENBLAS_NUM_THREADS=1 searchlens readings \
+        OPENBLAS_NUM_THREADS=1 searchlens measures \
             2>&1 | tee {log:q}
         """

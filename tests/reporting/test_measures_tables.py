@@ -1,4 +1,4 @@
-"""Tables of the readings: what a cell that is not interpretable, or an extrapolation that fails, does not show."""
+"""Tables of the measures: what a cell that is not interpretable, or an extrapolation that fails, does not show."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 import figure_data
 from searchlens.analysis.extrapolation import EXTRAPOLATED, judged
 from searchlens.reporting.tables.debate import debate
-from searchlens.reporting.tables.readings import (
+from searchlens.reporting.tables.measures import (
     coverage,
     exponents,
     extrapolation,
@@ -60,10 +60,10 @@ def test_a_cell_that_is_not_interpretable_has_no_numbers(
 
 def test_the_table_of_exponents_says_up_to_which_n_and_whether_hardly_any_law_fits(context: StudyContext) -> None:
     """Beside the set and, in the table of the debate, among what cannot be said."""
-    frame = context.readings["exponents"].with_columns(
+    frame = context.measures["exponents"].with_columns(
         hardly=True, empty=False, testable=True, beta_lo=0.5, beta_hi=0.6, pool_min=16, pool_max=pl.Series([16, 64] * 2)
     )
-    changed = replace(context, readings={**context.readings, "exponents": frame})
+    changed = replace(context, measures={**context.measures, "exponents": frame})
     text = exponents(changed).parts[0].text
     assert set(text["set of β"]) == {"0.50 to 0.60, hardly"}
     assert set(text["N up to"]) == {"16", "16–64"}
@@ -89,9 +89,9 @@ def test_debate_has_a_row_per_pair_and_benchmark(context: StudyContext) -> None:
     table = debate(context)
     assert table.data.select("pair", "benchmark").is_unique().all() and table.data.height == 2
     row = table.data.row(0, named=True)
-    whole = context.readings["support"].row(0, named=True)
+    whole = context.measures["support"].row(0, named=True)
     assert (row["kept"], row["shrunk"], row["expanded"]) == (whole["kept"], whole["shrunk"], whole["expanded"])
-    at = context.readings["equivalents"].row(
+    at = context.measures["equivalents"].row(
         by_predicate=(pl.col("benchmark") == "Micro math")
         & (pl.col("policy") == context.default_policy)
         & (pl.col("budget") == 1),
@@ -108,8 +108,8 @@ def extrapolated(inside: int, value: float | None = 0.9) -> pl.DataFrame:
 
 
 def printed(context: StudyContext, *rows: pl.DataFrame) -> tuple[list[str], int]:
-    frames = {**context.readings, "extrapolated": judged(pl.concat(rows), 0.95)}
-    measured, shown = extrapolation(replace(context, readings=frames)).parts
+    frames = {**context.measures, "extrapolated": judged(pl.concat(rows), 0.95)}
+    measured, shown = extrapolation(replace(context, measures=frames)).parts
     return measured.text.to_series(-1).to_list(), shown.text.filter(pl.nth(0) == "micro-1m").height
 
 

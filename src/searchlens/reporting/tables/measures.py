@@ -1,4 +1,4 @@
-"""Tables of the readings that use every sample."""
+"""Tables of the measures that use every sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from searchlens.analysis.exponents import HARDLY
 from searchlens.analysis.extrapolation import NEAR, SMALLEST
 from searchlens.analysis.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
 from searchlens.catalogue import table
-from searchlens.config.readings import BEST
+from searchlens.config.measures import BEST
 from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import LEVEL, StudyContext, by_budget
 
@@ -28,10 +28,10 @@ READOUT_NOTE = "Order-free: every curve is the exact mean over all choices of k 
 @table("budget_equivalents", stage="study")
 def budget_equivalents(context: StudyContext) -> fmt.Table:
     """How many samples of Base equal b samples of RL, under RL's default policy and under the best of Base."""
-    data = context.readings["equivalents"]
+    data = context.measures["equivalents"]
     shown = data.filter(pl.col("policy").is_in([context.default_policy, BEST]))
     lines = by_budget(shown, ["pair", "benchmark", "policy"], lambda row: located(EQUIVALENT, row), context.broken)
-    crossings = context.readings["crossings"]
+    crossings = context.measures["crossings"]
     met = [
         {
             "pair": row["pair"],
@@ -69,7 +69,7 @@ def _is_broken(row: Row, context: StudyContext) -> bool:
 @table("exponents", stage="study")
 def exponents(context: StudyContext) -> fmt.Table:
     """Which exponents of N = alpha b^beta the samples allow, of each pair and of all pairs together."""
-    data, lines = context.readings["exponents"], list[fmt.Line]()
+    data, lines = context.measures["exponents"], list[fmt.Line]()
     for row in data.sort("benchmark", "policy", maintain_order=True).rows(named=True):
         line = {name: row[name] for name in ("benchmark", "pair", "policy")}
         if _is_broken(row, context):
@@ -108,7 +108,7 @@ def exponents(context: StudyContext) -> fmt.Table:
 @table("joint_exponents", stage="study")
 def joint_exponents(context: StudyContext) -> fmt.Table:
     """Which exponents the joined pairs of a benchmark may have in common, and all but one."""
-    data, lines = context.readings["joint_exponents"], []
+    data, lines = context.measures["joint_exponents"], []
     for row in data.rows(named=True):
         line = {"benchmark": row["benchmark"], "policy": row["policy"], "pairs": str(row["pairs"])}
         is_broken = any((pair, row["benchmark"]) in context.broken for pair in row["joined"])
@@ -119,7 +119,7 @@ def joint_exponents(context: StudyContext) -> fmt.Table:
         "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
         " questions and some share a Base. Empty: there is no such exponent. N up to the pool of each policy, as in"
         " table `exponents` of single pairs.",
-        f"Joined (option `readings.joint_pairs`): {', '.join(joined) or 'none'}.",
+        f"Joined (option `measures.joint_pairs`): {', '.join(joined) or 'none'}.",
     ]
     return fmt.Table(data, [fmt.block(lines, "benchmark", "policy")], noted(notes, context))
 
@@ -148,7 +148,7 @@ _SUPPORT = {"kept": 0, "shrunk": 0, "expanded": 0, "out": 0, "SRR": 3, "NDR": 3,
 @table("support", stage="study")
 def support(context: StudyContext) -> fmt.Table:
     """Which questions RL keeps, loses and adds of those that Base solves at all, under the default policy."""
-    data, lines = context.readings["support"], list[fmt.Line]()
+    data, lines = context.measures["support"], list[fmt.Line]()
     for row in data.rows(named=True):
         line = {"pair": row["pair"], "benchmark": row["benchmark"]}
         line["samples"] = f"{row['base_samples']}, {row['rl_samples']}"
@@ -162,7 +162,7 @@ def support(context: StudyContext) -> fmt.Table:
         lines.append(line | {"significant": f"{significant} ({row['significant_null']:.1f})"})
     notes = [
         "Questions in the support of both sides (kept), of Base alone (shrunk), of RL alone (expanded), of neither"
-        " (out): those with a right sample, of so many samples of Base and of RL; option `readings.support_right`. A"
+        " (out): those with a right sample, of so many samples of Base and of RL; option `measures.support_right`. A"
         " question with a small chance of a right answer enters and leaves at random, and a larger pool finds more.",
         "By chance: shrunk and expanded questions to expect if both sides were alike on every question. Significant:"
         " those whose right samples differ by Fisher's exact test, in parentheses how many of both to expect by"
@@ -177,7 +177,7 @@ def support(context: StudyContext) -> fmt.Table:
 def coverage(context: StudyContext) -> fmt.Table:
     """How reliably questions are solved: Cover@τ, G-Pass@k, pass^k and the entropy of answers, of both sides."""
     reliable, spread = ("Cover@tau", "G-Pass@k", "mG-Pass@k"), ("entropy, Miller-Madow", "entropy")
-    data = context.readings["measures"].filter(pl.col("measure").is_in(reliable + spread))
+    data = context.measures["measures"].filter(pl.col("measure").is_in(reliable + spread))
     is_spread = pl.col("measure").is_in(spread)
     notes = [
         "Cover@τ: questions of which at least a share τ of the samples is right. G-Pass@k at τ: at least τ k of k"
@@ -197,7 +197,7 @@ def coverage(context: StudyContext) -> fmt.Table:
 @table("guessing", stage="study")
 def guessing(context: StudyContext) -> fmt.Table:
     """What guessing alone would solve, and pass@k of both sides: corrected for options, or beside luck."""
-    measures = context.readings["measures"]
+    measures = context.measures["measures"]
     cells = measures.select("pair", "benchmark").unique(maintain_order=True)
     names = (GUESS_NULL, LUCK, "pass@k", "guess-corrected pass@k", WITHOUT_LUCK)
     data = measures.filter(pl.col("measure").is_in(names))
@@ -239,8 +239,8 @@ def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., 
 @table("variance", stage="study")
 def variance(context: StudyContext) -> fmt.Table:
     """What the uncertainty of pass@1 is made of: questions, decoding, seeds; and who would win a second run."""
-    data, lines = context.readings["variance"], list[fmt.Line]()
-    again = context.readings["measures"].filter(measure="P(RL beats Base)")
+    data, lines = context.measures["variance"], list[fmt.Line]()
+    again = context.measures["measures"].filter(measure="P(RL beats Base)")
     wins = {(row["pair"], row["benchmark"]): row for row in again.rows(named=True)}
     for row in data.rows(named=True):
         line = {name: row[name] for name in ("pair", "benchmark", "side")}
@@ -274,7 +274,7 @@ def _deviation(row: Row, name: str) -> str:
 @table("extrapolation", stage="study")
 def extrapolation(context: StudyContext) -> fmt.Table:
     """pass@k beyond the samples: how often such a prediction is right, and the prediction where it may be printed."""
-    data = context.readings["extrapolated"]
+    data = context.measures["extrapolated"]
     rows = [row for row in data.rows(named=True) if not _is_broken(row, context)]
     tried = pl.DataFrame(rows, data.schema).filter(pl.col("value").is_not_null())
     measured = [
@@ -385,11 +385,11 @@ def cross_likelihood(context: Likelihoods) -> fmt.Table:
 
 def _lines(data: pl.DataFrame, columns: Mapping[str, tuple[str, int]]) -> list[fmt.Line]:
     lines = []
-    rows = data.filter(pl.col("reading").is_in(list(columns)))
+    rows = data.filter(pl.col("measure").is_in(list(columns)))
     for (pair, benchmark, texts), part in rows.group_by("pair", "benchmark", "texts", maintain_order=True):
         line = {"pair": str(pair), "benchmark": str(benchmark), "texts of": OWN[str(texts)]}
         for row in part.rows(named=True):
-            heading, digits = columns[row["reading"]]
+            heading, digits = columns[row["measure"]]
             line[heading] = interval(row["value"], row["lo"], row["hi"], digits)
         lines.append(line)
     return lines

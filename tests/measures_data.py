@@ -1,4 +1,4 @@
-"""Readings of two pairs of small made-up pools, for tests of tables and figures."""
+"""Measures of two pairs of small made-up pools, for tests of tables and figures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from searchlens.analysis.classes import Pool
-from searchlens.analysis.readings import PairPools, read_study
+from searchlens.analysis.pair_measures import PairPools, read_study
 from searchlens.config.general import General
-from searchlens.config.readings import ReadingsOptions
+from searchlens.config.measures import MeasuresOptions
 
 
 def pool(name: str, samples: int, difficulty: np.ndarray, rng: np.random.Generator) -> Pool:
@@ -31,4 +31,4 @@ def frames() -> dict[str, pl.DataFrame]:
         sides = ({name: replace(pool(name, 16, side, rng), lucky=lucky) for name in policies} for side in (base, rl))
         options = np.full(60, 4) if "AIME" in benchmark else None
         cells.append(PairPools("micro-1m", benchmark, *sides, options))
-    return read_study(cells, ReadingsOptions(), General(draws=100))
+    return read_study(cells, MeasuresOptions(), General(draws=100))

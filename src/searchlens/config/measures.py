@@ -1,4 +1,4 @@
-"""Options of the readings."""
+"""Options of the measures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ BEST, ANY = "best", "any"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingsOptions(Strict):
-    """Choices about the readings of all samples."""
+class MeasuresOptions(Strict):
+    """Choices about the measures of all samples."""
 
     draws: Draws = 2000
     """Bootstrap draws over questions."""
