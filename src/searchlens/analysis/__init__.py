@@ -3,7 +3,7 @@
 landscape  ``points`` reads what each policy reaches with each budget, for each of ``metrics`` and of extensions;
            ``compact`` and ``expand`` store it and restore it without samples
 recovery   where the RL model's default curve lies inside the Base landscape
-pair_measures  all of ``measures``, of ``measures``, ``equivalents`` and others: what uses every sample, in whatever order
+measures   of a pair, with ``equivalents`` and others: what uses every sample, in whatever order; ``pair_measures``: all
 health     whether the numbers of a cell mean anything
 
 One pool of samples per policy gives every smaller budget and every metric (paper, section "Search landscape"), under
