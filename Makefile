@@ -117,10 +117,10 @@ $(WEB_INSTALLED): web/package-lock.json
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
-docs-numbers: $(INSTALLED) ## print the numbers of docs/findings.md that rest on committed readouts
+docs-numbers: $(INSTALLED) ## print the numbers of docs/findings.md that rest on committed counts
 	.venv/bin/python validation/page_numbers.py
 	.venv/bin/python validation/power_sampling.py
-	.venv/bin/python validation/power_sampling.py --readouts resources/zoo/cohort/power
+	.venv/bin/python validation/power_sampling.py --counts resources/zoo/cohort/power
 
 test-faults: $(INSTALLED) ## let every call on the disk fail, in every order (half an hour of processor time)
 	.venv/bin/python tests/faults/run.py $(FAULTS)
@@ -166,11 +166,11 @@ zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minu
 zoo-cohort: $(INSTALLED) ## train the cohort (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
 	.venv/bin/python -m searchlens_lab.zoo cohort --output results/cohort --devices $(DEVICES)
 
-zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and record its readouts for zoo-tables
+zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and record its estimates for zoo-tables
 	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS) --set-threads generate=1 # such a small model needs one core
-	searchlens record --config config/zoo.yaml --output resources/zoo/cohort/readouts
+	searchlens record --config config/zoo.yaml --output resources/zoo/cohort/recorded_counts
 
-zoo-tables: $(INSTALLED) ## write the cohort's tables, figures and report from recorded readouts, without a GPU
+zoo-tables: $(INSTALLED) ## write the cohort's tables, figures and report from recorded counts, without a GPU
 	snakemake $(ZOO_TABLES) --cores $(CORES) --set-threads boptr=1 # it uses one core most of the time; figures use the others
 
 perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/speed.md)

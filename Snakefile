@@ -5,7 +5,7 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery; readouts,
+Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery; estimates,
 the latter two for recorded cells; likelihood, measures, figures, overview, tables, boptr (with transfer), those of add-ons
 such as equivalence, explorer, report.
 """
@@ -39,9 +39,9 @@ include: "workflow/rules/landscape.smk"
 include: "workflow/rules/recovery.smk"
 
 
-if GRID.study.readouts:
+if GRID.study.recorded_counts:
 
-    include: "workflow/rules/readouts.smk"
+    include: "workflow/rules/recorded_counts.smk"
 
 
 if GRID.jobs.likelihood_cells:
@@ -121,7 +121,7 @@ rule all:
         [*rules.explorer.output, *rules.report_page.output] if GRID.study.pair_cells else [],
         [path for cell in GRID.study.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.study.cells for path in landscape_files(*cell)],
-        [path for cell in GRID.study.cells if cell not in GRID.study.readouts for path in score_files(*cell)],
+        [path for cell in GRID.study.cells if cell not in GRID.study.recorded_counts for path in score_files(*cell)],
         [OUT.agreement(*cell) for cell in GRID.study.agreement_cells],
         [path for cell in GRID.jobs.likelihood_cells for path in likelihood_files(*cell)],
         [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],

@@ -13,7 +13,7 @@ extrapolated linearly to all of them. It computes errors only: no intervals, no 
 rows without a path (rivals), no path chosen again. Its errors must equal those of the stage in the same draws.
 
 ``--cohort`` measures the recorded cohort of twelve pairs instead (config/zoo.yaml with config/zoo-tables.yaml):
-landscapes from compact readouts, then every frame of BOPTR under both readouts with its configured draws, and every
+landscapes from recorded counts, then every frame of BOPTR under both estimates with its configured draws, and every
 frame of measures. Landscapes share the processes; the other three jobs run side by side in them. Goals: at most three
 minutes on two cores, at most 3 GiB in any process.
 
@@ -127,7 +127,9 @@ def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[d
 def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
     """Landscapes of every recorded cell."""
     grid, out = Grid(check.load(COHORT)), Layout(folder)
-    jobs = [(needs.landscape(grid, b), path, out.landscape(c, b), "") for (c, b), path in grid.study.readouts.items()]
+    jobs = [
+        (needs.landscape(grid, b), path, out.landscape(c, b), "") for (c, b), path in grid.study.recorded_counts.items()
+    ]
 
     def job() -> None:
         with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
@@ -137,18 +139,18 @@ def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
 
 
 def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
-    """Frames of ``measures``, or of BOPTR under the readout ``prefix`` or ``expected``, in a folder of its own."""
+    """Frames of ``measures``, or of BOPTR under the estimator ``first_k`` or ``unbiased``, in a folder of its own."""
     grid = Grid(check.load(COHORT))
     if job == "measures":
         return spent(lambda: measures(needs.measures(grid), Layout(folder), fingerprint=""))[1]
     found = needs.boptr(grid)
-    options = replace(found["options"], readout=job)
+    options = replace(found["options"], estimator=job)
     return spent(lambda: boptr(cohort_of(found), options, Layout(folder).landscapes, Layout(folder / job)))[1]
 
 
 def recorded(processes: int) -> None:
     """Measure every stage of the recorded cohort, and say whether the goals are met."""
-    context, jobs = multiprocessing.get_context("spawn"), ("prefix", "expected", "measures")
+    context, jobs = multiprocessing.get_context("spawn"), ("first_k", "unbiased", "measures")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         start = time.perf_counter()

@@ -147,7 +147,7 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
             *("study.imports", "landscape.ties", "landscape.first_finish", "landscape.q_instructions"),
-            *("boptr.readout", "boptr.rounding", "boptr.ties", "boptr.mu_floor"),
+            *("boptr.estimator", "boptr.rounding", "boptr.ties", "boptr.mu_floor"),
             *("boptr.h1", "boptr.selector_norm", "boptr.selector_proto", "boptr.selector_rank"),
             *("boptr.selector_rank_pool", "boptr.b0", "boptr.headroom", "boptr.q_sides", "pairs.toy.group"),
             *("pairs.toy.templates", "checkpoints.toy-base.engine", "checkpoints.toy-base.dtype"),
@@ -411,7 +411,7 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (POWER, "--shared", ["2", "nan", "many", "-2"]),
     (("convert", "x.gguf", "out"), "--dtype", ["float64", ""]),
     (("completion",), "", ["fish", ""]),
-    (("boptr", "landscapes", "--output", "out"), "--readout", ["mean", ""]),
+    (("boptr", "landscapes", "--output", "out"), "--estimator", ["mean", ""]),
 ]
 COMMANDS = (
     *("init", "check", "plan", "run", "status", "summary", "show", "explore", "view", "diff", "benchmarks", "generate"),

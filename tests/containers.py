@@ -40,7 +40,7 @@ from searchlens.errors import InputError
 from searchlens.formats.readers import inspect as inspect_reader
 from searchlens.formats.reading import Choices
 from searchlens.formats.reading import read as read_pools
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 from test_readers_fuzz import FIXTURES
 
 STEP = 20
@@ -99,8 +99,8 @@ def questions(path: Path) -> list[Any]:
 
 
 def recorded(path: Path) -> list[Any]:
-    """The compact readouts of a cell."""
-    return readouts.read(path).rows()
+    """The recorded counts of a cell."""
+    return recorded_counts.read(path).rows()
 
 
 # ---- containers
@@ -148,9 +148,9 @@ ASKED = [{"id": f"q{i}", "question": f"Compute {i}+{i}.", "gold": str(2 * i), "t
 
 
 def compact() -> pl.DataFrame:
-    """Compact readouts of two policies."""
-    nothing = {name: [None] * 2 for name in readouts.SCHEMA.names()}
-    frame = pl.DataFrame(nothing, schema=readouts.SCHEMA)
+    """Recorded counts of two policies."""
+    nothing = {name: [None] * 2 for name in recorded_counts.SCHEMA.names()}
+    frame = pl.DataFrame(nothing, schema=recorded_counts.SCHEMA)
     return frame.with_columns(policy=pl.Series(["greedy", "temp_0.5"]), shards=pl.Series([["{}"], ["{}", "{}"]]))
 
 
@@ -206,16 +206,16 @@ def _tables(folder: Path) -> Iterator[Container]:
     yield Container("parquet", "benchmark", folder / "asked.parquet", questions, "count", parquet(asked))
 
 
-def _readouts(folder: Path) -> Iterator[Container]:
-    """Compact readouts: the xz stream, and the Arrow file in it."""
+def _counts(folder: Path) -> Iterator[Container]:
+    """Recorded counts: the xz stream, and the Arrow file in it."""
     plain = arrow(compact())
-    yield Container("xz", "readouts", folder / "cell.arrow.xz", recorded, "content", lzma.compress(plain))
-    yield Container("arrow", "readouts", folder / "inner.arrow.xz", recorded, "count", plain, lzma.compress)
+    yield Container("xz", "estimates", folder / "cell.arrow.xz", recorded, "content", lzma.compress(plain))
+    yield Container("arrow", "estimates", folder / "inner.arrow.xz", recorded, "count", plain, lzma.compress)
 
 
 def containers(folder: Path) -> Iterator[Container]:
     """Every container."""
-    for number, make in enumerate((_lines, _archives, _tables, _readouts)):
+    for number, make in enumerate((_lines, _archives, _tables, _counts)):
         place = folder / str(number)
         place.mkdir()
         yield from make(place)

@@ -1,4 +1,4 @@
-"""Readouts in plain Python, by their definitions, and small random pools to try them on."""
+"""Estimates in plain Python, by their definitions, and small random pools to try them on."""
 
 from __future__ import annotations
 

@@ -15,20 +15,20 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 
-METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|compact_readouts|refused_by_name"
+METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|recorded_counts|refused_by_name"
 FROZEN = "house::values_are_frozen"
 OPTIONS = ("config::generated_files_agree", FROZEN)
 JOBS = r"jobs::a_manifest|a_shard|only_one"
 BOPTR = ("boptr_[cdeimopqsv]*", "boptr_fit", "boptr_frontier", "boptr_regimes", "boptr_rows", "boptr_rule")
 """All but those that draw, print and simulate whole studies, which take a minute each."""
-KEPT = r"readouts::without_its_samples|what_is_kept|damaged_file"
+KEPT = r"estimates::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("analysis/uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
     "analysis": (
         "analysis",
         (
-            *("landscape", "readouts", "recovery", "import_recorded", "readings_[cef]*", "health", "claims"),
+            *("landscape", "estimates", "recovery", "import_recorded", "readings_[cef]*", "health", "claims"),
             *(f"extensions::{METRICS}", *OPTIONS),
         ),
     ),

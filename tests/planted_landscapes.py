@@ -46,12 +46,12 @@ def cohort(
             landscapes[f"{model}-rl", benchmark] = dense_landscape({DEFAULT: rl}, questions)
     anchor_model, anchor_benchmark = next(iter(cells))
     plan = CohortPlan(anchor_model, anchor_benchmark, models, benchmarks, DEFAULT, BUDGETS)
-    return Cohort(plan, landscapes, "prefix")
+    return Cohort(plan, landscapes, "first_k")
 
 
 def views(found: Cohort, draws: int = 200, **options: object) -> tuple[Rule, View]:
     """The rule on the sample, and bootstrap draws."""
-    chosen = BoptrOptions(draws=draws, readout="prefix", **options)  # type: ignore[arg-type]
+    chosen = BoptrOptions(draws=draws, estimator="first_k", **options)  # type: ignore[arg-type]
     return Rule(sample_view(found), chosen), bootstrap_view(found, draws, chosen.seed)
 
 

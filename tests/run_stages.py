@@ -36,9 +36,9 @@ def recovery_cell(grid: Grid, base: Path, rl: Path, output: Path) -> None:
 
 def analyse(grid: Grid) -> None:
     """Landscapes and recovery of the recorded cells."""
-    for cell, path in grid.study.readouts.items():
+    for cell, path in grid.study.recorded_counts.items():
         landscape_cell(grid, cell[1], path, grid.layout.landscape(*cell))
-    for pair, benchmark in grid.study.readout_pairs:
+    for pair, benchmark in grid.study.recorded_pairs:
         base, rl = (grid.layout.landscape(grid.study.pairs[pair][role], benchmark) for role in ("base", "rl"))
         recovery_cell(grid, base, rl, grid.layout.recovery(pair, benchmark))
 

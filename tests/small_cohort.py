@@ -1,4 +1,4 @@
-"""Cohorts of a few hand-made readouts."""
+"""Cohorts of a few hand-made estimates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dense_landscape(
     rates: Mapping[str, Rate] | None = None,
     budgets: Sequence[int] = BUDGETS,
 ) -> DenseLandscape:
-    """Readouts of policies, a row of questions per budget; Q and T are P unless given; rates of the default policy."""
+    """Estimates of policies, a row of questions per budget; Q and T are P unless given; rates of the default policy."""
     points = {(name, n): i for i, (name, n) in enumerate((name, n) for name in P for n in budgets)}
     credit = {
         metric: np.array([row for name in P for row in (given or P)[name]], np.float32)
@@ -58,7 +58,7 @@ def cohort(
     models = models or {"m": Model(base="base", rl="rl")}
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     plan = CohortPlan(next(iter(models)), next(iter(benchmarks)), models, benchmarks, DEFAULT, budgets)
-    return Cohort(plan, dict(landscapes), "prefix")
+    return Cohort(plan, dict(landscapes), "first_k")
 
 
 def part_of_paper(
@@ -76,4 +76,4 @@ def part_of_paper(
 
 def views(found: Cohort, draws: int = 2000, **options: object) -> tuple[Rule, View]:
     """The rule on the sample, and bootstrap draws."""
-    return Rule(sample_view(found), BoptrOptions(readout="prefix", **options)), bootstrap_view(found, draws, 42)  # type: ignore[arg-type]
+    return Rule(sample_view(found), BoptrOptions(estimator="first_k", **options)), bootstrap_view(found, draws, 42)  # type: ignore[arg-type]

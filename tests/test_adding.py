@@ -50,17 +50,17 @@ def short(pool):
 @metric("all", title="every sample is right", hits=True, compared=True, drawn=True, recorded=True)
 class All:
     @staticmethod
-    def prefix(pool, budgets, options):
+    def first_k(pool, budgets, options):
         return np.logical_and.accumulate(pool.correct, axis=1)[:, budgets - 1]
 
     @staticmethod
-    def expected(pool, budgets, options):
+    def unbiased(pool, budgets, options):
         return expected_best(pool.correct, pool.correct, budgets)
 
 @metric("score", title="mean score", recorded=True)
 class Score:
     @staticmethod
-    def prefix(pool, budgets, options):
+    def first_k(pool, budgets, options):
         return pool.score.cumsum(axis=1)[:, budgets - 1] / budgets
 
 @metric("either", title="mean of B and T", of=("B", "T"), recorded=True)
@@ -177,14 +177,14 @@ def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy
 
 @pytest.mark.long
 def test_a_metric_is_recorded_from_now_on(copy: Copy) -> None:
-    """Every form comes back; the tests of readouts are those of this package, run with the metrics of the copy."""
+    """Every form comes back; the tests of estimates are those of this package, run with the metrics of the copy."""
     names = "(a_landscape_is_the_same and shortest) or two_candidates"
-    readouts = ROOT / "tests/analysis/test_readouts.py"
-    copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(readouts), "-k", names)
+    estimates = ROOT / "tests/analysis/test_readouts.py"
+    copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(estimates), "-k", names)
 
 
 def test_tables_figures_and_frames_are_planned(copy: Copy) -> None:
-    study = {"benchmarks": ["gpqa"], "sample": [], "readouts": "resources/zoo/recorded"}
+    study = {"benchmarks": ["gpqa"], "sample": [], "estimates": "resources/zoo/recorded"}
     content = {"results": "results", "study": study, "boptr": {"anchor": {"benchmark": "gpqa"}, "draws": 100}}
     (copy.path / "study.json").write_text(json.dumps(content))
     wanted = ("tables/my_table.csv", "tables/my_number.csv", "figures/my_figure.svg", "boptr/models.parquet")
@@ -194,7 +194,7 @@ def test_tables_figures_and_frames_are_planned(copy: Copy) -> None:
 
 
 def test_a_frame_is_computed(copy: Copy) -> None:
-    """With the label of its readout, from the rule or from other frames."""
+    """With the label of its estimator, from the rule or from other frames."""
     code = (
         "import rooms; import test_boptr_study as t; from dataclasses import replace; small = t.small_design()\n"
         "one = replace(small, models={t.ANCHOR: small.models[t.ANCHOR]})\n"
@@ -202,7 +202,7 @@ def test_a_frame_is_computed(copy: Copy) -> None:
         "print(found['models'].rows(), found['my_count']['n'][0])"
     )
     name, count = copy.python("-c", code).rsplit(maxsplit=1)
-    assert "expected" in name or "prefix" in name
+    assert "unbiased" in name or "first_k" in name
     assert count == "1"
 
 

@@ -34,7 +34,7 @@ from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import write
 from searchlens.sampling import generate
 from searchlens.store import columns as schemas
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 
 Declare = Callable[[str], None]
 ROOT = Path(__file__).parents[1]
@@ -76,13 +76,13 @@ def brief(share):
 @metric("fewest", title="tokens of the shortest sample")
 class Fewest:
     @staticmethod
-    def prefix(pool, budgets, options):
+    def first_k(pool, budgets, options):
         return np.minimum.accumulate(pool.tokens, axis=1)[:, budgets - 1]
 
 @metric("all", title="every sample is right", hits=True, compared=True)
 class All:
     @staticmethod
-    def prefix(pool, budgets, options):
+    def first_k(pool, budgets, options):
         return np.logical_and.accumulate(pool.correct, axis=1)[:, budgets - 1]
 """
 
@@ -96,8 +96,8 @@ def _landscape(seed: int) -> Landscape:
     return operating_points(oracle.frame(_pools(seed)), budgets=BUDGETS, options=FEW)
 
 
-def _values(landscape: Landscape, metric: str, readout: str) -> list[float]:
-    return landscape.points.filter(policy="a", metric=metric, readout=readout)["value"].to_list()
+def _values(landscape: Landscape, metric: str, estimator: str) -> list[float]:
+    return landscape.points.filter(policy="a", metric=metric, estimator=estimator)["value"].to_list()
 
 
 def _long(chosen: oracle.Chosen) -> float:
@@ -110,19 +110,19 @@ def test_metrics_of_an_extension_are_read_at_every_operating_point(declare: Decl
     declare(METRICS)
     landscape, pools = _landscape(1), _pools(1)["a"]
     for n, prefix, expected in zip(
-        BUDGETS, _values(landscape, "long", "prefix"), _values(landscape, "long", "expected"), strict=True
+        BUDGETS, _values(landscape, "long", "first_k"), _values(landscape, "long", "unbiased"), strict=True
     ):
         assert prefix == pytest.approx(np.mean([_long(pool[:n]) for pool in pools]))
         assert expected == pytest.approx(np.mean([oracle.over_subsets(_long, pool, n) for pool in pools]))
-    for readout in schemas.READOUTS:
-        long, brief = _values(landscape, "long", readout), _values(landscape, "brief", readout)
+    for estimator in schemas.ESTIMATORS:
+        long, brief = _values(landscape, "long", estimator), _values(landscape, "brief", estimator)
         assert brief == pytest.approx([1 - value for value in long])
-    assert _values(landscape, "fewest", "prefix") == pytest.approx(
+    assert _values(landscape, "fewest", "first_k") == pytest.approx(
         [np.mean([min(s.tokens for s in pool[:n]) for pool in pools]) for n in BUDGETS]
     )
-    for readout in schemas.READOUTS:
-        middle = np.mean([_values(landscape, metric, readout) for metric in "PQ"], axis=0)
-        assert _values(landscape, "middle", readout) == pytest.approx(middle)
+    for estimator in schemas.ESTIMATORS:
+        middle = np.mean([_values(landscape, metric, estimator) for metric in "PQ"], axis=0)
+        assert _values(landscape, "middle", estimator) == pytest.approx(middle)
     own = landscape.points.filter(pl.col("metric").is_in(OWN))
     assert_frame_equal(own, before.points, abs_tol=1e-6)
     assert_frame_equal(landscape.hits.select(before.hits.columns), before.hits, check_exact=True)
@@ -133,16 +133,16 @@ def test_metrics_of_an_extension_have_intervals(declare: Declare) -> None:
     declare(METRICS)
     landscape = _landscape(2)
     added = landscape.points.filter(~pl.col("metric").is_in(OWN))
-    measures = set(added.select("metric", "readout").iter_rows())
-    both = {(metric, readout) for metric in ("long", "middle", "brief") for readout in schemas.READOUTS}
-    assert measures == both | {("fewest", "prefix"), ("all", "prefix")}
+    measures = set(added.select("metric", "estimator").iter_rows())
+    both = {(metric, estimator) for metric in ("long", "middle", "brief") for estimator in schemas.ESTIMATORS}
+    assert measures == both | {("fewest", "first_k"), ("all", "first_k")}
     assert added.select("value", "lo", "hi").null_count().sum_horizontal().item() == 0
     row = added.filter(policy="a", metric="all", budget=1).row(0, named=True)
     assert (row["lo"], row["hi"]) == wilson(row["hits"], 20)
-    assert landscape.hits.schema == readouts.hits()
+    assert landscape.hits.schema == recorded_counts.hits()
     assert landscape.hits.filter(policy="a", budget=1)["all"].sum() == row["hits"]
-    assert landscape.hits["all_expected"].null_count() == landscape.hits.height
-    row = added.filter(policy="a", metric="long", readout="prefix", budget=1).row(0, named=True)
+    assert landscape.hits["all_unbiased"].null_count() == landscape.hits.height
+    row = added.filter(policy="a", metric="long", estimator="first_k", budget=1).row(0, named=True)
     per_question = np.array([[_long(pool[:1])] for pool in _pools(2)["a"]])
     lo, hi = Resamples.draw(20, FEW.draws, 0).interval(per_question)
     assert (row["lo"], row["hi"]) == (pytest.approx(lo[0], abs=1e-6), pytest.approx(hi[0], abs=1e-6))
@@ -156,22 +156,22 @@ def test_a_metric_of_an_extension_is_compared_where_both_landscapes_have_it(decl
     tables = recover(_landscape(3), _landscape(4), components, *options)
     for name in ("same_policy", "support", "near_match", "path"):
         assert tables[name]["metric"].unique().sort().to_list() == ["P", "Q", "all"], name
-    assert tables["same_policy"].filter(metric="all")["readout"].unique().to_list() == ["prefix"]
+    assert tables["same_policy"].filter(metric="all")["estimator"].unique().to_list() == ["first_k"]
     tables = recover(_landscape(3), before, components, *options)
     assert tables["support"]["metric"].unique().sort().to_list() == ["P", "Q"]
 
 
-def test_compact_readouts_leave_out_what_they_do_not_hold(declare: Declare, tmp_path: Path) -> None:
+def test_recorded_counts_leave_out_what_they_do_not_hold(declare: Declare, tmp_path: Path) -> None:
     """Their bytes stay the same; metrics derived from recorded ones are computed, all others left out."""
     scores = oracle.frame(_pools(5))
     before = compact(scores, None, budgets=BUDGETS, options=FEW)
     declare(METRICS)
     kept = compact(scores, None, budgets=BUDGETS, options=FEW)
     assert_frame_equal(kept, before, check_exact=False, abs_tol=1e-6)
-    readouts.write(kept, {}, tmp_path / "sums.arrow.xz", {})
-    landscape, _ = expand(readouts.read(tmp_path / "sums.arrow.xz"), options=FEW)
+    recorded_counts.write(kept, {}, tmp_path / "sums.arrow.xz", {})
+    landscape, _ = expand(recorded_counts.read(tmp_path / "sums.arrow.xz"), options=FEW)
     assert set(landscape.points["metric"]) == {*OWN, "middle"}
-    assert landscape.hits.schema == readouts.hits()
+    assert landscape.hits.schema == recorded_counts.hits()
     assert landscape.hits["all"].null_count() == landscape.hits.height
 
 
@@ -477,7 +477,7 @@ def test_a_figure_of_an_extension_is_drawn_and_written(
     paths = draw_all("pair", _pair(cell), tmp_path)
     added = {path.name for path in paths if path.name.startswith("points_")}
     assert added == {f"points_{metric}.{suffix}" for metric in "PQ" for suffix in catalogue.FIGURE_FORMATS}
-    drawn = cell.base.filter(metric="P", readout="prefix")
+    drawn = cell.base.filter(metric="P", estimator="first_k")
     assert pl.read_csv(tmp_path / "points_P.csv")["value"].to_list() == drawn["value"].to_list()
 
 
@@ -502,14 +502,14 @@ def test_a_metric_of_an_extension_is_in_tables_and_figures(
     draw_all("pair", _pair(figure_data.Cell(**renamed)), tmp_path)
     ours, prefix = (pl.read_csv(tmp_path / f"gap_map_{metric}.csv") for metric in ("all", "P"))
     assert ours.height == prefix.height
-    rows = cell.same_policy.filter(metric="P", readout="prefix").select("policy", "budget", "rl_minus_base")
+    rows = cell.same_policy.filter(metric="P", estimator="first_k").select("policy", "budget", "rl_minus_base")
     both = ours.join(rows.cast({"budget": pl.Int64}), on=["policy", "budget"])
     assert (both["base_minus_rl"] + both["rl_minus_base"]).abs().max() < 1e-6  # type: ignore[operator]
 
 
 def _renamed(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with the prefix readouts of P as those of the metric ``all``, too."""
-    rows = frame.filter(metric="P", readout="prefix") if "readout" in frame.columns else frame.filter(metric="P")
+    """The frame with the first-k estimates of P as those of the metric ``all``, too."""
+    rows = frame.filter(metric="P", estimator="first_k") if "estimator" in frame.columns else frame.filter(metric="P")
     return pl.concat([frame, rows.with_columns(metric=pl.lit("all"))], how="vertical_relaxed")
 
 

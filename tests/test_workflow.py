@@ -366,7 +366,7 @@ def test_imported_samples_are_read_like_our_own(folder: Folder) -> None:
     folder.snakemake("results/figures/theirs/math/same_policy_lines_P.svg")
     assert folder.shards() == before, "importing samples nothing"
     points = pl.read_parquet(folder.path / "results/landscape/theirs-rl/math/points.parquet")
-    found = points.filter((pl.col("metric") == "P") & (pl.col("readout") == "expected") & (pl.col("budget") == 1))
+    found = points.filter((pl.col("metric") == "P") & (pl.col("estimator") == "unbiased") & (pl.col("budget") == 1))
     assert found["value"].to_list() == [0.75]
     assert list((folder.path / "results/figures/theirs/math").glob("*.svg"))
 

@@ -58,7 +58,7 @@ FITS: Mapping[str, tuple[Exponents, Callable[[Rule, At], Prediction]]] = {
 
 def one_cohort(truth: Truth, seed: int) -> Iterator[Row]:
     """Each fit in each cell, compared with what was planted."""
-    rule = Rule(sample_view(simulate(truth.design, seed, "prefix")), BoptrOptions(readout="prefix"))
+    rule = Rule(sample_view(simulate(truth.design, seed, "first_k")), BoptrOptions(estimator="first_k"))
     rules: dict[Exponents, Rule] = {"paper": rule, "own": rule.with_constants("own")}
     for place, law in truth.record()["planted"]["cells"].items():
         at = At(*place.split("/"))

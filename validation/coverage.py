@@ -5,7 +5,7 @@
 Simulated cohorts (four fitted benchmarks, seven models, mode ``transform``) are drawn anew, questions and samples, and
 analysed like real ones. The estimand of a number is the error of the path that the rule chose in that cohort, in the
 population of questions and samples (``Truth.mech_p``); of a mean, the mean of these errors. Two intervals are checked:
-``percentile``, the paper's, with the path fixed, and ``corrected``, as it is printed. ``--readout`` is that of paths
+``percentile``, the paper's, with the path fixed, and ``corrected``, as it is printed. ``--estimator`` is that of paths
 and errors; pass@n has the same expectation under both, so that the true errors of a path are the same.
 
 Every number is judged, whatever its true error. An error cannot be negative and ends are cut at 0, so that a number
@@ -39,7 +39,7 @@ from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.study import contrasts
 from searchlens.boptr.transfer import Column, average, grid
-from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.config.boptr import BoptrOptions, Estimator
 from searchlens_lab.simulate import Truth, fitted_design, simulate
 
 ROW_KEYS = (
@@ -78,11 +78,11 @@ def columns(plan: CohortPlan) -> list[Column]:
     return [*cells, *means, Column("macro", grid(models, fitted), "macro"), Column("micro", grid(models, fitted))]
 
 
-def one_cohort(seed: int, draws: int, readout: Readout) -> list[dict[str, object]]:
+def one_cohort(seed: int, draws: int, estimator: Estimator) -> list[dict[str, object]]:
     """Every number of one cohort: its true error and whether each interval contains it."""
-    cohort = simulate(fitted_design("transform"), seed, readout)
+    cohort = simulate(fitted_design("transform"), seed, estimator)
     rows = tuple(row for row in ROWS if row.key in ROW_KEYS)
-    options = BoptrOptions(draws=draws, reselect=draws, seed=seed, readout=readout)
+    options = BoptrOptions(draws=draws, reselect=draws, seed=seed, estimator=estimator)
     evaluation = evaluate(cohort, options, [Task(Constants(), rows, tuple(cohort.plan.with_role("fitted")))])
     truth = dict(true_errors(evaluation))
     records = []
@@ -156,12 +156,12 @@ def average_of(errors: Mapping[tuple[str, str], float], how: str) -> float:
     return float(np.mean([np.mean([e for (m, _), e in errors.items() if m == model]) for model in models]))
 
 
-def kept(seed: int, draws: int, readout: Readout, folder: Path | None) -> pl.DataFrame:
+def kept(seed: int, draws: int, estimator: Estimator, folder: Path | None) -> pl.DataFrame:
     """The numbers of one cohort, from its file if there is one."""
-    file = folder / f"{readout}-{draws}-{seed}.parquet" if folder else None
+    file = folder / f"{estimator}-{draws}-{seed}.parquet" if folder else None
     if file and file.exists():
         return pl.read_parquet(file)
-    rows = pl.DataFrame(one_cohort(seed, draws, readout))
+    rows = pl.DataFrame(one_cohort(seed, draws, estimator))
     if file:
         part = file.with_suffix(".part")
         rows.write_parquet(part)
@@ -205,7 +205,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=10_000, help="first seed")
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--readout", choices=("expected", "prefix"), default="expected")
+    parser.add_argument("--estimator", choices=("unbiased", "first_k"), default="unbiased")
     parser.add_argument("--keep", type=Path, help="folder of finished cohorts")
     parser.add_argument("--output", type=Path, default=Path("docs/coverage.csv"))
     parser.add_argument("--differences", type=Path, help="CSV file for the differences of two rows")
@@ -213,7 +213,7 @@ def main() -> None:
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
     seeds, started, parts = range(args.first, args.first + args.cohorts), time.monotonic(), []
-    one = functools.partial(kept, draws=args.draws, readout=args.readout, folder=args.keep)
+    one = functools.partial(kept, draws=args.draws, estimator=args.estimator, folder=args.keep)
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
         for rows in pool.imap(one, seeds):
             parts.append(rows)

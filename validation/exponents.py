@@ -42,10 +42,10 @@ from searchlens.analysis.classes import Pool, independent_pools, recorded_classe
 from searchlens.analysis.exponents import FEWEST_MOMENTS, GRID, Lattice, exponent_set, profile, test, undecided
 from searchlens.analysis.uncertainty import Floats
 from searchlens.config.measures import ANY
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 from searchlens_lab.simulate import power_law
 
-READOUTS = Path("resources/zoo/cohort/readouts")
+COUNTS = Path("resources/zoo/cohort/recorded_counts")
 BENCHMARKS = ("aime", "amc", "gpqa", "ifeval", "math", "minerva", "olympiad", "stem", "tinymmlu")
 BASES = ("anchor", "large", "small", "math", "tiny", "llama", "mistral", "dsmath")
 FITTED = 7
@@ -98,7 +98,7 @@ def pool(solved: Floats, samples: int, rng: np.random.Generator) -> Pool:
 def recorded(base: str, benchmark: str) -> dict[str, Pool]:
     """The recorded pools of a Base."""
     return independent_pools(
-        recorded_classes(readouts.read(READOUTS / f"{base}-base" / f"zoo-{benchmark}.arrow.xz")), {}
+        recorded_classes(recorded_counts.read(COUNTS / f"{base}-base" / f"zoo-{benchmark}.arrow.xz")), {}
     )
 
 

@@ -1,8 +1,8 @@
-"""Compute the measures again from the recorded readouts, with code of its own, and compare with the frames of a run.
+"""Compute the measures again from the recorded counts, with code of its own, and compare with the frames of a run.
 
     python validation/independent.py --results results/zoo-tables
 
-It uses numpy, scipy and polars, and nothing of the packages that made the frames: readouts are read as an Arrow table
+It uses numpy, scipy and polars, and nothing of the packages that made the frames: estimates are read as an Arrow table
 in an xz stream, counts taken from the sizes of answer classes, and every number computed from its definition
 (docs/measures.md), by another route than in the library where there is one:
 
@@ -34,7 +34,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-READOUTS = Path("resources/zoo/cohort/readouts")
+COUNTS = Path("resources/zoo/cohort/recorded_counts")
 QUESTIONS = Path("resources/zoo/cohort/benchmarks")
 DEFAULT = "topp0.95_t1.0"
 PAIRS = {
@@ -63,7 +63,7 @@ Counts = dict[str, tuple[np.ndarray, int]]
 
 def counts(checkpoint: str, benchmark: str) -> Counts:
     """Policies with independent samples, greedy left out."""
-    packed = (READOUTS / checkpoint / f"zoo-{benchmark}.arrow.xz").read_bytes()
+    packed = (COUNTS / checkpoint / f"zoo-{benchmark}.arrow.xz").read_bytes()
     found = {}
     for row in pl.read_ipc(io.BytesIO(lzma.decompress(packed))).iter_rows(named=True):
         if row["width"] == 1 and row["policy"] != "greedy":
@@ -189,7 +189,7 @@ class Side:
         self.names = [name for name in found if not name.startswith("power_")]  # searches, sampled for the anchor alone
         self.P = np.array([[passes(*found[name], b).mean() for b in BUDGETS] for name in self.names])
         points = pl.read_parquet(results / "landscape" / checkpoint / f"zoo-{benchmark}" / "points.parquet")
-        votes = points.filter(metric="Q", readout="expected")
+        votes = points.filter(metric="Q", estimator="unbiased")
         by_point = {(p, n): value for p, n, value in votes.select("policy", "budget", "value").iter_rows()}
         self.Q = np.array([[by_point[name, b] for b in BUDGETS] for name in self.names])
         cost = dict(points.filter(metric="C", budget=1).select("policy", "value").iter_rows())

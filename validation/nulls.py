@@ -52,9 +52,9 @@ def pairing_p(
     design: Design, seed: int, permutations: int, rows: Sequence[Row]
 ) -> dict[str, tuple[float, float, float]]:
     """Of every row: p of the true pairing, its mean error and the mean over the other pairings."""
-    cohort = simulate(design, seed, "prefix")
+    cohort = simulate(design, seed, "first_k")
     task = Task(PAPER, tuple(rows), tuple(cohort.plan.with_role("fitted")))
-    _, means = mismatched(cohort, BoptrOptions(permutations=permutations, readout="prefix"), task)
+    _, means = mismatched(cohort, BoptrOptions(permutations=permutations, estimator="first_k"), task)
     return {row: (permutation_p(mean), float(mean[0]), float(mean[1:].mean())) for row, mean in means.items()}
 
 
@@ -130,8 +130,8 @@ def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Recor
     contests: list[pl.DataFrame] = []
     details: list[str] = []
     for seed in range(first, first + cohorts):
-        cohort = simulate(truth.design, seed, "prefix")
-        options = BoptrOptions(draws=draws, reselect=0, seed=seed, readout="prefix")
+        cohort = simulate(truth.design, seed, "first_k")
+        options = BoptrOptions(draws=draws, reselect=0, seed=seed, estimator="first_k")
         fitted = tuple(cohort.plan.with_role("fitted"))
         evaluation = evaluate(cohort, options, [Task(constants, rows, fitted) for constants in (PAPER, OWN)])
         paths += chosen(evaluation, truth)

@@ -1,4 +1,4 @@
-"""What docs/findings.md says RL is worth in samples of Base, from the committed readouts.
+"""What docs/findings.md says RL is worth in samples of Base, from the committed counts.
 
     python validation/page_numbers.py
 
@@ -23,10 +23,10 @@ from searchlens.analysis.pair_measures import PairPools
 from searchlens.analysis.pair_measures import exponent_sets as study_sets
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.config.general import General
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 
 ROOT = Path(__file__).parents[1]
-READOUTS = ROOT / "resources/zoo/cohort/readouts"
+COUNTS = ROOT / "resources/zoo/cohort/recorded_counts"
 DEFAULT = "topp0.95_t1.0"
 ANCHOR = "anchor"
 BENCHMARKS = ("math", "aime", "gpqa", "ifeval")
@@ -37,8 +37,8 @@ CONFIDENCE = 0.95
 
 
 def recorded(checkpoint: str, benchmark: str) -> pl.DataFrame:
-    """The readouts of a cell."""
-    return readouts.read(READOUTS / checkpoint / f"zoo-{benchmark}.arrow.xz")
+    """The estimates of a cell."""
+    return recorded_counts.read(COUNTS / checkpoint / f"zoo-{benchmark}.arrow.xz")
 
 
 def pool(checkpoint: str, benchmark: str) -> Pool:

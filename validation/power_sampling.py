@@ -1,7 +1,7 @@
-"""What power sampling is worth beside RL's default policy, order-free, from compact readouts.
+"""What power sampling is worth beside RL's default policy, order-free, from recorded counts.
 
     python validation/power_sampling.py                  # the pairs of the cohort whose Base was searched
-    python validation/power_sampling.py --readouts resources/zoo/cohort/power    # every pair (config/zoo-power.yaml)
+    python validation/power_sampling.py --counts resources/zoo/cohort/power    # every pair (config/zoo-power.yaml)
 
 For each pair and benchmark of config/zoo.yaml with a sampler of p^alpha on either side: the share of questions solved
 by b samples of the sampler minus that of b samples of RL's default policy (equal samples), and the share of one text
@@ -27,7 +27,7 @@ from searchlens.analysis.classes import from_text
 from searchlens.analysis.pool import missed
 from searchlens.analysis.uncertainty import Floats, Resamples, holm, with_width
 from searchlens.boptr.inference import sign_flip_test
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 
 ROOT = Path(__file__).parents[1]
 DEFAULT = "topp0.95_t1.0"
@@ -92,8 +92,8 @@ class Row:
 def main() -> None:
     """Print two Markdown tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readouts", type=Path, default=ROOT / "resources/zoo/cohort/readouts")
-    folder = parser.parse_args().readouts
+    parser.add_argument("--counts", type=Path, default=ROOT / "resources/zoo/cohort/recorded_counts")
+    folder = parser.parse_args().counts
     study = yaml.safe_load((ROOT / "config/zoo.yaml").read_text())
     rows = list(rows_of(folder, study["pairs"]))
     corrected = holm([row.p for row in rows])
@@ -138,10 +138,10 @@ def mean(gaps: Iterable[Floats | None]) -> Floats | None:
 
 
 def cell(file: Path) -> dict[str, dict[str, Any]]:
-    """The rows of a cell by policy; none if the cell has no readouts."""
+    """The rows of a cell by policy; none if the cell has no counts."""
     if not file.is_file():
         return {}
-    return {row["policy"]: row for row in readouts.read(file).to_dicts()}
+    return {row["policy"]: row for row in recorded_counts.read(file).to_dicts()}
 
 
 def tokens(row: dict[str, Any]) -> float:

@@ -3,7 +3,7 @@
     python validation/recovery_gap.py --landscapes results/zoo-tables/landscape --output docs/recovery_gap.csv
 
 There are two kinds of populations. Simulated policies, at distances ``SPREADS``, have a probability of solving each
-question. Cells of the zoo cohort have their recorded readouts as the population, from which questions are drawn with
+question. Cells of the zoo cohort have their recorded counts as the population, from which questions are drawn with
 replacement. The true gap is RL's mean minus the largest mean over Base's operating points up to the budget, in the
 population.
 """
@@ -25,7 +25,7 @@ from searchlens.analysis.uncertainty import Floats
 from searchlens.config.general import General
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.store import columns as schemas
-from searchlens.store import readouts as metric_schemas
+from searchlens.store import recorded_counts as metric_schemas
 
 BUDGETS = (1, 2, 4, 8, 16)
 POLICIES = 24
@@ -101,22 +101,22 @@ def _credit(landscape: Path, metric: str) -> tuple[list[tuple[str, int]], Floats
 
 
 def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
-    """The part of a landscape that ``support`` reads; every readout has the same credit."""
+    """The part of a landscape that ``support`` reads; every estimator has the same credit."""
     questions = credit.shape[1]
     keys = {
         "policy": np.repeat([policy for policy, _ in points], questions),
         "question": np.tile(np.arange(questions), len(points)),
         "budget": np.repeat([n for _, n in points], questions),
     }
-    readouts = {name: credit.ravel() for name in metric_schemas.hits() if name not in keys}
+    estimates = {name: credit.ravel() for name in metric_schemas.hits() if name not in keys}
     bands = [
-        (policy, n, metric, readout, None, questions, 0.0, 0.0, 1.0)
-        for metric, readout in itertools.product("PQ", ("prefix", "expected"))
+        (policy, n, metric, estimator, None, questions, 0.0, 0.0, 1.0)
+        for metric, estimator in itertools.product("PQ", ("first_k", "unbiased"))
         for policy, n in points
     ]
     return Landscape(
         points=pl.DataFrame(bands, schemas.POINTS, orient="row"),
-        hits=pl.DataFrame({**keys, **readouts}).cast(dict(metric_schemas.hits())),
+        hits=pl.DataFrame({**keys, **estimates}).cast(dict(metric_schemas.hits())),
     )
 
 
@@ -128,7 +128,7 @@ def trials(population: Population, questions: int, repeats: int, draws: int) -> 
         pair = landscape(population.points, base), landscape([(DEFAULT, n) for n in BUDGETS], rl)
         for kind in KINDS:
             general = General(default_policy=DEFAULT, draws=draws, seed=seed)
-            gaps = support(*pair, RecoveryOptions(), general, kind).filter(metric="P", readout="prefix")
+            gaps = support(*pair, RecoveryOptions(), general, kind).filter(metric="P", estimator="first_k")
             for budget, gap, lo, hi in gaps.select(
                 "budget", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi"
             ).iter_rows():

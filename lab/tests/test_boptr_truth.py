@@ -56,7 +56,7 @@ def rows(*keys: str) -> tuple[Row, ...]:
 @cache
 def planted(questions: int, seed: int = 1) -> tuple[Truth, Rule]:
     design = study_of("planted", MODELS, questions, (MATH, "gpqa"), policies=APART)
-    return Truth(design, 0), Rule(sample_view(simulate(design, seed, "prefix")))
+    return Truth(design, 0), Rule(sample_view(simulate(design, seed, "first_k")))
 
 
 def fits(truth: Truth, rule: Rule) -> Iterator[tuple[dict[str, object], list[int], str, float]]:
@@ -123,7 +123,7 @@ SEVEN = tuple(fitted_design().models)
 
 def p_value(design: Design, seed: int, permutations: int, row: str = "V3") -> tuple[float, int]:
     """p of the true pairing, and the number of pairings."""
-    cohort = simulate(design, seed, "prefix")
+    cohort = simulate(design, seed, "first_k")
     task = Task(Constants(), rows(row), tuple(design.benchmarks))
     _, means = mismatched(cohort, BoptrOptions(permutations=permutations), task)
     return permutation_p(means[row]), len(means[row])

@@ -93,7 +93,7 @@ def test_draws_depend_on_names_alone(mode: Mode) -> None:
 def test_a_larger_pool_continues_the_smaller() -> None:
     design = small_design()
     longer = replace(design, extension={MATH: 64})
-    ours, theirs = (simulate(each, 1, "prefix").base(ANCHOR, MATH) for each in (design, longer))
+    ours, theirs = (simulate(each, 1, "first_k").base(ANCHOR, MATH) for each in (design, longer))
     for metric in ("P", "Q", "T"):
         block = theirs.block(metric, design.policies, design.budgets)
         assert np.array_equal(ours.block(metric, design.policies, design.budgets), block)
@@ -104,7 +104,7 @@ def test_a_larger_pool_continues_the_smaller() -> None:
 def test_samples_converge_to_the_truth(mode: Mode) -> None:
     """Means over 8,000 questions lie within 4.5 standard errors of the population, both sides, every budget."""
     design = large(mode)
-    cohort, truth = simulate(design, 5, "prefix"), Truth(design, 5)
+    cohort, truth = simulate(design, 5, "first_k"), Truth(design, 5)
     for side, landscape in (("base", cohort.base(ANCHOR, MATH)), ("rl", cohort.rl(ANCHOR, MATH))):
         expected = truth.P(ANCHOR, side, MATH, design.policies, design.budgets)
         found = landscape.block("P", design.policies, design.budgets).mean(axis=2, dtype=float)
@@ -135,7 +135,7 @@ def test_planted_hits_of_a_question_are_those_of_so_many_base_samples(
     design = large("planted", planted=law)
     model = replace(design.models[ANCHOR], delta=0.0)
     design = replace(design, models={ANCHOR: model})
-    rl = simulate(design, 2, "prefix").rl(ANCHOR, MATH)
+    rl = simulate(design, 2, "first_k").rl(ANCHOR, MATH)
     found = rl.values("P", DEFAULT, design.budgets)
     expected = Truth(design, 2).P(ANCHOR, "base", MATH, [DEFAULT], path)[0]
     assert np.abs(found - expected).max() < 4.5 * 0.5 / np.sqrt(8_000)
@@ -205,7 +205,7 @@ def test_unrelated_rl_shares_no_question_difficulty_with_its_base() -> None:
     """Correlation over 8,000 questions of single-sample hits: none there, clear under the transform."""
 
     def correlation(mode: Mode) -> float:
-        cohort = simulate(large(mode), 7, "prefix")
+        cohort = simulate(large(mode), 7, "first_k")
         sides = [cohort.base(ANCHOR, MATH), cohort.rl(ANCHOR, MATH)]
         hits = [side.block("P", [DEFAULT], [1])[0, 0] for side in sides if side is not None]
         return float(np.corrcoef(*hits)[0, 1])

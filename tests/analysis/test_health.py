@@ -86,7 +86,7 @@ def test_policies_are_counted_apart_and_questions_once() -> None:
 
 
 def test_what_was_not_recorded_is_unknown_and_never_none() -> None:
-    """Samples that were graded elsewhere have no column for it; compact readouts have answers and stops."""
+    """Samples that were graded elsewhere have no column for it; recorded counts have answers and stops."""
     scores = graded((30, RIGHT), (20, {**CUT, **SILENT})).select(SCORES.names())
     row = of_graded(scores).row(0, named=True)
     assert {name for name, count in row.items() if count is None} == {

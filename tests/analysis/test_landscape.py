@@ -1,4 +1,4 @@
-"""Readouts of the landscape against their definitions, written out in plain Python."""
+"""Estimates of the landscape against their definitions, written out in plain Python."""
 
 import functools
 import itertools
@@ -23,8 +23,8 @@ from searchlens.cli.stages.landscape import landscape
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.errors import InputError
 from searchlens.plan import needs
-from searchlens.store import readouts as metric_schemas
-from searchlens.store.columns import POINTS, READOUTS
+from searchlens.store import recorded_counts as metric_schemas
+from searchlens.store.columns import ESTIMATORS, POINTS
 
 FEW = LandscapeOptions(draws=50)
 DEFINITIONS = {"P": oracle.solved, "Q": oracle.vote, "B": oracle.best, "T": oracle.finish}
@@ -35,8 +35,8 @@ def _pools(seed, size, questions=12, policies=("a", "b")):
     return {name: [oracle.random_pool(rng, size) for _ in range(questions)] for name in policies}
 
 
-def _at(landscape, metric, readout, policy="a"):
-    rows = landscape.points.filter(metric=metric, readout=readout, policy=policy)
+def _at(landscape, metric, estimator, policy="a"):
+    rows = landscape.points.filter(metric=metric, estimator=estimator, policy=policy)
     return dict(rows.select("budget", "value").iter_rows())
 
 
@@ -53,7 +53,7 @@ def test_expectations_equal_enumeration_of_all_subsets(seed, first_finish):
         pool = pools[row["policy"]][row["question"]]
         for metric, definition in definitions.items():
             wanted = oracle.over_subsets(definition, pool, row["budget"])
-            assert row[f"{metric}_expected"] == pytest.approx(wanted, abs=1e-6), (metric, row)
+            assert row[f"{metric}_unbiased"] == pytest.approx(wanted, abs=1e-6), (metric, row)
 
 
 @pytest.mark.parametrize("ties", ["first", "fractional"])
@@ -79,13 +79,13 @@ def test_points_are_means_of_the_hits():
     for (policy, budget), rows in landscape.hits.group_by("policy", "budget"):
         points = landscape.points.filter(policy=policy, budget=budget)
         for metric in DEFINITIONS:
-            prefix, expected = (points.filter(metric=metric, readout=r).row(0, named=True) for r in READOUTS)
+            prefix, expected = (points.filter(metric=metric, estimator=r).row(0, named=True) for r in ESTIMATORS)
             assert prefix["hits"] == rows[metric].sum()
             assert prefix["value"] == pytest.approx(prefix["hits"] / 12)
-            assert expected["value"] == pytest.approx(rows[f"{metric}_expected"].mean(), abs=1e-6)
+            assert expected["value"] == pytest.approx(rows[f"{metric}_unbiased"].mean(), abs=1e-6)
             assert expected["hits"] is None
-    for readout in READOUTS:
-        p, q, d = (_at(landscape, metric, readout) for metric in "PQD")
+    for estimator in ESTIMATORS:
+        p, q, d = (_at(landscape, metric, estimator) for metric in "PQD")
         assert d == pytest.approx({n: p[n] - q[n] for n in p})
 
 
@@ -101,7 +101,7 @@ def test_cost_diversity_and_rates():
         "truncated": lambda chosen: np.mean([not s.stopped for s in chosen]),
     }
     for metric, measure in measures.items():
-        prefix, expected = (_at(landscape, metric, readout) for readout in READOUTS)
+        prefix, expected = (_at(landscape, metric, estimator) for estimator in ESTIMATORS)
         for n in (1, 3, 6):
             assert prefix[n] == pytest.approx(np.mean([measure(pool[:n]) for pool in pools["a"]]))
             assert expected[n] == pytest.approx(np.mean([oracle.over_subsets(measure, pool, n) for pool in pools["a"]]))
@@ -117,7 +117,7 @@ def test_expected_vote_of_any_class_sizes(sizes, data):
     pool = [oracle.Sample(a, a in right, 1, True, 0.0) for a in [*labels, *[-1] * blanks][:12]]
     n = data.draw(st.integers(1, len(pool)))
     hits = operating_points(oracle.frame({"a": [pool]}), budgets=[n], options=FEW).hits
-    assert hits["Q_expected"][0] == pytest.approx(oracle.over_subsets(oracle.vote, pool, n), abs=1e-6)
+    assert hits["Q_unbiased"][0] == pytest.approx(oracle.over_subsets(oracle.vote, pool, n), abs=1e-6)
 
 
 def test_expected_vote_of_a_large_pool_agrees_with_simulation():
@@ -127,7 +127,7 @@ def test_expected_vote_of_a_large_pool_agrees_with_simulation():
     pool = [oracle.Sample(int(a), bool(a == 1), 1, True, 0.0) for a in answers]
     budgets = [1, 2, 16, 64, 256]
     hits = operating_points(oracle.frame({"a": [pool]}), budgets=budgets, options=FEW).hits
-    found = dict(hits.select("budget", "Q_expected").iter_rows())
+    found = dict(hits.select("budget", "Q_unbiased").iter_rows())
     assert found[1] == found[2] == pytest.approx(np.mean(answers == 1), abs=1e-6)
     draws = [oracle.vote([pool[i] for i in rng.choice(256, 16, replace=False)]) for _ in range(4000)]
     assert found[16] == pytest.approx(np.mean(draws), abs=0.03)
@@ -138,15 +138,15 @@ def test_unbiased_pass_at_k_of_large_pools():
     """1 - C(N-c, k) / C(N, k) at N = 256, where the binomials do not fit 64 bits."""
     pool = [oracle.Sample(int(i < 3), i < 3, 1, True, 0.0) for i in range(256)]
     hits = operating_points(oracle.frame({"a": [pool]}), budgets=[1, 2, 256], options=FEW).hits
-    assert hits["P_expected"].to_list() == pytest.approx([3 / 256, 1 - 253 * 252 / (256 * 255), 1.0], abs=1e-7)
+    assert hits["P_unbiased"].to_list() == pytest.approx([3 / 256, 1 - 253 * 252 / (256 * 255), 1.0], abs=1e-7)
 
 
 def test_intervals_are_wilson_for_counts_and_bootstrap_for_the_rest():
     landscape = operating_points(oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], seed=5)
-    row = landscape.points.filter(policy="b", metric="B", readout="prefix", budget=4).row(0, named=True)
+    row = landscape.points.filter(policy="b", metric="B", estimator="first_k", budget=4).row(0, named=True)
     assert (row["lo"], row["hi"]) == wilson(row["hits"], 30)
-    row = landscape.points.filter(policy="b", metric="Q", readout="expected", budget=4).row(0, named=True)
-    values = landscape.hits.filter(policy="b", budget=4)["Q_expected"].to_numpy()[:, None]
+    row = landscape.points.filter(policy="b", metric="Q", estimator="unbiased", budget=4).row(0, named=True)
+    values = landscape.hits.filter(policy="b", budget=4)["Q_unbiased"].to_numpy()[:, None]
     lo, hi = Resamples.draw(30, 2000, 5).interval(values)
     assert (row["lo"], row["hi"]) == (pytest.approx(lo[0], abs=1e-6), pytest.approx(hi[0], abs=1e-6))
     assert landscape.points.filter(pl.col("lo") > pl.col("value") + 1e-9).is_empty()
@@ -158,7 +158,7 @@ def test_shared_ties_make_the_prefix_vote_no_count():
         oracle.frame(_pools(1, 4)), budgets=[2], options=LandscapeOptions(ties="fractional", draws=50)
     ).points
     assert points.filter(metric="Q")["hits"].null_count() == 4
-    assert points.filter(metric="P", readout="prefix")["hits"].null_count() == 0
+    assert points.filter(metric="P", estimator="first_k")["hits"].null_count() == 0
 
 
 def test_smaller_pools_have_fewer_budgets():
@@ -169,7 +169,7 @@ def test_smaller_pools_have_fewer_budgets():
     assert landscape.hits.filter(policy="greedy").height == 12
     assert landscape.points.schema == POINTS
     assert landscape.hits.schema == metric_schemas.hits()
-    assert landscape.points.height == (3 + 1 + 3) * len(declared("metric")) * len(READOUTS)
+    assert landscape.points.height == (3 + 1 + 3) * len(declared("metric")) * len(ESTIMATORS)
 
 
 def test_unknown_token_counts_leave_cost_and_first_finish_undecided():
@@ -191,7 +191,7 @@ def test_unknown_scores_leave_best_of_n_undecided():
     landscape = operating_points(scores, budgets=[1, 2], options=FEW)
     unknown = landscape.points.filter(policy="a", metric="B")
     assert unknown.select("hits", "value", "lo", "hi").null_count().row(0) == (4, 4, 4, 4)
-    assert landscape.hits.filter(policy="a").select("B", "B_expected").null_count().row(0) == (24, 24)
+    assert landscape.hits.filter(policy="a").select("B", "B_unbiased").null_count().row(0) == (24, 24)
     assert landscape.points.filter(policy="b", metric="B")["value"].null_count() == 0
     assert landscape.points.filter(pl.col("metric") != "B")["value"].null_count() == 0
 
@@ -203,7 +203,7 @@ def test_no_valid_answer_scores_nothing():
     landscape = operating_points(oracle.frame({"a": [[blank, blank], [blank, right]]}), budgets=[1, 2], options=FEW)
     assert landscape.hits["Q"].to_list() == [0, 0, 0, 1]
     assert landscape.hits["T"].to_list() == [False] * 4
-    assert _at(landscape, "Q", "expected") == {1: 0.25, 2: 0.5}
+    assert _at(landscape, "Q", "unbiased") == {1: 0.25, 2: 0.5}
 
 
 BROKEN = {
@@ -294,7 +294,7 @@ def test_candidates_of_a_search_are_not_independent_samples(runs: int, width: in
     """Expectations are over whole runs and prefixes of one, never over subsets of candidates."""
     scores, pools = oracle.searched(np.random.default_rng(runs), 6, runs, width)
     budgets = [n for n in (1, 2, 3, 4, 6, 8, 10, 16) if n <= runs * width]
-    points = operating_points(scores, budgets=budgets, options=FEW).points.filter(readout="expected")
+    points = operating_points(scores, budgets=budgets, options=FEW).points.filter(estimator="unbiased")
     for n in budgets:
         for metric in ("P", "Q", "distinct"):
             values = [_plain(metric, pool, width, n) for pool in pools]
@@ -308,9 +308,9 @@ def test_the_cost_of_a_search_is_all_that_it_drew() -> None:
     costs = operating_points(scores, budgets=[1, 4, 8], options=FEW).points.filter(metric="C")
     runs = [[sum(s.tokens for s in pool[i : i + 4]) + 100 for i in (0, 4)] for pool in pools]
     first, both = np.mean([run[0] for run in runs]), np.mean([sum(run) for run in runs])
-    assert costs.filter(readout="prefix")["value"].to_list() == pytest.approx([first, first, both])
-    assert costs.filter(readout="expected")["value"].to_list() == pytest.approx([both / 2, both / 2, both])
-    lo, hi = costs.filter(readout="expected", budget=8).select("lo", "hi").row(0)
+    assert costs.filter(estimator="first_k")["value"].to_list() == pytest.approx([first, first, both])
+    assert costs.filter(estimator="unbiased")["value"].to_list() == pytest.approx([both / 2, both / 2, both])
+    lo, hi = costs.filter(estimator="unbiased", budget=8).select("lo", "hi").row(0)
     assert lo < both < hi
 
 
@@ -396,7 +396,7 @@ def test_an_expectation_that_never_differs_has_an_interval_between_0_and_1(right
     """No question of 12 is an exception: the Wilson interval of 0 out of 12, from the end of the scale."""
     same = oracle.Sample(answer=0, correct=right, tokens=9, stopped=True, score=-1.0)
     points = operating_points(oracle.frame({"a": [[same] * 3] * 12}), budgets=[2], options=FEW).points
-    rows = points.filter(pl.col("metric").is_in(list("PQBT")), readout="expected").select("value", "lo", "hi").rows()
+    rows = points.filter(pl.col("metric").is_in(list("PQBT")), estimator="unbiased").select("value", "lo", "hi").rows()
     unseen = float(wilson(0, 12).hi)
     assert len(rows) == 4
     for row in rows:
@@ -411,12 +411,12 @@ def test_a_landscape_has_as_many_policies_as_there_are():
 
 def _at_each(landscape, metric):
     """Value of every policy, which has one prefix point."""
-    return dict(landscape.points.filter(metric=metric, readout="prefix").select("policy", "value").iter_rows())
+    return dict(landscape.points.filter(metric=metric, estimator="first_k").select("policy", "value").iter_rows())
 
 
 @pytest.mark.parametrize("ties", ["first", "fractional"])
 def test_votes_over_strings_and_over_classes_are_those_of_enumeration(ties):
-    """Both readouts at every budget that the pool has, of the grader's classes and of strings, which are finer."""
+    """Both estimates at every budget that the pool has, of the grader's classes and of strings, which are finer."""
     rng = np.random.default_rng(6)
     pools = {name: [oracle.random_pool(rng, 4) for _ in range(12)] for name in ("a", "b")}
 
@@ -427,25 +427,25 @@ def test_votes_over_strings_and_over_classes_are_those_of_enumeration(ties):
     graded = oracle.frame(pools).with_columns(plain=oracle.frame(strings)["answer"])
     votes = plain_votes(graded, budgets=[3, 1, 9], ties=ties)
     found = {row[:3]: row[3:] for row in votes.iter_rows()}
-    assert found.keys() == set(itertools.product("ab", [1, 3], READOUTS))
-    for (name, n, readout), values in found.items():
+    assert found.keys() == set(itertools.product("ab", [1, 3], ESTIMATORS))
+    for (name, n, estimator), values in found.items():
         for some, value in zip((pools[name], strings[name]), values, strict=True):
             firsts = [oracle.vote(pool[:n], ties) for pool in some]
             means = [oracle.over_subsets(oracle.vote, pool, n) for pool in some]
-            assert value == pytest.approx(np.mean(firsts if readout == "prefix" else means))
+            assert value == pytest.approx(np.mean(firsts if estimator == "first_k" else means))
 
 
 def test_budgets_with_too_many_subsets_of_runs_have_no_expectation():
     """6 of 13 runs can be chosen in 1,716 ways: a mean over the first 500 of them would be of some runs alone."""
     scores, _ = oracle.searched(np.random.default_rng(2), 3, 13, 2)
-    found = operating_points(scores, budgets=[4, 12], options=FEW).points.filter(metric="P", readout="expected")
+    found = operating_points(scores, budgets=[4, 12], options=FEW).points.filter(metric="P", estimator="unbiased")
     assert found["value"].is_null().to_list() == [False, True]
 
 
 def test_votes_of_searches_have_no_expectation():
     scores, _ = oracle.searched(np.random.default_rng(2), 3, 2, 2)
     votes = plain_votes(scores.with_columns(plain="answer"), budgets=[2, 4], ties="first")
-    assert votes.select("budget", "readout").rows() == [(2, "prefix"), (4, "prefix")]
+    assert votes.select("budget", "estimator").rows() == [(2, "first_k"), (4, "first_k")]
 
 
 def test_a_part_of_a_cell_is_whole_policies_of_at_most_so_many_samples():

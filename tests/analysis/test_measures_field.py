@@ -19,10 +19,10 @@ from searchlens.analysis.compact import compact
 from searchlens.analysis.measures import COUNTS, DIFFERENCE, by_chance, compared, ratios, support
 from searchlens.analysis.uncertainty import Resamples
 from searchlens.benchmarks import Question
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 from searchlens.store.columns import SCORES
 
-COHORT = Path(__file__).parents[2] / "resources/zoo/cohort/readouts"
+COHORT = Path(__file__).parents[2] / "resources/zoo/cohort/recorded_counts"
 DEFAULT = "topp0.95_t1.0"
 
 
@@ -40,7 +40,7 @@ def pool(correct: list[int], samples: int, classes: list[str] | None = None, ans
 
 
 def recorded(checkpoint: str, benchmark: str = "zoo-math") -> Pool:
-    rows = readouts.read(COHORT / checkpoint / f"{benchmark}.arrow.xz")
+    rows = recorded_counts.read(COHORT / checkpoint / f"{benchmark}.arrow.xz")
     return independent_pools(recorded_classes(rows.filter(policy=DEFAULT)), {})[DEFAULT]
 
 
@@ -227,7 +227,7 @@ def anchor() -> tuple[Pool, Pool]:
 
 @pytest.mark.cohort
 def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
-    """The numbers that a separate short computation from the recorded readouts gives."""
+    """The numbers that a separate short computation from the recorded counts gives."""
     base, rl = anchor
     row = support(base, rl, Resamples.draw(500, 100, 0))[0].row(0, named=True)
     assert [row[name] for name in COUNTS] == [465, 30, 4, 1]
@@ -284,7 +284,7 @@ def test_luck_that_solves_everything_leaves_nothing_known() -> None:
     assert measures.beside_luck(pool([1], 4), all_lucky, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
 
 
-def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) -> None:
+def test_lucky_samples_are_counted_and_survive_recorded_counts(tmp_path: Path) -> None:
     """Counts of a policy whose samples were judged; none of one whose were not. Files without the column are read."""
     marks = {"judged": [True, False, True, True], "other": [None] * 4}
     rows = [
@@ -298,8 +298,8 @@ def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) 
     assert classes["lucky"].to_list() == [1, 2, None, None]
     path = tmp_path / "cell.arrow.xz"
     kept = compact(scores, None, budgets=[1, 2])
-    readouts.write(kept, {}, path, {})
-    assert recorded_classes(readouts.read(path)).equals(classes)
+    recorded_counts.write(kept, {}, path, {})
+    assert recorded_classes(recorded_counts.read(path)).equals(classes)
     assert {name: pool.lucky is None for name, pool in independent_pools(classes, {}).items()} == {
         "judged": False,
         "other": True,
@@ -308,7 +308,7 @@ def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) 
     stream = io.BytesIO()
     older.write_ipc(stream)
     path.write_bytes(lzma.compress(stream.getvalue()))
-    assert recorded_classes(readouts.read(path))["lucky"].null_count() == 4
+    assert recorded_classes(recorded_counts.read(path))["lucky"].null_count() == 4
 
 
 def test_a_share_that_all_questions_agree_on_is_never_below_none() -> None:

@@ -1,4 +1,4 @@
-"""``validation/power_sampling.py``: samplers of p^alpha beside RL, from committed readouts.
+"""``validation/power_sampling.py``: samplers of p^alpha beside RL, from committed counts.
 
 python -m pytest tests/analysis/test_power_beside_rl.py
 """
@@ -53,7 +53,7 @@ def test_mean_over_pairs_keeps_questions_together(script: ModuleType) -> None:
 
 def test_the_findings_print_what_the_script_says() -> None:
     """Every interval of the table of the twelve pairs; SMC is there on both sides of each, MH on Base."""
-    command = [sys.executable, str(ROOT / "validation/power_sampling.py"), "--readouts", str(POWER)]
+    command = [sys.executable, str(ROOT / "validation/power_sampling.py"), "--counts", str(POWER)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.replace("-", "−")
     pairs = re.findall(r"^\| ([a-z]+) \| zoo−math \| (base|rl) \| (smc16_t0.25|power_t0.25) ", printed, re.MULTILINE)
     assert len(pairs) == len(set(pairs)) == 12 * 3

@@ -1,4 +1,4 @@
-"""docs/pretrained.md: the differences that it prints with their luck, from the committed readouts."""
+"""docs/pretrained.md: the differences that it prints with their luck, from the committed counts."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from searchlens.analysis.classes import Pool, independent_pools, recorded_classes
 from searchlens.analysis.measures import beside_luck, compared
 from searchlens.analysis.uncertainty import Resamples
-from searchlens.store import readouts
+from searchlens.store import recorded_counts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/pretrained.md").read_text()
@@ -16,7 +16,7 @@ MEASURES = ("pass@k", "luck", "luck-corrected pass@k")
 
 def pool(model: str, benchmark: str) -> Pool:
     path = ROOT / "resources/pretrained" / model / f"{benchmark}.arrow.xz"
-    return independent_pools(recorded_classes(readouts.read(path)), {})["topp0.95_t1.0"]
+    return independent_pools(recorded_classes(recorded_counts.read(path)), {})["topp0.95_t1.0"]
 
 
 def differences(base: Pool, rl: Pool, k: int) -> list[str]:

@@ -20,7 +20,7 @@ from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.store import columns as schemas
-from searchlens.store import readouts as metric_schemas
+from searchlens.store import recorded_counts as metric_schemas
 
 RL = "rl"
 OPTIONS, GENERAL = RecoveryOptions(), General(default_policy=RL, draws=200)
@@ -35,7 +35,7 @@ NAMES = {
 
 
 def made(curves, questions=100, cost=100.0):
-    """A landscape in which point (policy, budget) solves the first N questions; P = Q = B = T, both readouts."""
+    """A landscape in which point (policy, budget) solves the first N questions; P = Q = B = T, both estimates."""
     hits, points = [], []
     for (policy, budget), solved in curves.items():
         row = [i < solved for i in range(questions)] if isinstance(solved, int) else list(map(bool, solved))
@@ -44,7 +44,7 @@ def made(curves, questions=100, cost=100.0):
         lo, hi = wilson(sum(row), len(row))
         for metric, value in {**dict.fromkeys("PQBT", sum(row) / len(row)), "D": 0.0, "C": cost * budget}.items():
             rest = (None, len(row), value, float(lo), float(hi))
-            points += [(policy, budget, metric, readout, *rest) for readout in ("prefix", "expected")]
+            points += [(policy, budget, metric, estimator, *rest) for estimator in ("first_k", "unbiased")]
     return Landscape(
         points=pl.DataFrame(points, schemas.POINTS, orient="row"),
         hits=pl.DataFrame(hits, metric_schemas.hits(), orient="row"),
@@ -56,9 +56,9 @@ def components(*policies):
     return {policy: (policy, "ar", "lp", "append", "iid") for policy in policies}
 
 
-def prefix(frame, metric="P"):
+def first_k(frame, metric="P"):
     rows = frame.filter(metric=metric)
-    return rows.filter(readout="prefix") if "readout" in frame.columns else rows
+    return rows.filter(estimator="first_k") if "estimator" in frame.columns else rows
 
 
 def test_identical_models_have_no_gap():
@@ -82,8 +82,8 @@ def test_same_policy_counts_over_24_and_over_23_policies():
     ahead = {"p03": 50, "p07": 51, RL: 80}
     base = made({(p, n): ahead.get(p, 49) if n == 8 else 10 for p in policies for n in (1, 8)})
     rl = made({(p, n): 50 for p in policies for n in (1, 8)})
-    counts = prefix(recovery.counts(recovery.same_policy(base, rl, GENERAL), RL))
-    assert counts.drop("metric", "readout").rows() == [(1, 0, 0, 24, 0, 0, 23, 0, 0), (8, 2, 3, 24, 1, 2, 23, 0, 0)]
+    counts = first_k(recovery.counts(recovery.same_policy(base, rl, GENERAL), RL))
+    assert counts.drop("metric", "estimator").rows() == [(1, 0, 0, 24, 0, 0, 23, 0, 0), (8, 2, 3, 24, 1, 2, 23, 0, 0)]
 
 
 @pytest.mark.parametrize(("of_base", "of_rl"), [(513, 513), (2, 513), (513, 2)])
@@ -102,8 +102,8 @@ def test_votes_of_large_pools_are_compared_by_their_first_samples(of_base, of_rl
 
     found = recover(pool(of_base), pool(of_rl), components(RL), OPTIONS, GENERAL)
     for name in ("same_policy", "counts", "support"):
-        keys = found[name].select("metric", "readout").unique().rows()
-        assert sorted(keys) == [("P", "expected"), ("P", "prefix"), ("Q", "prefix")], name
+        keys = found[name].select("metric", "estimator").unique().rows()
+        assert sorted(keys) == [("P", "unbiased"), ("P", "first_k"), ("Q", "first_k")], name
     assert set(found["path"]["metric"]) == {"P", "Q"}
 
 
@@ -111,7 +111,7 @@ def test_policies_under_which_both_models_solve_nothing_are_counted_apart():
     """0 against 0 is a tie, which the paper counts, but nobody can tell what it says."""
     base = made({("a", 1): 0, ("b", 1): 0, ("c", 1): 3, (RL, 1): 0})
     rl = made({("a", 1): 0, ("b", 1): 2, ("c", 1): 3, (RL, 1): 0})
-    (row,) = prefix(recovery.counts(recovery.same_policy(base, rl, GENERAL), RL)).rows(named=True)
+    (row,) = first_k(recovery.counts(recovery.same_policy(base, rl, GENERAL), RL)).rows(named=True)
     assert (row["ahead"], row["ahead_or_level"], row["policies"]) == (0, 3, 4)
     assert (row["both_zero"], row["both_zero_without_default"]) == (2, 1)
 
@@ -122,7 +122,7 @@ def test_same_policy_difference_is_rl_minus_base_where_both_exist():
     left, right = rng.random(80) < 0.6, rng.random(80) < 0.4
     base = made({("a", 1): left, ("a", 2): left, ("b", 1): left})
     rl = made({("c", 1): right, ("a", 2): right, (RL, 1): right})
-    same = prefix(recovery.same_policy(base, rl, GENERAL), "Q")
+    same = first_k(recovery.same_policy(base, rl, GENERAL), "Q")
     assert same.select("policy", "budget").rows() == [("a", 2)]
     row = same.row(0, named=True)
     lo, hi = Resamples.draw(80, 200, 0).interval((right.astype(float) - left)[:, None])
@@ -134,7 +134,7 @@ def test_envelope_is_the_best_of_all_smaller_budgets():
     """Known answer: the maximum may sit at a smaller budget; ties go to the smaller budget, then to the first name."""
     base = made({("b", 1): 30, ("a", 1): 30, ("a", 2): 60, ("b", 2): 55, ("a", 4): 58, ("b", 4): 60})
     rl = made({(RL, 1): 40, (RL, 2): 60, (RL, 4): 50})
-    support = prefix(recovery.support(base, rl, OPTIONS, GENERAL))
+    support = first_k(recovery.support(base, rl, OPTIONS, GENERAL))
     columns = ("budget", "envelope", "envelope_policy", "envelope_budget", "inside")
     assert support.select(columns).rows() == [(1, 0.3, "a", 1, False), (2, 0.6, "a", 2, True), (4, 0.6, "a", 2, False)]
     assert support["rl_minus_best"].to_list() == pytest.approx([0.1, 0.0, -0.1])
@@ -145,7 +145,7 @@ def test_support_region_includes_its_ends():
     """RL exactly on the lower quantile (an interpolated float) or the envelope is inside; one question more is not."""
     base = made({(f"p{i:02d}", 1): 10 * i for i in range(1, 10)})
     for solved, inside in ((17, False), (18, True), (90, True), (91, False)):
-        support = prefix(recovery.support(base, made({(RL, 1): solved}), OPTIONS, GENERAL))
+        support = first_k(recovery.support(base, made({(RL, 1): solved}), OPTIONS, GENERAL))
         assert support["inside"].to_list() == [inside], solved
         assert support["low"].to_list() == pytest.approx([0.18])
 
@@ -153,7 +153,7 @@ def test_support_region_includes_its_ends():
 def test_support_without_base_points():
     """No Base point at n <= b: no envelope; none at b itself: no cloud to take a quantile of."""
     base = made({("a", 2): 50})
-    support = prefix(recovery.support(base, made({(RL, n): 40 for n in (1, 2, 4)}), OPTIONS, GENERAL))
+    support = first_k(recovery.support(base, made({(RL, n): 40 for n in (1, 2, 4)}), OPTIONS, GENERAL))
     assert support["envelope"].to_list() == [None, 0.5, 0.5]
     assert support["low"].to_list() == [None, 0.5, None]
     assert support["inside"].to_list() == [None, False, None]
@@ -170,7 +170,7 @@ def test_envelope_intervals():
     target = rng.random(90) < 0.6
     base, rl = made({(p, 1): row for p, row in rows.items()}), made({(RL, 1): target})
     found = {
-        kind: prefix(recovery.support(base, rl, OPTIONS, GENERAL, kind)).row(0, named=True)
+        kind: first_k(recovery.support(base, rl, OPTIONS, GENERAL, kind)).row(0, named=True)
         for kind in json.loads('["fixed", "corrected", "reselected"]')
     }
     resamples = Resamples.draw(90, 200, 0)
@@ -219,7 +219,7 @@ def test_nothing_to_choose_from_is_not_optimistic():
     model = made({(RL, 1): np.random.default_rng(4).random(70) < 0.5})
     for kind in ("fixed", "corrected", "reselected"):
         general = General(default_policy=RL, draws=100)
-        row = prefix(recovery.support(model, model, OPTIONS, general, kind)).row(0, named=True)
+        row = first_k(recovery.support(model, model, OPTIONS, general, kind)).row(0, named=True)
         assert (row["rl_minus_best"], row["optimism"], row["inside"]) == (0, 0, True)
         unseen = float(wilson(0, 70).hi) if kind == "corrected" else 0
         assert (row["rl_minus_best_lo"], row["rl_minus_best_hi"]) == pytest.approx((-unseen, unseen), abs=1e-7)
@@ -233,7 +233,7 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
     unseen = float(wilson(0, 60).hi)
     for more in (0, 1):
         goal = np.arange(60) < min(solved + more, 60)
-        found = prefix(recovery.support(base, made({(RL, 1): goal}, 60), OPTIONS, GENERAL)).row(0, named=True)
+        found = first_k(recovery.support(base, made({(RL, 1): goal}, 60), OPTIONS, GENERAL)).row(0, named=True)
         assert found["envelope_policy"] == "a"
         assert found["rl_minus_best_lo"] == pytest.approx(max(found["rl_minus_best"] - unseen, -1))
         assert found["rl_minus_best_hi"] >= min(found["rl_minus_best"] + unseen, 1) - 1e-9
@@ -244,15 +244,15 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
 def test_an_interval_of_one_question_is_unknown(kind):
     """A single question has no spread over questions, and the allowances do not replace it."""
     one = made({(RL, 1): 1}, 1)
-    row = prefix(recovery.support(one, one, OPTIONS, GENERAL, kind)).row(0, named=True)
+    row = first_k(recovery.support(one, one, OPTIONS, GENERAL, kind)).row(0, named=True)
     assert (row["rl_minus_best"], row["rl_minus_best_lo"], row["rl_minus_best_hi"]) == (0, None, None)
 
 
 def test_an_interval_ends_where_a_gap_must():
     """One model solves everything, the other nothing: what 60 questions leave open goes one way only."""
     everything, nothing, unseen = {("a", 1): 60, (RL, 1): 60}, {("a", 1): 0, (RL, 1): 0}, float(wilson(0, 60).hi)
-    below = prefix(recovery.support(made(everything, 60), made(nothing, 60), OPTIONS, GENERAL)).row(0, named=True)
-    above = prefix(recovery.support(made(nothing, 60), made(everything, 60), OPTIONS, GENERAL)).row(0, named=True)
+    below = first_k(recovery.support(made(everything, 60), made(nothing, 60), OPTIONS, GENERAL)).row(0, named=True)
+    above = first_k(recovery.support(made(nothing, 60), made(everything, 60), OPTIONS, GENERAL)).row(0, named=True)
     assert (below["rl_minus_best_lo"], below["rl_minus_best_hi"]) == pytest.approx((-1, unseen - 1))
     assert (above["rl_minus_best_lo"], above["rl_minus_best_hi"]) == pytest.approx((1 - unseen, 1))
 
@@ -264,21 +264,21 @@ def test_near_match_includes_exactly_epsilon(questions, epsilon):
     options = RecoveryOptions(epsilon=epsilon)
     for goal in range(allowed + 1, questions - allowed - 1, 7):
         base = made({("a", 1): goal - allowed, ("b", 1): goal + allowed, ("c", 1): goal + allowed + 1}, questions)
-        near = prefix(recovery.near_match(base, made({(RL, 1): goal}, questions), options, RL))
+        near = first_k(recovery.near_match(base, made({(RL, 1): goal}, questions), options, RL))
         assert near["policy"].to_list() == ["a", "b"], goal
         assert near["rl_minus_base"].to_list() == pytest.approx([allowed / questions, -allowed / questions])
 
 
 def test_near_match_may_spend_more_than_the_target():
     base = made({("a", 1): 10, ("a", 8): 42, ("b", 8): 41, ("b", 1): 39})
-    near = prefix(recovery.near_match(base, made({(RL, 1): 41, (RL, 8): 90}), OPTIONS, RL))
+    near = first_k(recovery.near_match(base, made({(RL, 1): 41, (RL, 8): 90}), OPTIONS, RL))
     assert near.select("target_budget", "policy", "budget").rows() == [(1, "b", 8), (1, "a", 8), (1, "b", 1)]
 
 
 def test_near_match_breaks_ties_by_budget_then_name():
     """Two points as near as each other: the cheaper one first, then by name, whatever order they were sampled in."""
     base = made({("b", 4): 42, ("c", 1): 40, ("b", 1): 42, ("a", 1): 42})
-    near = prefix(recovery.near_match(base, made({(RL, 1): 41}), OPTIONS, RL))
+    near = first_k(recovery.near_match(base, made({(RL, 1): 41}), OPTIONS, RL))
     assert near.select("policy", "budget").rows() == [("a", 1), ("b", 1), ("c", 1), ("b", 4)]
 
 
@@ -286,7 +286,7 @@ def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
     """Target 1: smaller budget wins, then the name. Target 2: the policy just used beats an earlier name."""
     base = made({("c", 1): 30, ("b", 1): 30, ("a", 4): 30, ("a", 2): 50, ("b", 2): 50, ("c", 4): 71})
     rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 70})
-    path = prefix(recovery.path(base, rl, components("a", "b", "c"), OPTIONS, RL)).filter(kind="closest")
+    path = first_k(recovery.path(base, rl, components("a", "b", "c"), OPTIONS, RL)).filter(kind="closest")
     assert path.select("policy", "budget").rows() == [("b", 1), ("b", 2), ("c", 4)]
     assert path["rl_minus_base"].to_list() == pytest.approx([0, 0, -0.01])
     assert path["target"].to_list() == [0.3, 0.5, 0.7]
@@ -295,7 +295,7 @@ def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
 def test_closest_path_prefers_the_smaller_budget_to_the_nearer_point():
     """Both hit the second target; (b, 8) is nearer to the previous (b, 4), but (a, 1) is cheaper."""
     base = made({("b", 4): 50, ("a", 1): 70, ("b", 8): 70})
-    path = prefix(recovery.path(base, made({(RL, 1): 50, (RL, 2): 70}), components("a", "b"), OPTIONS, RL))
+    path = first_k(recovery.path(base, made({(RL, 1): 50, (RL, 2): 70}), components("a", "b"), OPTIONS, RL))
     assert path.filter(kind="closest").select("policy", "budget").rows() == [("b", 4), ("a", 1)]
 
 
@@ -311,7 +311,7 @@ def test_monotone_path_is_the_best_of_all_monotone_paths(seed):
     apart = recovery.distance(place, components(*policies), OPTIONS)
     points = place.select("policy", "budget").rows()
     value = dict(zip(points, place["P"], strict=True))
-    goals = [rl.points.filter(budget=n, metric="P", readout="prefix")["value"][0] for n in budgets]
+    goals = [rl.points.filter(budget=n, metric="P", estimator="first_k")["value"][0] for n in budgets]
 
     def cost(path):
         miss = sum(abs(value[points[i]] - goal) for i, goal in zip(path, goals, strict=True))
@@ -320,7 +320,7 @@ def test_monotone_path_is_the_best_of_all_monotone_paths(seed):
     order = sorted(range(len(points)), key=lambda i: (points[i][1], points[i][0]))
     every = (p for p in itertools.product(order, repeat=3) if points[p[0]][1] <= points[p[1]][1] <= points[p[2]][1])
     best = min(every, key=lambda path: round(cost(path), 10))
-    found = prefix(recovery.path(base, rl, components(*policies), OPTIONS, RL, lam)).filter(kind="monotone")
+    found = first_k(recovery.path(base, rl, components(*policies), OPTIONS, RL, lam)).filter(kind="monotone")
     assert found.select("policy", "budget").rows() == [points[i] for i in best]
 
 
@@ -368,16 +368,16 @@ def test_every_table_of_a_sampled_pair():
     assert {name: table.schema for name, table in tables.items()} == NAMES
     assert tuple(tables) == catalogue.RECOVERY_FRAMES
     for name in ("same_policy", "counts", "support"):
-        assert set(tables[name].select("metric", "readout").iter_rows()) == set(
-            itertools.product("PQ", ["prefix", "expected"])
+        assert set(tables[name].select("metric", "estimator").iter_rows()) == set(
+            itertools.product("PQ", ["first_k", "unbiased"])
         )
-    assert prefix(tables["counts"])["policies"].to_list() == [3, 2, 2]
+    assert first_k(tables["counts"])["policies"].to_list() == [3, 2, 2]
     assert tables["path"].height == 2 * 2 * 3
     assert tables["geometry"].height == 2 * 7
-    monotone = prefix(tables["path"]).filter(kind="monotone")["budget"]
+    monotone = first_k(tables["path"]).filter(kind="monotone")["budget"]
     assert monotone.to_list() == sorted(monotone)
-    band = prefix(tables["support"], "Q").select("rl_lo", "rl_hi")
-    wanted = rl.points.filter(policy=RL, metric="Q", readout="prefix").select(rl_lo="lo", rl_hi="hi")
+    band = first_k(tables["support"], "Q").select("rl_lo", "rl_hi")
+    wanted = rl.points.filter(policy=RL, metric="Q", estimator="first_k").select(rl_lo="lo", rl_hi="hi")
     assert_frame_equal(band, wanted)
     for name, table in recover(base, rl, parts, OPTIONS, GENERAL).items():
         assert_frame_equal(table, tables[name], check_exact=True)
@@ -411,7 +411,7 @@ def test_points_without_an_expectation_are_left_out():
     base = operating_points(pl.concat([default, tree]), budgets=budgets)
     alone, rl = (operating_points(frame, budgets=budgets) for frame in (default, of_rl))
     found, plain = (
-        recovery.support(side, rl, OPTIONS, GENERAL).filter(pl.col("budget") >= 4, metric="P", readout="expected")
+        recovery.support(side, rl, OPTIONS, GENERAL).filter(pl.col("budget") >= 4, metric="P", estimator="unbiased")
         for side in (base, alone)
     )
     assert found.height == 3

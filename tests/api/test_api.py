@@ -174,7 +174,7 @@ def test_a_recorded_cell_says_that_it_has_counts_only(results: Path, raw: Raw, m
     with chdir(tmp_path):
         record(Grid(searchlens.open(results).config), tmp_path / "recorded")
     raw |= {"results": "other", "landscape": {"draws": 100}, "equivalence": None}
-    raw["study"] |= {"readouts": str(tmp_path / "recorded")}
+    raw["study"] |= {"estimates": str(tmp_path / "recorded")}
     grid = make_grid(raw)
     analyse_recorded(grid)
     with chdir(tmp_path):
@@ -182,10 +182,10 @@ def test_a_recorded_cell_says_that_it_has_counts_only(results: Path, raw: Raw, m
     study = searchlens.open(tmp_path / "other")
     assert set(study.cells["source"]) == {"recorded"}
     assert study.classes(*CELL).height
-    with pytest.raises(InputError, match="compact readouts, which keep only how many"):
+    with pytest.raises(InputError, match="recorded counts, which keep only how many"):
         study.samples(*CELL)
     shutil.rmtree(tmp_path / "recorded")
-    assert set(searchlens.open(tmp_path / "other").cells["source"]) == {"recorded"}, "also where the readouts are not"
+    assert set(searchlens.open(tmp_path / "other").cells["source"]) == {"recorded"}, "also where the estimates are not"
 
 
 def test_imported_samples_and_their_questions_are_read_from_a_copy(

@@ -27,7 +27,7 @@ from searchlens.boptr.cohort import (
 from searchlens.boptr.rule import Reason, Rule, attempt
 from searchlens.boptr.view import sample_view
 from searchlens.cli.main import main
-from searchlens.config.boptr import Readout
+from searchlens.config.boptr import Estimator
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens_lab.simulate import scores, simulate, small_design, write
@@ -230,8 +230,8 @@ def rewrite(place: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None
 
 
 def test_folder_holds_what_its_samples_say(written: Path) -> None:
-    """Every readout of P, and tokens, counted from the graded samples, question by question."""
-    found = read(written, readout="prefix")
+    """Every estimator of P, and tokens, counted from the graded samples, question by question."""
+    found = read(written, estimator="first_k")
     cells = {(cell.checkpoint, cell.benchmark): cell for cell in DESIGN.cells()}
     assert found.landscapes.keys() == cells.keys()
     for key, cell in cells.items():
@@ -246,10 +246,10 @@ def test_folder_holds_what_its_samples_say(written: Path) -> None:
             assert landscape.tokens[name] == pytest.approx(own["tokens"].cast(pl.Float64).mean())
 
 
-@pytest.mark.parametrize("readout", ["expected", "prefix"])
-def test_folder_is_the_cohort_in_memory(written: Path, readout: Readout) -> None:
-    disk, memory = read(written, readout=readout), simulate(DESIGN, SEED, readout)
-    assert (disk.plan, disk.readout) == (memory.plan, memory.readout)
+@pytest.mark.parametrize("estimator", ["unbiased", "first_k"])
+def test_folder_is_the_cohort_in_memory(written: Path, estimator: Estimator) -> None:
+    disk, memory = read(written, estimator=estimator), simulate(DESIGN, SEED, estimator)
+    assert (disk.plan, disk.estimator) == (memory.plan, memory.estimator)
     assert disk.landscapes.keys() == memory.landscapes.keys()
     for key, ours in disk.landscapes.items():
         theirs = memory.landscapes[key]
@@ -359,7 +359,7 @@ def test_operating_point_that_lacks_a_question_is_refused(folder: Path) -> None:
 
 def test_landscape_without_rows_is_refused(folder: Path) -> None:
     rewrite(place(folder), lambda frame: frame.clear())
-    with pytest.raises(InputError, match="no readouts"):
+    with pytest.raises(InputError, match="no estimates"):
         read(folder)
 
 
@@ -381,10 +381,10 @@ def test_models_to_leave_out_are_those_of_the_cohort_that_is_read(
     assert main(["simulate", "--seed", "3", "--size", "small", "--output", str(folder)]) == 0
     arguments = ["boptr", str(folder), "--config", str(options), "--output", str(tmp_path / "out"), "--frames-only"]
     options.write_text("boptr: {mu_without: [qwen25_1.5b], permutations: 5, reselect: 0}\n")
-    for readout, more in (("expected", []), ("prefix", ["--readout", "prefix"])):
+    for estimator, more in (("unbiased", []), ("first_k", ["--estimator", "first_k"])):
         assert main([*arguments, "--draws", "100", *more]) == 0
         cells = pl.read_parquet(tmp_path / "out/boptr/percell.parquet").filter(mu="without")
-        assert cells.height > 0 and set(cells["readout"]) == {readout}
+        assert cells.height > 0 and set(cells["estimator"]) == {estimator}
         assert "qwen25_1.5b" not in cells["model"].to_list()
     options.write_text("boptr: {mu_without: [micro-1m]}\n")
     assert main(arguments) == 2

@@ -10,7 +10,7 @@ import pytest
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, votes_fall
 from searchlens.boptr.metrics import q_channel, q_policy, q_summary
 from searchlens.boptr.rule import Rule
-from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
+from searchlens.boptr.view import CellCounts, bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
 from small_cohort import cohort, dense_landscape, hits
@@ -49,10 +49,10 @@ def _row(frame: pl.DataFrame, benchmark: str = "math", pool: str = "ar") -> dict
     return frame.row(by_predicate=(pl.col("benchmark") == benchmark) & (pl.col("pool") == pool), named=True)
 
 
-def _readouts(P: Sequence[int], Q: Sequence[int], tokens: Sequence[float], search: Sequence[bool]) -> Readouts:
+def _cell_counts(P: Sequence[int], Q: Sequence[int], tokens: Sequence[float], search: Sequence[bool]) -> CellCounts:
     counts = [np.repeat(np.array(part, np.float32)[:, None, None], len(BUDGETS), axis=1) for part in (P, Q)]
     controllers = tuple("mcts" if each else "autoregressive" for each in search)
-    return Readouts(("c", "b", "a"), controllers, *counts, np.array(tokens))
+    return CellCounts(("c", "b", "a"), controllers, *counts, np.array(tokens))
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def _readouts(P: Sequence[int], Q: Sequence[int], tokens: Sequence[float], searc
     ],
 )
 def test_policy_by_hand(P, Q, tokens, search, expected):
-    base = _readouts(P, Q, tokens, [bool(s) for s in search])
+    base = _cell_counts(P, Q, tokens, [bool(s) for s in search])
     assert base.policies[int(q_policy(base, N)[0])] == expected
 
 
 def test_policy_reads_the_largest_budget():
-    base = _readouts((12, 12, 12), (10, 10, 10), (1, 1, 1), (False, False, False))
+    base = _cell_counts((12, 12, 12), (10, 10, 10), (1, 1, 1), (False, False, False))
     base.Q[0, 0] = 12
     assert base.policies[int(q_policy(base, N)[0])] == "a"
     base.Q[0, -1] = 11

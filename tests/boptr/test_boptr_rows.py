@@ -59,7 +59,7 @@ def lacking(cohort: Cohort, cells: Iterable[tuple[str, str]], names: Iterable[st
 @cache
 def drawn(seed: int) -> Cohort:
     """Simulated; no model has a pure temperature on AIME."""
-    whole = simulate(design(), seed, "prefix")
+    whole = simulate(design(), seed, "first_k")
     return lacking(whole, [cell for cell in whole.landscapes if cell[1] == AIME], TEMPERATURES)
 
 

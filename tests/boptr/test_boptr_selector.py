@@ -15,7 +15,7 @@ from searchlens.boptr import fit
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.fit import Features
 from searchlens.boptr.rule import Path, Rule
-from searchlens.boptr.view import Readouts, sample_view
+from searchlens.boptr.view import CellCounts, sample_view
 from searchlens.config.boptr import BoptrOptions
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
@@ -26,12 +26,12 @@ def column(*values: float) -> np.ndarray:
 
 def cell(
     P: Sequence[Sequence[int]], Q: Sequence[Sequence[int]] | None = None, tokens: Sequence[float] = (), search: int = 0
-) -> Readouts:
+) -> CellCounts:
     """Rows of policies ``a``, ``b``, ..., the last ``search`` of which are controllers; Q is P unless given."""
     names = "abcdefg"[: len(P)]
     counts = [np.array(part, np.float32)[:, :, None] for part in (P, P if Q is None else Q)]
     controllers = ("autoregressive",) * (len(P) - search) + ("mcts",) * search
-    return Readouts(tuple(names), controllers, *counts, np.array(tokens or [100.0] * len(P)))
+    return CellCounts(tuple(names), controllers, *counts, np.array(tokens or [100.0] * len(P)))
 
 
 # ---- ranks

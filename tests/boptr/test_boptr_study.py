@@ -221,7 +221,7 @@ def test_without_the_anchors_rl_there_is_no_study() -> None:
 
 
 def renamed(cohort: Cohort) -> Cohort:
-    """The same readouts under names that spell nothing, in the same alphabetical order, which decides ties."""
+    """The same estimates under names that spell nothing, in the same alphabetical order, which decides ties."""
     names = dict.fromkeys(name for landscape in cohort.landscapes.values() for name in landscape.policies)
     searches = {name: {"controller": "mcts"} for name in names if is_search(name)}
     specs = searches | {name: {"local": asdict(parse(name).local)} for name in names if name not in searches}

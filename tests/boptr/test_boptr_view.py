@@ -1,4 +1,4 @@
-"""Readouts along draws: the sample, the bootstrap over questions and the re-pairings, against counts by hand."""
+"""Estimates along draws: the sample, the bootstrap over questions and the re-pairings, against counts by hand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,7 +77,7 @@ def test_policies_count_where_they_were_sampled_at_every_budget() -> None:
     assert found.policies == (DEFAULT, "mcts_16")
     assert (found.pool("ar").tolist(), found.pool("full").tolist()) == ([0], [0, 1])
     none = replace(whole, points={point: row for point, row in whole.points.items() if point[1] == 1})
-    assert view.readouts(none, "math") is None
+    assert view.cell_counts(none, "math") is None
 
 
 def test_a_named_policy_belongs_to_the_pool_that_its_definition_says() -> None:

@@ -289,7 +289,7 @@ def printed_errors():
 
 
 def test_every_printed_error_is_a_count_of_questions():
-    """Prefix readouts of 0 or 1: an error over five budgets is a multiple of 100/(5n), interval ends included.
+    """First-k estimates of 0 or 1: an error over five budgets is a multiple of 100/(5n), interval ends included.
 
     The exceptions are all of row H3. Three are counts over the four budgets whose policy the cell has; the fourth was
     rounded twice.

@@ -65,7 +65,7 @@ def test_other_samples_of_the_same_questions_have_paired_intervals(results: Path
     found = differences(searchlens.open(results), searchlens.open(other))
     assert found.configuration == ["seed"]
     assert set(found.samples["samples"]) == {"other"}
-    point = {"checkpoint": "toy-rl", "policy": "temp_0.5", "budget": 1, "metric": "P", "readout": "expected"}
+    point = {"checkpoint": "toy-rl", "policy": "temp_0.5", "budget": 1, "metric": "P", "estimator": "unbiased"}
     (row,) = found.points.filter(**point).to_dicts()
     assert (row["a"], row["b"]) == (pytest.approx(13 / 24), pytest.approx(14 / 24))
     assert row["interval"] == "paired"
@@ -76,7 +76,7 @@ def test_other_samples_of_the_same_questions_have_paired_intervals(results: Path
     ends = [searchlens.open(folder).points("toy-rl").filter(**point).row(0, named=True) for folder in (results, other)]
     assert narrow < np.hypot(*(end["hi"] - end["lo"] for end in ends)), "questions that did not change say nothing"
     assert set(found.points.filter(metric="distinct")["interval"]) <= {"independent"}, "has no values by question"
-    verdicts = found.recoveries.filter(metric="P", readout="expected").to_dicts()
+    verdicts = found.recoveries.filter(metric="P", estimator="unbiased").to_dicts()
     assert [(row["budget"], row["inside_a"], row["inside_b"]) for row in verdicts] == [(4, True, False)]
     kept = found.measures.filter(frame="support", what="expanded").to_dicts()
     changed = found.measures.filter(what="kept").to_dicts()[0]

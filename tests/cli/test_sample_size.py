@@ -29,7 +29,7 @@ from searchlens.cli.sample_size import (
     required,
     row_contributions,
 )
-from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.config.boptr import BoptrOptions, Estimator
 from searchlens.errors import InputError
 from searchlens_lab.simulate import simulate, small_design, write
 
@@ -41,7 +41,7 @@ PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
 # ---- studies, simulated from hits
 
 
-def readouts(
+def estimates(
     rng: np.random.Generator, studies: int, models: int, questions: int, seeds: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Hits (studies, models, questions, seeds, budgets) under both rows and RL: prefixes of one pool each side.
@@ -63,7 +63,7 @@ def differences(rng: np.random.Generator, studies: int, design: Design) -> np.nd
     cells = []
     for questions in design.questions:
         one, two, rl = (
-            hits.mean(axis=(2, 3)) for hits in readouts(rng, studies, design.models, questions, design.seeds)
+            hits.mean(axis=(2, 3)) for hits in estimates(rng, studies, design.models, questions, design.seeds)
         )
         cells.append(100 * (np.abs(one - rl) - np.abs(two - rl)).mean(axis=-1))
     return np.mean(cells, axis=0)
@@ -75,7 +75,7 @@ def pilot() -> tuple[Components, float]:
     rng = np.random.default_rng(1)
     parts = {}
     for benchmark in ("x", "y"):
-        one, two, rl = (np.moveaxis(hits[0], -1, 1) for hits in readouts(rng, 1, 60, 1500, 4))
+        one, two, rl = (np.moveaxis(hits[0], -1, 1) for hits in estimates(rng, 1, 60, 1500, 4))
         for model in range(60):
             cell = contribution(one[model], rl[model]) - contribution(two[model], rl[model])
             parts[f"m{model}", benchmark] = cell
@@ -169,12 +169,12 @@ def test_components_are_recovered_from_planted_ones() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("H2", "H4"), ("V3", "mean RL"), ("V3", "Base+gain")])
-@pytest.mark.parametrize("readout", ["expected", "prefix"])
+@pytest.mark.parametrize("estimator", ["unbiased", "first_k"])
 def test_parts_of_questions_of_a_cohort_average_to_the_difference_of_its_errors(
-    first: str, second: str, readout: Readout
+    first: str, second: str, estimator: Estimator
 ) -> None:
     """Also for rivals, which predict a curve from other models instead of Base operating points."""
-    rule = Rule(sample_view(simulate(small_design(), 3, readout)), BoptrOptions(readout=readout))
+    rule = Rule(sample_view(simulate(small_design(), 3, estimator)), BoptrOptions(estimator=estimator))
     rows = {row.key: row for row in ROWS}
     found = row_contributions(rule, rows[first], rows[second])
     assert found.select("model", "benchmark").n_unique() == 4

@@ -59,7 +59,7 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
     folders = [grid.layout.results / "landscape" / f"theirs-{role}" / "own" for role in ("base", "rl")]
     recovery_cell(grid, *folders, grid.layout.results / "recovery/theirs/own")
     same = pl.read_parquet(grid.layout.results / "recovery/theirs/own/same_policy.parquet")
-    gap = same.filter(pl.col("metric") == "P", pl.col("readout") == "expected", pl.col("budget") == 1)
+    gap = same.filter(pl.col("metric") == "P", pl.col("estimator") == "unbiased", pl.col("budget") == 1)
     assert gap["rl_minus_base"].to_list() == pytest.approx([0.75 - 0.25])
     points = pl.read_parquet(folders[0] / "points.parquet")
     assert points.filter(pl.col("metric") == "C")["value"].null_count() == 6

@@ -44,15 +44,15 @@ def write_tables(grid: Grid) -> None:
 
 @pytest.fixture
 def kept(raw: dict[str, Any], make_grid: Callable[[Mapping[str, Any]], Grid], sampled: Grid, tmp_path: Path) -> Grid:
-    """A study that reads the compact readouts of the toy study."""
+    """A study that reads the recorded counts of the toy study."""
     record(sampled, tmp_path / "kept")
-    study = {**raw["study"], "readouts": "kept", "sample": []}
+    study = {**raw["study"], "estimates": "kept", "sample": []}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 
 
 def state(grid: Grid, cell: tuple[str, str], judge: dict[str, str] | None) -> None:
-    """Let recorded readouts say who judged them."""
-    path = layout.readouts_sidecar(grid.scores(*cell))
+    """Let recorded counts say who judged them."""
+    path = layout.counts_sidecar(grid.scores(*cell))
     entries = {key: value for key, value in json.loads(path.read_text()).items() if key != "grader"}
     path.write_text(json.dumps(entries | ({"grader": judge} if judge else {})))
 

@@ -173,7 +173,7 @@ def test_plain_classes_are_those_of_normalised_strings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "expected"),
+    ("option", "unbiased"),
     [
         ("first_sample", [(True, 0), (True, 1), (False, 2), (False, -1)]),
         ("verdict_majority", [(True, 0), (True, 0), (False, 1), (False, -1)]),
@@ -219,9 +219,9 @@ def test_the_vote_by_plain_strings_stands_beside_that_by_classes(tmp_path: Path)
     scores = score_samples(frame(*rows), question, "math", tmp_path).scores
     votes = plain_votes(scores, budgets=[1, 4, 5, 9], ties="first")
     assert votes.schema == schemas.VOTES
-    prefix = votes.filter(readout="prefix").select("budget", "Q", "Q_plain").rows()
+    prefix = votes.filter(estimator="first_k").select("budget", "Q", "Q_plain").rows()
     assert prefix == [(1, 0, 0), (4, 0, 0), (5, 1, 0)]
-    expected = votes.filter(readout="expected").select("budget", "Q", "Q_plain").rows()
+    expected = votes.filter(estimator="unbiased").select("budget", "Q", "Q_plain").rows()
     # Of the five fours, by class: 1, 1, and three ties; by string: 1, 1, 0, 0 and a tie.
     assert [row[1:] for row in expected] == [pytest.approx(two) for two in ((0.6, 0.6), (0.7, 0.5), (1, 0.5))]
 
@@ -231,7 +231,7 @@ def test_the_first_to_finish_states_an_answer(tmp_path: Path) -> None:
     texts = [("so perhaps 3", 2), (r"\boxed{2}", 9)]
     rows = [sample("one", i, text, tokens=tokens, generated=tokens) for i, (text, tokens) in enumerate(texts)]
     scores = score_samples(frame(*rows), SUMS[:1], "simplerl", tmp_path).scores
-    points = operating_points(scores, budgets=[2]).points.filter(metric="T", readout="prefix")
+    points = operating_points(scores, budgets=[2]).points.filter(metric="T", estimator="first_k")
     assert points["value"].to_list() == [1.0]
     graded_elsewhere = scores.select(schemas.SCORES.names())  # does not say: every answer counts
     assert operating_points(graded_elsewhere, budgets=[2]).points.filter(metric="T")["value"].to_list() == [0.0, 0.0]

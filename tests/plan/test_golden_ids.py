@@ -50,10 +50,10 @@ def test_every_id_and_pool_of_a_shipped_study_stays(name: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("names", [("recorded",), pytest.param(("zoo", "zoo-tables"), marks=OF_THE_COHORT)])
-def test_committed_readouts_are_those_of_the_shipped_studies(
+def test_committed_counts_are_those_of_the_shipped_studies(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A study refuses readouts of other streams than the configured ones; this would be noticed only when it is run."""
+    """A study refuses recorded counts of other streams than its own; this would be noticed only when it is run."""
     monkeypatch.chdir(Path(__file__).parents[2])
     files = [*check.DEFAULT_FILES, *(f"config/{name}.yaml" for name in names)]
     grid = Grid(replace(check.load(files), results="no-results"))
@@ -62,11 +62,11 @@ def test_committed_readouts_are_those_of_the_shipped_studies(
 
 
 @OF_THE_COHORT
-def test_committed_readouts_of_power_sampling_are_those_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for config/zoo-power.yaml, which samples; with its readouts it samples nothing."""
+def test_committed_counts_of_power_sampling_are_those_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for config/zoo-power.yaml, which samples; with its estimates it samples nothing."""
     monkeypatch.chdir(Path(__file__).parents[2])
     power = check.load([*check.DEFAULT_FILES, "config/zoo.yaml", "config/zoo-power.yaml"])
-    study = replace(power.study, sample=(), readouts="resources/zoo/cohort/power")
+    study = replace(power.study, sample=(), estimates="resources/zoo/cohort/power")
     grid = Grid(replace(power, results="no-results", study=study))
     assert len(grid.study.cells) == 21 and {grid.study.source(*cell) for cell in grid.study.cells} == {"recorded"}
     grid.check()

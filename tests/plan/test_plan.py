@@ -26,7 +26,7 @@ from searchlens.search.components import Controller
 from searchlens.search.driver import start
 from searchlens.search.policy import Policy, Texts, from_spec, parse
 from searchlens.search.task import Task
-from searchlens.store import layout, readouts
+from searchlens.store import layout, recorded_counts
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,7 +105,7 @@ def test_power_sampling_is_the_papers_formula_where_blocks_are_many() -> None:
 
 # ---- what the micro zoo drew
 
-ZOO = {"micro": ("recorded", "micro-1m-base", ""), "anchor": ("cohort/readouts", "anchor-base", "zoo-")}
+ZOO = {"micro": ("recorded", "micro-1m-base", ""), "anchor": ("cohort/recorded_counts", "anchor-base", "zoo-")}
 LIMITS = {"math": 128, "aime": 192, "gpqa": 128}
 THOUGHTS = {
     ("micro", "math"): {"temp_1.0": 15.3, "temp_0.7": 17.2},
@@ -138,10 +138,10 @@ SEARCH = "^(power|mcts|thought|entropy)"
 def recorded(side: str, benchmark: str) -> dict[str, float]:
     """Tokens that one run of each policy drew, in a recorded study."""
     folder, model, prefix = ZOO[side]
-    kept = readouts.read(layout.readouts(ROOT / "resources/zoo" / folder, model, prefix + benchmark))
+    kept = recorded_counts.read(layout.recorded_counts(ROOT / "resources/zoo" / folder, model, prefix + benchmark))
     kept = kept.filter(pl.col("policy").is_in(["temp_1.0", "temp_0.7"]) | pl.col("policy").str.contains(SEARCH))
     widths = dict(kept.select("policy", "width").iter_rows())
-    points = expand(kept)[0].points.filter(metric="C", readout="prefix").sort("budget")
+    points = expand(kept)[0].points.filter(metric="C", estimator="first_k").sort("budget")
     last = points.group_by("policy", maintain_order=True).last()
     return {
         policy: value * widths[policy] / budget
@@ -175,7 +175,9 @@ def test_estimates_agree_with_what_searches_drew(side: str, benchmark: str) -> N
 @pytest.mark.cohort
 def test_a_part_of_a_search_tells_the_rest_within_a_twentieth() -> None:
     """Once a search of a cell has a shard, its own mean replaces the estimate; power sampling was recorded in two."""
-    kept = readouts.read(layout.readouts(ROOT / "resources/zoo/cohort/readouts", "anchor-base", "zoo-math"))
+    kept = recorded_counts.read(
+        layout.recorded_counts(ROOT / "resources/zoo/cohort/recorded_counts", "anchor-base", "zoo-math")
+    )
     checked = 0
     for (texts,) in kept.filter(pl.col("shards").list.len() > 1).select("shards").iter_rows():
         first, *rest = [shard["generated"] / shard["rows"] for shard in map(json.loads, texts)]

@@ -320,7 +320,7 @@ def test_what_rests_on_nothing_is_left_out(alone: dict[str, Table]) -> None:
     none, solved = (0,) * 5, (20, 30, 40, 45, 50)
     cells = {("m", name): ({planted.DEFAULT: curve}, curve) for name, curve in (("math", solved), ("aime", none))}
     found = planted.cohort(cells, {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor")})
-    table = boptr_tables(study(found, replace(OPTIONS, readout="prefix")), found.plan)["aime_large_budget"]
+    table = boptr_tables(study(found, replace(OPTIONS, estimator="first_k")), found.plan)["aime_large_budget"]
     assert not [part.title for part in table.parts if "never behind" in part.title]
     assert "No k*, since both solve equally many questions at every budget: m (anchor), aime, AR pool." in table.notes
 

@@ -83,11 +83,11 @@ def test_the_headline_is_that_of_the_frames(results: Path, template: Path) -> No
     study = searchlens.open(results)
     (cell,) = index_of(contents(explorer_page(study, template=template)))["cells"]
     line, gaps = cell["headline"], study.gaps((1, 4))
-    assert (line["readout"], line["first"], line["last"]) == ("expected", 1, 4)
+    assert (line["estimator"], line["first"], line["last"]) == ("unbiased", 1, 4)
     for name, row in zip(("first", "last"), gaps.to_dicts(), strict=True):
         expected = [100 * row[key] for key in ("rl_minus_base", "lo", "hi")]
         assert [line[f"rl_minus_base_{name}{end}"] for end in ("", "_lo", "_hi")] == pytest.approx(expected)
-    support = study.recovery("toy", "sums").filter(metric="P", readout="expected")
+    support = study.recovery("toy", "sums").filter(metric="P", estimator="unbiased")
     assert line["rl_minus_best"] == pytest.approx(100 * support["rl_minus_best"].max())
     assert (line["inside"], line["of"]) == (support["inside"].sum(), support.height)
     assert cell["solved"] == {"rl_only": 1, "base_only": 1, "both": 3, "neither": 1}
@@ -160,7 +160,7 @@ def test_who_leads_with_the_most_samples_is_said(k: int, known: bool, end: str) 
     numbers = {"k": [4, k], "value": [0.1, -0.145], "lo": [0.05, -0.21], "hi": [0.15, -0.08]}
     rows = pl.DataFrame(numbers).with_columns(**{name: pl.lit(value) for name, value in where.items()})
     gaps = pl.DataFrame({"budget": [1, 16], "rl_minus_base": [0.2, 0.1], "lo": [0.1, 0.05], "hi": [0.3, 0.2]})
-    labels = {"metric": "P", "readout": "expected"}
+    labels = {"metric": "P", "estimator": "unbiased"}
     same = gaps.with_columns(**{name: pl.lit(value) for name, value in (labels | {"policy": DEFAULT}).items()})
     support = gaps.select("budget").with_columns(**{name: pl.lit(value) for name, value in labels.items()})
     frames = {"support": support, "same_policy": same}

@@ -336,27 +336,27 @@ def test_a_link_says_everything_and_survives_a_reload_and_the_way_back(tab: Tab)
 def test_the_mark_under_the_keys_and_the_pointer_reads_as_its_point(tab: Tab, results: Path) -> None:
     points = pl.read_parquet(results / "landscape/toy-base/sums/points.parquet")
     tab.go(f"{CELL}?side=base&p={DEFAULT}&n=2")
-    (row,) = points.filter(policy=DEFAULT, budget=2, metric="P", readout="expected").to_dicts()
+    (row,) = points.filter(policy=DEFAULT, budget=2, metric="P", estimator="unbiased").to_dicts()
     shown = f"pass@k {percent(row['value'])} [{100 * row['lo']:.1f}, {100 * row['hi']:.1f}]"
-    assert shown in tab.text(".readout")
+    assert shown in tab.text(".estimator")
     tab.page.locator(".chart[tabindex]").focus()
     tab.page.keyboard.press("ArrowRight")
-    (row,) = points.filter(policy=DEFAULT, budget=4, metric="P", readout="expected").to_dicts()
-    assert f"pass@k {percent(row['value'])} [" in tab.text(".readout") and "4 samples" in tab.text(".readout")
+    (row,) = points.filter(policy=DEFAULT, budget=4, metric="P", estimator="unbiased").to_dicts()
+    assert f"pass@k {percent(row['value'])} [" in tab.text(".estimator") and "4 samples" in tab.text(".estimator")
     assert tab.page.evaluate("location.hash").endswith("n=4")
 
 
 def test_tables_of_a_cell_are_those_of_recovery(inlined: Tab, results: Path) -> None:
     inlined.go(CELL)
     inlined.page.locator("summary", has_text="in numbers").click()
-    support = pl.read_parquet(results / "recovery/toy/sums/support.parquet").filter(metric="P", readout="expected")
+    support = pl.read_parquet(results / "recovery/toy/sums/support.parquet").filter(metric="P", estimator="unbiased")
     rows = inlined.rows("RL against the region of Base")
     for shown, row in zip(rows, support.sort("budget").to_dicts(), strict=True):
         assert shown[0] == str(row["budget"])
         assert shown[1].startswith(f"{percent(row['rl'])} [{100 * row['rl_lo']:.1f}, ")
         assert shown[2] == percent(row["envelope"])
         assert shown[6] == ("yes" if row["inside"] else "no")
-    same = pl.read_parquet(results / "recovery/toy/sums/same_policy.parquet").filter(metric="P", readout="expected")
+    same = pl.read_parquet(results / "recovery/toy/sums/same_policy.parquet").filter(metric="P", estimator="unbiased")
     gaps = inlined.rows("Differences of Base and RL by policy and samples")
     expected = [
         [
@@ -498,7 +498,7 @@ def test_the_matrix_is_walked_and_opened_by_keys(inlined: Tab) -> None:
     canvas.focus()
     inlined.page.keyboard.press("ArrowDown")
     inlined.page.keyboard.press("ArrowRight")
-    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'readout')]")
+    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'estimator')]")
     inlined.page.keyboard.press("Enter")
     inlined.page.wait_for_function("location.hash.includes('/q/q4')")
 

@@ -337,8 +337,8 @@ def test_power_sampling_has_lines_of_its_own(name: str, searched: PairContext) -
     figure, table = drawn(name, searched, SEARCHED)
     axes = figure.axes[0] if name == "support_region" else figure.axes[2]
     for sampler in ("power_t0.25", "power_topp0.9_t0.7"):
-        readout = "expected" if name == "support_region" else "prefix"
-        points = searched.base.filter(policy=sampler, metric="P", readout=readout).sort("budget")
+        estimator = "unbiased" if name == "support_region" else "first_k"
+        points = searched.base.filter(policy=sampler, metric="P", estimator=estimator).sort("budget")
         assert lines(axes, sampler) == [(points["budget"].to_list(), (points["value"] * 100).to_list())]
     assert set(table.filter(layer="power")["policy"]) == {"power_t0.25", "power_topp0.9_t0.7"}
     assert "power (exact)" in legend_texts(figure)

@@ -37,7 +37,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     check_layout(figure)
     first, second, missing, last = figure.axes
     for points in (cell.base, cell.rl):
-        rows = points.filter(policy=figure_data.DEFAULT, metric="P", readout="expected").sort("budget")
+        rows = points.filter(policy=figure_data.DEFAULT, metric="P", estimator="unbiased").sort("budget")
         assert (rows["budget"].to_list(), (rows["value"] * 100).to_list()) in drawn_lines(first)
     assert len({axes.get_ylim() for axes in figure.axes}) == 1, "one scale"
     assert "sampled here" in first.get_title(loc="left")
@@ -63,7 +63,7 @@ def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> N
     assert 16 < short < 64 < long, "each benchmark to its own end"
     numbers = numbers.filter(benchmark=LABELS.benchmark)
     for (side, value), points in zip(ends.items(), (cell.base, cell.rl), strict=True):
-        rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", readout="expected").sort("budget")
+        rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", estimator="unbiased").sort("budget")
         curve = ([*rows_of["budget"], 64], pytest.approx([*(100 * rows_of["value"]), 100 * value]))
         assert curve in drawn_lines(figure.axes[0])
         assert numbers.filter(model=side)["budget"].to_list() == curve[0]

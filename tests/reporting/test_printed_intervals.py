@@ -124,7 +124,7 @@ def nothing_differs() -> Cohort:
 def cohort(request: pytest.FixtureRequest) -> tuple[dict[str, pl.DataFrame], Cohort]:
     sampled = request.param != "nothing differs"
     found = simulate(design(MODELS, BENCHMARKS), int(request.param[-1])) if sampled else nothing_differs()
-    return study(found, replace(OPTIONS, draws=40, reselect=40, readout=found.readout)), found
+    return study(found, replace(OPTIONS, draws=40, reselect=40, estimator=found.estimator)), found
 
 
 @pytest.fixture(scope="module", params=[(60, 0.2), (30, -12.0)], ids=["usual", "nothing solved"])
@@ -137,7 +137,7 @@ def cell(request: pytest.FixtureRequest) -> figure_data.Cell:
 def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
     """Corrected errors, differences, rates and exponents, where questions differ and where none does."""
     frames, found = cohort
-    tables = boptr_tables(frames, found.plan, replace(OPTIONS, readout=found.readout))
+    tables = boptr_tables(frames, found.plan, replace(OPTIONS, estimator=found.estimator))
     assert [text for name, table in tables.items() for text in wrong(name, table.data)] == []
     assert wrong_in_print(tables) == []
 
@@ -153,7 +153,7 @@ def test_figures_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> Non
 
 @pytest.mark.long
 def test_tables_of_a_study(cell: figure_data.Cell) -> None:
-    """Readouts, gaps and recovery gaps, those of questions that nobody solves included."""
+    """Estimates, gaps and recovery gaps, those of questions that nobody solves included."""
     recovery = (cell.same_policy, cell.counts, cell.support, cell.path, cell.near_match)
     context = study_context(cell, [Cell("pair", "math", *recovery)])
     tables = built(catalogue.declared("table", stage="study"), context)
@@ -161,11 +161,11 @@ def test_tables_of_a_study(cell: figure_data.Cell) -> None:
     assert wrong_in_print(tables) == []
 
 
-@pytest.mark.parametrize("readout", ["prefix", "expected"])
+@pytest.mark.parametrize("estimator", ["first_k", "unbiased"])
 @pytest.mark.long
-def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, readout: str) -> None:
-    """Under both readouts, since that of all samples has intervals from draws."""
-    labels = Labels(pair="pair", benchmark="math", questions=60, readout=readout)
+def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, estimator: str) -> None:
+    """Under both estimates, since that of all samples has intervals from draws."""
+    labels = Labels(pair="pair", benchmark="math", questions=60, estimator=estimator)
     of_pair = PairContext(labels=labels, prefill=prefill_of(cell), **vars(cell))
     of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)], measures_data.frames())
     for stage, context in (("pair", of_pair), ("study", of_study)):

@@ -74,7 +74,7 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
             "checkpoint": ["base"] * 4,
             "benchmark": ["math"] * 4,
             "metric": ["P", "P", "Q", "Q"],
-            "readout": ["prefix"] * 4,
+            "estimator": ["first_k"] * 4,
             "questions": [200] * 4,
             "budget": [1, 16] * 2,
             "half_width": [0.069, 0.041, 0.069, 0.066],
@@ -89,7 +89,7 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
         models={"base": "Base", "rl": "RL"},
         spent={"base": SPENT},
         sources={("base", "math"): "sampled", ("rl", "math"): "recorded"},
-        agreement={("base", "math"): judged_twice(), ("rl", "math"): "no texts: read from recorded readouts"},
+        agreement={("base", "math"): judged_twice(), ("rl", "math"): "no texts: read from recorded counts"},
         judges={("base", "math"): Judge("math", "math-9"), ("rl", "math"): Judge("math")},
         made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
         measures=measures_data.frames(),
@@ -213,13 +213,13 @@ def test_latex_escapes_names(every: dict[str, Table]) -> None:
 
 def test_operating_points_hold_every_point(every: dict[str, Table], frames: figure_data.Cell) -> None:
     table = every["operating_points"]
-    drawn = pl.col("metric").is_in(["P", "Q"]) & (pl.col("readout") == "prefix")
+    drawn = pl.col("metric").is_in(["P", "Q"]) & (pl.col("estimator") == "first_k")
     assert table.data.height == frames.base.filter(drawn).height + frames.rl.filter(drawn).height
     row = table.text.row(
         by_predicate=(pl.col("checkpoint") == "rl_1m") & (pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7"),
         named=True,
     )
-    point = frames.rl.filter(readout="prefix").row(
+    point = frames.rl.filter(estimator="first_k").row(
         by_predicate=(pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7") & (pl.col("budget") == 8), named=True
     )
     assert row["8"] == f"{100 * point['value']:.1f} [{100 * point['lo']:.1f}, {100 * point['hi']:.1f}]"
@@ -229,7 +229,7 @@ def test_operating_points_hold_every_point(every: dict[str, Table], frames: figu
 def test_counts_show_both_denominators(every: dict[str, Table], frames: figure_data.Cell) -> None:
     """k of 24, and k of 23 without the RL default: the two are not to be confused."""
     row = every["same_policy_counts"].text.row(0, named=True)
-    count = frames.counts.filter(readout="prefix").row(
+    count = frames.counts.filter(estimator="first_k").row(
         by_predicate=(pl.col("metric") == "P") & (pl.col("budget") == 16), named=True
     )
     assert row["16"] == f"{count['ahead_or_level']}/24 ({count['ahead_or_level_without_default']}/23)"
@@ -237,7 +237,7 @@ def test_counts_show_both_denominators(every: dict[str, Table], frames: figure_d
 
 def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_data.Cell) -> None:
     row = every["recovery_summary"].data.row(0, named=True)
-    support = frames.support.filter(metric="P", readout="expected")
+    support = frames.support.filter(metric="P", estimator="unbiased")
     worst = support.filter(pl.col("rl_minus_best") == pl.col("rl_minus_best").max()).row(0, named=True)
     assert (row["rl_minus_best"], row["rl_minus_best_lo"], row["best_budget"]) == (
         worst["rl_minus_best"],
@@ -245,7 +245,7 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_da
         worst["budget"],
     )
     assert row["inside"] == support["inside"].sum() and row["budgets"] == 5
-    default = frames.same_policy.filter(metric="P", readout="expected", policy=figure_data.DEFAULT, budget=16)
+    default = frames.same_policy.filter(metric="P", estimator="unbiased", policy=figure_data.DEFAULT, budget=16)
     assert (row["rl_minus_base_last"], row["rl_minus_base_last_hi"]) == (
         default["rl_minus_base"].item(),
         default["hi"].item(),
@@ -256,16 +256,16 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_da
 
 def test_summary_says_which_metrics_are_of_the_first_samples(context: StudyContext, cells: list[Cell]) -> None:
     """Votes of pools of more than 512 samples have no mean over every choice."""
-    first = pl.col("metric").eq("P") | pl.col("readout").eq("prefix")
+    first = pl.col("metric").eq("P") | pl.col("estimator").eq("first_k")
     frames = {name: getattr(cells[0], name).filter(first) for name in ("same_policy", "counts", "support")}
     table = recovery_summary(replace(context, cells=[replace(cells[0], **frames)]))
-    assert table.data.select("metric", "readout").rows() == [("P", "expected"), ("Q", "prefix")]
+    assert table.data.select("metric", "estimator").rows() == [("P", "unbiased"), ("Q", "first_k")]
     assert table.text["metric"].to_list() == ["pass@k", "self-consistency of the first N"]
 
 
 def test_summary_says_what_one_greedy_answer_solves(context: StudyContext, cells: list[Cell]) -> None:
     """Beside the region, of which it is no part; empty where it was not drawn."""
-    points = {"metric": "P", "readout": "expected", "value": 0.5, "lo": 0.25, "hi": 0.75}
+    points = {"metric": "P", "estimator": "unbiased", "value": 0.5, "lo": 0.25, "hi": 0.75}
     table = recovery_summary(replace(context, cells=[replace(cells[0], greedy={"Base": pl.DataFrame([points])})]))
     row, line = table.data.row(0, named=True), table.text.row(0, named=True)
     assert (row["greedy_base"], row["greedy_base_lo"], row["greedy_base_hi"]) == (0.5, 0.25, 0.75)
@@ -453,7 +453,7 @@ def test_prefill_is_the_prompt_once_and_what_searches_compute_again(searching: G
 
 
 def test_costs_that_were_not_recorded_are_empty_and_not_zero(context: StudyContext) -> None:
-    """All cells are read from readouts without sidecars of shards."""
+    """All cells are read from estimates without sidecars of shards."""
     unknown = udf_cost(replace(context, costs=costs().clear(), without_costs=8))
     assert unknown.data["channel"].to_list() == ["total"]
     assert set(unknown.data.drop("channel").row(0)) == {None}
@@ -468,7 +468,7 @@ def test_recovery_objects_count_what_the_frames_say(frames: figure_data.Cell, co
     table = recovery_objects(context)
     rows = {row["object"]: row for row in table.data.rows(named=True)}
     assert list(rows) == ["envelope", "near-match set", "smooth path", "frozen rule"]
-    chosen = {"metric": "P", "readout": "prefix"}
+    chosen = {"metric": "P", "estimator": "first_k"}
     gaps = frames.support.filter(**chosen)["rl_minus_best"]
     assert (rows["envelope"]["budgets"], rows["envelope"]["reached"]) == (2 * len(gaps), 2 * (gaps <= 0).sum())
     assert rows["envelope"]["value"] == gaps.max()
@@ -490,7 +490,7 @@ def test_disagreements_of_two_graders_are_counted_by_class(every: dict[str, Tabl
     assert (counted["disagree"], counted["reason"]) == (pytest.approx(1 / 3), None)
     assert (counted["lo"], counted["hi"]) == (pytest.approx(0.0968, abs=1e-4), pytest.approx(0.7000, abs=1e-4))
     assert (none["samples"], none["disagree"]) == (None, None)
-    assert made.parts[0].text["samples"].to_list() == ["6", "no texts: read from recorded readouts"]
+    assert made.parts[0].text["samples"].to_list() == ["6", "no texts: read from recorded counts"]
     assert made.parts[1].text.select("question", "sample").rows() == [("q1", "3"), ("q1", "4")]
 
 

@@ -50,7 +50,7 @@ def documented() -> set[str]:
 
 def test_files_are_where_the_documentation_says() -> None:
     """Other programs read them by these names; tables of equivalence and optional figures are cases of ``<name>``."""
-    cases = {text for text in documented() if "udf_" in text or text.startswith((".", "<study.readouts>"))}
+    cases = {text for text in documented() if "udf_" in text or text.startswith((".", "<study.recorded_counts>"))}
     assert documented() - cases - {"figures/boptr/<name>/"} == written()
 
 
@@ -127,8 +127,8 @@ def test_chunks_are_counted_and_found_by_their_shard(tmp_path: Path) -> None:
 
 
 def test_readouts_and_what_they_were_drawn_from_lie_beside_each_other() -> None:
-    path = names.readouts(Path("kept"), "c", "b")
-    assert (path, names.readouts_sidecar(path)) == (Path("kept/c/b.arrow.xz"), Path("kept/c/b.json"))
+    path = names.estimates(Path("kept"), "c", "b")
+    assert (path, names.counts_sidecar(path)) == (Path("kept/c/b.arrow.xz"), Path("kept/c/b.json"))
 
 
 def test_what_is_set_aside_keeps_its_place() -> None:

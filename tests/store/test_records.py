@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from searchlens.errors import InputError
-from searchlens.store import frames, inputs, ranges, readouts, traces, yaml_text
+from searchlens.store import frames, inputs, ranges, recorded_counts, traces, yaml_text
 from searchlens.store.columns import PLAIN, TRACES
 from searchlens.store.files import digest
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import Judge
-from searchlens.store.readouts import compact, recorded
+from searchlens.store.recorded_counts import compact, recorded
 from searchlens.store.shards import Provenance
 
 Logged = pytest.LogCaptureFixture
@@ -129,11 +129,11 @@ def test_other_json_is_no_manifest(tmp_path: Path, content: str) -> None:
     assert str(path) in str(ranges.listed(path)) and isinstance(ranges.listed(path), str)
 
 
-# ---- graders, frames, readouts
+# ---- graders, frames, estimates
 
 
 def test_graders_differ_only_where_it_is_certain() -> None:
-    """Readouts of before versions were recorded may be of any."""
+    """Estimates of before versions were recorded may be of any."""
     math = Judge("math", "1")
     assert math.differs(Judge("gpqa", "1")) and math.differs(Judge("math", "2")) and math.differs(Judge("gpqa"))
     assert not math.differs(Judge("math", "1")) and not math.differs(Judge("math")) and not Judge("math").differs(math)
@@ -157,37 +157,37 @@ def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def read_again(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Readouts that were written as they are, without a check."""
+    """Estimates that were written as they are, without a check."""
     stream = io.BytesIO()
     frame.write_ipc(stream)
     path.write_bytes(lzma.compress(stream.getvalue()))
-    return readouts.read(path)
+    return recorded_counts.read(path)
 
 
 def naming(*metrics: str) -> pl.DataFrame:
-    """Readouts without rows, whose points may name these metrics."""
-    return pl.DataFrame(schema={**compact(metrics), "shards": readouts.SCHEMA["shards"]})
+    """Estimates without rows, whose points may name these metrics."""
+    return pl.DataFrame(schema={**compact(metrics), "shards": recorded_counts.SCHEMA["shards"]})
 
 
 def test_readouts_from_before_luck_or_a_metric_was_recorded_are_read(tmp_path: Path) -> None:
     """In any order of columns; the columns of a metric that was declared later are not there."""
-    path, empty = tmp_path / "a.arrow.xz", pl.DataFrame(schema=readouts.SCHEMA)
-    for frame in (empty, empty.drop("lucky"), empty.select(sorted(readouts.SCHEMA))):
-        assert read_again(frame, path).schema == readouts.SCHEMA
-    missing = set(readouts.SCHEMA) - set(read_again(naming("C", "P", PLAIN), path).columns)
-    assert missing == {"Q", "B", "T", "Q_expected"}
+    path, empty = tmp_path / "a.arrow.xz", pl.DataFrame(schema=recorded_counts.SCHEMA)
+    for frame in (empty, empty.drop("lucky"), empty.select(sorted(recorded_counts.SCHEMA))):
+        assert read_again(frame, path).schema == recorded_counts.SCHEMA
+    missing = set(recorded_counts.SCHEMA) - set(read_again(naming("C", "P", PLAIN), path).columns)
+    assert missing == {"Q", "B", "T", "Q_unbiased"}
 
 
 @pytest.mark.parametrize("change", ["no classes", "a column", "a type", "a metric", "the type of points", "half of P"])
 def test_readouts_with_what_this_version_does_not_know_are_refused(tmp_path: Path, change: str) -> None:
-    empty = pl.DataFrame(schema=readouts.SCHEMA)
+    empty = pl.DataFrame(schema=recorded_counts.SCHEMA)
     changed = {
         "no classes": empty.drop("classes"),
         "a column": empty.with_columns(more=1),
         "a type": empty.cast({"samples": pl.String}),
         "a metric": naming(*recorded(), PLAIN, "unknown"),
         "the type of points": empty.with_columns(points=1),
-        "half of P": empty.drop("P_expected"),
+        "half of P": empty.drop("P_unbiased"),
     }
     with pytest.raises(InputError, match="written by another version of searchlens"):
         read_again(changed[change], tmp_path / "a.arrow.xz")

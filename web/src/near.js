@@ -5,7 +5,7 @@ const ROUNDING = 1e-7;
 
 /**
  * Points of Base within a tolerance of a point of RL: nearest first, then the smaller budget, then the policy's name.
- * @param {any[]} candidates rows of points: policy, budget, value, and hits where the readout counts questions
+ * @param {any[]} candidates rows of points: policy, budget, value, and hits where the estimator counts questions
  * @param {any} target a row of points
  * @param {number} tolerance as a proportion; both ends belong to the set
  * @returns {any[]} the rows with `rl_minus_base`: target minus value

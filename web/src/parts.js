@@ -1,4 +1,4 @@
-/** Parts that speak of a study: legends of the two models, crumbs, choices of metric and readout. */
+/** Parts that speak of a study: legends of the two models, crumbs, choices of metric and estimator. */
 
 import { h, s } from "./dom.js";
 import { link } from "./route.js";
@@ -52,11 +52,11 @@ export function metricChoice(study, value, present, change) {
   return choice("Metric", present.map((name) => [name, study.metricTitle(name)]), value, change);
 }
 
-export const READOUTS = /** @type {Record<string, string>} */ ({
-  expected: "mean over all subsets of the samples", prefix: "the first samples, in the order drawn",
+export const ESTIMATORS = /** @type {Record<string, string>} */ ({
+  unbiased: "mean over all subsets of the samples", first_k: "the first samples, in the order drawn",
 });
 
 /** @param {string} value @param {string[]} present @param {(value: string) => void} change */
-export function readoutChoice(value, present, change) {
-  return choice("Read from", present.map((name) => [name, READOUTS[name] ?? name]), value, change);
+export function estimatorChoice(value, present, change) {
+  return choice("Read from", present.map((name) => [name, ESTIMATORS[name] ?? name]), value, change);
 }

@@ -1,5 +1,5 @@
 /**
- * A view is an address: everything that changes what is shown is in the hash, as `#/c/PAIR/BENCHMARK?m=Q&r=prefix`.
+ * A view is an address: everything that changes what is shown is in the hash, as `#/c/PAIR/BENCHMARK?m=Q&r=first_k`.
  */
 
 /**

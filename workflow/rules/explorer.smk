@@ -10,7 +10,7 @@ rule explorer:
     input:
         [recovery_content(*cell) for cell in GRID.study.pair_cells],
         [landscape_content(*cell) for cell in GRID.study.cells],
-        [OUT.scores(*cell) for cell in GRID.study.cells if cell not in GRID.study.readouts],
+        [OUT.scores(*cell) for cell in GRID.study.cells if cell not in GRID.study.recorded_counts],
         [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
         [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
         [path for path in rules.tables.output if path.endswith((".csv", ".md"))],

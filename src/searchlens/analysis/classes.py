@@ -71,9 +71,9 @@ def lucky_counts(scores: pl.DataFrame) -> pl.DataFrame:
     return scores.group_by("policy", "question").agg(lucky=pl.when(known).then(pl.col("lucky").sum()))
 
 
-def recorded_classes(readouts: pl.DataFrame) -> pl.DataFrame:
-    """The same from compact readouts (``store.readouts.COMPACT``)."""
-    rows = readouts.iter_rows(named=True)
+def recorded_classes(counts: pl.DataFrame) -> pl.DataFrame:
+    """The same from recorded counts (``store.recorded_counts.COMPACT``)."""
+    rows = counts.iter_rows(named=True)
     keys = ("question", "samples", "width", "classes", "lucky")
     return pl.concat([_frame((row["policy"],), *(row[key] for key in keys)) for row in rows])
 

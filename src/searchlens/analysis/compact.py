@@ -1,6 +1,6 @@
-"""Compact readouts of a landscape (``store.readouts.COMPACT``), from which it is rebuilt without the samples.
+"""Recorded counts of a landscape (``store.recorded_counts.COMPACT``), from which it is rebuilt without the samples.
 
-Whatever is read question by question is stored question by question: the prefix readouts as bits, and the sizes of the
+Whatever is read question by question is stored question by question: the prefix counts as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
 with their intervals, in single precision: enough to recover the whole number that a mean of counts comes from. The
 expectations of B and T of single questions are not stored. docs/data.md describes the columns.
@@ -32,13 +32,13 @@ from searchlens.analysis.points import (
 from searchlens.analysis.pool import Floats, Rows, SamplePool, missed, vote_of_signatures
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError
-from searchlens.store.columns import PLAIN, READOUTS, VOTES
-from searchlens.store.readouts import COMPACT, COMPACT_POINT, recorded
+from searchlens.store.columns import ESTIMATORS, PLAIN, VOTES
+from searchlens.store.recorded_counts import COMPACT, COMPACT_POINT, recorded
 
 OF_CLASSES = ("P", "Q", "distinct")
 """Metrics whose expectations over independent samples follow from the sizes of the answer classes."""
 
-_MOST_BUDGETS = 16  # bits of the prefix readouts
+_MOST_BUDGETS = 16  # bits of the prefix counts
 
 
 def compact(
@@ -49,7 +49,7 @@ def compact(
     options: LandscapeOptions = DEFAULTS,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """What ``expand`` needs to rebuild the landscape without the samples: ``store.readouts.COMPACT``.
+    """What ``expand`` needs to rebuild the landscape without the samples: ``store.recorded_counts.COMPACT``.
 
     ``votes`` is what ``plain_votes`` returns; None if the scores have no plain strings. Metrics that are not declared
     as ``recorded`` are left out. An InputError, beside those of ``operating_points``: more than 16 budgets; or ties are
@@ -57,13 +57,13 @@ def compact(
     """
     if options.ties != "first":
         raise InputError(
-            f"landscape.ties: {options.ties}; compact readouts store a vote as one bit and need ties: first"
+            f"landscape.ties: {options.ties}; recorded counts store a vote as one bit and need ties: first"
         )
     lucky = lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky")
     parts, luck = [], dict(lucky.iter_rows())
     for pool, reached in with_budgets(scores, budgets):
         if len(reached) > _MOST_BUDGETS:
-            raise InputError(f"budgets: there are {len(reached)}; compact readouts hold at most {_MOST_BUDGETS}")
+            raise InputError(f"budgets: there are {len(reached)}; recorded counts hold at most {_MOST_BUDGETS}")
         parts.append(_compact_pool(pool, reached, read(pool, reached, options, seed), votes, luck))
     return in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
 
@@ -91,7 +91,7 @@ def _compact_pool(
             "classes": classes[i].tolist(),
             "lucky": luck.get(name),
             **{
-                f"{metric}_expected": None if metric in implied else credit[f"{metric}_expected"][i].ravel().tolist()
+                f"{metric}_unbiased": None if metric in implied else credit[f"{metric}_unbiased"][i].ravel().tolist()
                 for metric in recorded(compared=True)
             },
             "points": points[(name,)].to_dicts(),
@@ -102,7 +102,7 @@ def _compact_pool(
 
 
 def _bits(credit: npt.NDArray[np.float32]) -> list[int] | None:
-    """One number for each question; None if the readout is unknown."""
+    """One number for each question; None if the estimator is unknown."""
     if np.isnan(credit).any():
         return None
     bits: list[int] = (credit.astype(int) @ (1 << np.arange(credit.shape[1]))).tolist()
@@ -112,24 +112,24 @@ def _bits(credit: npt.NDArray[np.float32]) -> list[int] | None:
 def _stored_points(pool: SamplePool, points: pl.DataFrame, votes: pl.DataFrame | None) -> pl.DataFrame:
     """Points that ``expand`` cannot compute from the other columns, and the vote by plain string."""
     of_classes = OF_CLASSES if pool.width == 1 else ()
-    by_question = {"prefix": {*recorded(hits=True)}, "expected": {*recorded(compared=True), *of_classes}}
+    by_question = {"first_k": {*recorded(hits=True)}, "unbiased": {*recorded(compared=True), *of_classes}}
     computed = [
-        f"{metric.name} {readout}"
-        for readout, names in by_question.items()
+        f"{metric.name} {estimator}"
+        for estimator, names in by_question.items()
         for metric in metrics()
         if metric.name in names or metric.affine or (metric.of and names.issuperset(metric.of))
     ]
-    key = pl.concat_str("metric", "readout", separator=" ")
+    key = pl.concat_str("metric", "estimator", separator=" ")
     stored = points.filter(pl.col("metric").is_in(recorded()), ~key.is_in(computed))
     if votes is not None:
-        plain = votes.select("policy", "budget", "readout", metric=pl.lit(PLAIN), value=PLAIN)
+        plain = votes.select("policy", "budget", "estimator", metric=pl.lit(PLAIN), value=PLAIN)
         stored = pl.concat([stored, plain.filter(pl.col("policy").is_in(pool.policies))], how="diagonal")
     columns = stored.select("policy", *COMPACT_POINT)
-    return columns.sort("metric", "readout", "budget", maintain_order=True)  # equal neighbours compress better
+    return columns.sort("metric", "estimator", "budget", maintain_order=True)  # equal neighbours compress better
 
 
 def expand(
-    readouts: pl.DataFrame,
+    counts: pl.DataFrame,
     *,
     options: LandscapeOptions = DEFAULTS,
     seed: int = 0,
@@ -137,16 +137,16 @@ def expand(
 ) -> tuple[Landscape, pl.DataFrame]:
     """The landscape that ``operating_points`` reads from the samples, and the votes of ``plain_votes``.
 
-    ``options`` and ``seed`` are those with which ``compact`` was called. Prefix readouts and counts are the same, all
-    other values equal to single precision; without plain strings there are no votes. B_expected and T_expected of
+    ``options`` and ``seed`` are those with which ``compact`` was called. Prefix counts and counts are the same, all
+    other values equal to single precision; without plain strings there are no votes. B_unbiased and T_unbiased of
     ``hits`` are null.
     Metrics that were neither recorded nor derive from recorded ones are left out of ``points``, and null in ``hits``.
     """
     options = replace(options, ties="first")  # a vote that was recorded is one bit
     parts, votes = [], []
     keys = ("samples", "width", "budgets", "question")
-    for same in readouts.with_row_index().group_by(*keys, maintain_order=True).agg("index").iter_rows(named=True):
-        rows, questions = readouts[same["index"]], np.array(same["question"], np.uint32)
+    for same in counts.with_row_index().group_by(*keys, maintain_order=True).agg("index").iter_rows(named=True):
+        rows, questions = counts[same["index"]], np.array(same["question"], np.uint32)
         group = _Group(tuple(rows["policy"]), questions, same["width"], same["samples"], same["budgets"], rows)
         values, stored = group.values(), group.points()
         whole = stored.filter(pl.col("metric") != PLAIN).with_columns(
@@ -154,12 +154,15 @@ def expand(
         )
         points = points_frame(group, group.budgets, values, options, seed, [whole])
         parts.append(Landscape(points, hits_frame(group, group.budgets, values)))
-        by_class = points.filter(metric="Q").select("policy", "budget", "readout", Q="value")
+        by_class = points.filter(metric="Q").select("policy", "budget", "estimator", Q="value")
         by_string = stored.filter(metric=PLAIN).rename({"value": PLAIN})
-        joined = by_string.join(by_class, on=["policy", "budget", "readout"], how="left").select(VOTES.names())
-        readout, policy = (pl.col("readout").cast(pl.Enum(READOUTS)), pl.col("policy").cast(pl.Enum(group.policies)))
-        votes.append(joined.cast(VOTES).sort("budget", readout.to_physical(), policy.to_physical()))
-    return join(parts, readouts["policy"].to_list(), smallest), pl.concat(votes)
+        joined = by_string.join(by_class, on=["policy", "budget", "estimator"], how="left").select(VOTES.names())
+        estimator, policy = (
+            pl.col("estimator").cast(pl.Enum(ESTIMATORS)),
+            pl.col("policy").cast(pl.Enum(group.policies)),
+        )
+        votes.append(joined.cast(VOTES).sort("budget", estimator.to_physical(), policy.to_physical()))
+    return join(parts, counts["policy"].to_list(), smallest), pl.concat(votes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,28 +171,28 @@ class _Group(Rows):
 
     samples: int
     budgets: list[int]
-    readouts: pl.DataFrame
+    counts: pl.DataFrame
 
     def values(self) -> Values:
-        """Readouts that are stored question by question, and those that follow from them; shape (rows, budgets)."""
-        prefix = {name: self._from_bits(name) for name in recorded(hits=True) if name in self.readouts.columns}
-        names = {f"{metric.name}_expected": metric.name for metric in metrics() if metric.has_expectation}
-        columns = [column for column in self.readouts if column.name in names and not column.has_nulls()]
+        """Estimates that are stored question by question, and those that follow from them; shape (rows, budgets)."""
+        prefix = {name: self._from_bits(name) for name in recorded(hits=True) if name in self.counts.columns}
+        names = {f"{metric.name}_unbiased": metric.name for metric in metrics() if metric.has_expectation}
+        columns = [column for column in self.counts if column.name in names and not column.has_nulls()]
         stored = {names[column.name]: column.explode().cast(pl.Float64).to_numpy() for column in columns}
         expected = {name: column.reshape(-1, len(self.budgets)) for name, column in stored.items()}
         expected |= self._from_classes() if self.width == 1 else {}
-        return {"prefix": derived(metrics(), prefix), "expected": derived(metrics(), expected)}
+        return {"first_k": derived(metrics(), prefix), "unbiased": derived(metrics(), expected)}
 
     def _from_bits(self, metric: str) -> Floats:
-        column = self.readouts[metric]
+        column = self.counts[metric]
         no_bits = pl.lit([0] * len(self.questions), column.dtype)
-        bits = self.readouts.select(pl.col(metric).fill_null(no_bits).explode())[metric].to_numpy().astype(np.int64)
+        bits = self.counts.select(pl.col(metric).fill_null(no_bits).explode())[metric].to_numpy().astype(np.int64)
         credit = ((bits[:, None] >> np.arange(len(self.budgets))) & 1).astype(float)
         credit[np.repeat(column.is_null().to_numpy(), len(self.questions))] = np.nan
         return credit
 
     def _from_classes(self) -> dict[str, Floats]:
-        texts = self.readouts["classes"].explode().cast(pl.String)
+        texts = self.counts["classes"].explode().cast(pl.String)
         distinct = texts.unique().sort()
         which = texts.cast(pl.Enum(distinct)).to_physical().to_numpy()
         sizes, right = from_text(distinct.to_list())
@@ -208,15 +211,15 @@ class _Group(Rows):
         samples) is c / R of the sum over all of them. Shares of samples are over the budget, too. A value that is no
         such mean, because its metric counts nothing, is not the single that the nearest whole number gives.
         """
-        rows = self.readouts.select("policy", "points").explode("points", empty_as_null=False).unnest("points")
-        names, values = pl.col("metric", "readout").cast(pl.String), pl.col("value", "lo", "hi").cast(pl.Float64)
+        rows = self.counts.select("policy", "points").explode("points", empty_as_null=False).unnest("points")
+        names, values = pl.col("metric", "estimator").cast(pl.String), pl.col("value", "lo", "hi").cast(pl.Float64)
         share, runs = pl.col("metric").is_in(recorded(per_sample="mean")), self.samples // self.width
         total = pl.col("metric").is_in(recorded(per_sample="sum"))
         subsets = runs / pl.max_horizontal(1, pl.col("budget") // self.width)
         denominator = (
             len(self.questions)
             * pl.when(share).then("budget").otherwise(1)
-            * pl.when(readout="prefix").then(1.0).when(share | total).then(subsets)
+            * pl.when(estimator="first_k").then(1.0).when(share | total).then(subsets)
         )
         count = (pl.col("value") * denominator).round() / denominator
         is_count = count.cast(pl.Float32) == pl.col("value").cast(pl.Float32)

@@ -233,13 +233,13 @@ def together(parts: Sequence[Counts]) -> pl.DataFrame:
 
 
 def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
-    """Counts, as of ``of_graded``, of a cell that is read from compact readouts, as far as these have them.
+    """Counts, as of ``of_graded``, of a cell that is read from recorded counts, as far as these have them.
 
     Answer classes are ``store.columns.CLASSES``; points, for the share of samples that stopped,
-    ``store.columns.POINTS``. Compact readouts do not say why a sample did not stop, nor which answers were not
+    ``store.columns.POINTS``. Recorded counts do not say why a sample did not stop, nor which answers were not
     judged: ``truncated`` is all that did not stop, and the columns that they do not have are null.
     """
-    shares = points.filter(metric="stopped", readout="expected").group_by("policy").agg(pl.col("value").last())
+    shares = points.filter(metric="stopped", estimator="unbiased").group_by("policy").agg(pl.col("value").last())
     counted = classes.group_by("policy", maintain_order=True).agg(
         pl.col("samples").sum(),
         pl.col("answered").sum(),

@@ -6,12 +6,12 @@ There are three ways to declare a metric (``points.Metric`` lists the options):
     A function of a pool that returns a number for each sample, shape (rows, samples). The metric is their sum or mean
     over n samples.
 ``@metric(name, title=..., of=("P", "Q"))``
-    A function of the readouts of other metrics. It is applied to their prefix readouts and to their expectations.
+    A function of the estimates of other metrics. It is applied to their first-k estimates and to their expectations.
 ``@metric(name, title=...)``
-    A class with static methods ``prefix`` and ``expected``, or without ``expected`` where there is no closed form.
+    A class with static methods ``first_k`` and ``unbiased``, or without ``unbiased`` where there is no closed form.
     Arguments: the pool, budgets n as an array of int, and ``LandscapeOptions``. Result: shape (rows, budgets).
 
-A row is one question under one policy. NaN means that a readout is unknown.
+A row is one question under one policy. NaN means that an estimator is unknown.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Solved:
     """Whether any of the n samples is right; expected: the unbiased pass@k (Chen et al. 2021, section 2.1)."""
 
     @staticmethod
-    def prefix(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Bools:
+    def first_k(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Bools:
         """Any of the first n."""
         return pool.correct.cumsum(axis=1)[:, budgets - 1] > 0
 
     @staticmethod
-    def expected(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def unbiased(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """One minus the share of subsets without a right sample."""
         share: Floats = 1 - missed(pool.samples, budgets)[pool.correct.sum(axis=1)]
         return share
@@ -55,13 +55,13 @@ class MajorityVote:
     """Whether the most frequent valid answer of the n is right; 0 if no answer is valid."""
 
     @staticmethod
-    def prefix(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def first_k(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Ties as ``options.ties`` says."""
         shared = options.ties == "fractional"
         return np.stack([prefix_vote(pool, n, shared=shared) for n in budgets], axis=1)
 
     @staticmethod
-    def expected(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def unbiased(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Tied answers share; NaN for pools of more than 512 samples."""
         return expected_vote(pool, budgets)
 
@@ -71,12 +71,12 @@ class BestOfN:
     """Whether the sample with the highest score of the n is right, valid or not; NaN where scores are unknown."""
 
     @staticmethod
-    def prefix(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def first_k(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Ties go to the earlier sample."""
         return first_best(-pool.score, pool.correct, budgets)
 
     @staticmethod
-    def expected(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def unbiased(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Ties share."""
         return expected_best(-pool.score, pool.correct, budgets)
 
@@ -86,12 +86,12 @@ class FirstToFinish:
     """Whether the first of the n that finishes with a valid answer is right; 0 if none does."""
 
     @staticmethod
-    def prefix(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def first_k(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Ties go to the earlier sample."""
         return first_best(_finish_key(pool, options), pool.finished & pool.correct, budgets)
 
     @staticmethod
-    def expected(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def unbiased(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Ties share."""
         return expected_best(_finish_key(pool, options), pool.finished & pool.correct, budgets)
 
@@ -107,14 +107,14 @@ class Distinct:
     """Number of different valid answers among the n."""
 
     @staticmethod
-    def prefix(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Ints:
+    def first_k(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Ints:
         """Among the first n."""
         is_new = (pool.first == np.arange(pool.samples)) & pool.valid
         seen: Ints = is_new.cumsum(axis=1)[:, budgets - 1]
         return seen
 
     @staticmethod
-    def expected(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def unbiased(pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Sum over answers of the probability that a subset contains one."""
         present = 1 - missed(pool.samples, budgets)
         sizes = class_sizes(pool, pool.samples)

@@ -1,7 +1,7 @@
 """The landscape of one checkpoint on one benchmark, from its graded samples.
 
-``prefix`` and ``expected`` are readouts of a pool, question by question: of the first n samples, and as means over all
-n-subsets. They return one array of shape (rows, budgets) for each metric, rows as in ``SamplePool``.
+``first_k`` and ``unbiased`` estimate every metric of a pool, question by question: from the first n samples, and as
+means over all n-subsets. They return one array of shape (rows, budgets) for each metric, rows as in ``SamplePool``.
 ``operating_points`` reads every metric at every budget, with intervals.
 """
 
@@ -22,8 +22,8 @@ from searchlens.analysis.pool import Floats, Ints, Rows, SamplePool, first_of_cl
 from searchlens.analysis.uncertainty import Interval, Resamples, wilson, with_width
 from searchlens.config.landscape import DEFAULTS, LandscapeOptions
 from searchlens.errors import InputError, require_known
-from searchlens.store import readouts as metric_schemas
-from searchlens.store.columns import POINTS, READOUTS
+from searchlens.store import recorded_counts as metric_schemas
+from searchlens.store.columns import ESTIMATORS, POINTS
 
 MOST_SUBSETS = 500
 """Most subsets of runs over which an expectation is taken: a budget with more of them has no expectation."""
@@ -42,12 +42,12 @@ class Metric:
     per_sample: Literal["sum", "mean"] | None = None
     """The definition gives a number for each sample; the metric is its sum or mean over n samples."""
     of: tuple[str, ...] = ()
-    """The definition is a function of the readouts of these metrics, which are not derived themselves. It should be
+    """The definition is a function of the estimates of these metrics, which are not derived themselves. It should be
     linear: it is applied to their expectations, too."""
     affine: bool = False
     """That function is a + b x of one metric, so value and interval are transformed, and nothing is bootstrapped."""
     hits: bool = False
-    """A question is solved (1) or not (0): ``hits.parquet`` has the readouts of each question, and counts have Wilson
+    """A question is solved (1) or not (0): ``hits.parquet`` has the estimates of each question, and counts have Wilson
     intervals."""
     fractional: bool = False
     """With ``hits``: under ``ties: fractional`` a question may be solved in part."""
@@ -56,7 +56,7 @@ class Metric:
     drawn: bool = False
     """Tables and figures show it; needs ``compared`` and an expectation."""
     recorded: bool = False
-    """Compact readouts hold it, so changing this changes their format (``store.metrics.COMPACT``). Without effect on
+    """Recorded counts hold it, so changing this changes their format (``store.metrics.COMPACT``). Without effect on
     the metrics of extensions."""
 
     def __post_init__(self) -> None:
@@ -81,30 +81,30 @@ class Metric:
 
     @property
     def has_expectation(self) -> bool:
-        """Whether a metric that is not derived has an ``expected`` readout."""
-        return self.per_sample is not None or hasattr(self.definition, "expected")
+        """Whether a metric that is not derived has an ``unbiased`` estimator."""
+        return self.per_sample is not None or hasattr(self.definition, "unbiased")
 
-    def prefix(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
-        """Readout of the first n samples, of a metric that is not derived; shape (rows, budgets)."""
+    def first_k(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+        """Estimator of the first n samples, of a metric that is not derived; shape (rows, budgets)."""
         if self.per_sample:
             values = self.definition(pool).cumsum(axis=1)[:, budgets - 1]
             values = values / budgets if self.per_sample == "mean" else values
         else:
-            values = getattr(self.definition, "prefix", self.definition)(pool, budgets, options)
+            values = getattr(self.definition, "first_k", self.definition)(pool, budgets, options)
         return self._checked(values, pool, budgets)
 
-    def expected(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+    def unbiased(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Mean over all n-subsets of a pool of independent samples, of a metric that has it; shape (rows, budgets)."""
         if self.power is not None:
             values = self.definition(pool).mean(axis=1)[:, None] * budgets.astype(float) ** self.power
         else:
-            values = self.definition.expected(pool, budgets, options)
+            values = self.definition.unbiased(pool, budgets, options)
         return self._checked(values, pool, budgets)
 
     def _checked(self, values: npt.ArrayLike, pool: SamplePool, budgets: Ints) -> Floats:
         array, shape = np.asarray(values, float), (len(pool.correct), len(budgets))
         if array.shape != shape:
-            raise InputError(f"metric {self.name!r}: readouts have shape {array.shape}, not (rows, budgets) = {shape}")
+            raise InputError(f"metric {self.name!r}: estimates have shape {array.shape}, not (rows, budgets) = {shape}")
         return array
 
 
@@ -129,8 +129,8 @@ def metrics() -> list[Metric]:
     return known
 
 
-def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
-    """Readouts of the first n samples of the stream, for all metrics except affine ones.
+def first_k(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
+    """Estimates of the first n samples of the stream, for all metrics except affine ones.
 
     An InputError: a metric with ``hits`` is not 0 or 1, or the result of a metric has the wrong shape.
     """
@@ -141,11 +141,11 @@ def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) 
             found = values[metric.name]
             allowed = (found >= 0) & (found <= 1) if metric.fractional else (found == 0) | (found == 1)
             if not (allowed | np.isnan(found)).all():
-                raise InputError(f"metric {metric.name!r}: prefix readouts are not 0 or 1", "declare it without hits")
+                raise InputError(f"metric {metric.name!r}: first-k estimates are not 0 or 1", "declare it without hits")
     return values
 
 
-def expected(
+def unbiased(
     pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions, only: Collection[str] = ()
 ) -> dict[str, Floats]:
     """Means over all n-subsets of the pool, for all metrics with an expectation except affine ones, or for some.
@@ -165,7 +165,7 @@ def expected(
         parts = [_mean_over_runs(known, pool, n, options) for n in budgets]
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
     at = np.asarray(budgets)
-    return derived(known, {metric.name: metric.expected(pool, at, options) for metric in known if not metric.of})
+    return derived(known, {metric.name: metric.unbiased(pool, at, options) for metric in known if not metric.of})
 
 
 def derived(known: Iterable[Metric], values: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -175,7 +175,7 @@ def derived(known: Iterable[Metric], values: Mapping[str, Floats]) -> dict[str, 
 
 
 def _prefix(known: Sequence[Metric], pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> dict[str, Floats]:
-    return derived(known, {metric.name: metric.prefix(pool, budgets, options) for metric in known if not metric.of})
+    return derived(known, {metric.name: metric.first_k(pool, budgets, options) for metric in known if not metric.of})
 
 
 def _mean_over_runs(
@@ -199,10 +199,10 @@ def _mean_over_runs(
 # ---- operating points
 
 Values = dict[str, dict[str, Floats]]
-"""Readout, then metric: arrays of shape (rows, budgets)."""
+"""Estimator, then metric: arrays of shape (rows, budgets)."""
 
 _Credit = dict[tuple[Metric, str], Floats]
-"""Metric and readout: an array of shape (policies, questions, budgets)."""
+"""Metric and estimator: an array of shape (policies, questions, budgets)."""
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,9 @@ class Landscape:
     """Operating points of one checkpoint on one benchmark."""
 
     points: pl.DataFrame
-    """``store.columns.POINTS``: one row per policy, budget, metric and readout."""
+    """``store.columns.POINTS``: one row per policy, budget, metric and estimator."""
     hits: pl.DataFrame
-    """``store.readouts.hits``: one row per policy, question and budget."""
+    """``store.recorded_counts.hits``: one row per policy, question and budget."""
 
 
 def operating_points(
@@ -226,8 +226,8 @@ def operating_points(
     """Read every metric at every operating point.
 
     Policies are in order of appearance, then budgets increase, then metrics are in the order of their declarations
-    (``landscape.metrics``, then extensions), ``prefix`` before ``expected``. A metric without an expectation has
-    ``prefix`` alone. A policy with a smaller pool has no points beyond it (greedy: budget 1 alone). ``smallest`` has
+    (``landscape.metrics``, then extensions), ``first_k`` before ``unbiased``. A metric without an expectation has
+    ``first_k`` alone. A policy with a smaller pool has no points beyond it (greedy: budget 1 alone). ``smallest`` has
     the fewest samples at which a policy can be read; others from 1. A beam of 16 is not sixteen samples, and its best
     four are not a beam of 4.
 
@@ -235,7 +235,7 @@ def operating_points(
     all n samples, valid or not; if any score of a policy is unknown, its B is null, since a value from part of the pool
     would not be comparable; so are C, and T under ``shortest``, where any token count is unknown, and ``stopped``,
     ``truncated`` and T where it is not known how any sample ended. Ties in B and T: the earlier sample under
-    ``prefix``, shared under ``expected``.
+    ``first_k``, shared under ``unbiased``.
 
     The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null
     and the interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The
@@ -267,7 +267,7 @@ def require_reached(budgets: Sequence[int], largest: int) -> None:
 
 def read(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions, seed: int) -> Landscape:
     """The landscape of one pool; budgets increasing, none beyond the pool."""
-    values = {"prefix": prefix(pool, budgets, options), "expected": expected(pool, budgets, options)}
+    values = {"first_k": first_k(pool, budgets, options), "unbiased": unbiased(pool, budgets, options)}
     return Landscape(points_frame(pool, budgets, values, options, seed), hits_frame(pool, budgets, values))
 
 
@@ -289,13 +289,13 @@ def in_order(frames: Sequence[pl.DataFrame], policies: Sequence[str]) -> pl.Data
 
 
 def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
-    """``store.readouts.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
+    """``store.recorded_counts.hits``: a row per policy, question and budget; null where ``values`` lacks a metric."""
     questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
     unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)
     columns = {
-        f"{metric.name}{suffix}": values[readout].get(metric.name, unknown)
-        for readout, suffix in (("prefix", ""), ("expected", "_expected"))
+        f"{metric.name}{suffix}": values[estimator].get(metric.name, unknown)
+        for estimator, suffix in (("first_k", ""), ("unbiased", "_unbiased"))
         for metric in metrics()
         if metric.hits
     }
@@ -328,13 +328,13 @@ def points_frame(
     """``store.columns.POINTS``: all of ``values``, ``stored`` ones, and the affine metrics of these."""
     known, questions = metrics(), len(pool.questions)
     credit: _Credit = {
-        (metric, readout): values[readout][metric.name].reshape(len(pool.policies), questions, len(budgets))
+        (metric, estimator): values[estimator][metric.name].reshape(len(pool.policies), questions, len(budgets))
         for metric in known
-        for readout in READOUTS
-        if metric.name in values[readout]
+        for estimator in ESTIMATORS
+        if metric.name in values[estimator]
     }
     whole = {metric for metric in known if metric.hits and (options.ties == "first" or not metric.fractional)}
-    counts = {key: part.sum(axis=1) for key, part in credit.items() if key[0] in whole and key[1] == "prefix"}
+    counts = {key: part.sum(axis=1) for key, part in credit.items() if key[0] in whole and key[1] == "first_k"}
     means = {key: part for key, part in credit.items() if key not in counts}
     ends = _bootstrap(means, budgets, options, seed, independent=pool.width == 1)
     ends |= {key: wilson(hits, questions, options.confidence) for key, hits in counts.items()}
@@ -352,16 +352,16 @@ def points_frame(
         ),
         "budget": np.tile(budgets, len(pool.policies) * columns),
         "metric": pl.Series([metric.name for metric, _ in credit]).gather(np.repeat(np.arange(columns), rows)),
-        "readout": pl.Series([readout for _, readout in credit]).gather(np.repeat(np.arange(columns), rows)),
+        "estimator": pl.Series([estimator for _, estimator in credit]).gather(np.repeat(np.arange(columns), rows)),
         "questions": questions,
         **{name: pl.Series(np.stack(parts).ravel(), nan_to_null=True) for name, parts in numbers.items()},
     }
     parts = [part.select(POINTS.names()).cast(POINTS) for part in (pl.DataFrame(frame), *stored)]
     points = pl.concat(parts)
     points = pl.concat([points, *(_transformed(points, metric) for metric in known if metric.affine)])
-    order = {"policy": pool.policies, "metric": [metric.name for metric in known], "readout": READOUTS}
-    policy, metric, readout = (pl.col(key).cast(pl.Enum(names)).to_physical() for key, names in order.items())
-    return points.sort(policy, "budget", metric, readout)
+    order = {"policy": pool.policies, "metric": [metric.name for metric in known], "estimator": ESTIMATORS}
+    policy, metric, estimator = (pl.col(key).cast(pl.Enum(names)).to_physical() for key, names in order.items())
+    return points.sort(policy, "budget", metric, estimator)
 
 
 def _bootstrap(
@@ -373,7 +373,7 @@ def _bootstrap(
 
     A metric whose expectation over independent samples is a power of n times a constant is drawn once for all budgets.
     """
-    power = {key: key[0].power if independent and key[1] == "expected" else None for key in credit}
+    power = {key: key[0].power if independent and key[1] == "unbiased" else None for key in credit}
     drawn = [part[:, :, :1] if power[key] is not None else part for key, part in credit.items()]
     questions = len(drawn[0][0])
     matrix = np.concatenate([part.transpose(1, 0, 2).reshape(questions, -1) for part in drawn], axis=1)

@@ -27,7 +27,7 @@ _MAY_BE_UNKNOWN = ("tokens", "generated", "stopped", "score")
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What the rows of readouts stand for: each question under each policy."""
+    """What the rows of estimates stand for: each question under each policy."""
 
     policies: tuple[str, ...]
     """In the order of the scores. Policy i has rows i * questions to (i + 1) * questions."""
@@ -450,12 +450,12 @@ def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> 
 
     The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
     neither. The share of questions solved by the vote over ``answer`` is Q, over ``plain`` Q_plain, for each policy,
-    budget up to its pool, and readout. Candidates of searches have no ``expected`` rows.
+    budget up to its pool, and estimator. Candidates of searches have no ``unbiased`` rows.
     """
 
-    def solved(pool: SamplePool, budget: int, readout: str) -> Floats:
+    def solved(pool: SamplePool, budget: int, estimator: str) -> Floats:
         """Mean over questions for each policy."""
-        if readout == "prefix":
+        if estimator == "first_k":
             credit = prefix_vote(pool, budget, shared=ties == "fractional")
         else:
             credit = expected_vote(pool, [budget])[:, 0]
@@ -463,12 +463,12 @@ def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> 
 
     pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
     rows = [
-        (policy, budget, readout, *values)
+        (policy, budget, estimator, *values)
         for by_class, by_string in zip(*pools, strict=True)
         for budget in sorted({n for n in budgets if n <= by_class.samples})
-        for readout in ("prefix", "expected")[: 2 if by_class.width == 1 else 1]
+        for estimator in ("first_k", "unbiased")[: 2 if by_class.width == 1 else 1]
         for policy, *values in zip(
-            by_class.policies, solved(by_class, budget, readout), solved(by_string, budget, readout), strict=True
+            by_class.policies, solved(by_class, budget, estimator), solved(by_string, budget, estimator), strict=True
         )
     ]
     return pl.DataFrame(rows, schema=VOTES, orient="row")

@@ -1,7 +1,7 @@
 """Where the RL model's default curve lies inside the Base landscape: gaps, the support region, near points and paths.
 
 Paper, sections "Same-policy gaps", "Base+Search Envelopes" and "Recovery paths". Near points, paths and their geometry
-are of ``prefix`` readouts. A *candidate* is any Base operating point; its budget may exceed the target's.
+are of ``first_k`` estimates. A *candidate* is any Base operating point; its budget may exceed the target's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from searchlens.errors import InputError
 from searchlens.store.columns import (
     COORDINATES,
     COUNTS,
+    ESTIMATORS,
     GEOMETRY,
     NEAR_MATCH,
     PATH,
-    READOUTS,
     SAME_POLICY,
     SUPPORT,
 )
@@ -51,12 +51,12 @@ Components = Mapping[str, Sequence[Hashable]]
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """One metric and readout of one checkpoint, at the points that have one."""
+    """One metric and estimator of one checkpoint, at the points that have one."""
 
     points: list[Point]
     """List of (policy, budget). Operating points in the order of the landscape."""
     credit: Floats
-    """Readout of each question, in [0, 1]. Shape (points, questions)."""
+    """Estimator of each question, in [0, 1]. Shape (points, questions)."""
 
     @cached_property
     def values(self) -> Floats:
@@ -66,25 +66,25 @@ class Curves:
 
 
 def compared(base: Landscape, rl: Landscape, default_policy: str) -> list[tuple[str, str]]:
-    """Metric and readout of every comparison: metrics declared as ``compared``, as far as both landscapes know them.
+    """Metric and estimator of every comparison: metrics declared as ``compared``, as far as both landscapes know them.
 
     Of the default policy, if a side has it: the expected vote of a pool of more than 512 samples is null.
     """
     of_default = pl.col("policy") == default_policy
     counted = of_default | ~of_default.any()  # ``target`` says where it is missing
     keys = [
-        set(side.points.filter(counted).drop_nulls("value").select("metric", "readout").iter_rows())
+        set(side.points.filter(counted).drop_nulls("value").select("metric", "estimator").iter_rows())
         for side in (base, rl)
     ]
-    return [key for key in product(declared("metric", compared=True), READOUTS) if key in keys[0] & keys[1]]
+    return [key for key in product(declared("metric", compared=True), ESTIMATORS) if key in keys[0] & keys[1]]
 
 
 def compared_prefixes(base: Landscape, rl: Landscape, default_policy: str) -> list[str]:
-    """Metrics of every comparison of prefix readouts."""
-    return [metric for metric, readout in compared(base, rl, default_policy) if readout == "prefix"]
+    """Metrics of every comparison of first-k estimates."""
+    return [metric for metric, estimator in compared(base, rl, default_policy) if estimator == "first_k"]
 
 
-def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Curves, Curves]:
+def read(base: Landscape, rl: Landscape, metric: str, estimator: str) -> tuple[Curves, Curves]:
     """Curves of both checkpoints, questions in the same order; an InputError if these differ."""
     of_base, of_rl = (np.unique(landscape.hits["question"].to_numpy()) for landscape in (base, rl))
     if not np.array_equal(of_base, of_rl):
@@ -93,7 +93,7 @@ def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Cur
             f"recovery: Base has {len(of_base)} questions and RL {len(of_rl)}; question {odd} is in only one of them",
             "score both checkpoints on the same benchmark",
         )
-    column = metric if readout == "prefix" else f"{metric}_expected"
+    column = metric if estimator == "first_k" else f"{metric}_unbiased"
     return _curves(base.hits, column, of_base), _curves(rl.hits, column, of_base)
 
 
@@ -121,8 +121,8 @@ def same_policy(base: Landscape, rl: Landscape, general: General) -> pl.DataFram
     both models. Where no question differs, the interval is what 0 differences in so many questions leave open.
     """
     parts = [SAME_POLICY.to_frame()]
-    for metric, readout in compared(base, rl, general.default_policy):
-        ours, theirs = read(base, rl, metric, readout)
+    for metric, estimator in compared(base, rl, general.default_policy):
+        ours, theirs = read(base, rl, metric, estimator)
         in_rl = {point: i for i, point in enumerate(theirs.points)}
         left = [i for i, point in enumerate(ours.points) if point in in_rl]
         if not left:
@@ -135,7 +135,7 @@ def same_policy(base: Landscape, rl: Landscape, general: General) -> pl.DataFram
         lo, hi = with_width(gap, drawn, questions, general.confidence)
         keys = {
             "metric": metric,
-            "readout": readout,
+            "estimator": estimator,
             "policy": [p for p, _ in points],
             "budget": [n for _, n in points],
         }
@@ -154,7 +154,7 @@ def counts(same: pl.DataFrame, default_policy: str) -> pl.DataFrame:
     ahead, level = (pl.col("rl_minus_base") < -ROUNDING, pl.col("rl_minus_base") <= ROUNDING)
     other = pl.col("policy") != default_policy
     nothing = pl.max_horizontal("base", "rl") <= ROUNDING
-    grouped = same.group_by("metric", "readout", "budget", maintain_order=True).agg(
+    grouped = same.group_by("metric", "estimator", "budget", maintain_order=True).agg(
         ahead=ahead.sum(),
         ahead_or_level=level.sum(),
         policies=pl.len(),
@@ -164,7 +164,7 @@ def counts(same: pl.DataFrame, default_policy: str) -> pl.DataFrame:
         both_zero=nothing.sum(),
         both_zero_without_default=(nothing & other).sum(),
     )
-    return grouped.sort([pl.col("metric"), pl.col("readout") == "expected", pl.col("budget")]).cast(COUNTS)
+    return grouped.sort([pl.col("metric"), pl.col("estimator") == "unbiased", pl.col("budget")]).cast(COUNTS)
 
 
 def support(
@@ -178,7 +178,7 @@ def support(
     and ``rl_hi`` are the interval of RL's point in its landscape. If Base has no point at n <= b, everything about the
     envelope is null.
 
-    The envelope is the best of many noisy readouts, so it lies above the best true value, and the gap below the true
+    The envelope is the best of many noisy estimates, so it lies above the best true value, and the gap below the true
     gap. ``optimism`` estimates by how much: the mean over draws of what choosing the best again in each draw adds.
     Intervals:
 
@@ -201,14 +201,14 @@ def support(
     Stat. Assoc. 68, 117-130 (shrinkage).
     """
     rows = []
-    for metric, readout in compared(base, rl, general.default_policy):
-        base_curves, rl_curves = read(base, rl, metric, readout)
-        bands = rl.points.filter(policy=general.default_policy, metric=metric, readout=readout)
+    for metric, estimator in compared(base, rl, general.default_policy):
+        base_curves, rl_curves = read(base, rl, metric, estimator)
+        bands = rl.points.filter(policy=general.default_policy, metric=metric, estimator=estimator)
         ends = {budget: (lo, hi) for budget, lo, hi in bands.select("budget", "lo", "hi").iter_rows()}
         drawn = Resamples.draw(base_curves.credit.shape[1], general.draws, general.seed).means(base_curves.credit.T)
         for budget, credit in zip(*target(rl_curves, general.default_policy), strict=True):
             cloud = [v for v, (_, n) in zip(base_curves.values, base_curves.points, strict=True) if n == budget]
-            row = {"metric": metric, "readout": readout, "budget": budget, "rl": float(credit.sum() / len(credit))}
+            row = {"metric": metric, "estimator": estimator, "budget": budget, "rl": float(credit.sum() / len(credit))}
             row["low"] = float(np.quantile(cloud, options.support_q)) if cloud else None
             row["rl_lo"], row["rl_hi"] = ends[budget]
             rows.append(row | _envelope(base_curves, drawn, row, credit, general, kind))
@@ -337,7 +337,7 @@ def path(
 
 
 def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
-    """z(u) = [P, Q, T, D, C] of every operating point of both models: ``store.columns.GEOMETRY``, prefix readouts.
+    """z(u) = [P, Q, T, D, C] of every operating point of both models: ``store.columns.GEOMETRY``, first-k estimates.
 
     C is the natural logarithm of the generated tokens per question, scaled so that the Base landscape spans [0, 1]; RL
     points share the scale and may lie outside. C is 0 if all Base points cost the same. C and T are null where token
@@ -345,7 +345,7 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
     """
     wide = []
     for model, landscape in (("base", base), ("rl", rl)):
-        rows = landscape.points.filter(pl.col("metric").is_in(COORDINATES), readout="prefix")
+        rows = landscape.points.filter(pl.col("metric").is_in(COORDINATES), estimator="first_k")
         points = rows.pivot("metric", index=["policy", "budget"], values="value", maintain_order=True)
         wide.append(points.with_columns(pl.col("C").clip(1).log(), model=pl.lit(model)))
     cost = wide[0]["C"].drop_nulls().to_numpy()
@@ -380,7 +380,7 @@ def _targets(
     base: Landscape, rl: Landscape, metric: str, default_policy: str
 ) -> Iterator[tuple[int, float, Curves, Floats]]:
     """For each target budget: the budget, its RL value, the candidates, and RL - Base at each of them."""
-    curves, rl_curves = read(base, rl, metric, "prefix")
+    curves, rl_curves = read(base, rl, metric, "first_k")
     questions = curves.credit.shape[1]
     solved = curves.credit.sum(axis=1)
     for budget, credit in zip(*target(rl_curves, default_policy), strict=True):

@@ -1,7 +1,7 @@
 """Intervals: Wilson for counts, percentile bootstrap over questions for everything else.
 
 One set of bootstrap draws serves every operating point, metric and model of a benchmark, because it depends only on the
-number of questions, the number of draws and the seed. So every difference of two readouts is a paired contrast. The
+number of questions, the number of draws and the seed. So every difference of two estimates is a paired contrast. The
 unit of resampling is the question, with all its samples and both sides of every pair (paper, section "Statistics").
 """
 
@@ -46,7 +46,7 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
 
     Notes
     -----
-    Trials must be independent: questions with one 0/1 readout each, never several samples of one question. Coverage is
+    Trials must be independent: questions with one 0/1 estimate each, never several samples of one question. Coverage is
     close to nominal also for small n and for proportions near 0 and 1.
 
     References

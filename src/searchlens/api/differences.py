@@ -28,8 +28,8 @@ SAME = 1e-9
 """Values that differ by less are equal."""
 DRAWS = 2000
 _CELL = ("checkpoint", "benchmark", "source", "health")
-_POINT = ("policy", "budget", "metric", "readout")
-_EXPECTED = "_expected"
+_POINT = ("policy", "budget", "metric", "estimator")
+_UNBIASED = "_unbiased"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Differences:
     points: pl.DataFrame
     """Points that changed: ``POINTS``."""
     recoveries: pl.DataFrame
-    """pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
+    """pair, benchmark, metric, estimator, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
     which RL was inside of Base's landscape and is no longer, or the other way round."""
     measures: pl.DataFrame
     """Measures that changed: ``MEASURES``."""
@@ -73,7 +73,7 @@ class Differences:
 def differences(a: Study, b: Study) -> Differences:
     """Compare two results folders. What only one of them has is named, what neither has is left out.
 
-    A difference of readouts of other samples of the same questions has a paired bootstrap over these, as a gap of
+    A difference of estimates of other samples of the same questions has a paired bootstrap over these, as a gap of
     recovery has. Where questions differ or values of single questions are not stored, its interval is made from those
     of A and B (``apart``). Equal generation ids have equal samples: such a difference has no sampling error, and its
     interval is the difference itself.
@@ -164,7 +164,7 @@ POINTS = pl.Schema(
     {
         **dict.fromkeys(("checkpoint", "benchmark", "policy"), pl.String()),
         "budget": pl.UInt32(),
-        **dict.fromkeys(("metric", "readout"), pl.String()),
+        **dict.fromkeys(("metric", "estimator"), pl.String()),
         **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
         "interval": pl.String(),
     }
@@ -251,7 +251,7 @@ def _paired(a: Study, b: Study, cell: Cell, rows: pl.DataFrame) -> pl.DataFrame:
     by_point = both.partition_by("policy", "budget", as_dict=True)
     records = rows.to_dicts()
     for record in records:
-        column = record["metric"] + (_EXPECTED if record["readout"] == "expected" else "")
+        column = record["metric"] + (_UNBIASED if record["estimator"] == "unbiased" else "")
         hits = by_point.get((record["policy"], record["budget"]))
         if record["interval"] == INDEPENDENT and column in known and hits is not None:
             record.update(_bootstrap(b, hits, column, record["difference"]))
@@ -273,7 +273,7 @@ def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float)
 
 
 def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
-    keys = ["pair", "benchmark", "metric", "readout", "budget"]
+    keys = ["pair", "benchmark", "metric", "estimator", "budget"]
     values = {"inside": "_inside", **{f"rl_minus_best{end}": end for end in ("", "_lo", "_hi")}}
     frames = _both(a, b, lambda study: study.recovery(), "recovery analyses", notes)
     if frames is None:

@@ -129,7 +129,7 @@ def read(
     known = streams(place)
     if not known and place.source == "recorded":
         raise InputError(
-            f"{place.name} has no texts: it was read from compact readouts, which keep only how many samples gave each"
+            f"{place.name} has no texts: it was read from recorded counts, which keep only how many samples gave each"
             " answer",
             "Study.classes has these counts; to see texts, sample the benchmark (study.sample)",
         )

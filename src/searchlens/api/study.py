@@ -31,8 +31,8 @@ from searchlens.store.frames import read_frame
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.ranges import Shard
 
-EXPECTED = "expected"
-"""The readout of gaps: means over all subsets of the samples, which do not depend on their order."""
+UNBIASED = "unbiased"
+"""The estimator of gaps: means over all subsets of the samples, which do not depend on their order."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Study:
     results : Path
         The folder.
     root : Path
-        Where relative paths of the configuration start: files of questions, compact readouts.
+        Where relative paths of the configuration start: files of questions, recorded counts.
     config : Config
         The configuration of the newest run (config/README.md), such as ``config.study.pairs``.
     fingerprint : str
@@ -126,7 +126,7 @@ class Study:
         """Where the samples of a cell come from: ``sampled``, ``imported``, or ``recorded`` (counts alone)."""
         named = self._inputs.study.source(*self._cell(checkpoint, benchmark))
         study = self.config.study
-        may_be_recorded = study.readouts and (study.sample == "all" or benchmark not in study.sample)
+        may_be_recorded = study.recorded_counts and (study.sample == "all" or benchmark not in study.sample)
         sampled = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
         return "recorded" if named == "sampled" and may_be_recorded and not sampled else named
 
@@ -192,14 +192,14 @@ class Study:
             raise InputError(f"budgets: {budgets!r}; allowed: a list of whole numbers, 1 or more")
         largest = max(self.config.budgets)
         wanted = list(dict.fromkeys(min(budget, largest) for budget in budgets))
-        rows = pick(self.recovery(frame="same_policy"), metric="P", readout=EXPECTED, policy=self.default_policy)
+        rows = pick(self.recovery(frame="same_policy"), metric="P", estimator=UNBIASED, policy=self.default_policy)
         chosen = rows.filter(pl.col("budget").is_in(wanted))
         return chosen.select("pair", "benchmark", "budget", "base", "rl", "rl_minus_base", "lo", "hi")
 
     # ---- frames
 
     def points(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
-        """Operating points, one row for each policy, budget, metric and readout, after checkpoint and benchmark."""
+        """Operating points, one row for each policy, budget, metric and estimator, after checkpoint and benchmark."""
         return self._landscape("points", checkpoint, benchmark)
 
     def hits(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """A cohort: the Base and RL landscapes of several models on several benchmarks.
 
 ``CohortPlan`` says which models and benchmarks there are: ``cohort.yaml`` next to the landscapes, or the configuration.
-``Cohort`` holds their readouts. A cell that was not sampled has no entry; a number that would need it is undefined, and
+``Cohort`` has their landscapes. A cell that was not sampled has no entry; a number that would need it is undefined, and
 a ``rule.Reason`` says why.
 """
 
@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from searchlens.analysis.points import Landscape, placed
 from searchlens.analysis.uncertainty import Floats
-from searchlens.config.boptr import Group, Readout, Regime, Role
+from searchlens.config.boptr import Estimator, Group, Regime, Role
 from searchlens.config.limits import Quantity
 from searchlens.errors import InputError
 from searchlens.search import kinds
@@ -35,7 +35,7 @@ from searchlens.store.frames import read_frame
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
-"""Metrics that BOPTR reads; ``column`` says in which readout."""
+"""Metrics that BOPTR reads; ``column`` says in which estimator."""
 PLAN_FILE = "cohort.yaml"
 _DESCRIBED = "docs/data.md describes it"
 
@@ -206,8 +206,8 @@ class DenseLandscape:
     points: dict[tuple[str, int], int]
     """(policy, budget) to its row in ``credit``, policies in the order of the pool."""
     credit: dict[str, npt.NDArray[np.float32]]
-    """``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q in the readout of the
-    cohort, T always in its prefix readout. T is NaN where token counts are unknown."""
+    """``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q by the estimator of the
+    cohort, T always in its first-k estimate. T is NaN where token counts are unknown."""
     tokens: dict[str, float]
     """Policy to mean generated tokens per sample; NaN if unknown."""
     rates: pl.DataFrame
@@ -215,7 +215,7 @@ class DenseLandscape:
     health: pl.DataFrame | None = None
     """``store.columns.HEALTH``; None if it was not recorded."""
     votes_fall: bool = False
-    """Whether ``votes_fall`` is true of the prefix readout of Q."""
+    """Whether ``votes_fall`` is true of the first-k estimate of Q."""
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
@@ -227,10 +227,10 @@ class DenseLandscape:
         return tuple(policy for policy in self.policies if all((policy, n) in self.points for n in budgets))
 
     def block(self, metric: str, names: Sequence[str], budgets: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Readouts of policies at budgets, shape (policies, budgets, questions); a KeyError if one was not sampled."""
+        """Estimates of policies at budgets, shape (policies, budgets, questions); a KeyError if one was not sampled."""
         rows = [[self.points[name, n] for n in budgets] for name in names]
-        readouts: npt.NDArray[np.float32] = self.credit[metric][np.array(rows, int).reshape(len(names), len(budgets))]
-        return readouts
+        estimates: npt.NDArray[np.float32] = self.credit[metric][np.array(rows, int).reshape(len(names), len(budgets))]
+        return estimates
 
     def values(self, metric: str, policy: str, budgets: Sequence[int]) -> Floats:
         """Means over questions of one policy at budgets."""
@@ -238,33 +238,33 @@ class DenseLandscape:
         return mean
 
 
-def column(metric: str, readout: Readout) -> str:
+def column(metric: str, estimator: Estimator) -> str:
     """The column of ``hits.parquet`` that holds a metric of ``CREDITS``."""
-    return f"{metric}_expected" if readout == "expected" and metric != "T" else metric
+    return f"{metric}_unbiased" if estimator == "unbiased" and metric != "T" else metric
 
 
 def votes_fall(points: Mapping[tuple[str, int], int], Q: npt.NDArray[np.float32]) -> bool:
     """Whether any policy loses any question with a larger budget: a vote has overruled a right answer.
 
-    ``points`` has budgets of a policy increasing, and ``Q``, shape (points, questions), holds prefix readouts: an
+    ``points`` has budgets of a policy increasing, and ``Q``, shape (points, questions), holds first-k estimates: an
     expectation may fall or not, with a vote and without.
     """
     same_policy = np.array([before == after for (before, _), (after, _) in pairwise(points)], bool)
     return bool((np.diff(Q, axis=0)[same_policy] < 0).any())
 
 
-def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> DenseLandscape:
-    """A landscape as arrays, with P and Q in a readout; refused if a question or an expected vote is missing somewhere.
+def dense_landscape(landscape: Landscape, estimator: Estimator = "unbiased") -> DenseLandscape:
+    """A landscape as arrays, with P and Q by an estimator; refused if a question or an unbiased vote is missing.
 
     A point without an expectation, such as a search at a budget that is no whole number of runs, is left out under
-    ``expected``.
+    ``unbiased``.
     """
-    hits, solved = landscape.hits, column("P", readout)
-    if readout == "expected":
+    hits, solved = landscape.hits, column("P", estimator)
+    if estimator == "unbiased":
         hits = hits.filter(pl.col(solved).is_not_null().any().over("policy", "budget"))
     questions = np.unique(hits["question"].to_numpy())
     if not len(questions):
-        raise InputError("a landscape has no readouts", "was it made from scores without rows?")
+        raise InputError("a landscape has no estimates", "was it made from scores without rows?")
     listed, row = placed(hits)
     points = {point: i for i, point in enumerate(listed)}
     place = np.searchsorted(questions, hits["question"].to_numpy())
@@ -274,11 +274,11 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
         credit[row, place] = hits[name].cast(pl.Float32).to_numpy()
         return credit
 
-    credit = {metric: dense(column(metric, readout)) for metric in CREDITS}
-    _require_complete(points, credit["P"], credit["Q"] if readout == "expected" else None)
+    credit = {metric: dense(column(metric, estimator)) for metric in CREDITS}
+    _require_complete(points, credit["P"], credit["Q"] if estimator == "unbiased" else None)
     # Tokens and rates per sample are read at the smallest budget of each policy.
     names = list(dict.fromkeys(policy for policy, _ in points))
-    expected = landscape.points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
+    expected = landscape.points.filter(pl.col("estimator") == "unbiased", pl.col("policy").is_in(names))
     smallest = expected.filter(pl.col("budget") == pl.col("budget").min().over("policy"))
     cost = smallest.filter(pl.col("metric") == "C").select("policy", pl.col("value") / pl.col("budget"))
     tokens = {name: float("nan") if value is None else value for name, value in cost.iter_rows()}
@@ -291,7 +291,7 @@ def dense_landscape(landscape: Landscape, readout: Readout = "expected") -> Dens
 def _require_complete(
     points: Mapping[tuple[str, int], int], solved: npt.NDArray[np.float32], votes: npt.NDArray[np.float32] | None
 ) -> None:
-    """Every question has a readout and, where votes are read, a vote."""
+    """Every question has an estimator and, where votes are read, a vote."""
     questions = solved.shape[1]
     for (name, n), row in points.items():
         if missing := int(np.isnan(solved[row]).sum()):
@@ -302,7 +302,7 @@ def _require_complete(
         if votes is not None and np.isnan(votes[row]).any():
             raise InputError(
                 f"landscape: {name!r} at budget {n} has no expected self-consistency",
-                "pools of more than 512 samples have none: sample fewer, or set boptr.readout: prefix",
+                "pools of more than 512 samples have none: sample fewer, or set boptr.estimator: first_k",
             )
 
 
@@ -313,7 +313,7 @@ class Cohort:
     plan: CohortPlan
     landscapes: dict[tuple[str, str], DenseLandscape]
     """(checkpoint, benchmark) to its landscape, for everything that was sampled."""
-    readout: Readout = "expected"
+    estimator: Estimator = "unbiased"
     """Of P and Q in all landscapes."""
 
     def __post_init__(self) -> None:
@@ -351,7 +351,7 @@ class Cohort:
         return self.landscapes.get((checkpoint, benchmark)) if checkpoint else None
 
 
-def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -> Cohort:
+def read_cohort(folder: Path, plan: CohortPlan, estimator: Estimator = "unbiased") -> Cohort:
     """Read ``<folder>/<checkpoint>/<benchmark>/{hits,points}.parquet`` for everything that the plan names.
 
     A cell without files is left out, the anchor excepted. Damaged files are an InputError.
@@ -363,10 +363,10 @@ def read_cohort(folder: Path, plan: CohortPlan, readout: Readout = "expected") -
         if not (points.exists() or hits.exists()):
             continue
         try:
-            read = dense_landscape(Landscape(*(read_frame(part, "landscape") for part in (points, hits))), readout)
+            read = dense_landscape(Landscape(*(read_frame(part, "landscape") for part in (points, hits))), estimator)
             counts = read_frame(health, "landscape") if health.exists() else None
         except InputError as error:
             hint = "make it again from its scores"
             raise InputError(f"landscape {place} cannot be read: {error.message}", hint) from None
         landscapes[checkpoint, benchmark] = replace(read, health=counts)
-    return Cohort(plan, landscapes, readout)
+    return Cohort(plan, landscapes, estimator)

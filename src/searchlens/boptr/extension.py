@@ -41,12 +41,12 @@ from searchlens.boptr.rows import (
     both_sides,
     budgets_text,
     difference_interval,
+    estimate_interval,
     point_counts,
     point_errors,
-    readout_interval,
 )
 from searchlens.boptr.rule import Columns, Find, Path, PoolName, Reason, Rule, attempt, by_cell, records, schema
-from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.boptr.view import CellCounts, Counts, View
 from searchlens.catalogue import frame
 from searchlens.search.kinds import PolicyByName, is_search, policy_of
 from searchlens.seeds import resampler
@@ -168,7 +168,7 @@ def _on_batches(rule: Rule, boot: View, benchmark: str, variant: str) -> Iterato
         found[batch] = cohort.landscapes.get((sides.get("base", ""), benchmark))
     landscapes = {batch: landscape for batch, landscape in found.items() if landscape}
     common = [name for name in base.policies if all(name in each.complete(budgets) for each in landscapes.values())]
-    cells = {batch: rule.view.readouts(landscape, benchmark) for batch, landscape in landscapes.items()}
+    cells = {batch: rule.view.cell_counts(landscape, benchmark) for batch, landscape in landscapes.items()}
     known = {batch: _only(cell, common) for batch, cell in cells.items() if cell}
     if len(known) < 2:
         raise Reason("no_batches")
@@ -183,12 +183,12 @@ def _on_batches(rule: Rule, boot: View, benchmark: str, variant: str) -> Iterato
             yield {"batch": batch, "reason": reason.code}
 
 
-def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
+def _only(cell: CellCounts, names: Sequence[str]) -> CellCounts:
     at = [cell.index[name] for name in names]
-    return Readouts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
+    return CellCounts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
 
 
-def _selected(rule: Rule, benchmark: str, cell: Readouts, path: Path) -> str:
+def _selected(rule: Rule, benchmark: str, cell: CellCounts, path: Path) -> str:
     """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch."""
     candidates = rule.candidates(cell, benchmark)
     distance = fit.distances(fit.features(cell, rule.options), rule.prototype(), rule.options)
@@ -260,7 +260,7 @@ LARGE_BUDGET = schema(
     n=pl.UInt32,
 )
 """Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
-``rl`` have the intervals of ``rows.readout_interval``; ``overlap``: whether these meet. ``rl_minus_best``: RL minus
+``rl`` have the intervals of ``rows.estimate_interval``; ``overlap``: whether these meet. ``rl_minus_best``: RL minus
 envelope, with a paired bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased
 upwards, which no interval here takes into account. ``crossing_share`` and ``tie_share``: share of the bootstrap draws
 whose k* and whose first tie is b, with the envelope of each draw."""
@@ -311,10 +311,10 @@ def extension(rule: Rule, boot: View) -> pl.DataFrame:
 
 def _larger(rule: Rule, model: str, benchmark: str) -> dict[int, Point]:
     """Where the frozen rule is scored: budgets b, and a point of Base for each."""
-    (readouts, _), (base, rl) = rule.cell(model, benchmark), both_sides(rule.view, model, benchmark)
+    (counts, _), (base, rl) = rule.cell(model, benchmark), both_sides(rule.view, model, benchmark)
     path = boptr(rule, At(model, benchmark))
     assert path.alpha is not None and path.beta is not None
-    name = readouts.policies[int(path.policy[0, 0])]
+    name = counts.policies[int(path.policy[0, 0])]
     of_rl = _doublings(rl, rule.plan.default_policy)
     top = max(of_rl[-1], _doublings(base, name)[-1])
     larger = [b for b in of_rl if b > rule.plan.budgets[-1]]
@@ -446,7 +446,7 @@ class _Comparison:
         total = boot.total(self.benchmark)
         base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
         rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
-        ends = readout_interval(boot, np.stack([base, rl]), self.benchmark, confidence)
+        ends = estimate_interval(boot, np.stack([base, rl]), self.benchmark, confidence)
         lo, hi = difference_interval((rl - base) / total, total, confidence, limits=(-1.0, 1.0))
         return {
             "questions": int(total),

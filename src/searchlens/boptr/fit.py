@@ -1,7 +1,7 @@
 """Fits of N(b) = round_B(alpha b^beta) to an RL curve: grids, rounding, ties and what a fit identifies.
 
-All readouts have a last axis of draws, so one implementation fits the sample and every bootstrap draw. Readouts are
-sums over questions, not proportions: prefix readouts are whole counts, so their equal errors are exactly equal; sums of
+All estimates have a last axis of draws, so one implementation fits the sample and every bootstrap draw. Estimates are
+sums over questions, not proportions: first-k ones are whole counts, so their equal errors are exactly equal; sums of
 expectations are equal within ``SAME``. Budgets are powers of two from 1, and the position of a budget
 n on the budget axis is log2 n.
 
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr.view import Counts, Readouts
+from searchlens.boptr.view import CellCounts, Counts
 from searchlens.catalogue import declared
 from searchlens.config.boptr import BoptrOptions, Ties
 
@@ -36,7 +36,7 @@ SAME = 1e-3
 1000 questions. Between counts there is no difference as small; between expectations one says nothing, since one sample
 that turns out otherwise changes an expectation by more."""
 CLOSE = 1e-4
-"""The same for sums of interpolated readouts (float64), among fits that are tied already: with the same policy they are
+"""The same for sums of interpolated estimates (float64), among fits that are tied already: with one policy these are
 computed from the same numbers, so that only the rounding of these sums is left."""
 
 
@@ -304,23 +304,23 @@ class Features:
     """W: weights of the k, then of the f coordinates."""
 
 
-def features(cell: Readouts, options: BoptrOptions) -> Features:
+def features(cell: CellCounts, options: BoptrOptions) -> Features:
     """Selector features of every policy of a cell; a policy outside the ranked pool is ranked against it."""
     ranks = tuple(rank(values, cell, options) for values in (cell.P, cell.P - cell.Q, cell.Q))
     return Features(ranks, fixed_coordinates(cell, options), WEIGHTS)
 
 
-def ranked_pool(cell: Readouts, options: BoptrOptions) -> Ints:
+def ranked_pool(cell: CellCounts, options: BoptrOptions) -> Ints:
     """Positions of the policies that are ranked (option ``selector_rank_pool``)."""
     return cell.pool("ar" if options.selector_rank_pool == "ar" else "full")
 
 
-def rank(values: Counts, cell: Readouts, options: BoptrOptions) -> Array:
+def rank(values: Counts, cell: CellCounts, options: BoptrOptions) -> Array:
     """``values`` of every policy of a cell on the scale of ``selector_rank``, over the ranked pool."""
     return _SCALES[options.selector_rank](values, values[ranked_pool(cell, options)])
 
 
-def fixed_coordinates(cell: Readouts, options: BoptrOptions) -> Floats:
+def fixed_coordinates(cell: CellCounts, options: BoptrOptions) -> Floats:
     """Controller index in [0, 1] and scaled log cost of every policy, shape (2, policies)."""
     stated = {name: item.options.get("index", FARTHEST) for name, item in declared("controller").items()}
     controllers = np.array([stated.get(name, FARTHEST) for name in cell.controllers]) / FARTHEST
@@ -370,7 +370,7 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
     return chosen
 
 
-def relative_cost(cell: Readouts) -> Floats:
+def relative_cost(cell: CellCounts) -> Floats:
     """C(pi): mean tokens per sample, divided by the largest of the AR pool; 0 for all if any of the AR pool is unknown.
 
     The largest of the full pool would be a search, next to which all candidates would look equally cheap.
@@ -382,7 +382,7 @@ def relative_cost(cell: Readouts) -> Floats:
     return share
 
 
-def log_cost(cell: Readouts, ranked: Ints) -> Floats:
+def log_cost(cell: CellCounts, ranked: Ints) -> Floats:
     """ln(tokens per sample), min-max scaled over the ranked pool; 0 for all if constant or if any is unknown."""
     defined = np.isfinite(cell.tokens) & (cell.tokens > 0)
     if not defined[ranked].all():

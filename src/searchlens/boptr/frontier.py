@@ -30,7 +30,7 @@ from scipy import stats
 
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit
-from searchlens.boptr.rows import At, Predict, Prediction, Row, anchor_log_alpha, point_counts, readout_interval
+from searchlens.boptr.rows import At, Predict, Prediction, Row, anchor_log_alpha, estimate_interval, point_counts
 from searchlens.boptr.rule import Reason, Rule, by_cell, defined, kept, schema
 from searchlens.boptr.view import View
 from searchlens.catalogue import frame
@@ -76,7 +76,7 @@ class Fingerprint(NamedTuple):
     p0: Floats
     """``p_max``, ``p0``: pass rates, in [0, 1]."""
     u: Floats
-    """Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget."""
+    """Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no estimate of P falls with the budget."""
     log2_n_star: Floats
     """Saturation knee, in [0, log2 max(B)]."""
 
@@ -222,7 +222,7 @@ def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, 
     landscape = rule.view.cohort.base(model, benchmark)
     assert landscape is not None
     counts = point_counts(boot, landscape, benchmark, [(default, b) for b in rule.plan.budgets])
-    ends = readout_interval(boot, counts, benchmark, options.confidence)
+    ends = estimate_interval(boot, counts, benchmark, options.confidence)
     members = base.autoregressive
     best = members[fit.first_least(-base.P[members, -1, 0])]
     p_max = float(base.P[best, -1, 0]) / total

@@ -31,7 +31,7 @@ sample, since a text that does not finish is not right, so T is read at the larg
 names none, and at larger ones some sample nearly always finishes. If one sample is all there is, there is no record for
 T, and the rate alone decides.
 
-``base``, ``rl``, ``rl_minus_base``, ``lo``, ``hi`` are proportions. The interval of a readout is a paired bootstrap
+``base``, ``rl``, ``rl_minus_base``, ``lo``, ``hi`` are proportions. The interval of an estimator is a paired bootstrap
 over questions; that of a rate is square-and-add of the two rates' intervals. Both contain the difference and have a
 width (``uncertainty.with_width``). ``decision``: ``yes``, the interval lies above 0, for ``base_recovery`` below 0;
 ``no``, on the other side; ``undecided``, it contains 0. ``detail`` of ``base_recovery``: ``ahead``, ``reached`` (the
@@ -58,7 +58,7 @@ from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rows import difference_interval
 from searchlens.boptr.rule import Columns, Find, PoolName, Reason, Rule, attempt, by_cell, records, schema
-from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.boptr.view import CellCounts, Counts, View
 from searchlens.catalogue import frame
 from searchlens.config.boptr import REGIMES
 from searchlens.errors import InputError
@@ -81,7 +81,7 @@ REFITS = 1000
 Q_SUMMARY = schema("pool role scope regime recoverable cells mech_q", recoverable=pl.UInt32)
 
 
-def q_policy(base: Readouts, total: float) -> Ints:
+def q_policy(base: CellCounts, total: float) -> Ints:
     """pi_Q in every draw, ties by name; C(pi) is that of the selector."""
     order = np.array(sorted(base.autoregressive.tolist(), key=lambda i: base.policies[i]))
     P, Q = (counts[order, -1].astype(float) / total for counts in (base.P, base.Q))
@@ -93,8 +93,8 @@ def q_policy(base: Readouts, total: float) -> Ints:
 def voteless(cohort: Cohort, benchmark: str) -> bool:
     """Whether a benchmark has no vote, so that Q is the correctness of the first valid sample.
 
-    This is inferred from the prefix readouts of all checkpoints, whatever readout is used otherwise. Without a vote Q
-    never falls: with more samples a first valid one may appear, but not change. A vote overrules some correct first
+    This is inferred from the first k samples of all checkpoints, whatever the estimator is. Without a vote Q never
+    falls: with more samples a first valid one may appear, but not change. A vote overrules some correct first
     samples. False if no question is solved at all.
     """
     landscapes = [landscape for (_, name), landscape in cohort.landscapes.items() if name == benchmark]
@@ -310,12 +310,12 @@ def _compared(rule: Rule, boot: View, model: str, benchmark: str, quantity: _Qua
     elif metric == "Q/P":
         values = _ratio(rule, boot, benchmark, (base, rl), budget)
     else:
-        values = _readout(rule, boot, benchmark, (base, rl), metric, budget)
+        values = _estimate(rule, boot, benchmark, (base, rl), metric, budget)
     return dict(zip(("base", "rl", "rl_minus_base", "lo", "hi"), map(float, values), strict=True))
 
 
-def _readout(rule: Rule, boot: View, benchmark: str, pair: _Pair, metric: str, budget: int) -> tuple[float, ...]:
-    """The paired difference of one readout; only T can be unknown."""
+def _estimate(rule: Rule, boot: View, benchmark: str, pair: _Pair, metric: str, budget: int) -> tuple[float, ...]:
+    """The paired difference of one estimate; only T can be unknown."""
     default = rule.plan.default_policy
     base, rl = (side.block(metric, [default], [budget])[0, 0].astype(float) for side in pair)
     if np.isnan(base + rl).any():

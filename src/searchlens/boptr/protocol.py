@@ -3,7 +3,7 @@
 ``protocol_flags`` has one record per cell and flag, whatever the outcome: a flagged cell is reported, never dropped.
 Under the RL default policy: ``truncation`` (share of samples that hit the token limit), ``extraction`` (share with an
 answer that can be read), ``length`` (mean generated tokens per sample). Of all samples: ``health`` (share with an
-answer, and whether the cell is interpretable, ``analysis.health``). Of the readouts: ``all_or_nothing`` (mean P over
+answer, and whether the cell is interpretable, ``analysis.health``). Of the estimates: ``all_or_nothing`` (mean P over
 all points of a side is 0 or 1), ``constant_rl_curve`` (the RL curve is the same at all budgets), ``constant_base_pool``
 (all policies of Base are equal at every budget), ``few_questions``. ``base`` and ``rl`` are what was compared: rates,
 tokens, means or ranges of P as proportions, numbers of questions; ``difference`` is RL minus Base with its interval,
@@ -203,7 +203,7 @@ def checklist(
     items = (
         (
             "RL is not equivalent, in its parameters, to an external decoding policy",
-            "every number is computed from readouts of sampled answers; no weight is read",
+            "every number is computed from estimates of sampled answers; no weight is read",
             "ok",
             "say: the rule selects operating points that behave alike",
         ),

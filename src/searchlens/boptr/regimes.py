@@ -41,13 +41,13 @@ from searchlens.boptr.rows import (
     boptr,
     both_sides,
     budgets_text,
+    estimate_interval,
     operating_points,
     point_counts,
     point_errors,
-    readout_interval,
 )
 from searchlens.boptr.rule import Columns, Path, Reason, Rule, by_cell, records, schema
-from searchlens.boptr.view import Counts, Readouts, View, bootstrap_view
+from searchlens.boptr.view import CellCounts, Counts, View, bootstrap_view
 from searchlens.catalogue import frame
 
 Constraint = Literal["R0", "R1", "R2"]
@@ -69,8 +69,8 @@ BETA_SENSITIVITY = schema(
 )
 """Percentage points, as ``transfer.ERRORS`` but corrected for the bias of absolute values alone; benchmark null: the
 mean over the fitted benchmarks. Records with ``map`` ``three - two`` hold paired differences of errors, without an
-interval if both maps predict the same, and whether the intervals of the two paths' readouts
-(``rows.readout_interval``) overlap at every budget."""
+interval if both maps predict the same, and whether the intervals of the two paths' estimates
+(``rows.estimate_interval``) overlap at every budget."""
 
 IDENTIFIED_SCALE = schema(
     "model benchmark beta alpha alpha_lo alpha_hi boundary delta delta_lo delta_hi policy path error reason"
@@ -150,7 +150,7 @@ def _constrained(
     }
 
 
-def _fit(rule: Rule, constraint: Constraint, model: str, benchmark: str) -> tuple[Readouts, Ints, Counts, Fit]:
+def _fit(rule: Rule, constraint: Constraint, model: str, benchmark: str) -> tuple[CellCounts, Ints, Counts, Fit]:
     """Base, the policies of it that a constraint allows, the RL target, and the best (alpha, beta) of these."""
     base, target = rule.cell(model, benchmark)
     at = base.autoregressive
@@ -258,7 +258,7 @@ def overlap(first: Interval, second: Interval) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Cell:
-    """A path of the sample: its policy and budgets, the intervals of its readouts and the error in every draw."""
+    """A path of the sample: its policy and budgets, the intervals of its estimates and the error in every draw."""
 
     policy: str
     path: str
@@ -273,7 +273,7 @@ class _Cell:
 def _mapped(rule: Rule, boot: View, predict: Callable[[Rule, At], Path], model: str, benchmark: str) -> _Cell:
     (base, _), (landscape, _) = rule.cell(model, benchmark), both_sides(rule.view, model, benchmark)
     points = operating_points(rule, base, predict(rule, At(model, benchmark)))
-    ends = readout_interval(boot, point_counts(boot, landscape, benchmark, points), benchmark, rule.options.confidence)
+    ends = estimate_interval(boot, point_counts(boot, landscape, benchmark, points), benchmark, rule.options.confidence)
     errors = point_errors(boot, model, benchmark, points, rule.plan.budgets)
     return _Cell(points[0][0], budgets_text(points), ends, errors)
 
@@ -340,7 +340,7 @@ def _set(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any]:
     }
 
 
-def _within(rule: Rule, base: Readouts, target: fit.Array, margin: float) -> dict[str, Any]:
+def _within(rule: Rule, base: CellCounts, target: fit.Array, margin: float) -> dict[str, Any]:
     """Size and ranges of the set of (alpha, beta, pi) whose error is within ``margin`` questions of the smallest."""
     grid, P = rule.lattice(), base.P[base.autoregressive]
     error = fit.path_errors(fit.errors(P, target), grid.paths)[:, :, 0] / rule.view.levels

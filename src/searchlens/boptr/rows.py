@@ -18,7 +18,7 @@ from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.fit import Array, Ints
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, attempt, kept
-from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.boptr.view import CellCounts, Counts, View
 from searchlens.search.kinds import NO_POLICIES, PolicyByName, family, policy_of
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
@@ -87,7 +87,7 @@ def _same_budgets(rule: Rule) -> Ints:
     return np.repeat(np.arange(rule.view.levels)[:, None], rule.view.draws, axis=1)
 
 
-def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None) -> Path:
+def _constant(rule: Rule, base: CellCounts, name: str, budget: Ints | None = None) -> Path:
     if name not in base.index:
         raise Reason("policy_missing")
     budget = _same_budgets(rule) if budget is None else budget
@@ -312,7 +312,7 @@ ROWS = (
 )
 
 
-def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts:
+def curve(prediction: Path | Curve, base: CellCounts | None, draws: int) -> Counts:
     """Predicted counts of the RL curve, shape (budgets, draws)."""
     if isinstance(prediction, Curve):
         return np.broadcast_to(prediction.counts, (prediction.counts.shape[0], draws))
@@ -321,7 +321,7 @@ def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts
     return counts
 
 
-def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total: float, draws: int) -> Floats:
+def mech(prediction: Path | Curve, base: CellCounts | None, target: Counts, total: float, draws: int) -> Floats:
     """mech_P = 100 mean_b |P_hat(b) - P_RL(b)| in every draw, percentage points, shape (draws,).
 
     ``base`` is not needed for a ``Curve``. The mean leaves out the budgets that the path skips; NaN in a draw that
@@ -344,7 +344,7 @@ Point = tuple[str, int]
 """Policy and budget."""
 
 
-def operating_points(rule: Rule, base: Readouts, path: Path) -> list[Point]:
+def operating_points(rule: Rule, base: CellCounts, path: Path) -> list[Point]:
     """The points of a path in draw 0, one for each budget of B."""
     policy = np.broadcast_to(path.policy, path.budget.shape)
     return [(base.policies[i], rule.plan.budgets[n]) for i, n in zip(policy[:, 0], path.budget[:, 0], strict=True)]
@@ -376,7 +376,7 @@ def both_sides(view: View, model: str, benchmark: str) -> tuple[DenseLandscape, 
 def difference_interval(
     draws: Floats, questions: float, confidence: float, limits: tuple[float, float] = (-100.0, 100.0)
 ) -> tuple[float | None, float | None]:
-    """Percentile interval of a difference of readouts over the draws of a view, whose entry 0 is the sample.
+    """Percentile interval of a difference of estimates over the draws of a view, whose entry 0 is the sample.
 
     It contains the difference and has a width (``uncertainty.with_width``, also for ``limits``). None, as frames hold
     it, if undefined.
@@ -385,14 +385,14 @@ def difference_interval(
     return inference.defined(ends.lo), inference.defined(ends.hi)
 
 
-def readout_interval(boot: View, counts: Counts, benchmark: str, confidence: float) -> Interval:
-    """Intervals of single readouts (``point_counts`` of bootstrap draws), as proportions.
+def estimate_interval(boot: View, counts: Counts, benchmark: str, confidence: float) -> Interval:
+    """Intervals of single estimates (``point_counts`` of bootstrap draws), as proportions.
 
-    Prefix readouts are counts and have Wilson intervals. Expected ones are means of shares, and have percentiles of the
+    First-k estimates are counts and have Wilson intervals. Unbiased ones are means of shares, with percentiles of the
     bootstrap over questions, with a width where no draw differs (``uncertainty.with_width``).
     """
     total = boot.total(benchmark)
-    if boot.cohort.readout == "prefix":
+    if boot.cohort.estimator == "first_k":
         return wilson(counts[:, 0], total, confidence)
     shares = counts.astype(float) / total
     return with_width(shares[:, 0], quantiles(shares[:, 1:], confidence), total, confidence, (0.0, 1.0))

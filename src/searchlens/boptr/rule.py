@@ -21,7 +21,7 @@ from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
-from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.boptr.view import CellCounts, Counts, View
 from searchlens.config.boptr import DEFAULTS, LN2, BoptrOptions, Regime
 
 K = TypeVar("K")
@@ -94,7 +94,7 @@ class Path:
 
     policy: Ints
     budget: Ints
-    """``policy``, ``budget``: positions in the cell's readouts. Shape (budgets, draws)."""
+    """``policy``, ``budget``: positions in the cell's estimates. Shape (budgets, draws)."""
     alpha: Floats | None = None
     beta: Floats | None = None
     """``alpha``, ``beta``: parameters of a path that follows the law; None for other paths. Shape (draws,)."""
@@ -166,15 +166,15 @@ class Rule:
         """g(d)."""
         return self.plan.benchmarks[benchmark].regime
 
-    def base(self, model: str, benchmark: str) -> Readouts:
-        """Base readouts of a cell, or ``no_base``."""
+    def base(self, model: str, benchmark: str) -> CellCounts:
+        """Base estimates of a cell, or ``no_base``."""
         base = self.view.base(model, benchmark)
         if base is None:
             raise Reason("no_base")
         return base
 
-    def cell(self, model: str, benchmark: str, metric: str = "P") -> tuple[Readouts, Counts]:
-        """Base readouts and the RL target of a metric in a cell; ``no_base`` or ``no_rl``."""
+    def cell(self, model: str, benchmark: str, metric: str = "P") -> tuple[CellCounts, Counts]:
+        """Base estimates and the RL target of a metric in a cell; ``no_base`` or ``no_rl``."""
         base, target = self.base(model, benchmark), self.view.target(model, benchmark, metric)
         if target is None:
             raise Reason("no_rl")
@@ -247,7 +247,7 @@ class Rule:
             for model in self.sampled(benchmark):
                 betas, error = self._by_beta(model, benchmark)
                 total = total + error / self.view.total(benchmark)
-        # Exponents that lead every cell to the same path have the same sum to the bit, in either readout. Under prefix
+        # Exponents that lead every cell to the same path have the same sum to the bit. Under the estimator first_k
         # other paths may have equal counts, whose sums differ by the rounding of float64.
         tied = total <= total.min(axis=0) + 1e-9
         distance = np.round(np.abs(betas - constant), 9)[:, None]
@@ -351,7 +351,7 @@ class Rule:
         key = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
         return self.keep(key, chosen, shared=True)
 
-    def candidates(self, base: Readouts, benchmark: str) -> Ints:
+    def candidates(self, base: CellCounts, benchmark: str) -> Ints:
         """Positions of the policies that the selector may choose: the AR pool (``exclude_default_on_anchor``)."""
         at = base.autoregressive
         if self.options.exclude_default_on_anchor and benchmark == self.plan.anchor_benchmark:
@@ -386,7 +386,7 @@ _NAMES: dict[DataTypeClass | pl.DataType, str] = {
     pl.String: """
         model benchmark group role regime pool policy path reason budgets scope batch metric detail
         exponents mu tier label kind column first second verdict verdict_models constraint without map item claim check
-        status flag severity signature decision variant branch feature scale selection head readout
+        status flag severity signature decision variant branch feature scale selection head estimator
     """,
     pl.Float64: """
         error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected lo_models hi_models

@@ -1,7 +1,7 @@
 """The whole analysis of a cohort: every frame that tables and figures are made from (``catalogue.boptr_frames``).
 
 A frame has one record per number of its table, whether the number is defined or not; ``reason`` says why it is not.
-Errors are in percentage points, readouts are proportions. Rows against rows are made here: paired differences with
+Errors are in percentage points, estimates are proportions. Rows against rows are made here: paired differences with
 their two verdicts, and the null of mismatched pairs.
 """
 
@@ -38,7 +38,7 @@ from searchlens.boptr.transfer import (
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
 from searchlens.catalogue import BOPTR_WORDS, boptr_frames, definition, loaded
-from searchlens.config.boptr import BoptrOptions, Readout
+from searchlens.config.boptr import BoptrOptions, Estimator
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.errors import require_known
 
@@ -47,10 +47,10 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     """Every frame of the analysis: the frames ``catalogue.boptr_frames``, in that order.
 
     Only the anchor's own pair is required; numbers that need anything else that is missing have a reason. A ValueError
-    if the cohort was not read in the readout of the options, which tables and figures name.
+    if the cohort was not read in the estimator of the options, which tables and figures name.
     """
-    if cohort.readout != options.readout:
-        raise ValueError(f"the cohort holds the readout {cohort.readout!r}, the options name {options.readout!r}")
+    if cohort.estimator != options.estimator:
+        raise ValueError(f"the cohort holds the estimator {cohort.estimator!r}, the options name {options.estimator!r}")
     plan = cohort.plan
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
     tasks = [Task(constants, MAIN_ROWS, predicted) for constants in (PAPER, OWN)]
@@ -79,7 +79,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     frames |= words(cohort, options, frames)
     unread = {*BOPTR_WORDS, *loaded("frame", in_words=True)}
     return {
-        name: frames[name] if name in unread else _labelled(frames[name], options.readout) for name in boptr_frames()
+        name: frames[name] if name in unread else _labelled(frames[name], options.estimator) for name in boptr_frames()
     }
 
 
@@ -94,19 +94,19 @@ def words(
     return {"blocks": blocks(rule.plan), "protocol_flags": flags, "checklist": checks}
 
 
-def _labelled(frame: pl.DataFrame, readout: Readout) -> pl.DataFrame:
-    """The frame with a last column ``readout``; T always is prefix, and rates are no readouts of n samples."""
-    label = pl.lit(readout)
+def _labelled(frame: pl.DataFrame, estimator: Estimator) -> pl.DataFrame:
+    """The frame with a last column ``estimator``; T always is prefix, and rates are no estimates of n samples."""
+    label = pl.lit(estimator)
     if "signature" in frame.columns:
-        label = pl.when(metric="T").then(pl.lit("prefix")).when(pl.col("budget").is_not_null()).then(label)
-    return frame.with_columns(label.alias("readout"))
+        label = pl.when(metric="T").then(pl.lit("first_k")).when(pl.col("budget").is_not_null()).then(label)
+    return frame.with_columns(label.alias("estimator"))
 
 
 def _declared(made: Mapping[str, pl.DataFrame], rule: Rule, boot: View) -> dict[str, pl.DataFrame]:
     """The frames that are declared where they are computed, each from the things that its option ``of`` names.
 
     These are ``rule``, the paper's rule on the sample, ``boot``, the bootstrap view, and other frames; without the
-    option, the first two. A frame with ``in_words=True`` has no label of the readout.
+    option, the first two. A frame with ``in_words=True`` has no label of the estimator.
     """
     known, declared = {**made, "rule": rule, "boot": boot}, loaded("frame")
 

@@ -22,7 +22,7 @@ from searchlens.boptr.fit import Array, Features, Fit, Ints
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, calibrated, curve, path_text
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, records, schema
-from searchlens.boptr.view import Counts, Readouts
+from searchlens.boptr.view import CellCounts, Counts
 from searchlens.catalogue import frame
 
 SIGNED_WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
@@ -34,7 +34,7 @@ CONCENTRATION_WEIGHTS = (1.0, 1.0)
 
 
 class Ranks(NamedTuple):
-    """Ranks of a cell's readouts on the scale of the selector, each of shape (policies, budgets, draws)."""
+    """Ranks of a cell's estimates on the scale of the selector, each of shape (policies, budgets, draws)."""
 
     P: Array
     Q: Array
@@ -98,8 +98,8 @@ class _Votes(Rule):
         super().__init__(rule.view, rule.options, rule.exponents)
         self.cohort_models, self._rule = rule.cohort_models, rule
 
-    def cell(self, model: str, benchmark: str, metric: str = "Q") -> tuple[Readouts, Counts]:
-        """Base readouts and the RL target of a cell, with Q in the place of P."""
+    def cell(self, model: str, benchmark: str, metric: str = "Q") -> tuple[CellCounts, Counts]:
+        """Base estimates and the RL target of a cell, with Q in the place of P."""
         base, target = super().cell(model, benchmark, metric)
         return replace(base, P=base.Q), target
 
@@ -259,7 +259,7 @@ _TABLE = [
 # ---- what the fits identify
 
 
-SCALES = schema("model readout alpha alpha_lo alpha_hi reason")
+SCALES = schema("model estimator alpha alpha_lo alpha_hi reason")
 HEADS = schema("tier model benchmark head policy alpha beta path reason")
 
 
@@ -274,7 +274,7 @@ def variant_scales(rule: Rule) -> pl.DataFrame:
     return records(
         SCALES,
         (
-            ({"model": m, "readout": name}, partial(_scale_ends, fits, m))
+            ({"model": m, "estimator": name}, partial(_scale_ends, fits, m))
             for m in rule.plan.models
             for name, fits in sides
         ),

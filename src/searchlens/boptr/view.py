@@ -1,12 +1,11 @@
-"""The readouts of a cohort on an axis of draws; draw 0 is the sample itself.
+"""The estimates of a cohort on an axis of draws; draw 0 is the sample itself.
 
 Every statistic is computed for all draws at once. So one implementation of the rule serves the sample, the bootstrap
 over questions (each draw resamples questions) and the mismatched null (each draw pairs every Base with the RL of some
 model).
 
-Readouts are sums over questions, weighted by the draw, rather than proportions. In prefix readouts these are counts of
-solved questions, and equal counts are exactly equal; in expected ones they are expected counts, equal within
-``fit.SAME``.
+Estimates are sums over questions, weighted by the draw, rather than proportions. First-k ones are counts of solved
+questions, and equal counts are exactly equal; unbiased ones are expected counts, equal within ``fit.SAME``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Readouts:
+class CellCounts:
     """One Base checkpoint on one benchmark, over the policies that were sampled at every budget of B."""
 
     policies: tuple[str, ...]
@@ -41,7 +40,7 @@ class Readouts:
     """Name of each policy's controller. Every policy is in the full pool, autoregressive ones also in the AR pool."""
     P: Counts
     Q: Counts
-    """``P``, ``Q``: weighted counts of solved questions, expected ones under that readout. The last axis has length 1
+    """``P``, ``Q``: weighted counts of solved questions, expected ones under that estimator. The last axis has length 1
     if all draws are equal. Shape (policies, budgets, draws), of float32."""
     tokens: npt.NDArray[np.float64]
     """Mean generated tokens per sample; NaN if unknown. Shape (policies,)."""
@@ -63,7 +62,7 @@ class Readouts:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The readouts of a cohort on one axis of draws; made by ``sample_view`` and its like below."""
+    """The estimates of a cohort on one axis of draws; made by ``sample_view`` and its like below."""
 
     cohort: Cohort
     draws: int
@@ -97,16 +96,16 @@ class View:
         """Weighted number of questions, the same in every draw."""
         return float(self.weights[benchmark][:, 0].sum())
 
-    def base(self, model: str, benchmark: str) -> Readouts | None:
-        """Base readouts of a cell; None if no autoregressive policy of Base was sampled there at every budget."""
+    def base(self, model: str, benchmark: str) -> CellCounts | None:
+        """Base estimates of a cell; None if no autoregressive policy of Base was sampled there at every budget."""
         landscape = self.cohort.base(model, benchmark)
         if landscape is None:
             return None
         key = ("base", self.plan.models[model].base, benchmark)
-        return self._keep(key, lambda: self.readouts(landscape, benchmark))
+        return self._keep(key, lambda: self.cell_counts(landscape, benchmark))
 
-    def readouts(self, landscape: DenseLandscape, benchmark: str) -> Readouts | None:
-        """Readouts of a landscape, for example that of another batch, on this view's draws."""
+    def cell_counts(self, landscape: DenseLandscape, benchmark: str) -> CellCounts | None:
+        """Estimates of a landscape, for example that of another batch, on this view's draws."""
         budgets = self.plan.budgets
         names = landscape.complete(budgets)
         controllers = tuple(controller(name, self.plan.configured) for name in names)
@@ -114,7 +113,7 @@ class View:
             return None
         P, Q = (self.counts(landscape, benchmark, metric, names, budgets) for metric in ("P", "Q"))
         tokens = np.array([landscape.tokens.get(name, np.nan) for name in names], float)
-        return Readouts(names, controllers, P, Q, tokens)
+        return CellCounts(names, controllers, P, Q, tokens)
 
     def default(self, model: str, benchmark: str) -> Counts | None:
         """Base counts under the RL default policy, shape (budgets, draws); None if not sampled at every budget."""

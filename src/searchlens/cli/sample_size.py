@@ -156,7 +156,7 @@ def required(
 def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
     """Each question's part in the error of a cell, in percentage points, shape (questions, seeds); their mean is it.
 
-    It is 100 mean_b sign(d_b) (predicted - target), of readouts in [0, 1], shape (budgets, questions, seeds), where d_b
+    It is 100 mean_b sign(d_b) (predicted - target), of counts in [0, 1], shape (budgets, questions, seeds), where d_b
     is the difference of the means over questions and seeds. This is the error linearised at d_b. If d_b is within its
     noise of zero, the spread of the error is smaller.
     """
@@ -192,12 +192,12 @@ def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Float
     if isinstance(prediction, Curve):
         predicted = _curve_parts(rule, prediction, benchmark)
         return None if predicted is None else contribution(predicted[:, :, None], target[:, :, None])
-    base, readouts = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
-    if base is None or readouts is None:
+    base, counts = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
+    if base is None or counts is None:
         return None
     skip = prediction.skip
     counted = [i for i in range(len(plan.budgets)) if skip is None or not skip[i, 0]]
-    chosen = [(readouts.policies[prediction.policy[i, 0]], plan.budgets[prediction.budget[i, 0]]) for i in counted]
+    chosen = [(counts.policies[prediction.policy[i, 0]], plan.budgets[prediction.budget[i, 0]]) for i in counted]
     points = [base.points[point] for point in chosen]
     return contribution(base.credit["P"][points][:, :, None], target[counted][:, :, None])
 
@@ -230,7 +230,7 @@ def landscape_contributions(
     row_by_key = {row.key: row for row in ROWS}
     for name in (first, second):
         require_known(name, row_by_key, "row")
-    rule = Rule(sample_view(read_cohort(folder, plan, readout=options.readout)), options)
+    rule = Rule(sample_view(read_cohort(folder, plan, estimator=options.estimator)), options)
     contributions = row_contributions(rule, row_by_key[first], row_by_key[second])
     if contributions.is_empty():
         raise InputError(

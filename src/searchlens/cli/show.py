@@ -329,9 +329,9 @@ def _changes(
 
 def _points(points: pl.DataFrame, most: int | None) -> list[tuple[float, str]]:
     """Changes of points: unless all are asked for, of P and Q, which do not depend on the order of samples."""
-    first = pl.col("metric").is_in(["P", "Q"]) & (pl.col("readout") == "expected")
+    first = pl.col("metric").is_in(["P", "Q"]) & (pl.col("estimator") == "unbiased")
     rows = points if most is None else points.filter(first)
-    name = "{checkpoint}/{benchmark} {policy} n={budget} {metric} {readout}"
+    name = "{checkpoint}/{benchmark} {policy} n={budget} {metric} {estimator}"
     return [_line(name.format(**row), row, as_share=row["metric"] in _SHARES) for row in rows.to_dicts()]
 
 
@@ -363,7 +363,7 @@ def _line(name: str, row: Mapping[str, Any], *, as_share: bool) -> tuple[float, 
 def _verdicts(rows: pl.DataFrame) -> list[tuple[float, str]]:
     lines = []
     for row in rows.to_dicts():
-        name = f"{row['pair']}/{row['benchmark']} {row['metric']} {row['readout']} N={row['budget']}"
+        name = f"{row['pair']}/{row['benchmark']} {row['metric']} {row['estimator']} N={row['budget']}"
         verdict = "inside -> outside" if row["inside_a"] else "outside -> inside"
         gaps = (percent(row[side], row[f"{side}_lo"], row[f"{side}_hi"], "+") for side in ("a", "b"))
         lines.append((0.0, f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"))

@@ -27,7 +27,7 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
     a table of the study is missing.
     """
     rows = _table(grid, "recovery_summary", run).filter(pl.col("metric") == "P")
-    widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("readout") == "expected")
+    widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("estimator") == "unbiased")
     by_benchmark = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
     cells = _table(grid, "health", run)
     unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4])

@@ -14,7 +14,7 @@ REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
 Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
 Group = Literal["upper", "lower", "new"]
 Ties = Literal["interpolated", "first", "last", "median"]
-Readout = Literal["expected", "prefix"]
+Estimator = Literal["unbiased", "first_k"]
 
 LN2 = math.log(2)
 
@@ -52,10 +52,10 @@ class BoptrOptions(Strict):
 
     anchor: Anchor = Anchor()
     """The anchor of the study; a ``cohort.yaml`` names its own."""
-    readout: Readout = "expected"
+    estimator: Estimator = "unbiased"
     """How P and Q are read at n samples a question. expected: the exact mean over all subsets of n samples of the pool,
     whatever their order; prefix: the first n samples, as in the paper. A path is chosen and its error measured by the
-    same one. First finish (T) always is prefix: compact readouts hold no other."""
+    same one. First finish (T) always is prefix: recorded counts hold no other."""
     beta: Beta = Beta()
     """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
     alpha_low: ClassVar = -10

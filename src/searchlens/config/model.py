@@ -60,10 +60,10 @@ class StudySpec(Strict):
     benchmarks: tuple[Name, ...]
     """Keys of ``benchmarks`` to analyse."""
     sample: tuple[Name, ...] | Literal["all"] = "all"
-    """Benchmarks to sample; the others are read from ``readouts``. all: sample every cell without readouts."""
-    readouts: str | None = None
-    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
-    ``zoo:recorded`` of the micro zoo. A cell with readouts there is read from them and not sampled, unless ``sample``
+    """Benchmarks to sample; the others are read from ``recorded_counts``. all: sample every cell without estimates."""
+    recorded_counts: str | None = None
+    """Folder of recorded counts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
+    ``zoo:recorded`` of the micro zoo. A cell with estimates there is read from them and not sampled, unless ``sample``
     lists its benchmark; null: no folder."""
     imports: Literal["named", "all", "none"] = "named"
     """Imported samples (docs/import.md) that belong to the study. named: those whose pair or benchmark is listed above;

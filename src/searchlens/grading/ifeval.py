@@ -4,7 +4,7 @@
 response that was cut off by the token limit has no answer.
 
 ``ifeval`` runs the official checkers of IFEval. There a response counts whether it is finished or not, as in the
-official evaluation. Whether it is finished is recorded with the sample, for the first-finish readout. ``correct`` is
+official evaluation. Whether it is finished is recorded with the sample, for the first-finish estimate. ``correct`` is
 the strict prompt-level verdict. The form of a verdict holds which instructions were followed, strictly and loosely
 (``checkers.judge``); ``accuracies`` reads it.
 """

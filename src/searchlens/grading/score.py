@@ -119,7 +119,7 @@ class Rules:
     each sample is its own class, or 0 for a pass and 1 for a fail.
 
     ``finished``: the sample ended by itself and states an answer (``grading.STATED``), which makes it valid for the
-    first-finish readout; null if it is not known how the sample ended. ``unknown``: the grader reached a limit.
+    first-finish estimate; null if it is not known how the sample ended. ``unknown``: the grader reached a limit.
     ``checks``: which instructions were followed.
     """
 

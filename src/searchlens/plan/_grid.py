@@ -17,7 +17,7 @@ from searchlens.plan._inputs import Inputs
 from searchlens.plan._jobs import Generation, JobPool, Jobs
 from searchlens.plan._study import StudyCells
 from searchlens.store.files import digest, entries, read_json, require_writable
-from searchlens.store.layout import parse_manifest, readouts_sidecar
+from searchlens.store.layout import counts_sidecar, parse_manifest
 from searchlens.store.provenance import Judge
 from searchlens.store.ranges import Listed, Shard, listed, shards_of, uncovered
 
@@ -43,9 +43,9 @@ class Grid:
         return self.layout.generation(checkpoint, benchmark, generation_id)
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:
-        """The file that the landscape of a cell is read from: samples graded by this run, or compact readouts."""
+        """The file that the landscape of a cell is read from: samples graded by this run, or recorded counts."""
         if self.study.source(checkpoint, benchmark) == "recorded":
-            return self.study.readouts_path(checkpoint, benchmark)
+            return self.study.counts_path(checkpoint, benchmark)
         return self.layout.scores(checkpoint, benchmark)
 
     def import_records(self, checkpoint: str, benchmark: str) -> list[Path]:
@@ -156,7 +156,7 @@ class Grid:
     # ---- before a run
 
     def check(self, *, sampled: bool = True) -> None:
-        """Resolve everything the study names, and check that compact readouts agree with the configuration.
+        """Resolve everything the study names, and check that recorded counts agree with the configuration.
 
         Some bytes of the weights are looked at, too, unless ``sampled`` is false: Snakemake plans in each of its jobs.
         An InputError names everything that is missing or does not match, or says that nothing can be written.
@@ -172,7 +172,7 @@ class Grid:
 
     def _checks(self, sampled: bool) -> Iterator[Callable[[], object]]:
         yield partial(require_writable, self.layout.results)
-        yield self._check_readouts_folder
+        yield self._check_counts_folder
         yield from (
             partial(require_known, name, self.config.pairs, "boptr.mu_without:")
             for name in self.config.boptr.mu_without
@@ -188,11 +188,11 @@ class Grid:
                 yield partial(self._check_recorded, *cell)
         yield from (partial(self._check_default, *cell) for cell in self.study.pair_cells)
 
-    def _check_readouts_folder(self) -> None:
-        name = self.config.study.readouts
+    def _check_counts_folder(self) -> None:
+        name = self.config.study.recorded_counts
         if name is not None and not (folder := project.locate(name, self.root)).is_dir():
             raise InputError(
-                f"study.readouts: {folder} is no folder",
+                f"study.recorded_counts: {folder} is no folder",
                 "name a folder that `searchlens record` wrote, or null to sample every cell",
             )
 
@@ -216,8 +216,8 @@ class Grid:
             f"add it to pools.{pool} or references, or set default_policy to one of them",
         )
 
-    def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
-        """Hashes of everything that the compact readouts of a cell depend on: samples, golds and options of reading."""
+    def counts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
+        """Hashes of everything that the recorded counts of a cell depend on: samples, golds and options of reading."""
         streams = {name: (g.id, g.samples) for g in self.jobs.streams(checkpoint, benchmark) for name in g.policies}
         reading = {
             "budgets": self.study.read_budgets(benchmark),
@@ -233,23 +233,23 @@ class Grid:
         }
 
     def _check_recorded(self, checkpoint: str, benchmark: str) -> None:
-        """Compare compact readouts with the configuration, as far as questions and weights are here."""
+        """Compare recorded counts with the configuration, as far as questions and weights are here."""
         path = self.scores(checkpoint, benchmark)
-        sidecar = readouts_sidecar(path)
+        sidecar = counts_sidecar(path)
         step = "delete them" if self.config.study.sample == "all" else f"add {benchmark} to study.sample"
         hint = f"{step}, so that it is sampled here, or record it again (searchlens record)"
         if not path.exists() or not sidecar.exists():
-            raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
+            raise InputError(f"recorded counts {path} (with their .json) are missing", hint)
         recorded = read_json(sidecar)
         grader = self.study.benchmark(benchmark).grader
         if (judge := Judge.of(recorded, grader)).name != grader:
-            raise InputError(f"compact readouts {path} were judged by the grader {judge.name}, not by {grader}", hint)
+            raise InputError(f"recorded counts {path} were judged by the grader {judge.name}, not by {grader}", hint)
         unknown = {"questions", "golds", "streams"} if self.inputs.absent(benchmark) else set()
         unknown |= {"weights", "streams"} if self.inputs.absent_weights(checkpoint) else set()
-        for key, value in self.readouts_from(checkpoint, benchmark).items():
+        for key, value in self.counts_from(checkpoint, benchmark).items():
             if key not in unknown and recorded.get(key) != value:
                 what = _DRAWN_FROM.get(key, key)
-                raise InputError(f"compact readouts {path} were made with other {what} than the configured ones", hint)
+                raise InputError(f"recorded counts {path} were made with other {what} than the configured ones", hint)
 
     def require_ready(self) -> None:
         """Check that questions and weights of all cells that have samples to draw are pinned and present.

@@ -177,27 +177,31 @@ class StudyCells:
     # ---- where samples come from
 
     @cached_property
-    def readouts(self) -> dict[tuple[str, str], Path]:
-        """Compact readouts by cell, read in place of samples unless ``study.sample`` names the benchmark."""
+    def recorded_counts(self) -> dict[tuple[str, str], Path]:
+        """Recorded counts by cell, read in place of samples unless ``study.sample`` names the benchmark."""
         study = self.config.study
         sampled = () if study.sample == "all" else study.sample
-        cells = [cell for cell in self.cells if study.readouts and cell[1] not in sampled and not self.imported(*cell)]
-        paths = {cell: self.readouts_path(*cell) for cell in cells}
+        cells = [
+            cell for cell in self.cells if study.recorded_counts and cell[1] not in sampled and not self.imported(*cell)
+        ]
+        paths = {cell: self.counts_path(*cell) for cell in cells}
         return {cell: path for cell, path in paths.items() if path.exists()}
 
-    def readouts_path(self, checkpoint: str, benchmark: str) -> Path:
-        return layout.readouts(project.locate(self.config.study.readouts or "", self.root), checkpoint, benchmark)
+    def counts_path(self, checkpoint: str, benchmark: str) -> Path:
+        return layout.recorded_counts(
+            project.locate(self.config.study.recorded_counts or "", self.root), checkpoint, benchmark
+        )
 
     @property
-    def readout_pairs(self) -> list[tuple[str, str]]:
-        """(pair, benchmark) of which both sides are read from compact readouts."""
+    def recorded_pairs(self) -> list[tuple[str, str]]:
+        """(pair, benchmark) of which both sides are read from recorded counts."""
         sides = {(name, b): {(self.pairs[name][role], b) for role in ROLES} for name, b in self.pair_cells}
-        return [cell for cell, both in sides.items() if both <= self.readouts.keys()]
+        return [cell for cell, both in sides.items() if both <= self.recorded_counts.keys()]
 
     def is_sampled(self, checkpoint: str, benchmark: str) -> bool:
-        """Whether a cell is sampled in this run, rather than read from compact readouts."""
+        """Whether a cell is sampled in this run, rather than read from recorded counts."""
         names = self.config.study.sample
-        return benchmark in names if names != "all" else (checkpoint, benchmark) not in self.readouts
+        return benchmark in names if names != "all" else (checkpoint, benchmark) not in self.recorded_counts
 
     def source(self, checkpoint: str, benchmark: str) -> str:
         """``sampled``, ``imported`` or ``recorded``, as figures state it."""
@@ -206,11 +210,11 @@ class StudyCells:
         return "sampled" if self.is_sampled(checkpoint, benchmark) else "recorded"
 
     def is_recorded(self, *, checkpoint: str | None = None, benchmark: str | None = None) -> bool:
-        """Whether every cell of a checkpoint, or of a benchmark, is read from compact readouts: it need not be here."""
-        if not self.readouts:
+        """Whether every cell of a checkpoint, or of a benchmark, is read from recorded counts: it need not be here."""
+        if not self.recorded_counts:
             return False
         cells = [cell for cell in self.cells if checkpoint in (None, cell[0]) and benchmark in (None, cell[1])]
-        return bool(cells) and all(cell in self.readouts for cell in cells)
+        return bool(cells) and all(cell in self.recorded_counts for cell in cells)
 
     def without_agreement(self, checkpoint: str, benchmark: str) -> str:
         """Why no samples of a cell are judged by math-verify, too; empty if some are."""
@@ -221,7 +225,7 @@ class StudyCells:
         if not options.get("mathematical"):
             return f"math-verify does not apply to the grader {grader}"
         if self.source(checkpoint, benchmark) == "recorded":
-            return "no texts: read from recorded readouts"
+            return "no texts: read from recorded counts"
         return "" if self.config.study.agreement else "study.agreement is 0"
 
     @cached_property
@@ -244,7 +248,7 @@ class StudyCells:
         return int(spec.deeper.get(policy) or spec.samples or self.config.samples)
 
     def _reached(self, checkpoint: str, benchmark: str) -> dict[str, int]:
-        """Samples per question by policy; empty for a recorded cell, of which only the readouts know."""
+        """Samples per question by policy; empty for a recorded cell, of which only the estimates know."""
         if self.source(checkpoint, benchmark) == "recorded":
             return {}
         is_drawn = checkpoint in self.config.checkpoints and benchmark in self.config.benchmarks

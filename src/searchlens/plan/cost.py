@@ -387,7 +387,7 @@ def samples(grid: Grid, checkpoint: str, benchmark: str) -> list[int]:
     ]
 
 
-def readouts(grid: Grid, checkpoint: str, benchmark: str) -> int:
+def estimates(grid: Grid, checkpoint: str, benchmark: str) -> int:
     """Rows of the planned ``hits.parquet`` of a cell: each question under each policy at each budget."""
     questions, budgets = grid.inputs.count(benchmark), grid.study.read_budgets(benchmark)
     reached = [sum(budget * questions <= n for budget in budgets) for n in samples(grid, checkpoint, benchmark)]
@@ -395,18 +395,18 @@ def readouts(grid: Grid, checkpoint: str, benchmark: str) -> int:
 
 
 def landscape_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
-    """Main memory of the landscape of a cell: .6 kB for each sample of a part, .45 kB for each readout of a question.
+    """Main memory of the landscape of a cell: .6 kB for each sample of a part, .45 kB for each estimate of a question.
 
     In megabytes. ``perf/store.py --cell`` measures it.
     """
     rows = samples(grid, checkpoint, benchmark)
     part = max(max(rows, default=0), min(sum(rows), PART_ROWS))
-    return math.ceil(BASE_MB + 0.6e-3 * part + 0.45e-3 * readouts(grid, checkpoint, benchmark))
+    return math.ceil(BASE_MB + 0.6e-3 * part + 0.45e-3 * estimates(grid, checkpoint, benchmark))
 
 
 def recovery_mb(grid: Grid, pair: str, benchmark: str) -> int:
-    """Main memory of comparing a pair: .7 kB for each readout of a question of the larger landscape."""
-    largest = max(readouts(grid, checkpoint, benchmark) for checkpoint in grid.study.pairs[pair].values())
+    """Main memory of comparing a pair: .7 kB for each estimate of a question of the larger landscape."""
+    largest = max(estimates(grid, checkpoint, benchmark) for checkpoint in grid.study.pairs[pair].values())
     return math.ceil(BASE_MB + 0.7e-3 * largest)
 
 

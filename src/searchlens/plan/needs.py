@@ -51,14 +51,14 @@ class CellSamples:
     benchmark: str
     streams: tuple[Stream, ...]
     """Empty if everything was imported."""
-    readouts: str
-    """Path of the compact readouts that the cell is read from; empty if it is sampled."""
+    recorded_counts: str
+    """Path of the recorded counts that the cell is read from; empty if it is sampled."""
     questions: int
 
 
 def cell_samples(grid: Grid, checkpoint: str, benchmark: str) -> CellSamples:
     """The streams of one cell."""
-    path = grid.study.readouts.get((checkpoint, benchmark))
+    path = grid.study.recorded_counts.get((checkpoint, benchmark))
     generations = grid.jobs.streams(checkpoint, benchmark) if path else grid.jobs.generations(checkpoint, benchmark)
     streams = tuple(Stream(g.id, g.policies, g.spec["policy"]["controller"]["name"]) for g in generations)
     return CellSamples(checkpoint, benchmark, streams, str(path or ""), grid.inputs.count(benchmark))

@@ -25,7 +25,7 @@ from searchlens.search import kinds
 from searchlens.search.kinds import PolicyByName
 from searchlens.search.policy import FILTERS, PENALTIES, ROLES, Stated
 from searchlens.store import provenance
-from searchlens.store.columns import READOUTS
+from searchlens.store.columns import ESTIMATORS
 from searchlens.store.frames import readable
 from searchlens.store.ranges import Shard
 
@@ -145,7 +145,7 @@ class Index:
             "default_policy": study.default_policy,
             "budgets": list(study.config.budgets),
             "confidence": study.config.landscape.confidence,
-            "readouts": [*reversed(READOUTS)],
+            "estimates": [*reversed(ESTIMATORS)],
             "tolerance": study.config.recovery.epsilon,
             "references": list(study.config.references),
             "metrics": [_metric(name) for name in catalogue.declared("metric")],

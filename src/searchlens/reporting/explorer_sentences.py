@@ -11,7 +11,7 @@ import polars as pl
 from searchlens.analysis import claims
 from searchlens.analysis.health import Health, of_rules, percent
 from searchlens.analysis.measures import DIFFERENCE, LUCK, PASS
-from searchlens.api.study import EXPECTED, Study
+from searchlens.api.study import UNBIASED, Study
 from searchlens.errors import InputError
 
 SIDES = {"base": "Base", "rl": "RL"}
@@ -57,7 +57,7 @@ class Headline:
 
     def to_dict(self) -> dict[str, Any]:
         """As the index has it: gaps in percentage points; without a recovery analysis nothing."""
-        found: dict[str, Any] = {"metric": METRIC, "readout": EXPECTED} if self.support else {}
+        found: dict[str, Any] = {"metric": METRIC, "estimator": UNBIASED} if self.support else {}
         for name, row in zip(("first", "last"), self.gaps, strict=False):
             found |= {name: row["budget"], f"rl_minus_base_{name}": _points(row["rl_minus_base"])}
             found |= {f"rl_minus_base_{name}_{end}": _points(row[end]) for end in ("lo", "hi")}
@@ -72,7 +72,7 @@ class Headline:
 
 def headline(study: Study, pair: str, benchmark: str) -> Headline:
     """The numbers of one cell; those of stages that did not run are left out."""
-    where = {"metric": METRIC, "readout": EXPECTED}
+    where = {"metric": METRIC, "estimator": UNBIASED}
     support = sorted(_rows(study.recovery, pair, benchmark, **where), key=lambda row: row["budget"])
     ends = {support[0]["budget"], support[-1]["budget"]} if support else set()
     shared = _rows(study.recovery, pair, benchmark, "same_policy", **where, policy=study.default_policy)

@@ -2,10 +2,10 @@
 
 import polars as pl
 
-READOUTS = ("prefix", "expected")
+ESTIMATORS = ("first_k", "unbiased")
 
 PLAIN = "Q_plain"
-"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``store.readouts.COMPACT``."""
+"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``recorded_counts.COMPACT``."""
 
 SCORES = pl.Schema(
     {
@@ -75,7 +75,7 @@ VOTES = pl.Schema(
     {
         "policy": pl.String(),
         "budget": pl.UInt32(),
-        "readout": pl.String(),
+        "estimator": pl.String(),
         "Q": pl.Float64(),
         PLAIN: pl.Float64(),
     }
@@ -96,7 +96,7 @@ POINTS = pl.Schema(
         "policy": pl.String(),
         "budget": pl.UInt32(),
         "metric": pl.String(),
-        "readout": pl.String(),
+        "estimator": pl.String(),
         "hits": pl.UInt32(),
         "questions": pl.UInt32(),
         **dict.fromkeys(("value", "lo", "hi"), pl.Float64()),
@@ -106,7 +106,7 @@ POINTS = pl.Schema(
 SAME_POLICY = pl.Schema(
     {
         "metric": pl.String(),
-        "readout": pl.String(),
+        "estimator": pl.String(),
         "policy": pl.String(),
         "budget": pl.UInt32(),
         **dict.fromkeys(("base", "rl", "rl_minus_base", "lo", "hi"), pl.Float64()),
@@ -116,7 +116,7 @@ SAME_POLICY = pl.Schema(
 COUNTS = pl.Schema(
     {
         "metric": pl.String(),
-        "readout": pl.String(),
+        "estimator": pl.String(),
         **dict.fromkeys(("budget", "ahead", "ahead_or_level", "policies"), pl.UInt32()),
         **dict.fromkeys((f"{name}_without_default" for name in ("ahead", "ahead_or_level", "policies")), pl.UInt32()),
         **dict.fromkeys(("both_zero", "both_zero_without_default"), pl.UInt32()),
@@ -126,7 +126,7 @@ COUNTS = pl.Schema(
 SUPPORT = pl.Schema(
     {
         "metric": pl.String(),
-        "readout": pl.String(),
+        "estimator": pl.String(),
         "budget": pl.UInt32(),
         **dict.fromkeys(("rl", "rl_lo", "rl_hi", "envelope"), pl.Float64()),
         "envelope_policy": pl.String(),

@@ -312,13 +312,13 @@ def _in_chunks(generation: Path) -> list[Path]:
         return []
 
 
-def readouts(folder: Path, checkpoint: str, benchmark: str) -> Path:
-    """Compact readouts of a cell, in a folder of them."""
+def recorded_counts(folder: Path, checkpoint: str, benchmark: str) -> Path:
+    """Recorded counts of a cell, in a folder of them."""
     return folder / checkpoint / f"{benchmark}{READOUTS_SUFFIX}"
 
 
-def readouts_sidecar(path: Path) -> Path:
-    """JSON file that says what compact readouts were drawn from."""
+def counts_sidecar(path: Path) -> Path:
+    """JSON file that says what recorded counts were drawn from."""
     return path.with_name(path.name.removesuffix(READOUTS_SUFFIX) + ".json")
 
 

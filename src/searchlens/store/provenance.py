@@ -142,7 +142,7 @@ class Judge:
     name: str = ""
     """``benchmarks.<name>.grader``; empty if it is not known."""
     version: str = ""
-    """Of its rules and libraries; empty if it is not stated, as for readouts that were recorded without it."""
+    """Of its rules and libraries; empty if it is not stated, as for estimates that were recorded without it."""
 
     def __str__(self) -> str:
         return f"the grader {self.name} in version {self.version or '(not stated)'}"
@@ -153,7 +153,7 @@ class Judge:
 
     @classmethod
     def of(cls, entries: Mapping[str, Any], configured: str = "") -> Judge:
-        """That in the provenance of scores or of compact readouts; otherwise the configured one in some version."""
+        """That in the provenance of scores or of recorded counts; otherwise the configured one in some version."""
         return cls(**entries["grader"]) if "grader" in entries else cls(configured)
 
     @classmethod

@@ -4,7 +4,7 @@ import { Plot, budgetAxis, chart, shareAxis, symbolMark } from "../chart.js";
 import { h } from "../dom.js";
 import { count, interval, known, percent, plural, points as pp, short, signed } from "../format.js";
 import { dark, seen, symbol } from "../look.js";
-import { READOUTS, absent, health, metricChoice, readoutChoice, sample } from "../parts.js";
+import { ESTIMATORS, absent, health, metricChoice, estimatorChoice, sample } from "../parts.js";
 import { groups, pick } from "../study.js";
 import { choice, details, table, to, toggles } from "../widgets.js";
 import { link } from "../route.js";
@@ -24,17 +24,17 @@ export async function cell(study, cell, view) {
   ]);
   const metrics = [...new Set(base.map((row) => row.metric))];
   const metric = metrics.includes(view.query.m) ? view.query.m : "P";
-  const readouts = Object.keys(READOUTS).filter((name) => base.some((row) => row.metric === metric && row.readout === name && known(row.value)));
-  const readout = readouts.includes(view.query.r) ? view.query.r : readouts[0] ?? "expected";
+  const estimators = Object.keys(ESTIMATORS).filter((name) => base.some((row) => row.metric === metric && row.estimator === name && known(row.value)));
+  const estimator = estimators.includes(view.query.r) ? view.query.r : estimators[0] ?? "unbiased";
   const lines = view.query.lines === "rl" ? "rl" : "base";
   const hidden = new Set((view.query.off ?? "").split("~").filter(Boolean));
-  const costs = costsOf(study, cell, base, readout);
+  const costs = costsOf(study, cell, base, estimator);
   const cost = costs.includes(view.query.x) ? view.query.x : "samples";
-  const marks = marksOf(study, cell, { base, rl, metric, readout, cost });
+  const marks = marksOf(study, cell, { base, rl, metric, estimator, cost });
   const shown = marks.filter((mark) => (mark.side === lines && !hidden.has(mark.family)) || mark.target);
   const chosen = shown.find((mark) => mark.side === view.query.side && mark.policy === view.query.p && String(mark.n) === view.query.n) ?? null;
   const families = [...groups(marks.filter((mark) => mark.side === lines && !mark.target), (mark) => mark.family)];
-  const bands = pick(support, { metric, readout });
+  const bands = pick(support, { metric, estimator });
   const title = `${study.pairTitle(cell.pair)} on ${study.benchmark(cell.benchmark).title}`;
   return {
     title,
@@ -45,7 +45,7 @@ export async function cell(study, cell, view) {
       solvedLinks(cell),
       metrics.length > 0 && h("div.controls", null,
         metricChoice(study, metric, metrics, (m) => view.set({ m, p: "", n: "", side: "" })),
-        readoutChoice(readout, readouts, (r) => view.set({ r })),
+        estimatorChoice(estimator, estimators, (r) => view.set({ r })),
         choice("Along", costs.map((name) => [name, COSTS[name]]), cost, (x) => view.set({ x })),
         choice("Policies of", [["base", "Base"], ["rl", "RL"]], lines, (value) => view.set({ lines: value, p: "", n: "", side: "" }))),
       h("div.columns", null,
@@ -56,7 +56,7 @@ export async function cell(study, cell, view) {
             label: `${study.metricTitle(metric)} of every policy of ${lines === "rl" ? "RL" : "Base"} and of RL's default policy by ${COSTS[cost]}`,
             marks: shown, chosen,
             choose: (mark) => view.note({ side: mark.side, p: mark.policy, n: mark.n }),
-            readout: (mark) => words(study, cell, mark, metric, readout),
+            readout: (mark) => words(study, cell, mark, metric, estimator),
             plot: (width) => plot(study, { width, shown, bands: cost === "samples" ? bands : [], metric, cost }),
             hint: "Point at a mark, or use the arrow keys: its value, interval, cost and questions stand here.",
           }),
@@ -64,7 +64,7 @@ export async function cell(study, cell, view) {
             value: family, words: list[0].familyTitle, pressed: !hidden.has(family), mark: symbolMark(seen(list[0].colour), symbol(list[0].marker)),
           })), (family) => view.set({ off: [...flipped(hidden, family)].join("~") })),
           cost === "flops" && h("p.note", null, "A generated token counts as 2 FLOPs per parameter; prompts and attention are not counted.")),
-        h("section", null, gapMap(study, cell, pick(same, { metric, readout }), metric, view))),
+        h("section", null, gapMap(study, cell, pick(same, { metric, estimator }), metric, view))),
       reach(study, bands, metric),
     ],
   };
@@ -78,7 +78,7 @@ function flipped(set, value) {
 }
 
 /** What can be counted here: tokens and FLOPs only where they are known. */
-function costsOf(/** @type {any} */ study, /** @type {any} */ cell, /** @type {any[]} */ base, /** @type {string} */ readout) {
+function costsOf(/** @type {any} */ study, /** @type {any} */ cell, /** @type {any[]} */ base, /** @type {string} */ estimator) {
   const tokens = base.some((row) => row.metric === "C" && known(row.value));
   const sizes = [cell.base, cell.rl].every((side) => known(study.index.checkpoints[side.checkpoint]?.parameters));
   return ["samples", tokens && "tokens", tokens && sizes && "flops"].filter((name) => typeof name === "string");
@@ -88,14 +88,14 @@ function costsOf(/** @type {any} */ study, /** @type {any} */ cell, /** @type {a
  * Every operating point with its cost.
  * @param {import("../study.js").Study} study
  * @param {import("../study.js").Cell} cell
- * @param {{base: any[], rl: any[], metric: string, readout: string, cost: string}} options
+ * @param {{base: any[], rl: any[], metric: string, estimator: string, cost: string}} options
  */
-function marksOf(study, cell, { base, rl, metric, readout, cost }) {
+function marksOf(study, cell, { base, rl, metric, estimator, cost }) {
   const target = study.index.default_policy;
   return /** @type {["base" | "rl", any[]][]} */ ([["base", base], ["rl", rl]]).flatMap(([side, frame]) => {
-    const tokens = new Map(frame.filter((row) => row.metric === "C" && row.readout === "expected").map((row) => [`${row.policy} ${row.budget}`, row.value]));
+    const tokens = new Map(frame.filter((row) => row.metric === "C" && row.estimator === "unbiased").map((row) => [`${row.policy} ${row.budget}`, row.value]));
     const size = study.index.checkpoints[cell[side].checkpoint]?.parameters;
-    return frame.filter((row) => row.metric === metric && row.readout === readout && known(row.value)).flatMap((row) => {
+    return frame.filter((row) => row.metric === metric && row.estimator === estimator && known(row.value)).flatMap((row) => {
       const drawn = tokens.get(`${row.policy} ${row.budget}`);
       const x = cost === "samples" ? row.budget : cost === "tokens" ? drawn : known(drawn) ? 2 * size * drawn : null;
       if (!known(x) || x <= 0) return [];
@@ -153,15 +153,15 @@ function legend(metric, lines, cost, region, study) {
     h("li", null, `thin lines: a policy of ${lines === "rl" ? "RL" : "Base"} each; colour and marker say its family`));
 }
 
-/** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {any} mark @param {string} metric @param {string} readout */
-function words(study, cell, mark, metric, readout) {
+/** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {any} mark @param {string} metric @param {string} estimator */
+function words(study, cell, mark, metric, estimator) {
   const shown = COUNTED.has(metric) ? `${short(mark.y)}${known(mark.lo) ? ` [${short(mark.lo)}, ${short(mark.hi)}]` : ""}` : `${percent(mark.y)} ${interval(mark.lo, mark.hi)}`;
   const solved = known(mark.hits) ? `; ${mark.hits} of ${plural(mark.questions, "question")}` : "";
   const sort = mark.side === "rl" ? "rl-only" : "base-only";
   return [
     h("b", { class: mark.side }, `${mark.side === "rl" ? "RL" : "Base"}, ${study.policyTitle(mark.policy)}, ${plural(mark.n, "sample")}: `),
     h("b", null, `${study.metricTitle(metric)} ${shown}`),
-    ` (${READOUTS[readout] ?? readout})${solved}${known(mark.tokens) ? `; ${count(Math.round(mark.tokens))} tokens a question` : ""}. `,
+    ` (${ESTIMATORS[estimator] ?? estimator})${solved}${known(mark.tokens) ? `; ${count(Math.round(mark.tokens))} tokens a question` : ""}. `,
     to(link(["c", cell.pair, cell.benchmark, "q"], { n: mark.n, p: mark.policy, sort }), "Questions at this point"),
   ];
 }

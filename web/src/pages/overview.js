@@ -101,8 +101,8 @@ function ends(lo, hi) {
 async function curves(study, cell) {
   const policy = study.index.default_policy;
   const [same, support] = await Promise.all([study.frame(cell.files.same_policy), study.frame(cell.files.support)]);
-  const rows = pick(same, { metric: "P", readout: "expected", policy }).sort((a, b) => a.budget - b.budget);
-  const bands = pick(support, { metric: "P", readout: "expected" });
+  const rows = pick(same, { metric: "P", estimator: "unbiased", policy }).sort((a, b) => a.budget - b.budget);
+  const bands = pick(support, { metric: "P", estimator: "unbiased" });
   if (!rows.length) return same.length ? h("p.note", null, "The two models have no common samples under RL's default policy.") : absent(study, "The curves of this box");
   const marks = rows.flatMap((row) => [
     { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },

@@ -25,13 +25,13 @@ export async function recovery(study, cell, view) {
   ]);
   const metrics = [...new Set(paths.map((row) => row.metric))];
   const metric = metrics.includes(view.query.m) ? view.query.m : metrics[0] ?? "P";
-  const targets = pick(rl, { metric, readout: "prefix", policy: study.index.default_policy }).sort((a, b) => a.budget - b.budget);
+  const targets = pick(rl, { metric, estimator: "first_k", policy: study.index.default_policy }).sort((a, b) => a.budget - b.budget);
   if (!targets.length || !metrics.length) {
     const words = rl.length && base.length ? h("p", null, "RL has no samples under its default policy here, so there is no curve to recover.") : absent(study, "The operating points of this box");
     return { title: "Where Base matches RL", crumbs: cellCrumbs(study, cell), body: [words, pathTable(study, pick(paths, { metric, kind: "closest" }), "closest")] };
   }
   const compared = comparable(study, geometry);
-  const candidates = pick(base, { metric, readout: "prefix" }).filter((row) => known(row.value) && compared(row));
+  const candidates = pick(base, { metric, estimator: "first_k" }).filter((row) => known(row.value) && compared(row));
   const configured = 100 * (study.index.tolerance ?? 0.03);
   const chosen = targets.find((row) => String(row.budget) === view.query.b) ?? targets[targets.length - 1];
   const kind = view.query.path === "monotone" ? "monotone" : "closest";

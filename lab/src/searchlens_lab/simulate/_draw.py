@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis.points import expected, operating_points, prefix
+from searchlens.analysis.points import first_k, operating_points, unbiased
 from searchlens.analysis.pool import SamplePool
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.boptr.cohort import CREDITS, PLAN_FILE, Cohort, DenseLandscape, votes_fall, write_plan
-from searchlens.config.boptr import Readout
+from searchlens.config.boptr import Estimator
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.seeds import generator
 from searchlens.store import files
@@ -60,34 +60,34 @@ class Drawn(NamedTuple):
     """Ndarray of float, same shape. Whole numbers >= 1. Of float32."""
 
 
-def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort:
+def simulate(design: Design, seed: int, estimator: Estimator = "unbiased") -> Cohort:
     """Draw a whole study in memory.
 
     ``seed``: of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
-    benchmark, policy), but not on the rest of the design. ``readout``: of P and Q. In mode ``planted`` RL equals Base
-    along the law's path under ``prefix`` alone. The result equals the one that ``boptr.cohort.read_cohort`` reads from
+    benchmark, policy), but not on the rest of the design. ``estimator``: of P and Q. In mode ``planted`` RL equals Base
+    along the law's path under ``first_k`` alone. The result equals the one that ``boptr.cohort.read_cohort`` reads from
     the folder that ``write`` makes of the same arguments.
     """
     landscapes = {
-        (cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell, readout) for cell in design.cells()
+        (cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell, estimator) for cell in design.cells()
     }
-    return Cohort(design.plan(), landscapes, readout)
+    return Cohort(design.plan(), landscapes, estimator)
 
 
-def dense_landscape(design: Design, seed: int, cell: Cell, readout: Readout = "expected") -> DenseLandscape:
+def dense_landscape(design: Design, seed: int, cell: Cell, estimator: Estimator = "unbiased") -> DenseLandscape:
     """The landscape of one cell."""
     item = design.benchmarks[cell.benchmark]
     points: dict[tuple[str, int], int] = {}
-    credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in (*CREDITS, "prefix Q")}
+    credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in (*CREDITS, "first_k Q")}
     tokens: dict[str, float] = {}
     rates = []
     for drawn in draw(design, seed, cell):
         pool = _pool(drawn, item)
         budgets = budgets_of(design, pool.samples)
-        first = prefix(pool, budgets, OPTIONS)
-        values = {**first, "prefix Q": first["Q"]}
-        if readout == "expected":
-            values |= expected(pool, budgets, OPTIONS, only=("P", "Q"))
+        first = first_k(pool, budgets, OPTIONS)
+        values = {**first, "first_k Q": first["Q"]}
+        if estimator == "unbiased":
+            values |= unbiased(pool, budgets, OPTIONS, only=("P", "Q"))
         for name in pool.policies:
             points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
         for metric, parts in credit.items():
@@ -96,7 +96,7 @@ def dense_landscape(design: Design, seed: int, cell: Cell, readout: Readout = "e
         tokens |= dict(zip(pool.policies, by_policy.mean(axis=1).tolist(), strict=True))
         rates.append(_rates(pool))
     stacked = {metric: np.concatenate(parts) for metric, parts in credit.items()}
-    falls = votes_fall(points, stacked.pop("prefix Q"))
+    falls = votes_fall(points, stacked.pop("first_k Q"))
     questions = np.arange(item.questions, dtype=np.uint32)
     return DenseLandscape(questions, points, stacked, tokens, pl.concat(rates), votes_fall=falls)
 

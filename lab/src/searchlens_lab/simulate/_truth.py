@@ -1,4 +1,4 @@
-"""What the checkpoints of a simulated study answer, the law that is planted, and readouts of the population."""
+"""What the checkpoints of a simulated study answer, the law that is planted, and estimates of the population."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def power_law(solved: Floats, alpha: float, beta: float, uniform: Floats, expone
     return q
 
 
-# ---- readouts in the population of questions
+# ---- estimates in the population of questions
 
 POPULATION = 2**15
 """Questions that represent the population: scrambled Sobol points, whose means err by about 1e-5."""
@@ -238,7 +238,7 @@ POPULATION = 2**15
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Population readouts of a simulated study."""
+    """Population estimates of a simulated study."""
 
     design: Design
     seed: int

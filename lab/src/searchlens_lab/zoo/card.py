@@ -29,8 +29,8 @@ def results(record: dict[str, Any], split: str) -> str:
         for name in (BASE, RL):
             measured = record[split]["models"][name][role]
             default = measured[DEFAULT]
-            readout = default["solved"] if role == "aime" else default["pass_at"]
-            values = ", ".join(f"{k}: {value}" for k, value in readout.items())
+            estimator = default["solved"] if role == "aime" else default["pass_at"]
+            values = ", ".join(f"{k}: {value}" for k, value in estimator.items())
             unit = f"solved of {default['questions']}" if role == "aime" else "percent"
             greedy = measured["greedy"]["pass_at"]["1"]
             rows.append((role, name, unit, values, greedy, default["tokens"], default["finished"]))
@@ -106,7 +106,7 @@ Everything (corpus, Base, RL, both evaluations) took {minutes:.1f} minutes on {h
 
 ## Measured on the test split
 
-Policy {policy}, prefix readout of one sample stream. These test questions (seed {seed}) were opened once, after the
+Policy {policy}, the first k samples of one stream. These test questions (seed {seed}) were opened once, after the
 recipe was fixed on dev. Recipe C of the list below had been measured on another draw of test questions (seed 20). When
 it was replaced, for reasons that dev showed too, the test questions were drawn again. Math shares 1 question with the
 earlier draw, ifeval 115, aime and gpqa none.
@@ -192,7 +192,7 @@ All numbers of the recipes, the curves and the math of RL's steps: `records/`, o
 
 ## Measured on the dev split
 
-Policy {policy}, prefix readout, percent of questions solved by k samples. Greedy decoding, and how many samples ended:
+Policy {policy}, the first k samples, percent of questions solved. Greedy decoding, and how many samples ended:
 `records/dev-*.json.gz`.
 
 {dev}

@@ -1,6 +1,6 @@
 """Dev and test evaluation of zoo models with the training's sampler, and the claims that the first pair has to meet.
 
-All readouts are prefixes of the sample stream: pass@k is the share of questions with a right answer among the first k
+All estimates are prefixes of the sample stream: pass@k is the share of questions with a right answer among the first k
 samples.
 """
 

@@ -27,7 +27,7 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
     """
     for name in options.mu_without:
         require_known(name, plan.models, "boptr.mu_without:")
-    cohort = read_cohort(landscapes, plan, readout=options.readout)
+    cohort = read_cohort(landscapes, plan, estimator=options.estimator)
     log.info(
         "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
     )

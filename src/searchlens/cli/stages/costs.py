@@ -1,4 +1,4 @@
-"""The cost of sampling a cell, from the sidecars of its shards or from its compact readouts."""
+"""The cost of sampling a cell, from the sidecars of its shards or from its recorded counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from searchlens.store import provenance, readouts
+from searchlens.store import provenance, recorded_counts
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import shards_of
 
@@ -27,8 +27,8 @@ _COST = {
 
 def sidecars(cell: CellSamples, layout: Layout) -> Iterator[tuple[Stream, Sidecar]]:
     """(stream, sidecar) of every shard of a cell, sampled or recorded."""
-    if cell.readouts:
-        recorded = readouts.sidecars(readouts.read(Path(cell.readouts)))
+    if cell.recorded_counts:
+        recorded = recorded_counts.sidecars(recorded_counts.read(Path(cell.recorded_counts)))
         for stream in cell.streams:
             yield from ((stream, sidecar) for name in stream.policies for sidecar in recorded[name])
         return
@@ -49,7 +49,7 @@ def spent_by_checkpoint(cells: Iterable[CellSamples], layout: Layout) -> dict[st
 
 def without_costs(cells: Iterable[CellSamples], layout: Layout) -> int:
     """Number of cells that were recorded without the sidecars of their shards."""
-    return sum(bool(cell.readouts) and not any(True for _ in sidecars(cell, layout)) for cell in cells)
+    return sum(bool(cell.recorded_counts) and not any(True for _ in sidecars(cell, layout)) for cell in cells)
 
 
 def costs(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:

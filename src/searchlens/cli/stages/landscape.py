@@ -1,4 +1,4 @@
-"""Stage ``landscape``: the graded samples of one cell, or its compact readouts, to operating points."""
+"""Stage ``landscape``: the graded samples of one cell, or its recorded counts, to operating points."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from searchlens.analysis.points import Landscape, join, operating_points, requir
 from searchlens.analysis.pool import in_parts, plain_votes
 from searchlens.catalogue import LANDSCAPE_FRAMES
 from searchlens.cli.stages._frames import read_sampling_cost, write_content
-from searchlens.store import provenance, readouts
+from searchlens.store import provenance, recorded_counts
 from searchlens.store.columns import VOTES
 from searchlens.store.files import read_json
 from searchlens.store.frames import readable, write_frame
-from searchlens.store.layout import GRADER, SIGNATURE, readouts_sidecar
+from searchlens.store.layout import GRADER, SIGNATURE, counts_sidecar
 from searchlens.store.provenance import Judge
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class _Part(NamedTuple):
 
 
 def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str) -> None:
-    """Compute the operating points of one cell from graded samples (``.parquet``) or compact readouts.
+    """Compute the operating points of one cell from graded samples (``.parquet``) or recorded counts.
 
     The folder gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``health.parquet``, ``votes.parquet``,
     which is empty if the graded samples have no plain strings, ``grader.json``, and last ``content.json``, the hashes
     of all these.
     """
-    frames, judge, spent = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
+    frames, judge, spent = (_from_scores if scores.suffix == ".parquet" else _from_counts)(cell, scores)
     for name, frame in frames.items():
         write_frame(frame, output / f"{name}.parquet")
     judge.write(output)
@@ -100,11 +100,11 @@ def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
     )
 
 
-def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
-    compact = readouts.read(path)
+def _from_counts(cell: needs.Landscape, path: Path) -> _Computed:
+    compact = recorded_counts.read(path)
     computed, votes = expand(compact, options=cell.options, seed=cell.seed, smallest=dict(cell.smallest_budgets))
-    spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
-    judge = Judge.of(read_json(readouts_sidecar(path)), cell.grader)
+    spent = provenance.spent(chain.from_iterable(recorded_counts.sidecars(compact).values()))
+    judge = Judge.of(read_json(counts_sidecar(path)), cell.grader)
     classes = recorded_classes(compact)
     frames = {"points": computed.points, "hits": computed.hits, "classes": classes, "votes": votes}
     return frames | {"health": of_classes(classes, computed.points)}, judge, spent

@@ -46,6 +46,6 @@ def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str
     """Pools of a cell without reference policies."""
     classes = read_frame(layout.landscape_frame(checkpoint, benchmark, "classes"), "landscape")
     points = read_frame(layout.landscape_frame(checkpoint, benchmark, "points"), "landscape")
-    costs = points.filter(metric="C", readout="expected").sort("budget").unique("policy", keep="first")
+    costs = points.filter(metric="C", estimator="unbiased").sort("budget").unique("policy", keep="first")
     tokens = dict(costs.select("policy", (pl.col("value") / pl.col("budget")).fill_null(float("nan"))).iter_rows())
     return independent_pools(classes.filter(~pl.col("policy").is_in(list(references))), tokens)

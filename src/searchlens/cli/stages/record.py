@@ -1,4 +1,4 @@
-"""``searchlens record``: scored cells to compact readouts, from which they can be analysed without their samples.
+"""``searchlens record``: scored cells to recorded counts, from which they can be analysed without their samples.
 
 Not a rule of the workflow, so it is given the grid.
 """
@@ -17,17 +17,17 @@ from searchlens.analysis.pool import in_parts
 from searchlens.cli.stages import costs
 from searchlens.cli.stages.landscape import votes_of
 from searchlens.plan import Grid, needs
-from searchlens.store import layout, readouts
+from searchlens.store import layout, recorded_counts
 from searchlens.store.files import read_json
 from searchlens.store.frames import readable
 from searchlens.store.provenance import Judge
 
 
 def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
-    """Write the compact readouts of every sampled cell whose scores are there and current, and return the files.
+    """Write the recorded counts of every sampled cell whose scores are there and current, and return the files.
 
-    ``output`` is ``study.readouts`` of the studies that read them. Cells that have to be sampled or scored first are
-    returned, too.
+    ``output`` is ``study.recorded_counts`` of the studies that read them. Cells that have to be sampled or scored first
+    are returned, too.
     """
     written, unfinished = [], []
     for cell in grid.study.cells:
@@ -41,13 +41,13 @@ def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
         for stream, sidecar in costs.sidecars(needs.cell_samples(grid, *cell), grid.layout):
             sidecars.setdefault(stream.policies[0], []).append(sidecar)
         judge = Judge.of(read_json(scores.with_suffix(".json")), need.grader)
-        written.append(layout.readouts(output, *cell))
-        readouts.write(_compact(need, scores), sidecars, written[-1], grid.readouts_from(*cell), judge)
+        written.append(layout.recorded_counts(output, *cell))
+        recorded_counts.write(_compact(need, scores), sidecars, written[-1], grid.counts_from(*cell), judge)
     return written, unfinished
 
 
 def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:
-    """Compact readouts of graded samples, policy after policy, as many together as fit into a part."""
+    """Recorded counts of graded samples, policy after policy, as many together as fit into a part."""
     budgets, frames, largest = list(cell.budgets), [], 0
     with readable(scores, "score") as content:
         for part in in_parts(pl.scan_parquet(content)):

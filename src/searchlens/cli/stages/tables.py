@@ -102,10 +102,10 @@ def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout,
 
 
 def half_widths(points: Points, without: Iterable[str] = ()) -> pl.DataFrame:
-    """Median half-width of the intervals over policies, per cell, metric, readout and budget."""
+    """Median half-width of the intervals over policies, per cell, metric, estimator and budget."""
     parts = [
         frame.filter(pl.col("metric").is_in(list(titles("metric", drawn=True))), ~pl.col("policy").is_in(list(without)))
-        .group_by("metric", "readout", "budget", "questions", maintain_order=True)
+        .group_by("metric", "estimator", "budget", "questions", maintain_order=True)
         .agg(half_width=((pl.col("hi") - pl.col("lo")) / 2).median())
         .select(pl.lit(checkpoint).alias("checkpoint"), pl.lit(benchmark).alias("benchmark"), pl.all())
         for (checkpoint, benchmark), frame in points.items()
@@ -122,7 +122,7 @@ def _chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
     parts = [CHAINS.to_frame()]
     for cell in cells:
         for stream in cell.streams:
-            if cell.readouts or stream.controller != "power":
+            if cell.recorded_counts or stream.controller != "power":
                 continue
             for shard in shards_of(layout.generation(cell.checkpoint, cell.benchmark, stream.id)):
                 if shard.present:

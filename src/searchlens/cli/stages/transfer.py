@@ -33,17 +33,17 @@ def transfer(
     """Write every table and figure of the transfer analysis, and the frames of BOPTR without numbers.
 
     ``limits`` say from where on a cell is flagged as not interpretable. An InputError: a frame is missing, because
-    BOPTR was not fitted here; or the frames hold another readout than the options name.
+    BOPTR was not fitted here; or the frames hold another estimator than the options name.
     """
     frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in boptr_frames() if name not in BOPTR_WORDS}
-    read = frames["errors"].get_column("readout", default=None)
-    if read is None or set(read) - {options.readout}:
-        found = "no readout" if read is None else f"the readout {read[0]}"
+    read = frames["errors"].get_column("estimator", default=None)
+    if read is None or set(read) - {options.estimator}:
+        found = "no estimate" if read is None else f"the estimator {read[0]}"
         raise InputError(
-            f"{output.boptr}: the frames name {found}, boptr.readout is {options.readout}",
-            f"run `searchlens boptr` again, or give --readout {'expected' if read is None else read[0]}",
+            f"{output.boptr}: the frames name {found}, boptr.estimator is {options.estimator}",
+            f"run `searchlens boptr` again, or give --estimator {'unbiased' if read is None else read[0]}",
         )
-    frames |= words(read_cohort(landscapes, plan, readout=options.readout), options, frames, limits)
+    frames |= words(read_cohort(landscapes, plan, estimator=options.estimator), options, frames, limits)
     for name in BOPTR_WORDS:
         write_frame(frames[name], output.boptr_frame(name))
     spent = read_sampling_cost(output.boptr / SIGNATURE)

@@ -219,7 +219,7 @@ def study_errors(config: Config) -> Iterator[str]:
     for where, path in _paths(config):
         if why := _no_path(path):
             yield f"{where}: {why}, found {path[:40]!r}"
-        elif where in ("results", "study.readouts") and (path[0] == "-" or {"{", "}"} & set(path)):
+        elif where in ("results", "study.recorded_counts") and (path[0] == "-" or {"{", "}"} & set(path)):
             rule = "must not have { or }, which Snakemake reads as a place to fill in, nor begin with - as an option"
             yield f"{where}: {rule}, found {path[:40]!r}"
     yield from _unknown("measures.joint_pairs", config.measures.joint_pairs, config.pairs)
@@ -252,7 +252,7 @@ def absent(config: Config) -> Iterator[str]:
     """Files and folders that the study needs for its samples and that are not there."""
     names = {f"benchmarks.{name}" for name in config.study.benchmarks}
     names |= {f"checkpoints.{name}" for name in config.checkpoints if is_studied(config, name)}
-    for where, path in _paths(config) if config.study.readouts is None else ():
+    for where, path in _paths(config) if config.study.recorded_counts is None else ():
         is_needed = where.removesuffix(".path").removesuffix(".examples") in names and not path.startswith(ZOO_PREFIX)
         if is_needed and not _no_path(path) and not Path(path).exists():
             yield f"{where}: {path} does not exist"
@@ -263,8 +263,8 @@ def _paths(config: Config) -> Iterator[tuple[str, str]]:
     yield "results", config.results
     yield "lock", config.lock
     yield from (("extensions", name) for name in config.extensions)
-    if config.study.readouts is not None:
-        yield "study.readouts", config.study.readouts
+    if config.study.recorded_counts is not None:
+        yield "study.recorded_counts", config.study.recorded_counts
     for name, checkpoint in config.checkpoints.items():
         if checkpoint.path is not None:
             yield f"checkpoints.{name}.path", checkpoint.path
@@ -310,10 +310,10 @@ def _study_errors(config: Config) -> Iterator[str]:
         ("trace.policies", traced, list(config.policies)),
     ):
         yield from _unknown(f"study.{key}", names, known)
-    if study.sample != "all" and study.readouts is None:
+    if study.sample != "all" and study.recorded_counts is None:
         for name in study.benchmarks:
             if name not in sampled:
-                yield f"study.sample: does not list {name!r}, and there is no study.readouts to read it from"
+                yield f"study.sample: does not list {name!r}, and there is no study.recorded_counts to read it from"
 
 
 def _pair_errors(config: Config) -> Iterator[str]:

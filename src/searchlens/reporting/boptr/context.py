@@ -19,14 +19,14 @@ from searchlens.analysis.claims import DASH, ERRS_LEAST, Row, interval, say
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import broken_cells
 from searchlens.boptr.rule import REASONS
-from searchlens.config.boptr import REGIMES, BoptrOptions, Readout
+from searchlens.config.boptr import REGIMES, BoptrOptions, Estimator
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 
-READOUTS: dict[Readout, str] = {
-    "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"
+ESTIMATORS: dict[Estimator, str] = {
+    "unbiased": "Estimator unbiased: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"
     " question's samples, whatever their order. A search without such a mean at some budget is left out.",
-    "prefix": "Readout prefix: pass@n (P) and self-consistency (Q) are those of the first n samples, as in the paper.",
+    "first_k": "Estimator first_k: pass@n (P) and self-consistency (Q) of the first n samples, as in the paper.",
 }
 MOST = 6
 """Cells that a title names."""
@@ -45,32 +45,32 @@ class BoptrContext:
     plan: CohortPlan
     """Gives names, titles and their order, and says where samples come from."""
     options: BoptrOptions
-    """Tables and figures name the readout and the confidence level, notes the tolerances, too."""
+    """Tables and figures name the estimator and the confidence level, notes the tolerances, too."""
     warnings: Sequence[str] = ()
     """What readers of every table must know, such as versions of a grader that are mixed."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """The readout, the warnings, cells that are not interpretable, and where samples come from that were not drawn
-        by this study.
+        """The estimator, the warnings, cells that are not interpretable, and where samples come from that this study
+        did not draw.
         """
         rows = broken_cells(self.frames["protocol_flags"]).iter_rows()
         cells = [f"{model}/{benchmark} ({detail})" for model, benchmark, detail in rows]
         broken = (f"Not interpretable, but part of every mean here: {', '.join(cells)}.",) if cells else ()
         said = self.plan.said_source(self.plan.benchmarks)
         source = (f"{said[0].upper()}{said[1:]}.",) if said else ()
-        return (READOUTS[self.options.readout], *self.warnings, *broken, *source)
+        return (ESTIMATORS[self.options.estimator], *self.warnings, *broken, *source)
 
     def new_figure(
         self, width: float, height: float, first: str, second: str, models: Sequence[str], benchmarks: Sequence[str]
     ) -> Figure:
-        """An empty figure that says what it finds, then what it shows, with the readout; sizes in inches.
+        """An empty figure that says what it finds, then what it shows, with the estimator; sizes in inches.
 
         Cells of these models on these benchmarks that are not interpretable are named in further lines, for which the
         figure is higher. It also says where their samples come from, unless they were drawn in this study.
         """
         said = f", {self.plan.said_source(benchmarks)}".rstrip(", ")
-        lines = [first, f"{second} ({self.options.readout} readouts){said}", *self._broken(models, benchmarks)]
+        lines = [first, f"{second} ({self.options.estimator} estimates){said}", *self._broken(models, benchmarks)]
         return style.new_figure(width, height, "\n".join(lines), "sampled")
 
     def _broken(self, models: Sequence[str], benchmarks: Sequence[str]) -> list[str]:
@@ -95,10 +95,10 @@ class BoptrContext:
         return f"{self.options.confidence:.0%} interval"
 
     @property
-    def single_readouts(self) -> str:
-        """A note: what the intervals of single readouts are."""
-        kind = "Wilson" if self.options.readout == "prefix" else "bootstrap over questions"
-        return f"Brackets of a single readout: {kind}."
+    def single_estimates(self) -> str:
+        """A note: what the intervals of single estimates are."""
+        kind = "Wilson" if self.options.estimator == "first_k" else "bootstrap over questions"
+        return f"Brackets of a single estimate: {kind}."
 
     @property
     def brackets(self) -> str:

@@ -42,7 +42,7 @@ def aime_large_budget(context: shared.BoptrContext) -> fmt.Table:
     crossings = [_cell(row, plan) | _crossing_line(row, context) for row in found.iter_rows(named=True)]
     notes = [
         "Proportions in %. Envelope: the largest Base pass rate over the pool at any n ≤ b, reached by the policy"
-        f" shown; RL − envelope: in percentage points. {context.single_readouts} Brackets of a difference:"
+        f" shown; RL − envelope: in percentage points. {context.single_estimates} Brackets of a difference:"
         " paired bootstrap over questions at these points. A maximum over a pool is biased upwards, and no interval"
         " here allows for that.",
         "k*: the budget from which on Base is never behind RL, up to the largest one compared. First tie: the smallest"
@@ -209,7 +209,7 @@ def _shares(axes: Axes, rows: pl.DataFrame) -> None:
 def _handles(context: shared.BoptrContext) -> list[Line2D | Patch]:
     curve: dict[str, Any] = {"markersize": 3, "linewidth": 1.4}
     options, crossing = context.options, "k*: never behind from here on; below: share of draws with k* = b"
-    bands = f"{options.confidence:.0%} {'Wilson' if options.readout == 'prefix' else 'bootstrap'} bands"
+    bands = f"{options.confidence:.0%} {'Wilson' if options.estimator == 'first_k' else 'bootstrap'} bands"
     return [
         style.key("best of Base at any n up to b", color=palette.ENVELOPE_COLOUR, marker="s", **curve),
         style.key("RL default", color=palette.RL_COLOUR, marker="o", **curve),

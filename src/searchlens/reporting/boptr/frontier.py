@@ -36,7 +36,7 @@ def descriptive(context: shared.BoptrContext) -> fmt.Table:
         line |= {"P_max": percent(first["p_max"]), "reached by": fmt.word(first["policy"])}
         lines.append(line | {"headroom": percent(first["headroom"]), "N*": number(first["knee"], 1)})
     notes = [
-        f"Base pass@b under {plan.default_policy}, in %. {context.single_readouts} P_max: best AR policy at"
+        f"Base pass@b under {plan.default_policy}, in %. {context.single_estimates} P_max: best AR policy at"
         f" the largest budget; N*: smallest budget within {percent(TAU)} points of the value there."
         " No RL was sampled on these benchmarks: nothing is predicted.",
         *([] if frame.height else ["The cohort has no descriptive benchmark."]),
@@ -75,7 +75,7 @@ def frontier(context: shared.BoptrContext) -> fmt.Table:
         f" {shared.ERROR}",
         "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL holds for"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
-        f"N*: the smallest budget at which Base on base@rltrain is within τ = {TAU:g} of its last readout.",
+        f"N*: the smallest budget at which Base on base@rltrain is within τ = {TAU:g} of its last estimate.",
         context.brackets,
         shared.CORRECTED,
         "Sweeps: no path is chosen again in the draws, so their errors are corrected for the first bias alone, and may"

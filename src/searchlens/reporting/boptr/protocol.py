@@ -42,7 +42,7 @@ def protocol_flags(context: shared.BoptrContext) -> fmt.Table:
     notes = [
         "A flagged cell is reported, never dropped. Truncation: share of samples that hit the length limit; extraction:"
         " share with an answer that can be read; length: mean tokens per sample; all under the RL default policy."
-        " Rates and ranges of readouts in %.",
+        " Rates and ranges of estimates in %.",
         f"Attention: the interval of RL − Base lies wholly outside ±{percent(MARGIN)} points, or"
         f" the longer mean length is at least {LENGTH_RATIO:g} times the other; undecided: it crosses the"
         " margin. However little they differ, a rate of either side needs attention beyond the limits of the section"
@@ -122,7 +122,7 @@ def seed_replication(context: shared.BoptrContext) -> fmt.Table:
 
 @table("readout_consistency", stage="boptr")
 def readout_consistency(context: shared.BoptrContext) -> fmt.Table:
-    """How far readouts move when the same checkpoint is sampled again."""
+    """How far estimates move when the same checkpoint is sampled again."""
     frame, plan = context.frames["readout_consistency"], context.plan
     compared = frame.filter(pl.col("reason").is_null())
     whole = compared.filter(group="all")

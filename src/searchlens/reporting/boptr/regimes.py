@@ -125,7 +125,7 @@ def _overlap_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
     if row["lo_corrected"] is None:
         return [f"Both maps predict the same: {difference} is 0."]
     zero = "contains 0" if row["lo_corrected"] <= 0 <= row["hi_corrected"] else "excludes 0"
-    return [f"The interval of {difference} {zero}; the intervals of the two paths' readouts {overlap} at every budget."]
+    return [f"The interval of {difference} {zero}; the intervals of the two paths {overlap} at every budget."]
 
 
 # ---- figure

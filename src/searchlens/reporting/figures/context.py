@@ -32,7 +32,7 @@ class Labels:
     """A metric that is declared as ``drawn``."""
     source: Source = "sampled"
     """Where the samples come from; the figure says it unless they were sampled in this study."""
-    readout: str = "expected"
+    estimator: str = "unbiased"
     options: RecoveryOptions = field(default_factory=RecoveryOptions)
     general: General = field(default_factory=General)
     """``options``, ``general``: what the legends state: tolerance, support region, policy of the target curve, level of
@@ -57,7 +57,7 @@ class Labels:
     def measure(self) -> str:
         """Title of the metric; that only the first samples were read is said."""
         name = titles("metric")[self.metric]
-        return name if self.readout == "expected" else f"{name} of the first k samples"
+        return name if self.estimator == "unbiased" else f"{name} of the first k samples"
 
     @property
     def band(self) -> str:
@@ -66,8 +66,8 @@ class Labels:
 
     @property
     def curve(self) -> dict[str, str | int]:
-        """The columns that choose the curves to draw: metric and readout."""
-        return {"metric": self.metric, "readout": self.readout}
+        """The columns that choose the curves to draw: metric and estimator."""
+        return {"metric": self.metric, "estimator": self.estimator}
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class PairContext(Curves):
 
     def with_metric(self, metric: str) -> PairContext:
         """The same for a figure of another metric; of one of an extension there may be no means over all choices."""
-        has_means = pick(self.support, metric=metric, readout="expected").height > 0
-        readout = self.labels.readout if has_means else "prefix"
-        return replace(self, labels=replace(self.labels, metric=metric, readout=readout))
+        has_means = pick(self.support, metric=metric, estimator="unbiased").height > 0
+        estimator = self.labels.estimator if has_means else "first_k"
+        return replace(self, labels=replace(self.labels, metric=metric, estimator=estimator))
 
 
 @dataclass(frozen=True)

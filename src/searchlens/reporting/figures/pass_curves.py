@@ -60,9 +60,9 @@ def _rows(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]
     policy = labels.general.default_policy
     sides = {"Base": cell.base, "RL": cell.rl}
     for model, points in sides.items():
-        rows = pick(points, metric=labels.metric, readout="expected", policy=policy)
+        rows = pick(points, metric=labels.metric, estimator="unbiased", policy=policy)
         yield _named(rows.sort("budget"), model, policy, labels)
-    greedy = pick(cell.base, metric=labels.metric, readout="expected", policy="greedy")
+    greedy = pick(cell.base, metric=labels.metric, estimator="unbiased", policy="greedy")
     yield _named(greedy.sort("budget").head(1), "Base greedy", "greedy", labels)
     if measures is None:
         return

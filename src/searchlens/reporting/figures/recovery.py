@@ -29,7 +29,7 @@ def matching_set(context: PairContext) -> pl.DataFrame:
 
     ``targets`` of a point are the budgets of RL that it matches, separated by spaces.
     """
-    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
+    labels = replace(context.labels, estimator="first_k")  # paths and matches are of the first samples alone
     points = by_policy(pick(context.base, **labels.curve).select("policy", "budget", "value"), labels.policies)
     points = points.filter(pl.col("family") != "greedy")
     near = pick(context.near_match, metric=labels.metric).select("target_budget", "policy", "budget")
@@ -47,10 +47,10 @@ def matching_set(context: PairContext) -> pl.DataFrame:
 @style.styled()
 def draw_matching_set(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``matching_set`` returned."""
-    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
+    labels = replace(context.labels, estimator="first_k")  # paths and matches are of the first samples alone
     points, targets = pick(numbers, layer="point"), pick(numbers, layer="target").drop_nulls("value")
     if points.is_empty():
-        return style.in_words(labels, "these samples have no such readouts")
+        return style.in_words(labels, "these samples have no such estimates")
     figure = style.new_figure(style.COLUMN, 3.6, labels.titled(_matching_set_finding(points, targets)), labels.source)
     axes = figure.subplots()
     _points(axes, points)
@@ -104,7 +104,7 @@ FRAME_COLOUR = "#DDDDDD"
 @catalogue.figure("recovery", stage="pair", per_metric=True)
 def recovery(context: PairContext) -> pl.DataFrame:
     """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``."""
-    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
+    labels = replace(context.labels, estimator="first_k")  # paths and matches are of the first samples alone
     columns = ["target_budget", "target", "policy", "budget", "value", "rl_minus_base"]
     target = pick(context.support, **labels.curve).sort("budget")
     curve = target.select(layer=pl.lit("rl"), target_budget="budget", target="rl", lo="rl_lo", hi="rl_hi")
@@ -123,7 +123,7 @@ def recovery(context: PairContext) -> pl.DataFrame:
 @style.styled()
 def draw_recovery(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``recovery`` returned."""
-    labels = replace(context.labels, readout="prefix")  # paths and matches are of the first samples alone
+    labels = replace(context.labels, estimator="first_k")  # paths and matches are of the first samples alone
     figure = style.new_figure(style.PAGE, 3.6, labels.titled(_recovery_finding(numbers, labels)), labels.source)
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)

@@ -334,7 +334,7 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     if stage == "pair" and context.labels.warning:
         return in_words(context.labels, f"not interpretable. {context.labels.warning}"), numbers
     if stage != "boptr" and numbers.is_empty():
-        return in_words(context.labels, "these samples have no such readouts of both models"), numbers
+        return in_words(context.labels, "these samples have no such estimates of both models"), numbers
     drawn = draw(numbers, context)
     if drawn is None and not figure.options.get("optional"):
         hint = "return a figure, or declare it with optional=True"

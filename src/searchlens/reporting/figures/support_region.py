@@ -43,7 +43,7 @@ def compute_frontier(context: PairContext) -> pl.DataFrame:
 
     Notes
     -----
-    Points are read as expectations, whatever the readout of the labels. A token costs 2 FLOPs per parameter, whether it
+    Points are unbiased estimates, whatever the estimator of the labels. A token costs 2 FLOPs per parameter, whether it
     is of a prompt or generated; attention is not counted. If the prefill of one policy is unknown, all FLOPs are of
     generated tokens alone. Points whose tokens are unknown have no row on that axis.
     """
@@ -59,8 +59,8 @@ def compute_frontier(context: PairContext) -> pl.DataFrame:
 
 
 def _points(frame: pl.DataFrame, model: str, labels: Labels) -> pl.DataFrame:
-    rows = pick(frame, metric=labels.metric, readout="expected").drop_nulls("value")
-    tokens = pick(frame, metric="C", readout="expected")
+    rows = pick(frame, metric=labels.metric, estimator="unbiased").drop_nulls("value")
+    tokens = pick(frame, metric="C", estimator="unbiased")
     tokens = tokens.select("policy", "budget", tokens="value", tokens_lo="lo", tokens_hi="hi")
     rows = rows.select("policy", "budget", "value", "lo", "hi").join(tokens, on=["policy", "budget"], how="left")
     rows = by_policy(rows, labels.policies)
@@ -126,7 +126,7 @@ def draw_compute_frontier(numbers: pl.DataFrame, context: PairContext) -> Figure
     again = context.prefill["again"].max() or 0
     axes_shown = [axis for axis in AXES if axis in numbers["axis"] and (axis != "flops" or again >= AGAIN)]  # type: ignore[operator]
     finding = _compute_frontier_finding(numbers, "tokens" if "tokens" in axes_shown else "samples")
-    title = replace(labels, readout="expected").titled(finding)
+    title = replace(labels, estimator="unbiased").titled(finding)
     figure = style.new_figure(style.PAGE, 3.1, title, labels.source)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
     searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()

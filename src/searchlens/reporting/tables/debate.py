@@ -15,7 +15,7 @@ from searchlens.analysis.frames import pick
 from searchlens.analysis.measures import BASE, DIFFERENCE, RL
 from searchlens.catalogue import table
 from searchlens.reporting.tables import table as fmt
-from searchlens.reporting.tables.measures import BRACKETS, BROKEN, READOUT_NOTE, exponents_allowed, noted
+from searchlens.reporting.tables.measures import BRACKETS, BROKEN, ESTIMATOR_NOTE, exponents_allowed, noted
 from searchlens.reporting.tables.study import StudyContext
 
 BUDGETS = (1, 16)
@@ -41,7 +41,7 @@ def debate(context: StudyContext) -> fmt.Table:
         "pass@1 and Cover@0.9 say how reliably a side solves; pass@16, N* and support what it can reach with these"
         " samples, not with more; guess-corrected numbers hold if a sample knows or guesses evenly; P(RL beats Base) is"
         " of these questions and these two models. None says what another training run would give.",
-        f"Cannot say: what these samples leave open in a row. {BRACKETS} {READOUT_NOTE}",
+        f"Cannot say: what these samples leave open in a row. {BRACKETS} {ESTIMATOR_NOTE}",
     ]
     return fmt.Table(data, [fmt.block(lines, "benchmark")], noted(notes, context))
 

@@ -22,7 +22,7 @@ BROKEN_NOTE = (
     "A dash in place of numbers: the health check calls a side of the pair not interpretable (table `health`)."
 )
 BRACKETS = f"Brackets: percentile bootstrap over questions {LEVEL}, both sides of a question together."
-READOUT_NOTE = "Order-free: every curve is the exact mean over all choices of k samples of the pool."
+ESTIMATOR_NOTE = "Order-free: every curve is the exact mean over all choices of k samples of the pool."
 
 
 @table("budget_equivalents", stage="study")
@@ -47,7 +47,7 @@ def budget_equivalents(context: StudyContext) -> fmt.Table:
         " of Base solves more; more than n: RL solves more than Base with its whole pool of n; n or more: exactly"
         " as much, so that both are at the end of what was drawn.",
         "Best: at each N the policy of Base that solves most, chosen on the same questions, which makes its N* too"
-        f" small. {READOUT_NOTE}",
+        f" small. {ESTIMATOR_NOTE}",
         "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; without"
         " an upper end where fewer than four are unsolved, as so many hard ones may be missing from a sample; or less,"
         " or more: where an end lies outside of what the pool can show. The CSV also has simultaneous bands,"
@@ -89,7 +89,7 @@ def exponents(context: StudyContext) -> fmt.Table:
         lines.append(line)
     notes = [
         "Set: every β for which some α, and under `any` some policy of Base, is not rejected by the Anderson-Rubin test"
-        f" at the configured level; N is continuous, without rounding. {READOUT_NOTE}",
+        f" at the configured level; N is continuous, without rounding. {ESTIMATOR_NOTE}",
         "N up to: the pool of the policy, under `any` of each. Where a law has more, it says only that RL solves no"
         " less than the whole pool.",
         "Empty: no power law that can be tested fits at this level, whatever β. Hardly: the best law has a p-value less"
@@ -182,7 +182,7 @@ def coverage(context: StudyContext) -> fmt.Table:
     notes = [
         "Cover@τ: questions of which at least a share τ of the samples is right. G-Pass@k at τ: at least τ k of k"
         " samples are right; at τ = 1 this is pass^k, all of them. mG-Pass@k: the mean of G-Pass@k over τ above 1/2. In"
-        f" %, the difference RL − Base in percentage points. {READOUT_NOTE}",
+        f" %, the difference RL − Base in percentage points. {ESTIMATOR_NOTE}",
         "Entropy of the answers to a question, samples without an answer as one of them, mean over questions in nats;"
         " Miller-Madow adds (K − 1) / 2n for K different answers. Few samples show too few answers.",
         BRACKETS,
@@ -217,7 +217,7 @@ def guessing(context: StudyContext) -> fmt.Table:
         "Luck-corrected: 1 − (1 − pass@k) / (1 − luck), of means over questions. Assumed: knowing and luck are"
         " independent, and luck is alike on known and unknown questions; where models repeat what they know, too little"
         " is taken away.",
-        "Luck needs answers: readouts that were recorded without it lack them, and instructions have none.",
+        "Luck needs answers: estimates that were recorded without it lack them, and instructions have none.",
         BRACKETS,
     ]
     return fmt.Table(data, parts, noted(notes, context))

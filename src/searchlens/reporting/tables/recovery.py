@@ -12,30 +12,30 @@ from searchlens.analysis.frames import pick
 from searchlens.catalogue import table
 from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import (
+    ESTIMATOR,
     LEVEL,
-    READOUT,
     Cell,
     StudyContext,
     by_budget,
+    estimators_note,
     metrics,
-    readouts_note,
     shown,
 )
 from searchlens.store.columns import POINTS
 
-EXPECTED = "expected"
-"""The readout of the summary, but where there is none."""
+UNBIASED = "unbiased"
+"""The estimator of the summary, but where there is none."""
 
 
 @table("same_policy_counts", stage="study")
 def same_policy_counts(context: StudyContext) -> fmt.Table:
     """How many policies have Base at or above RL, over all shared ones and over those without the RL default."""
     data = pl.concat(_named(cell, cell.counts) for cell in context.cells)
-    lines = by_budget(data, ["pair", "benchmark", "metric", "readout"], _count, context.broken)
+    lines = by_budget(data, ["pair", "benchmark", "metric", "estimator"], _count, context.broken)
     notes = [
         "Policies under which Base solves at least as many questions as RL, of those that both were sampled under and"
         " under which either solves any; a column per number of samples N. In parentheses without RL's default policy."
-        f" {readouts_note()}",
+        f" {estimators_note()}",
     ]
     return fmt.Table(data, [fmt.block(lines, "pair", "benchmark")], notes)
 
@@ -61,7 +61,7 @@ ENDS = ("", "_lo", "_hi")
 GREEDY = tuple(f"greedy_{side}{end}" for side in ("base", "rl") for end in ENDS)
 """Columns of the summary: what one greedy answer of either side solves."""
 SUMMARY_NOTES = (
-    f"All numbers: mean over every choice of N samples ({EXPECTED} readout), but for paths, which read the first N, and"
+    f"All numbers: mean over every choice of N samples ({UNBIASED}), but for paths, which read the first N, and"
     " for metrics of the first N, which have no such mean in these pools.",
     "RL − Base at N: under RL's default policy, percentage points (pp); ahead: policies under which Base solves more"
     " questions than RL, of those under which either solves any; inside: RL budgets at which RL lies in Base's support"
@@ -99,8 +99,8 @@ def recovery_summary(context: StudyContext) -> fmt.Table:
 
 
 def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
-    has_means = pick(cell.support, metric=metric, readout=EXPECTED).height > 0  # votes of large pools have none
-    chosen: dict[str, str | int] = {"metric": metric, "readout": EXPECTED if has_means else READOUT}
+    has_means = pick(cell.support, metric=metric, estimator=UNBIASED).height > 0  # votes of large pools have none
+    chosen: dict[str, str | int] = {"metric": metric, "estimator": UNBIASED if has_means else ESTIMATOR}
     support = pick(cell.support, **chosen).sort("rl_minus_best", descending=True, nulls_last=True, maintain_order=True)
     row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": "full" if cell.searched else "ar"}
     row |= {**chosen, "base_policies": cell.policies, "questions": cell.questions}
@@ -135,7 +135,7 @@ def _first(frame: pl.DataFrame, columns: Mapping[str, str]) -> dict[str, Any]:
 def _summary_line(row: Row) -> fmt.Line:
     line = {"pair": row["pair"], "benchmark": row["benchmark"]}
     line["pool"] = POOLS[row["pool"]] + ("" if row["base_policies"] is None else f", {row['base_policies']}")
-    line["metric"] = metrics()[row["metric"]] + " of the first N" * (row["readout"] == READOUT)
+    line["metric"] = metrics()[row["metric"]] + " of the first N" * (row["estimator"] == ESTIMATOR)
     for which in ("first", "last"):
         ahead, policies, nothing = (row[f"{key}_{which}"] for key in ("ahead", "policies", "both_zero"))
         line[f"RL − Base at {row[f'{which}_budget']}"] = _interval(row, f"rl_minus_base_{which}", "+")
@@ -180,7 +180,7 @@ def recovery_paths(context: StudyContext) -> fmt.Table:
         if (row["pair"], row["benchmark"]) not in context.broken
     ]
     notes = [
-        f"Questions solved in %, {READOUT} readout. Closest: the Base point that solves nearest as many; monotone: the"
+        f"Questions solved in %, {ESTIMATOR}. Closest: the Base point that solves nearest as many; monotone: the"
         " path of least error whose N never falls. RL − Base: percentage points.",
     ]
     return fmt.Table(data, [fmt.block(lines, "pair", "benchmark", "metric", "path")], notes)
@@ -237,7 +237,7 @@ def recovery_objects(context: StudyContext) -> fmt.Table:
         for row in data.rows(named=True)
     ]
     notes = [
-        f"Last column: pass@k, {READOUT} readout, over the budgets of {len(cells)} interpretable cells"
+        f"Last column: pass@k, {ESTIMATOR}, over the budgets of {len(cells)} interpretable cells"
         " (pair, benchmark). Every number is of the pool that the cell was sampled with; table recovery_summary has the"
         " cells one by one. Envelope and near-match set choose among many points on the same questions, which favours"
         " them.",
@@ -249,7 +249,7 @@ def recovery_objects(context: StudyContext) -> fmt.Table:
 
 def _by_budget(cell: Cell) -> pl.DataFrame:
     """One row per RL budget of a cell: gap to the envelope, number of matches, residual of the monotone path."""
-    rows = pick(cell.support, metric=METRIC, readout=READOUT).select("budget", "rl_minus_best")
+    rows = pick(cell.support, metric=METRIC, estimator=ESTIMATOR).select("budget", "rl_minus_best")
     matches = pick(cell.near_match, metric=METRIC).group_by("target_budget").agg(matches=pl.len())
     path = pick(cell.path, metric=METRIC, kind="monotone")
     for frame in (matches, path.select("target_budget", residual=pl.col("rl_minus_base").abs())):

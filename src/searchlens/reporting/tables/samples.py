@@ -191,7 +191,7 @@ HEALTH_NOTES = (
     " without a finish. Unknown verdicts: share of answers whose comparison reached a limit; they count as wrong."
     " Failed: samples of searches that failed. Kept, withdrawn: texts that end in an open box behind a closed one,"
     " which repeats it or takes it back. Unsolved: questions that no sample of the cell solves. Unknown: not"
-    " recorded, as in compact readouts.",
+    " recorded, as in recorded counts.",
     "Not interpretable: hardly any sample has an answer, or hardly any verdict is known, in the whole cell or under"
     " RL's default policy; a pair, too, of which neither side solves a question. Its numbers stay in the CSV files and"
     " enter means; verdicts on it are not printed. The limits are the section health of the configuration.",

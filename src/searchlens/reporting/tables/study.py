@@ -16,8 +16,8 @@ from searchlens.catalogue import table, titles
 from searchlens.reporting.tables import table as fmt
 from searchlens.store.provenance import Judge
 
-READOUT = "prefix"
-"""The readout of tables of points and paths."""
+ESTIMATOR = "first_k"
+"""The estimator of tables of points and paths."""
 LEVEL = "at the configured level (95% unless it says otherwise)"
 
 
@@ -55,7 +55,7 @@ class StudyContext:
     points: Mapping[tuple[str, str], pl.DataFrame]
     """Checkpoint and benchmark to the ``points`` of their landscape."""
     widths: pl.DataFrame
-    """Half-widths of the intervals, one row per group: checkpoint, benchmark, metric, readout, questions, budget,
+    """Half-widths of the intervals, one row per group: checkpoint, benchmark, metric, estimator, questions, budget,
     half_width (a proportion)."""
     costs: pl.DataFrame
     """One row per shard: checkpoint, benchmark, policy, controller, rows, tokens, generated, requests, prefilled,
@@ -99,8 +99,8 @@ def metrics() -> dict[str, str]:
     return titles("metric", drawn=True)
 
 
-def readouts_note() -> str:
-    """What the metrics and the readouts are."""
+def estimators_note() -> str:
+    """What the metrics and the estimates are."""
     said = "; ".join(f"{name}: {title}" for name, title in metrics().items())
     return f"{said}. Prefix: the first N samples; expected: mean over every choice of N samples."
 
@@ -130,13 +130,13 @@ def operating_points(context: StudyContext) -> fmt.Table:
     parts, lacking = [], []
     for (checkpoint, benchmark), frame in context.points.items():
         for metric in metrics():
-            rows = by_policy(pick(frame, metric=metric, readout=READOUT)).select(columns)
+            rows = by_policy(pick(frame, metric=metric, estimator=ESTIMATOR)).select(columns)
             lacking += [f"{metric} of {checkpoint} on {benchmark}"] if rows.is_empty() else []
             parts.append(fmt.named(rows, checkpoint=checkpoint, benchmark=benchmark, metric=metric))
     data = pl.concat(parts)
     lines = by_budget(data, [*keys, "policy"], lambda row: shown(row["value"], row["lo"], row["hi"]))
     notes = [
-        f"Questions solved in %, {READOUT} readout; a column per number of samples N. {readouts_note()}",
+        f"Questions solved in %, {ESTIMATOR} estimator; a column per number of samples N. {estimators_note()}",
         f"Brackets: interval over questions {LEVEL}, Wilson for counts, else percentile bootstrap.",
         *([f"Not recorded: {', '.join(lacking)}."] if lacking else []),
     ]
@@ -146,10 +146,10 @@ def operating_points(context: StudyContext) -> fmt.Table:
 @table("intervals", stage="study")
 def intervals(context: StudyContext) -> fmt.Table:
     """How wide the intervals are: the median half-width over policies, a column per budget."""
-    keys = ["checkpoint", "benchmark", "metric", "readout", "questions"]
+    keys = ["checkpoint", "benchmark", "metric", "estimator", "questions"]
     lines = by_budget(context.widths, keys, lambda row: shown(row["half_width"]))
     notes = [
         f"Half-width of the intervals {LEVEL}, percentage points, median over policies; a column per number of samples"
-        f" N. {readouts_note()}",
+        f" N. {estimators_note()}",
     ]
     return fmt.Table(context.widths, [fmt.block(lines, "checkpoint")], notes)

@@ -1,4 +1,4 @@
-"""Compact readouts of a cell on disk: everything in graded samples that the analysis of a study reads.
+"""Recorded counts of a cell on disk: everything in graded samples that the analysis of a study reads.
 
 The file is an Arrow table in an xz stream, one row for each policy: ``COMPACT``, and the sidecars of the policy's
 shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
@@ -21,11 +21,11 @@ import pyarrow as pa
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.columns import PLAIN, READOUTS
+from searchlens.store.columns import ESTIMATORS, PLAIN
 from searchlens.store.files import canonical
 from searchlens.store.frames import DAMAGED
 from searchlens.store.inputs import whole
-from searchlens.store.layout import readouts_sidecar
+from searchlens.store.layout import counts_sidecar
 from searchlens.store.provenance import Judge
 
 
@@ -37,11 +37,11 @@ def hits() -> pl.Schema:
         for name, declaration in metrics.items()
     }
     keys = {"policy": pl.String(), "question": pl.UInt32(), "budget": pl.UInt32()}
-    return pl.Schema({**keys, **prefix, **{f"{name}_expected": pl.Float32() for name in metrics}})
+    return pl.Schema({**keys, **prefix, **{f"{name}_unbiased": pl.Float32() for name in metrics}})
 
 
 def recorded(**options: Any) -> tuple[str, ...]:
-    """Metrics of compact readouts, or those of them that are declared with these options.
+    """Metrics of recorded counts, or those of them that are declared with these options.
 
     Extensions have none: the format of the file does not depend on the extensions in use.
     """
@@ -52,7 +52,7 @@ def recorded(**options: Any) -> tuple[str, ...]:
 COMPACT_POINT = pl.Schema(
     {
         "metric": pl.String(),
-        "readout": pl.Enum(READOUTS),
+        "estimator": pl.Enum(ESTIMATORS),
         "budget": pl.UInt32(),
         **dict.fromkeys(("value", "lo", "hi"), pl.Float32()),
     }
@@ -60,7 +60,7 @@ COMPACT_POINT = pl.Schema(
 
 
 def compact(named: Sequence[str]) -> pl.Schema:
-    """Compact readouts, one row per policy, whose points name these metrics: each file says which it holds."""
+    """Recorded counts, one row per policy, whose points name these metrics: each file says which it holds."""
     return pl.Schema(
         {
             "policy": pl.String(),
@@ -71,14 +71,14 @@ def compact(named: Sequence[str]) -> pl.Schema:
             **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True) if metric in named},
             "classes": pl.List(pl.Categorical()),
             "lucky": pl.List(pl.UInt32()),
-            **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True) if metric in named},
+            **{f"{metric}_unbiased": pl.List(pl.Float32()) for metric in recorded(compared=True) if metric in named},
             "points": pl.List(pl.Struct({**COMPACT_POINT, "metric": pl.Enum(named)})),
         }
     )
 
 
 COMPACT = compact([*recorded(), PLAIN])
-"""Compact readouts as they are written today."""
+"""Recorded counts as they are written today."""
 
 
 # ---- the file
@@ -96,21 +96,21 @@ Sidecars = Mapping[str, Iterable[Mapping[str, Any]]]
 
 
 def write(
-    readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge | None = None
+    counts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge | None = None
 ) -> None:
-    """Publish the readouts of a cell, as ``analysis.compact`` returns them, and a JSON file next to them.
+    """Publish the counts of a cell, as ``analysis.compact`` returns them, and a JSON file next to them.
 
     A shard that several policies share is listed under one of them. The JSON file has what they were ``drawn_from``
-    (``Grid.readouts_from``), and the judge of the samples.
+    (``Grid.counts_from``), and the judge of the samples.
     """
-    texts = [[_short(sidecar) for sidecar in sidecars.get(name, ())] for name in readouts["policy"]]
-    frame = readouts.with_columns(shards=pl.Series(texts, dtype=SCHEMA["shards"]))
+    texts = [[_short(sidecar) for sidecar in sidecars.get(name, ())] for name in counts["policy"]]
+    frame = counts.with_columns(shards=pl.Series(texts, dtype=SCHEMA["shards"]))
     stream = io.BytesIO()
     frame.write_ipc(stream, compression="uncompressed")
     packed = lzma.compress(stream.getvalue(), preset=9 | lzma.PRESET_EXTREME)
     files.replace(target, lambda path: path.write_bytes(packed))
     entries = {**drawn_from, **({"grader": vars(judge)} if judge and judge.version else {})}
-    files.replace_text(readouts_sidecar(target), json.dumps(entries, indent=1) + "\n")
+    files.replace_text(counts_sidecar(target), json.dumps(entries, indent=1) + "\n")
 
 
 def _short(sidecar: Mapping[str, Any]) -> str:
@@ -120,7 +120,7 @@ def _short(sidecar: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """The readouts of a cell: ``SCHEMA``, without metrics that were not recorded. InputError if damaged or unknown."""
+    """The counts of a cell: ``SCHEMA``, without metrics that were not recorded. InputError if damaged or unknown."""
     content = files.read_bytes(path)
     try:
         with lzma.open(io.BytesIO(content)) as file:
@@ -130,14 +130,14 @@ def read(path: Path) -> pl.DataFrame:
     except (*DAMAGED, lzma.LZMAError, EOFError) as error:
         what = str(error).partition("\n")[0]
         hint = "copy the file again, or delete it to sample the cell"
-        raise InputError(f"cannot read the compact readouts {path}: {what}", hint) from None
+        raise InputError(f"cannot read the recorded counts {path}: {what}", hint) from None
     if "lucky" not in frame.columns:  # recorded before luck was
         frame = frame.with_columns(lucky=pl.lit(None, SCHEMA["lucky"]))
     named = _named(frame.schema.get("points"))
     schema = {**compact(named), "shards": SCHEMA["shards"]}
     if not set(named) <= set(_named(SCHEMA["points"])) or dict(frame.schema) != schema:
         raise InputError(
-            f"compact readouts {path} were written by another version of searchlens",
+            f"recorded counts {path} were written by another version of searchlens",
             "record them again with this version: searchlens record",
         )
     return frame.select(*schema)
@@ -151,7 +151,7 @@ def _named(points: pl.DataType | None) -> list[str]:
     return []
 
 
-def sidecars(readouts: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
+def sidecars(counts: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Sidecars of the shards of each policy in a result of ``read``; a shared shard is listed under one policy."""
-    rows = readouts.select("policy", "shards").iter_rows()
+    rows = counts.select("policy", "shards").iter_rows()
     return {policy: [json.loads(text) for text in shards] for policy, shards in rows}

@@ -1,19 +1,19 @@
 """Landscapes and recovery of recorded cells: one job for each checkpoint and each pair, because a cell takes a moment.
 
-REQUIRED INPUTS: the cells' compact readouts (study.readouts).
+REQUIRED INPUTS: the cells' recorded counts (study.recorded_counts).
 OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/<pair>/<benchmark>/*.parquet
 """
 
 # Snakemake prefers these rules to `landscape` and `recovery`, because they have no wildcards. Nothing to wait for: before
 # sampling, so that figures of these cells find a core while it ends.
-for checkpoint, benchmarks in by_name(GRID.study.readouts).items():
+for checkpoint, benchmarks in by_name(GRID.study.recorded_counts).items():
 
     rule:
         name:
             f"landscape_{checkpoint}"
         input:
-            readouts=[GRID.study.readouts[checkpoint, b] for b in benchmarks],
-            sidecars=[layout.readouts_sidecar(GRID.study.readouts[checkpoint, b]) for b in benchmarks],
+            counts=[GRID.study.recorded_counts[checkpoint, b] for b in benchmarks],
+            sidecars=[layout.counts_sidecar(GRID.study.recorded_counts[checkpoint, b]) for b in benchmarks],
         output:
             [path for b in benchmarks for path in landscape_files(checkpoint, b)],
         log:
@@ -34,13 +34,13 @@ for checkpoint, benchmarks in by_name(GRID.study.readouts).items():
             """
             searchlens landscape \
                 --benchmark {params.benchmarks:q} \
-                --scores {input.readouts:q} \
+                --scores {input.counts:q} \
                 --output {params.folders:q} \
                 2>&1 | tee {log:q}
             """
 
 
-for pair, benchmarks in by_name(GRID.study.readout_pairs).items():
+for pair, benchmarks in by_name(GRID.study.recorded_pairs).items():
 
     rule:
         name:

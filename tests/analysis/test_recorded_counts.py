@@ -1,4 +1,4 @@
-"""Compact readouts: the same landscape without the samples, and studies that read recorded cells."""
+"""Recorded counts: the same landscape without the samples, and studies that read recorded cells."""
 
 import json
 import re
@@ -27,8 +27,8 @@ from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
-from searchlens.store import layout, readouts
-from searchlens.store import readouts as metric_schemas
+from searchlens.store import layout, recorded_counts
+from searchlens.store import recorded_counts as metric_schemas
 from test_workflow import ROOT, Folder
 
 FEW = LandscapeOptions(draws=60)
@@ -53,31 +53,31 @@ def scores(questions: int = 30) -> pl.DataFrame:
 
 
 def through_a_file(kept: pl.DataFrame, tmp_path: Path) -> pl.DataFrame:
-    path = layout.readouts(tmp_path, "toy-base", "sums")
-    readouts.write(kept, {}, path, {"weights": "w"})
-    return readouts.read(path)
+    path = layout.recorded_counts(tmp_path, "toy-base", "sums")
+    recorded_counts.write(kept, {}, path, {"weights": "w"})
+    return recorded_counts.read(path)
 
 
 HELD = pl.col("metric").is_in(metric_schemas.recorded())
-"""Points that readouts hold: those of metrics declared with ``recorded``."""
+"""Points that estimates hold: those of metrics declared with ``recorded``."""
 BY_QUESTION = pl.col(
     *("policy", "question", "budget", *metric_schemas.recorded(hits=True)),
-    *(f"{name}_expected" for name in metric_schemas.recorded(compared=True)),
+    *(f"{name}_unbiased" for name in metric_schemas.recorded(compared=True)),
 )
 """What they hold of ``hits``."""
 
 
 def assert_same_landscape(found: Any, wanted: Any) -> None:
-    """Counts and prefix readouts to the bit, means of counts to double precision, all else to single."""
+    """Counts and first-k estimates to the bit, means of counts to double precision, all else to single."""
     points = wanted.points.filter(HELD)
     assert_frame_equal(found.points, points, check_exact=False, abs_tol=1e-6, rel_tol=1e-6)
     assert found.points.select("hits").equals(points.select("hits"))
-    counted = pl.col("metric").is_in(["P", "Q", "B", "T", "D", "distinct"]) & (pl.col("readout") == "prefix")
+    counted = pl.col("metric").is_in(["P", "Q", "B", "T", "D", "distinct"]) & (pl.col("estimator") == "first_k")
     counted |= pl.col("metric").is_in(["C", "valid", "stopped", "truncated"])
     ours, theirs = (frame.filter(counted).select("value") for frame in (found.points, points))
     assert_frame_equal(ours, theirs, abs_tol=0, rel_tol=1e-14)
     assert found.hits.select(BY_QUESTION).equals(wanted.hits.select(BY_QUESTION))
-    assert found.hits["B_expected"].null_count() == found.hits["T_expected"].null_count() == found.hits.height
+    assert found.hits["B_unbiased"].null_count() == found.hits["T_unbiased"].null_count() == found.hits.height
 
 
 @pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
@@ -116,7 +116,7 @@ def test_the_largest_pool_with_an_expected_vote_is_rebuilt_with_it() -> None:
     for samples, value in ((512, 1.0), (513, None)):
         graded = oracle.frame({"a": [[sure] * samples]})
         points = expand(compact(graded, None, budgets=[3], options=FEW), options=FEW)[0].points
-        assert points.filter(metric="Q", readout="expected")["value"].to_list() == [value]
+        assert points.filter(metric="Q", estimator="unbiased")["value"].to_list() == [value]
 
 
 def test_as_many_budgets_as_there_are_bits_are_kept_and_no_more(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_as_many_budgets_as_there_are_bits_are_kept_and_no_more(tmp_path: Path) 
     some = list(range(1, 17))
     kept = through_a_file(compact(graded, None, budgets=some, options=FEW), tmp_path)
     assert_same_landscape(expand(kept, options=FEW)[0], operating_points(graded, budgets=some, options=FEW))
-    with pytest.raises(InputError, match="there are 17; compact readouts hold at most 16"):
+    with pytest.raises(InputError, match="there are 17; recorded counts hold at most 16"):
         compact(graded, None, budgets=[*some, 17], options=FEW)
 
 
@@ -135,19 +135,19 @@ def test_shared_ties_are_refused_because_a_vote_would_be_no_bit() -> None:
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    path = layout.readouts(tmp_path, "toy-base", "sums")
-    readouts.write(compact(scores(4), None, budgets=BUDGETS, options=FEW), {}, path, {})
+    path = layout.recorded_counts(tmp_path, "toy-base", "sums")
+    recorded_counts.write(compact(scores(4), None, budgets=BUDGETS, options=FEW), {}, path, {})
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match=r"sums\.arrow\.xz"):
-        readouts.read(path)
+        recorded_counts.read(path)
 
 
 # ---- a study
 
 
 def elsewhere(raw: Raw, make_grid: Make) -> Grid:
-    """The study on another machine, which has its readouts but not its samples."""
-    study = {**raw["study"], "readouts": "kept"}
+    """The study on another machine, which has its estimates but not its samples."""
+    study = {**raw["study"], "estimates": "kept"}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 
 
@@ -202,7 +202,7 @@ def test_a_cell_is_recorded_part_by_part(sampled: Grid, tmp_path: Path, monkeypa
     parts, _ = record(sampled, tmp_path / "parts")
     assert len(list(in_parts(pl.scan_parquet(sampled.scores(*CELLS[0])), 1))) == 4
     for one, other in zip(whole, parts, strict=True):
-        assert_frame_equal(readouts.read(one), readouts.read(other), rel_tol=1e-6)
+        assert_frame_equal(recorded_counts.read(one), recorded_counts.read(other), rel_tol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -276,14 +276,14 @@ def test_a_benchmark_that_is_named_is_sampled(raw: Raw, make_grid: Make, sampled
     assert {grid.study.source(*cell) for cell in grid.study.cells if cell not in CELLS} == {"sampled"}
     named = elsewhere({**raw, "study": {**study, "sample": ["more", "sums"]}, "samples": 8}, make_grid)
     named.check()
-    assert not named.study.readouts
+    assert not named.study.recorded_counts
     assert [g.id for g in named.jobs.generations(*CELLS[0])] == [g.id for g in sampled.jobs.generations(*CELLS[0])]
 
 
 def test_samples_of_readouts_are_not_pruned(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     record(sampled, tmp_path / "kept")
-    grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
-    assert grid.study.readouts
+    grid = make_grid({**raw, "study": {**raw["study"], "estimates": "kept"}})
+    assert grid.study.recorded_counts
     assert unused(grid).generations == []
 
 
@@ -306,7 +306,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     path = tmp_path_factory.mktemp("recorded")
     for name in ("config", "resources"):
         (path / name).symlink_to(ROOT / name)
-    study = {"benchmarks": ["gpqa"], "sample": [], "readouts": "resources/zoo/recorded"}
+    study = {"benchmarks": ["gpqa"], "sample": [], "estimates": "resources/zoo/recorded"}
     boptr = {"anchor": {"benchmark": "gpqa"}, "draws": 100, "reselect": 0}
     folder = Folder(path, {"results": "results", "study": study, "boptr": boptr})
     run(folder, {})
@@ -386,19 +386,19 @@ def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: 
 def test_the_pretrained_pairs_are_read_without_weights_and_benchmarks(
     names: str, pairs: str, benchmarks: list[str]
 ) -> None:
-    """The committed readouts have the budgets and options of the shipped configurations."""
+    """The committed counts have the budgets and options of the shipped configurations."""
     files = [*check.DEFAULT_FILES, *(f"examples/pretrained/{name}.yaml" for name in names.split())]
     grid = Grid(check.load([ROOT / path for path in files]), root=ROOT)
     grid.check()
-    assert grid.study.readout_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
+    assert grid.study.recorded_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
 
 
 def test_recorded_readouts_are_those_of_their_readme() -> None:
     """Questions solved by the first n samples, as counted in the samples."""
     grid, solved = overlaid("recorded"), []
-    for path in grid.study.readouts.values():
-        kept = readouts.read(path)
-        prefix = expand(kept)[0].points.filter(metric="P", readout="prefix")
+    for path in grid.study.recorded_counts.values():
+        kept = recorded_counts.read(path)
+        prefix = expand(kept)[0].points.filter(metric="P", estimator="first_k")
         hits = prefix.filter(policy="topp0.95_t1.0")["hits"].to_list()
         solved.append([*hits, *[None] * (9 - len(hits)), prefix.filter(policy="greedy")["hits"].item()])
     page = (ROOT / "resources/zoo/recorded/README.md").read_text()
