@@ -59,7 +59,7 @@ def main() -> None:
     for k in (1, 2, 4, 8):
         close(value["pass@k", "Base", k], pass_at(base, k), f"pass@{k} of Base")
         close(value["pass@k", "RL", k], pass_at(rl, k), f"pass@{k} of RL")
-    close(value["luck", "RL", 1], 0, "luck")
+    close(value["wrong_key", "RL", 1], 0, "wrong_key")
     cover = {(row["side"], row["tau"]): row["value"] for row in found["measures"] if row["measure"] == "Cover@tau"}
     close(cover["Base", 0.5], sum(c >= SAMPLES / 2 for c in base) / QUESTIONS, "Cover@0.5 of Base")
     support = found["support"][0]

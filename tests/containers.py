@@ -209,8 +209,8 @@ def _tables(folder: Path) -> Iterator[Container]:
 def _counts(folder: Path) -> Iterator[Container]:
     """Recorded counts: the xz stream, and the Arrow file in it."""
     plain = arrow(compact())
-    yield Container("xz", "estimates", folder / "cell.arrow.xz", recorded, "content", lzma.compress(plain))
-    yield Container("arrow", "estimates", folder / "inner.arrow.xz", recorded, "count", plain, lzma.compress)
+    yield Container("xz", "counts", folder / "cell.arrow.xz", recorded, "content", lzma.compress(plain))
+    yield Container("arrow", "counts", folder / "inner.arrow.xz", recorded, "count", plain, lzma.compress)
 
 
 def containers(folder: Path) -> Iterator[Container]:

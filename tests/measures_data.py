@@ -27,8 +27,10 @@ def frames() -> dict[str, pl.DataFrame]:
         base = rng.beta(0.6, 1.5, 60)
         rl = 1 - (1 - base) ** 2
         policies = ("temp_0.5", "topp0.95_t1.0")
-        lucky = None if "AIME" in benchmark else np.arange(60) % 4
-        sides = ({name: replace(pool(name, 16, side, rng), lucky=lucky) for name in policies} for side in (base, rl))
+        wrong_key = None if "AIME" in benchmark else np.arange(60) % 4
+        sides = (
+            {name: replace(pool(name, 16, side, rng), wrong_key=wrong_key) for name in policies} for side in (base, rl)
+        )
         options = np.full(60, 4) if "AIME" in benchmark else None
         cells.append(PairPools("micro-1m", benchmark, *sides, options))
     return read_study(cells, MeasuresOptions(), General(draws=100))

@@ -21,14 +21,14 @@ OPTIONS = ("config::generated_files_agree", FROZEN)
 JOBS = r"jobs::a_manifest|a_shard|only_one"
 BOPTR = ("boptr_[cdeimopqsv]*", "boptr_fit", "boptr_frontier", "boptr_regimes", "boptr_rows", "boptr_rule")
 """All but those that draw, print and simulate whole studies, which take a minute each."""
-KEPT = r"estimates::without_its_samples|what_is_kept|damaged_file"
+KEPT = r"recorded_counts::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("analysis/uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
     "analysis": (
         "analysis",
         (
-            *("landscape", "estimates", "recovery", "import_recorded", "readings_[cef]*", "health", "claims"),
+            *("landscape", "recorded_counts", "recovery", "import_recorded", "measures_[cef]*", "health", "claims"),
             *(f"extensions::{METRICS}", *OPTIONS),
         ),
     ),

@@ -161,7 +161,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 
 @pytest.mark.long
-def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy: Copy) -> None:
+def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_counts(copy: Copy) -> None:
     rng = np.random.default_rng(1)
     pools = {name: [oracle.random_pool(rng, 4) for _ in range(5)] for name in ("temp_0.5", "greedy")}
     oracle.frame(pools).write_parquet(copy.path / "scores.parquet")
@@ -177,14 +177,14 @@ def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_readouts(copy
 
 @pytest.mark.long
 def test_a_metric_is_recorded_from_now_on(copy: Copy) -> None:
-    """Every form comes back; the tests of estimates are those of this package, run with the metrics of the copy."""
+    """Every form comes back; the tests of recorded counts are those of this package, run with the metrics of the copy."""
     names = "(a_landscape_is_the_same and shortest) or two_candidates"
-    estimates = ROOT / "tests/analysis/test_readouts.py"
+    estimates = ROOT / "tests/analysis/test_recorded_counts.py"
     copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(estimates), "-k", names)
 
 
 def test_tables_figures_and_frames_are_planned(copy: Copy) -> None:
-    study = {"benchmarks": ["gpqa"], "sample": [], "estimates": "resources/zoo/recorded"}
+    study = {"benchmarks": ["gpqa"], "sample": [], "recorded_counts": "resources/zoo/recorded"}
     content = {"results": "results", "study": study, "boptr": {"anchor": {"benchmark": "gpqa"}, "draws": 100}}
     (copy.path / "study.json").write_text(json.dumps(content))
     wanted = ("tables/my_table.csv", "tables/my_number.csv", "figures/my_figure.svg", "boptr/models.parquet")

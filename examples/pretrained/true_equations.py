@@ -1,6 +1,6 @@
 """Graders ``true-equations`` and ``no-equation``: right answers by what the text calculates before it states them.
 
-A model that cannot calculate is right by luck now and then (docs/pretrained.md). Right answers fall into three kinds:
+A model that cannot calculate is right by chance now and then (docs/pretrained.md). Right answers fall into three kinds:
 with true equations alone, without any equation, and with a false one. The last are those that neither grader finds. An
 extension, named by examples/pretrained/true-equations.yaml; its verdicts are stored apart from those of ``math``.
 """

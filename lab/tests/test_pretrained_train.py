@@ -49,7 +49,7 @@ def test_worked_answers_lose_the_marks_and_state_their_number() -> None:
         ("The answer is $7.", 1),
         ("The answer is 7.00.", 1),
         ("The answer is 5. No, the answer is 7.", 1),
-        ("He has 3 + 5 = 7. The answer is 7.", 0),  # right by luck
+        ("He has 3 + 5 = 7. The answer is 7.", 0),  # right by chance
         ("He has 14 / 2 = 7 and 10 / 3 = 3.33. The answer is 7.", 1),
         ("He has 7 / 0 = 7. The answer is 7.", 0),
         ("He has 1 + 2 * 4 = 7. The answer is 7.", 0),

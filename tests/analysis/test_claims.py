@@ -15,7 +15,7 @@ from searchlens.analysis import claims
 from searchlens.analysis.equivalents import EQUIVALENTS
 from searchlens.analysis.exponents import EXPONENTS
 from searchlens.analysis.health import Health
-from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL
+from searchlens.analysis.measures import BASE, DIFFERENCE, RL, WRONG_KEY
 from searchlens.cli import summary
 from searchlens.comparison.logs import LogComparison
 from searchlens.comparison.statements import statements, told
@@ -101,7 +101,7 @@ def random_frames(rng: np.random.Generator) -> dict[str, pl.DataFrame]:
         rows += [measure("guess-corrected pass@k", DIFFERENCE, k, None, ends(rng, -1, 1)) for k in budgets]
         rows += [measure("guess null", BASE, k, None, ends(rng, 0, 1)) for k in budgets]
     if rng.random() < 0.5:
-        rows += [measure(LUCK, side, k, None, ends(rng, 0, 1)) for side in (BASE, RL) for k in budgets]
+        rows += [measure(WRONG_KEY, side, k, None, ends(rng, 0, 1)) for side in (BASE, RL) for k in budgets]
     if rng.random() < 0.5:
         rows += [measure("entropy, Miller-Madow", side, None, None, ends(rng, 0, 3)) for side in (BASE, RL)]
     single = pool == 1
@@ -227,7 +227,7 @@ def test_sentences_are_true_of_random_frames(seed: int) -> None:
     guessed = [row["k"] for row in rows_of(frames, "guess null", BASE) if row["value"] >= 0.5]
     assert [int(k) for k in re.findall(r"pass@(\d+): guessing", said["guessing"].cannot)] == guessed
     assert ("guessing" in known) == bool(rows_of(frames, "guess null", BASE))
-    assert ("luck" in known) == bool(rows_of(frames, LUCK, BASE))
+    assert ("wrong_key" in known) == bool(rows_of(frames, WRONG_KEY, BASE))
     single = min(support["base_samples"], support["rl_samples"]) == 1
     assert ("entropy" in known) == (bool(rows_of(frames, "entropy, Miller-Madow", RL)) and not single)
     law = frames["exponents"].row(0, named=True)

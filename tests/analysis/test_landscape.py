@@ -58,7 +58,7 @@ def test_expectations_equal_enumeration_of_all_subsets(seed, first_finish):
 
 @pytest.mark.parametrize("ties", ["first", "fractional"])
 @pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
-def test_prefix_readouts_equal_their_definitions(ties, first_finish):
+def test_first_k_estimates_equal_their_definitions(ties, first_finish):
     pools = _pools(11, 7, questions=40)
     options = LandscapeOptions(ties=ties, first_finish=first_finish, draws=50)
     hits = operating_points(oracle.frame(pools), budgets=[1, 2, 3, 5, 7], options=options).hits
@@ -345,7 +345,7 @@ def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, mon
     """Policy after policy, some at a time, or all at once: the same rows, and numbers that differ by rounding."""
     rng = np.random.default_rng(2)
     pools = _pools(2, 5, policies=("b", "a")) | {"one": [oracle.random_pool(rng, 1) for _ in range(12)]}
-    graded = oracle.frame(pools).with_columns(plain=pl.col("answer"), lucky=pl.lit(None, pl.Boolean))
+    graded = oracle.frame(pools).with_columns(plain=pl.col("answer"), wrong_key=pl.lit(None, pl.Boolean))
     graded.sample(fraction=1.0, shuffle=True, seed=4).sort("policy", descending=True).write_parquet(
         tmp_path / "s.parquet"
     )

@@ -226,7 +226,7 @@ def anchor() -> tuple[Pool, Pool]:
 
 
 @pytest.mark.cohort
-def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
+def test_measures_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
     """The numbers that a separate short computation from the recorded counts gives."""
     base, rl = anchor
     row = support(base, rl, Resamples.draw(500, 100, 0))[0].row(0, named=True)
@@ -250,65 +250,69 @@ def test_guessing_on_the_recorded_choices() -> None:
         assert (100 * found.mean(axis=0)).round(1).tolist() == wanted
 
 
-# ---- luck
+# ---- wrong keys
 
 
-def test_luck_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
-    lucky = replace(pool([4, 0, 1], 4), lucky=np.array([0, 1, 4]))
-    assert np.allclose(measures.luck(lucky, [1, 2, 4]), [[0, 0, 0], [1 / 4, 1 / 2, 1], [1, 1, 1]])
+def test_wrong_key_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
+    wrong_key = replace(pool([4, 0, 1], 4), wrong_key=np.array([0, 1, 4]))
+    assert np.allclose(measures.wrong_key(wrong_key, [1, 2, 4]), [[0, 0, 0], [1 / 4, 1 / 2, 1], [1, 1, 1]])
     with pytest.raises(ValueError, match="unknown"):
-        measures.luck(pool([1], 4), [1])
+        measures.wrong_key(pool([1], 4), [1])
 
 
-def test_luck_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
-    """2,000 questions x 16 samples: 30% are known to RL, and 5% of the samples of the others are right by luck."""
+def test_wrong_key_of_a_difference_and_pass_at_k_without_it_find_what_is_known() -> None:
+    """2,000 questions x 16 samples: 30% are known to RL, and 5% of the others' samples are right by a wrong key."""
     rng = np.random.default_rng(1)
     sides = []
     for share in (0.0, 0.3):
         knows = rng.random(2000) < share
-        lucky, meant = rng.binomial(16, 0.05, 2000), rng.binomial(16, 0.05, 2000)
-        sides.append(replace(pool(np.where(knows, 16, meant).tolist(), 16), lucky=lucky))
-    found = measures.beside_luck(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
+        wrong_key, meant = rng.binomial(16, 0.05, 2000), rng.binomial(16, 0.05, 2000)
+        sides.append(replace(pool(np.where(knows, 16, meant).tolist(), 16), wrong_key=wrong_key))
+    found = measures.beside_wrong_key(*sides, [1, 4, 16, 64], Resamples.draw(2000, 300, 0), 0.95)
     assert found["k"].unique(maintain_order=True).to_list() == [1, 4, 16]
-    assert found.filter(measure="luck", side="RL - Base", k=16)["value"].item() == pytest.approx(0, abs=0.04)
+    assert found.filter(measure="wrong_key", side="RL - Base", k=16)["value"].item() == pytest.approx(0, abs=0.04)
     for side, truth in (("Base", 0.0), ("RL", 0.3), ("RL - Base", 0.3)):
-        rows = found.filter(measure="luck-corrected pass@k", side=side)
+        rows = found.filter(measure="wrong_key-corrected pass@k", side=side)
         assert rows["value"].to_list() == pytest.approx([truth] * 3, abs=0.08)
         assert (rows["lo"] < truth).all() and (truth < rows["hi"]).all()
 
 
-def test_luck_that_solves_everything_leaves_nothing_known() -> None:
-    all_lucky = replace(pool([4, 0, 1], 4), lucky=np.array([4, 4, 4]))
-    found = measures.beside_luck(all_lucky, all_lucky, [1], Resamples.draw(3, 100, 0), 0.95)
-    assert found.filter(measure="luck-corrected pass@k").select("value", "lo", "hi").null_count().row(0) == (3, 3, 3)
-    assert measures.beside_luck(pool([1], 4), all_lucky, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
+def test_wrong_key_that_solves_everything_leaves_nothing_known() -> None:
+    accepted = replace(pool([4, 0, 1], 4), wrong_key=np.array([4, 4, 4]))
+    found = measures.beside_wrong_key(accepted, accepted, [1], Resamples.draw(3, 100, 0), 0.95)
+    assert found.filter(measure="wrong_key-corrected pass@k").select("value", "lo", "hi").null_count().row(0) == (
+        3,
+        3,
+        3,
+    )
+    assert measures.beside_wrong_key(pool([1], 4), accepted, [1], Resamples.draw(1, 100, 0), 0.95).is_empty()
 
 
-def test_lucky_samples_are_counted_and_survive_recorded_counts(tmp_path: Path) -> None:
+def test_accepted_samples_are_counted_and_survive_recorded_counts(tmp_path: Path) -> None:
     """Counts of a policy whose samples were judged; none of one whose were not. Files without the column are read."""
     marks = {"judged": [True, False, True, True], "other": [None] * 4}
     rows = [
         {"policy": name, "question": i // 2, "sample": i % 2, "run": i % 2, "correct": False, "answer": 1}
-        | {"tokens": 3, "generated": 3, "stopped": True, "score": -0.5, "lucky": mark}
+        | {"tokens": 3, "generated": 3, "stopped": True, "score": -0.5, "wrong_key": mark}
         for name, column in marks.items()
         for i, mark in enumerate(column)
     ]
-    scores = pl.DataFrame(rows, {**SCORES, "lucky": pl.Boolean()})
+    scores = pl.DataFrame(rows, {**SCORES, "wrong_key": pl.Boolean()})
     classes = answer_classes(scores)
-    assert classes["lucky"].to_list() == [1, 2, None, None]
+    assert classes["wrong_key"].to_list() == [1, 2, None, None]
     path = tmp_path / "cell.arrow.xz"
     kept = compact(scores, None, budgets=[1, 2])
     recorded_counts.write(kept, {}, path, {})
     assert recorded_classes(recorded_counts.read(path)).equals(classes)
-    assert {name: pool.lucky is None for name, pool in independent_pools(classes, {}).items()} == {
+    assert {name: pool.wrong_key is None for name, pool in independent_pools(classes, {}).items()} == {
         "judged": False,
         "other": True,
     }
-    older = pl.read_ipc(lzma.decompress(path.read_bytes())).drop("lucky")
+    older = pl.read_ipc(lzma.decompress(path.read_bytes())).drop("wrong_key")
     stream = io.BytesIO()
     older.write_ipc(stream)
     path.write_bytes(lzma.compress(stream.getvalue()))
-    assert recorded_classes(recorded_counts.read(path))["lucky"].null_count() == 4
+    assert recorded_classes(recorded_counts.read(path))["wrong_key"].null_count() == 4
 
 
 def test_a_share_that_all_questions_agree_on_is_never_below_none() -> None:

@@ -147,11 +147,11 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def elsewhere(raw: Raw, make_grid: Make) -> Grid:
     """The study on another machine, which has its estimates but not its samples."""
-    study = {**raw["study"], "estimates": "kept"}
+    study = {**raw["study"], "recorded_counts": "kept"}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 
 
-def test_a_study_goes_on_from_its_readouts(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
+def test_a_study_goes_on_from_its_counts(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     written, unfinished = record(sampled, tmp_path / "kept")
     assert (len(written), unfinished) == (2, [])
     grid = elsewhere(raw, make_grid)
@@ -182,7 +182,7 @@ def test_a_study_goes_on_from_its_readouts(raw: Raw, make_grid: Make, sampled: G
     assert made["samples"]["samples"] == costs(sampled).filter(checkpoint="toy-base")["rows"].sum()
 
 
-def test_cells_without_readouts_are_sampled_still(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
+def test_cells_without_counts_are_sampled_still(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     """A run that was interrupted: a cell that is not scored, or sampled since, is left out and sampled elsewhere."""
     sampled.scores(*CELLS[1]).unlink()
     written, unfinished = record(sampled, tmp_path / "kept")
@@ -215,7 +215,7 @@ def test_a_cell_is_recorded_part_by_part(sampled: Grid, tmp_path: Path, monkeypa
         ({"budgets": [1, 2]}, "budgets or landscape options"),
     ],
 )
-def test_readouts_of_another_study_are_refused(
+def test_counts_of_another_study_are_refused(
     raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
     record(sampled, tmp_path / "kept")
@@ -231,7 +231,7 @@ def test_a_corrected_gold_is_refused(raw: Raw, make_grid: Make, sampled: Grid, t
         elsewhere(raw, make_grid).check()
 
 
-def test_readouts_are_read_where_neither_weights_nor_questions_are(
+def test_counts_are_read_where_neither_weights_nor_questions_are(
     raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
     """What is not here cannot be compared with; everything else still is, and a cell that is sampled needs both."""
@@ -257,7 +257,7 @@ def test_readouts_are_read_where_neither_weights_nor_questions_are(
         elsewhere(raw, make_grid).check()
 
 
-def test_readouts_that_a_study_rests_on_must_be_there(raw: Raw, make_grid: Make) -> None:
+def test_counts_that_a_study_rests_on_must_be_there(raw: Raw, make_grid: Make) -> None:
     raw["study"]["sample"] = []
     with pytest.raises(InputError, match=r"kept/toy-base/sums\.arrow\.xz .* missing"):
         elsewhere(raw, make_grid).check()
@@ -280,9 +280,9 @@ def test_a_benchmark_that_is_named_is_sampled(raw: Raw, make_grid: Make, sampled
     assert [g.id for g in named.jobs.generations(*CELLS[0])] == [g.id for g in sampled.jobs.generations(*CELLS[0])]
 
 
-def test_samples_of_readouts_are_not_pruned(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
+def test_samples_of_counts_are_not_pruned(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     record(sampled, tmp_path / "kept")
-    grid = make_grid({**raw, "study": {**raw["study"], "estimates": "kept"}})
+    grid = make_grid({**raw, "study": {**raw["study"], "recorded_counts": "kept"}})
     assert grid.study.recorded_counts
     assert unused(grid).generations == []
 
@@ -306,7 +306,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     path = tmp_path_factory.mktemp("recorded")
     for name in ("config", "resources"):
         (path / name).symlink_to(ROOT / name)
-    study = {"benchmarks": ["gpqa"], "sample": [], "estimates": "resources/zoo/recorded"}
+    study = {"benchmarks": ["gpqa"], "sample": [], "recorded_counts": "resources/zoo/recorded"}
     boptr = {"anchor": {"benchmark": "gpqa"}, "draws": 100, "reselect": 0}
     folder = Folder(path, {"results": "results", "study": study, "boptr": boptr})
     run(folder, {})
@@ -324,7 +324,7 @@ _STARTED = re.compile(r"^(?:local)?rule ([\w-]+):", re.MULTILINE)
 
 
 @pytest.mark.long
-def test_the_workflow_reads_the_readouts_of_a_checkpoint_in_one_job(recorded: Folder) -> None:
+def test_the_workflow_reads_the_counts_of_a_checkpoint_in_one_job(recorded: Folder) -> None:
     """Without a job for each landscape and recovery, and a second run does nothing."""
     assert all((recorded.path / path).exists() for path in MADE)
     logs = {str(path.relative_to(recorded.path / "logs")) for path in recorded.path.glob("logs/[lr]*/**/*.log")}
@@ -393,7 +393,7 @@ def test_the_pretrained_pairs_are_read_without_weights_and_benchmarks(
     assert grid.study.recorded_pairs == [(pair, benchmark) for pair in pairs.split() for benchmark in benchmarks]
 
 
-def test_recorded_readouts_are_those_of_their_readme() -> None:
+def test_recorded_counts_are_those_of_their_readme() -> None:
     """Questions solved by the first n samples, as counted in the samples."""
     grid, solved = overlaid("recorded"), []
     for path in grid.study.recorded_counts.values():

@@ -174,7 +174,7 @@ def test_a_recorded_cell_says_that_it_has_counts_only(results: Path, raw: Raw, m
     with chdir(tmp_path):
         record(Grid(searchlens.open(results).config), tmp_path / "recorded")
     raw |= {"results": "other", "landscape": {"draws": 100}, "equivalence": None}
-    raw["study"] |= {"estimates": str(tmp_path / "recorded")}
+    raw["study"] |= {"recorded_counts": str(tmp_path / "recorded")}
     grid = make_grid(raw)
     analyse_recorded(grid)
     with chdir(tmp_path):
@@ -185,7 +185,7 @@ def test_a_recorded_cell_says_that_it_has_counts_only(results: Path, raw: Raw, m
     with pytest.raises(InputError, match="recorded counts, which keep only how many"):
         study.samples(*CELL)
     shutil.rmtree(tmp_path / "recorded")
-    assert set(searchlens.open(tmp_path / "other").cells["source"]) == {"recorded"}, "also where the estimates are not"
+    assert set(searchlens.open(tmp_path / "other").cells["source"]) == {"recorded"}, "also where the counts are not"
 
 
 def test_imported_samples_and_their_questions_are_read_from_a_copy(
@@ -288,8 +288,8 @@ def test_a_comparison_gives_the_numbers_of_the_stage(results: Path) -> None:
     found = searchlens.compare(*right, classes=tuple(classes), tokens=(3, 4), draws=100, seed=study.config.seed)
     for name in ("measures", "support", "variance", "support_changes"):
         stage = study.measures(name).drop("pair", "benchmark")
-        if name == "measures":  # luck is graded against golds of other questions, which arrays do not have
-            stage = stage.filter(~pl.col("measure").str.contains("luck"))
+        if name == "measures":  # wrong_key is graded against golds of other questions, which arrays do not have
+            stage = stage.filter(~pl.col("measure").str.contains("wrong_key"))
         assert getattr(found, name).equals(stage), name
     stage = study.measures("equivalents").filter(pl.col("policy") == DEFAULT).drop("pair", "benchmark", "policy")
     assert found.equivalents.drop("policy").equals(stage)
@@ -384,17 +384,19 @@ def test_wrong_arrays_are_refused(arguments: tuple[Any, ...], why: str) -> None:
         searchlens.compare(*sides, **options)
 
 
-def test_luck_is_read_from_verdicts_against_other_golds() -> None:
-    """One of two questions has one lucky sample of four: half of 1/4 at one sample."""
-    lucky = [[True, False, False, False], [False] * 4]
+def test_wrong_key_is_read_from_verdicts_against_other_golds() -> None:
+    """One of two questions has one sample of four that a wrong key accepts: half of 1/4 at one sample."""
+    wrong_key = [[True, False, False, False], [False] * 4]
     base = [[True, True, False, False], [False] * 4]
-    found = searchlens.compare(base, base, lucky=(lucky, lucky), draws=100)
-    assert found.measures.filter(measure="luck", side="Base", k=1)["value"].item() == 0.125
-    assert {each.measure: each.can for each in found.statements}["luck"].startswith("With golds of other questions")
-    counts = searchlens.compare([2, 0], [2, 0], samples=4, lucky=([1, 0], [1, 0]), draws=100)
-    assert counts.measures.filter(measure="luck", side="RL", k=4)["value"].item() == 0.5
-    with pytest.raises(InputError, match=r"lucky\[1\] has shape"):
-        searchlens.compare(base, base, lucky=(lucky, [[True], [False]]), draws=100)
+    found = searchlens.compare(base, base, wrong_key=(wrong_key, wrong_key), draws=100)
+    assert found.measures.filter(measure="wrong_key", side="Base", k=1)["value"].item() == 0.125
+    assert {each.measure: each.can for each in found.statements}["wrong_key"].startswith(
+        "With golds of other questions"
+    )
+    counts = searchlens.compare([2, 0], [2, 0], samples=4, wrong_key=([1, 0], [1, 0]), draws=100)
+    assert counts.measures.filter(measure="wrong_key", side="RL", k=4)["value"].item() == 0.5
+    with pytest.raises(InputError, match=r"wrong_key\[1\] has shape"):
+        searchlens.compare(base, base, wrong_key=(wrong_key, [[True], [False]]), draws=100)
 
 
 # ---- sentences at their edges

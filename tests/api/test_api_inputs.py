@@ -30,7 +30,7 @@ ONE = [[True, False], [False, False]]
         ({"confidence": "95%"}, "confidence: '95%'; allowed: a number above 0 and below 1"),
         ({"confidence": float("nan")}, "confidence: nan"),
         ({"samples": (4, [4, "x"])}, r"samples: \[4, 'x'\]; allowed: numbers"),
-        ({"lucky": 3}, "lucky: 3; allowed: a pair, of base and of rl"),
+        ({"wrong_key": 3}, "wrong_key: 3; allowed: a pair, of base and of rl"),
         ({"tokens": ("a", "b")}, r"tokens\[0\]: 'a'; allowed: numbers"),
         ({"tokens": (1, float("nan"))}, r"tokens\[1\]: nan; allowed: numbers from 0 on with a mean above 0"),
         ({"tokens": ([[1, 2], [3, float("nan")]], 1)}, r"tokens\[0\]: .*allowed: numbers"),
@@ -62,7 +62,7 @@ WRONG = (
     *(np.array([2**63], np.uint64), np.datetime64("2020"), pl.Series([1, 0]), pl.DataFrame({"a": [1]}), ONE, [1, 0]),
     *((ONE, ONE), ([1, 0], [0, 1]), (2, 2), (None, None), (ONE, None), [[True], [True, False]], range(2), iter([1])),
 )
-ARGUMENTS = ("base", "rl", "samples", "classes", "tokens", "choices", "lucky", "confidence", "draws", "seed")
+ARGUMENTS = ("base", "rl", "samples", "classes", "tokens", "choices", "wrong_key", "confidence", "draws", "seed")
 
 
 @pytest.mark.long
@@ -124,19 +124,23 @@ def test_counts_with_an_array_of_samples_are_ragged_answers() -> None:
     )
 
 
-def test_ragged_pools_have_luck_tokens_and_policies() -> None:
-    lucky = [[0] * len(row) for row in RAGGED]
-    lucky[0][1] = 1
-    more: dict[str, Any] = {"lucky": (lucky, FULL), "tokens": ([[10] * len(row) for row in RAGGED], 5), "draws": 100}
+def test_ragged_pools_have_wrong_key_tokens_and_policies() -> None:
+    wrong_key = [[0] * len(row) for row in RAGGED]
+    wrong_key[0][1] = 1
+    more: dict[str, Any] = {
+        "wrong_key": (wrong_key, FULL),
+        "tokens": ([[10] * len(row) for row in RAGGED], 5),
+        "draws": 100,
+    }
     found = searchlens.compare(RAGGED, FULL, **more)
-    assert found.measures.filter(measure="luck", side="Base", k=1)["value"].item() == pytest.approx(1 / 12)
+    assert found.measures.filter(measure="wrong_key", side="Base", k=1)["value"].item() == pytest.approx(1 / 12)
     assert found.equivalents["token_ratio"][0] == pytest.approx(2 * found.equivalents["n"][0])
-    of_first: dict[str, Any] = {"lucky": ({"a": FULL, "b": None}, FULL)}
+    of_first: dict[str, Any] = {"wrong_key": ({"a": FULL, "b": None}, FULL)}
     several = searchlens.compare({"a": FULL, "b": RAGGED}, FULL, draws=100, **of_first)
-    assert several.measures.filter(measure="luck", side="Base", k=4)["value"].item() == 1
+    assert several.measures.filter(measure="wrong_key", side="Base", k=4)["value"].item() == 1
     assert {each.measure: each.can for each in several.statements}["support"].startswith("RL keeps")
-    with pytest.raises(InputError, match=r"lucky\[0\] has shape \(4, 4\); allowed: \(4, 3 to 6\)"):
-        searchlens.compare(RAGGED, FULL, lucky=(FULL, FULL), draws=100)
+    with pytest.raises(InputError, match=r"wrong_key\[0\] has shape \(4, 4\); allowed: \(4, 3 to 6\)"):
+        searchlens.compare(RAGGED, FULL, wrong_key=(FULL, FULL), draws=100)
 
 
 # ---- a study
@@ -206,7 +210,7 @@ def test_an_extension_that_needs_a_missing_library_is_named(
         catalogue.import_named(str(path.with_name("other.py")))
 
 
-def test_luck_that_solves_everything_leaves_the_difference_open() -> None:
-    found = searchlens.compare(FULL, FULL, lucky=(np.ones((4, 4), bool),) * 2, draws=100)
-    said = {each.measure: each.can for each in found.statements}["luck"]
-    assert said.endswith("Without luck, RL − Base is unknown.")
+def test_wrong_key_that_solves_everything_leaves_the_difference_open() -> None:
+    found = searchlens.compare(FULL, FULL, wrong_key=(np.ones((4, 4), bool),) * 2, draws=100)
+    said = {each.measure: each.can for each in found.statements}["wrong_key"]
+    assert said.endswith("Without wrong_key, RL − Base is unknown.")

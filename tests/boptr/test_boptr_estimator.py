@@ -98,7 +98,7 @@ def test_expected_frames_do_not_depend_on_the_order_of_samples() -> None:
 
 @pytest.mark.parametrize("name", ["errors", "means", "regime_betas", "qchannel", "signatures", "descriptive"])
 @pytest.mark.long
-def test_prefix_frames_depend_on_the_order_of_samples(name: str) -> None:
+def test_first_k_frames_depend_on_the_order_of_samples(name: str) -> None:
     """So the test above can fail."""
     ours, theirs = (without_first_finish(frames("first_k", in_order)[name]) for in_order in (True, False))
     assert not ours.equals(theirs)

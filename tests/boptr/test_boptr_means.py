@@ -86,7 +86,7 @@ def test_macro_weighs_the_draws_as_it_weighs_the_cells() -> None:
     assert found.error == pytest.approx(5)
 
 
-def test_readings_that_a_cell_lacks_are_lacking_in_the_mean() -> None:
+def test_measures_that_a_cell_lacks_are_lacking_in_the_mean() -> None:
     """No mean of different numbers of cells under one error; corrected draws go as far as the shortest."""
     parts = [score(1.0), score(3.0, again=None), score(5.0, draws=2)]
     found = average(parts, [("a", "x"), ("b", "x"), ("c", "x")], "micro")

@@ -46,7 +46,7 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "results line break": (b'results: "a\\nb"\n', "mine.yaml: results: must not have line breaks"),
     "results long": (b"results: " + b"x" * 256 + b"\n", "mine.yaml: results: has a name of more than 255 bytes"),
     "gzip": (gzip.compress(b"seed: 1\n"), "mine.yaml is not text in UTF-8: byte 2 is 0x8b; it seems to be a file comp"),
-    "estimates": (b"study: {estimates: nowhere}\n", "study.recorded_counts: nowhere is no folder"),
+    "recorded_counts": (b"study: {recorded_counts: nowhere}\n", "study.recorded_counts: nowhere is no folder"),
     "no pairs": (b"study: {pairs: []}\n", "the study has no cell: study.pairs or study.benchmarks is empty"),
     "one side": (
         b"pairs: {micro-1m: {base: micro-1m-rl, rl: micro-1m-rl}}\n",

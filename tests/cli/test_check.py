@@ -109,7 +109,7 @@ def test_everything_that_is_missing_is_named_with_its_file(toy: Path, capsys: Ca
     """A configuration without a mistake, whose folders are elsewhere."""
     (toy / "rl").rename(toy / "lr")
     (toy / "sums.jsonl").unlink()
-    (toy / "mine.yaml").write_text("checkpoints: {toy-base: {path: models/bse}}\nstudy: {estimates: nowhere}\n")
+    (toy / "mine.yaml").write_text("checkpoints: {toy-base: {path: models/bse}}\nstudy: {recorded_counts: nowhere}\n")
     lines = said(capsys, "toy.yaml", "mine.yaml")
     lines = lines.replace("error: ", "\n")
     assert "\nmine.yaml: checkpoints.toy-base.path: checkpoint folder models/bse does not exist" in lines
@@ -145,7 +145,7 @@ def test_a_new_study_is_not_ready_and_says_every_reason(new: Path, capsys: Captu
     assert json.loads(capsys.readouterr().out)["missing"] == reasons
 
 
-@pytest.mark.parametrize("written", ["results: 'out/{user}'", "results: out}", "study: {estimates: 'a{b}'}"])
+@pytest.mark.parametrize("written", ["results: 'out/{user}'", "results: out}", "study: {recorded_counts: 'a{b}'}"])
 def test_braces_that_snakemake_would_fill_in_are_refused(toy: Path, written: str, capsys: Captured) -> None:
     (toy / "mine.yaml").write_text(written)
     assert "must not have { or }, which Snakemake reads as a place to fill in" in said(capsys, "toy.yaml", "mine.yaml")

@@ -100,14 +100,14 @@ def value(found: LogComparison, measure: str, side: str, k: int) -> float:
 
 
 def test_numbers_are_those_of_the_texts(tmp_path: Path) -> None:
-    """pass@k, support, luck and both graders against counts that were made by hand."""
+    """pass@k, support, wrong_key and both graders against counts that were made by hand."""
     found = compared(lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL))
     assert found.grader == "math"
     assert value(found, "pass@k", "Base", 1) == pytest.approx(sum(BASE) / 20)
     assert value(found, "pass@k", "RL", 4) == pytest.approx(4 / 5)
     support = found.comparison.support.row(0, named=True)
     assert (support["kept"], support["shrunk"], support["expanded"], support["out"]) == (3, 0, 1, 1)
-    assert value(found, "luck", "Base", 4) == 0
+    assert value(found, "wrong_key", "Base", 4) == 0
     agreeing = found.agreeing.to_dicts()
     assert [(row["side"], row["grader"], row["compared"], row["share"]) for row in agreeing] == [
         ("Base", "math-verify alone", 20, 1.0),
@@ -264,7 +264,7 @@ def test_logs_with_verdicts_alone(tmp_path: Path) -> None:
     assert found.grader == "recorded"
     assert value(found, "pass@k", "RL", 1) == pytest.approx(sum(RL) / 20)
     said = {each.measure: each.can for each in found.statements}
-    for measure in ("luck", "graders", "entropy"):
+    for measure in ("wrong_key", "graders", "entropy"):
         assert said[measure].startswith("not identified"), measure
     json.dumps(found.to_dict())
     assert "</html>" in page(found)

@@ -194,7 +194,7 @@ def test_parquet_of_very_many_rows_is_refused(tmp_path: Path) -> None:
             reads(tmp_path / "rows.parquet")
 
 
-def test_readouts_that_unpack_to_very_much_are_refused(tmp_path: Path) -> None:
+def test_counts_that_unpack_to_very_much_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "cell.arrow.xz"
     with lzma.open(path, "wb", preset=0) as file:
         for _ in range(260):

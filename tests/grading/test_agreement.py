@@ -62,6 +62,6 @@ def test_cells_that_math_verify_cannot_judge_say_why(
     assert make_grid(raw).study.without_agreement(*CELL) == "math-verify does not apply to the grader choice"
     raw["benchmarks"]["sums"]["grader"] = "math"
     record(sampled, tmp_path / "kept")
-    kept = make_grid({**raw, "study": {**raw["study"], "estimates": "kept", "sample": []}})
+    kept = make_grid({**raw, "study": {**raw["study"], "recorded_counts": "kept", "sample": []}})
     assert kept.study.without_agreement(*CELL) == "no texts: read from recorded counts"
     assert kept.study.agreement_cells == ()

@@ -46,7 +46,7 @@ def write_tables(grid: Grid) -> None:
 def kept(raw: dict[str, Any], make_grid: Callable[[Mapping[str, Any]], Grid], sampled: Grid, tmp_path: Path) -> Grid:
     """A study that reads the recorded counts of the toy study."""
     record(sampled, tmp_path / "kept")
-    study = {**raw["study"], "estimates": "kept", "sample": []}
+    study = {**raw["study"], "recorded_counts": "kept", "sample": []}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 
 
@@ -57,13 +57,13 @@ def state(grid: Grid, cell: tuple[str, str], judge: dict[str, str] | None) -> No
     path.write_text(json.dumps(entries | ({"grader": judge} if judge else {})))
 
 
-def test_the_grader_of_samples_reaches_landscapes_and_readouts(sampled: Grid, kept: Grid) -> None:
+def test_the_grader_of_samples_reaches_landscapes_and_counts(sampled: Grid, kept: Grid) -> None:
     assert [Judge.read(folder) for folder in landscapes(sampled)] == [MATH, MATH]
     analyse(kept)
     assert [Judge.read(kept.layout.landscape(*cell)) for cell in CELLS] == [MATH, MATH]
 
 
-def test_readouts_that_do_not_state_their_grader_are_read_and_tables_say_so(kept: Grid) -> None:
+def test_counts_that_do_not_state_their_grader_are_read_and_tables_say_so(kept: Grid) -> None:
     for cell in CELLS:
         state(kept, cell, None)
     kept.check()
@@ -85,7 +85,7 @@ def test_every_table_says_that_versions_are_mixed(kept: Grid) -> None:
         assert "judged by different versions of the grader math: not stated in toy-base/sums; math-" in text, name
 
 
-def test_readouts_of_another_grader_are_refused(kept: Grid) -> None:
+def test_counts_of_another_grader_are_refused(kept: Grid) -> None:
     state(kept, CELLS[0], {"name": "choice", "version": "choice-2"})
     with pytest.raises(InputError, match="were judged by the grader choice, not by math"):
         kept.check()

@@ -237,52 +237,59 @@ def test_the_first_to_finish_states_an_answer(tmp_path: Path) -> None:
     assert operating_points(graded_elsewhere, budgets=[2]).points.filter(metric="T")["value"].to_list() == [0.0, 0.0]
 
 
-# ---- luck: other questions' golds
+# ---- wrong keys: other questions' golds
 
 
 ARITHMETIC = tuple(Question(str(i), f"{i}+0?", str(i)) for i in range(6))
 
 
-def test_luck_is_the_verdict_of_another_questions_gold(tmp_path: Path) -> None:
-    """Every answer names one question, so exactly one sample of each question is lucky, and never its own answer."""
+def test_wrong_key_is_the_verdict_of_another_questions_gold(tmp_path: Path) -> None:
+    """Every answer names one question, so a wrong key accepts one sample of each question, and never its own answer."""
     rows = [sample(q.id, i, rf"\boxed{{{i}}}", policy=p) for p in "pr" for q in ARITHMETIC for i in range(6)]
-    scored = score_samples(frame(*rows), ARITHMETIC, "math", tmp_path, luck_policy="p", seed=3)
+    scored = score_samples(frame(*rows), ARITHMETIC, "math", tmp_path, wrong_key_policy="p", seed=3)
     found = scored.scores
-    counts = found.filter(policy="p").group_by("question", maintain_order=True).agg(pl.col("lucky", "correct").sum())
-    assert counts["lucky"].to_list() == [1] * 6
-    assert not found.select((pl.col("lucky") & pl.col("correct")).any()).item()
-    assert found.filter(policy="r")["lucky"].null_count() == 36
+    counts = (
+        found.filter(policy="p").group_by("question", maintain_order=True).agg(pl.col("wrong_key", "correct").sum())
+    )
+    assert counts["wrong_key"].to_list() == [1] * 6
+    assert not found.select((pl.col("wrong_key") & pl.col("correct")).any()).item()
+    assert found.filter(policy="r")["wrong_key"].null_count() == 36
     assert scored.summary.others_graded == 36 - scored.summary.others_reused
 
 
 def test_verdicts_of_other_golds_are_stored_and_change_no_other_column(tmp_path: Path) -> None:
     rows = frame(*(sample(q.id, i, rf"\boxed{{{i}}}") for q in ARITHMETIC for i in range(3)))
-    first = score_samples(rows, ARITHMETIC, "math", tmp_path, luck_policy="p", seed=3)
-    again = score_samples(rows, ARITHMETIC, "math", tmp_path, luck_policy="p", seed=3)
+    first = score_samples(rows, ARITHMETIC, "math", tmp_path, wrong_key_policy="p", seed=3)
+    again = score_samples(rows, ARITHMETIC, "math", tmp_path, wrong_key_policy="p", seed=3)
     assert again.scores.equals(first.scores)
     assert (again.summary.others_graded, again.summary.others_reused) == (0, 18)
     plain = score_samples(rows, ARITHMETIC, "math", tmp_path).scores
-    assert plain["lucky"].null_count() == plain.height
-    assert plain.drop("lucky").equals(first.scores.drop("lucky"))
+    assert plain["wrong_key"].null_count() == plain.height
+    assert plain.drop("wrong_key").equals(first.scores.drop("wrong_key"))
 
 
-def test_a_question_without_an_answer_is_not_lucky_and_a_single_question_has_no_other(tmp_path: Path) -> None:
+def test_a_question_without_an_answer_is_not_accepted_and_a_single_question_has_no_other(tmp_path: Path) -> None:
     none = frame(*(sample(q.id, 0, "") for q in ARITHMETIC))
-    assert score_samples(none, ARITHMETIC, "math", tmp_path, luck_policy="p").scores["lucky"].to_list() == [False] * 6
+    assert (
+        score_samples(none, ARITHMETIC, "math", tmp_path, wrong_key_policy="p").scores["wrong_key"].to_list()
+        == [False] * 6
+    )
     alone = frame(sample("one", 0, r"\boxed{2}"))
-    assert score_samples(alone, SUMS[:1], "math", tmp_path, luck_policy="p").scores["lucky"].to_list() == [None]
+    assert score_samples(alone, SUMS[:1], "math", tmp_path, wrong_key_policy="p").scores["wrong_key"].to_list() == [
+        None
+    ]
 
 
-def test_instructions_have_no_luck(tmp_path: Path) -> None:
+def test_instructions_have_no_wrong_key(tmp_path: Path) -> None:
     rows = frame(sample("list", 0, "a, b"))
     scores = score_samples(
         rows,
         (*LISTS, Question("other", "List one.", "", {"count": {"n": 1}})),
         "instructions",
         tmp_path,
-        luck_policy="p",
+        wrong_key_policy="p",
     ).scores
-    assert scores["lucky"].to_list() == [None]
+    assert scores["wrong_key"].to_list() == [None]
 
 
 # ---- in parts
@@ -292,8 +299,8 @@ def test_policies_graded_apart_are_graded_as_together(tmp_path: Path) -> None:
     """Answers are numbered over all policies; of the counts only those of pairs depend on the parts."""
     texts = {"p": [r"\boxed{3}", r"\boxed{2}", "none"], "q": [r"\boxed{4}", r"\boxed{3}", r"\boxed{2.0}"]}
     rows = [sample("one", i, text, policy=name) for name, each in texts.items() for i, text in enumerate(each)]
-    whole = score_samples(frame(*rows), SUMS, "math", tmp_path, luck_policy="p", seed=3)
-    rules = Rules(SUMS, "math", tmp_path, luck_policy="p", seed=3)
+    whole = score_samples(frame(*rows), SUMS, "math", tmp_path, wrong_key_policy="p", seed=3)
+    rules = Rules(SUMS, "math", tmp_path, wrong_key_policy="p", seed=3)
     parts = [rules.judged(found_answers(frame(*rows[place : place + 3]), "math")) for place in (0, 3)]
     classes = answer_classes([distinct_forms(judged) for judged, _ in parts])
     graded = pl.concat([rules.graded(judged, classes) for judged, _ in parts])

@@ -63,10 +63,10 @@ def test_committed_counts_are_those_of_the_shipped_studies(
 
 @OF_THE_COHORT
 def test_committed_counts_of_power_sampling_are_those_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for config/zoo-power.yaml, which samples; with its estimates it samples nothing."""
+    """The same for config/zoo-power.yaml, which samples; with its recorded counts it samples nothing."""
     monkeypatch.chdir(Path(__file__).parents[2])
     power = check.load([*check.DEFAULT_FILES, "config/zoo.yaml", "config/zoo-power.yaml"])
-    study = replace(power.study, sample=(), estimates="resources/zoo/cohort/power")
+    study = replace(power.study, sample=(), recorded_counts="resources/zoo/cohort/power")
     grid = Grid(replace(power, results="no-results", study=study))
     assert len(grid.study.cells) == 21 and {grid.study.source(*cell) for cell in grid.study.cells} == {"recorded"}
     grid.check()

@@ -136,16 +136,16 @@ def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
         (0.04, ""),
     ],
 )
-def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
+def test_wrong_key_is_said_where_it_solves_much(share: float, end: str) -> None:
     """Of open answers that are often small numbers, or of letters."""
     rows = [
-        {"pair": "toy", "benchmark": "sums", "measure": "luck", "k": k, "side": side, "value": value}
+        {"pair": "toy", "benchmark": "sums", "measure": "wrong_key", "k": k, "side": side, "value": value}
         for k in (4, 16)
         for side, value in (("Base", share), ("RL", 0.01), ("RL - Base", 0.01 - share))
     ]
     study: Any = SimpleNamespace(default_policy=DEFAULT, measures=lambda frame: pl.DataFrame(rows))
     gap = {"budget": 1, "rl_minus_base": -0.2, "lo": -0.3, "hi": -0.1}
-    found = explorer_sentences.Headline([gap], [], None, luck=explorer_sentences._luck(study, "toy", "sums"))
+    found = explorer_sentences.Headline([gap], [], None, wrong_key=explorer_sentences._wrong_key(study, "toy", "sums"))
     (_, leader, _) = explorer_sentences.cell_sentences(study, found, {}, "sums")
     assert leader == f"With 1 sample Base leads by 20.0 [10.0, 30.0] (points of pass@k under {DEFAULT}).{end}"
 

@@ -1,4 +1,4 @@
-"""Figures of a whole study: curves beside luck, measures, and colours that stay apart for everybody."""
+"""Figures of a whole study: curves beside wrong_key, measures, and colours that stay apart for everybody."""
 
 import itertools
 import re
@@ -69,22 +69,29 @@ def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> N
         assert numbers.filter(model=side)["budget"].to_list() == curve[0]
 
 
-def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Cell) -> None:
+def test_pass_curves_stand_beside_wrong_key_where_it_solves_much(cell: figure_data.Cell) -> None:
     """Of Base it does, of RL it does not."""
-    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "luck", "tau": None, "lo": 0.0, "hi": 1.0}
-    lucky = [{**where, "side": "Base", "k": k, "value": 0.03 * k} for k in (1, 2, 4)]
-    rows = [*lucky, *({**row, "side": "RL", "value": 0.01} for row in lucky)]
+    where = {
+        "pair": LABELS.pair,
+        "benchmark": LABELS.benchmark,
+        "measure": "wrong_key",
+        "tau": None,
+        "lo": 0.0,
+        "hi": 1.0,
+    }
+    wrong_key = [{**where, "side": "Base", "k": k, "value": 0.03 * k} for k in (1, 2, 4)]
+    rows = [*wrong_key, *({**row, "side": "RL", "value": 0.01} for row in wrong_key)]
     measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
     figure, numbers = draw("pass_curves", StudyContext([Curves(LABELS, cell.base, cell.rl)], {"measures": measures}))
     check_layout(figure)
-    assert set(numbers["model"]) == {"Base", "RL", "Base greedy", "Base luck"}
-    assert lines(figure.axes[0], "Base luck") == [([1, 2, 4], pytest.approx([3, 6, 12]))]
+    assert set(numbers["model"]) == {"Base", "RL", "Base greedy", "Base wrong key"}
+    assert lines(figure.axes[0], "Base wrong key") == [([1, 2, 4], pytest.approx([3, 6, 12]))]
     assert "gold of another question" in words(figure)
 
 
 @pytest.mark.parametrize("warning", ["", "RL: 0% of 8 samples have an answer"])
 @pytest.mark.long
-def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
+def test_measures_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
     frames = measures_data.frames()
     labels = [replace(LABELS, benchmark=name, warning=warning) for name in ("Micro math", "Micro_AIME & more")]

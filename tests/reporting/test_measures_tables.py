@@ -70,17 +70,17 @@ def test_the_table_of_exponents_says_up_to_which_n_and_whether_hardly_any_law_fi
     assert all("β: hardly any law fits" in said for said in debate(changed).parts[0].text["cannot say"])
 
 
-def test_guessing_has_the_null_of_options_and_the_luck_that_was_measured(context: StudyContext) -> None:
+def test_guessing_has_the_null_of_options_and_the_wrong_key_that_was_measured(context: StudyContext) -> None:
     """Luck of a quarter of the questions is 0, 1, 2 and 3 of 16 samples each; a cell without any says so."""
     shown, unknown = (part.text for part in guessing(context).parts)
     assert shown.filter(measure="guess null", k="1")["Base"][0].startswith("25.0")
     assert set(shown.filter(measure="guess null")["benchmark"]) == {"Micro_AIME & more"}
-    luck = shown.filter(measure="luck", k="1").row(0, named=True)
-    assert luck["benchmark"] == "Micro math" and luck["Base"].startswith("9.4 [")
+    wrong_key = shown.filter(measure="wrong_key", k="1").row(0, named=True)
+    assert wrong_key["benchmark"] == "Micro math" and wrong_key["Base"].startswith("9.4 [")
     assert shown.filter(measure="pass@k", benchmark="Micro math")["k"].to_list() == ["1", "4", "16"]
-    known = shown.filter(measure="luck-corrected pass@k", benchmark="Micro math")
+    known = shown.filter(measure="wrong_key-corrected pass@k", benchmark="Micro math")
     assert known["k"].to_list() == ["1", "4", "16"] and known["RL − Base"][0][0] in "+−"
-    assert any("Assumed: knowing and luck are independent" in note for note in guessing(context).notes)
+    assert any("Assumed: knowing and wrong_key are independent" in note for note in guessing(context).notes)
     assert unknown.rows() == [("micro-1m", "Micro_AIME & more", "not recorded")]
 
 

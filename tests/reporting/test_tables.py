@@ -453,7 +453,7 @@ def test_prefill_is_the_prompt_once_and_what_searches_compute_again(searching: G
 
 
 def test_costs_that_were_not_recorded_are_empty_and_not_zero(context: StudyContext) -> None:
-    """All cells are read from estimates without sidecars of shards."""
+    """All cells are read from recorded counts without sidecars of shards."""
     unknown = udf_cost(replace(context, costs=costs().clear(), without_costs=8))
     assert unknown.data["channel"].to_list() == ["total"]
     assert set(unknown.data.drop("channel").row(0)) == {None}

@@ -243,7 +243,7 @@ def test_cells_without_texts_to_score_say_why(
     record(sampled, tmp_path / "kept")
     del raw["policies"]["temp_1.0"]
     raw["references"] = ["greedy"]
-    kept = make_grid({**raw, "study": {**section, "estimates": "kept", "sample": []}})
+    kept = make_grid({**raw, "study": {**section, "recorded_counts": "kept", "sample": []}})
     assert kept.jobs.without_likelihood("toy", "sums") == "no tokens of toy-base: its samples are recorded"
     assert kept.jobs.without_likelihoods == ["toy/sums: no tokens of toy-base: its samples are recorded"]
     assert sampled.jobs.without_likelihoods == []

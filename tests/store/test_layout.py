@@ -126,8 +126,8 @@ def test_chunks_are_counted_and_found_by_their_shard(tmp_path: Path) -> None:
     assert names.chunk_samples(tmp_path) == 4 * 5 + 8 * 5
 
 
-def test_readouts_and_what_they_were_drawn_from_lie_beside_each_other() -> None:
-    path = names.estimates(Path("kept"), "c", "b")
+def test_counts_and_what_they_were_drawn_from_lie_beside_each_other() -> None:
+    path = names.recorded_counts(Path("kept"), "c", "b")
     assert (path, names.counts_sidecar(path)) == (Path("kept/c/b.arrow.xz"), Path("kept/c/b.json"))
 
 

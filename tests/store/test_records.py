@@ -129,7 +129,7 @@ def test_other_json_is_no_manifest(tmp_path: Path, content: str) -> None:
     assert str(path) in str(ranges.listed(path)) and isinstance(ranges.listed(path), str)
 
 
-# ---- graders, frames, estimates
+# ---- graders, frames, recorded counts
 
 
 def test_graders_differ_only_where_it_is_certain() -> None:
@@ -169,17 +169,17 @@ def naming(*metrics: str) -> pl.DataFrame:
     return pl.DataFrame(schema={**compact(metrics), "shards": recorded_counts.SCHEMA["shards"]})
 
 
-def test_readouts_from_before_luck_or_a_metric_was_recorded_are_read(tmp_path: Path) -> None:
+def test_counts_from_before_wrong_keys_or_a_metric_was_recorded_are_read(tmp_path: Path) -> None:
     """In any order of columns; the columns of a metric that was declared later are not there."""
     path, empty = tmp_path / "a.arrow.xz", pl.DataFrame(schema=recorded_counts.SCHEMA)
-    for frame in (empty, empty.drop("lucky"), empty.select(sorted(recorded_counts.SCHEMA))):
+    for frame in (empty, empty.drop("wrong_key"), empty.select(sorted(recorded_counts.SCHEMA))):
         assert read_again(frame, path).schema == recorded_counts.SCHEMA
     missing = set(recorded_counts.SCHEMA) - set(read_again(naming("C", "P", PLAIN), path).columns)
     assert missing == {"Q", "B", "T", "Q_unbiased"}
 
 
 @pytest.mark.parametrize("change", ["no classes", "a column", "a type", "a metric", "the type of points", "half of P"])
-def test_readouts_with_what_this_version_does_not_know_are_refused(tmp_path: Path, change: str) -> None:
+def test_counts_with_what_this_version_does_not_know_are_refused(tmp_path: Path, change: str) -> None:
     empty = pl.DataFrame(schema=recorded_counts.SCHEMA)
     changed = {
         "no classes": empty.drop("classes"),

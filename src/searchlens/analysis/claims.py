@@ -226,9 +226,9 @@ CAN: Mapping[str, Sequence[Claim]] = {
         Claim("not identified: no lettered options were given.", _lacks("found")),
         Claim("Without guessing, RL − Base is {found}."),
     ],
-    "luck": [
+    "wrong_key": [
         Claim("not identified: no verdicts against golds of other questions were given.", _lacks("found")),
-        Claim("With golds of other questions the same samples solve {found}. Without luck, RL − Base is {without}."),
+        Claim("With golds of other questions the same samples solve {found}. Without them, RL − Base is {without}."),
     ],
     "entropy": [
         Claim("not identified: no classes of answers were given.", lambda row: row["base"] is None),
@@ -272,7 +272,7 @@ CANNOT: Mapping[str, Sequence[Claim]] = {
         Claim("which questions are solved so; shares are noisy"),
     ],
     "guessing": [Claim("{nulls}", _has("nulls")), Claim("whether models guess evenly")],
-    "luck": [Claim("which right answers were guessed; whether luck is alike on all questions, as assumed")],
+    "wrong_key": [Claim("which right answers were guessed; whether the rate is alike on all questions, as assumed")],
     "entropy": [Claim("the answers that these samples do not show; with few samples it is too low")],
     "second run": [
         Claim("which side wins it", lambda row: undecided(row["lo"], row["hi"])),
@@ -293,7 +293,7 @@ CANNOT: Mapping[str, Sequence[Claim]] = {
 }
 """The same of what stays open: all that hold are said."""
 OPEN_ANSWERS = (
-    Claim("No lettered options were given; the luck of open answers stands beside pass@k.", _has("luck")),
+    Claim("No lettered options were given; what wrong keys solve is shown beside pass@k.", _has("wrong_key")),
     Claim("No lettered options were given."),
 )
 
@@ -307,11 +307,11 @@ SOUND = (
 )
 LEADING = (
     Claim("Who leads is not known: there are no gaps under RL's default policy, {policy}.", _lacks("found")),
-    Claim("{found} (points of pass@k under {policy}).{luck}{greedy}"),
+    Claim("{found} (points of pass@k under {policy}).{wrong_key}{greedy}"),
 )
-LUCKY = (
+WRONG_KEY = (
     Claim("", _lacks("sides")),
-    Claim(" Luck alone, the golds of other questions, solves {sides} with {samples}."),
+    Claim(" Wrong keys, the golds of other questions, solve {sides} with {samples}."),
 )
 
 

@@ -58,28 +58,28 @@ def answer_classes(scores: pl.DataFrame) -> pl.DataFrame:
         _frame(pool.policies, pool.questions, pool.samples, pool.width, to_text(pool)) for pool in read_pools(scores)
     ]
     classes = in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
-    counts = lucky_counts(scores)
-    found = classes.drop("lucky").join(counts, on=["policy", "question"], how="left", maintain_order="left")
+    counts = wrong_key_counts(scores)
+    found = classes.drop("wrong_key").join(counts, on=["policy", "question"], how="left", maintain_order="left")
     return found.select(CLASSES.names()).cast(CLASSES)
 
 
-def lucky_counts(scores: pl.DataFrame) -> pl.DataFrame:
-    """``policy``, ``question`` and ``lucky`` of ``store.columns.CLASSES``; null unless all samples are judged."""
-    if "lucky" not in scores.columns:
-        scores = scores.with_columns(lucky=pl.lit(None, pl.Boolean))
-    known = pl.col("lucky").is_not_null().all()
-    return scores.group_by("policy", "question").agg(lucky=pl.when(known).then(pl.col("lucky").sum()))
+def wrong_key_counts(scores: pl.DataFrame) -> pl.DataFrame:
+    """``policy``, ``question`` and ``wrong_key`` of ``store.columns.CLASSES``; null unless all samples are judged."""
+    if "wrong_key" not in scores.columns:
+        scores = scores.with_columns(wrong_key=pl.lit(None, pl.Boolean))
+    known = pl.col("wrong_key").is_not_null().all()
+    return scores.group_by("policy", "question").agg(wrong_key=pl.when(known).then(pl.col("wrong_key").sum()))
 
 
 def recorded_classes(counts: pl.DataFrame) -> pl.DataFrame:
     """The same from recorded counts (``store.recorded_counts.COMPACT``)."""
     rows = counts.iter_rows(named=True)
-    keys = ("question", "samples", "width", "classes", "lucky")
+    keys = ("question", "samples", "width", "classes", "wrong_key")
     return pl.concat([_frame((row["policy"],), *(row[key] for key in keys)) for row in rows])
 
 
 def _frame(
-    policies: tuple[str, ...], questions: Any, samples: int, width: int, texts: Any, lucky: list[int] | None = None
+    policies: tuple[str, ...], questions: Any, samples: int, width: int, texts: Any, wrong_key: list[int] | None = None
 ) -> pl.DataFrame:
     distinct, which = np.unique(np.asarray(texts, str), return_inverse=True)
     sizes, right = from_text(distinct.tolist())
@@ -92,7 +92,7 @@ def _frame(
         "correct": correct,
         "answered": answered,
         "classes": distinct[which],
-        "lucky": pl.Series(lucky or [None] * len(which), dtype=pl.UInt32),
+        "wrong_key": pl.Series(wrong_key or [None] * len(which), dtype=pl.UInt32),
     }
     return pl.DataFrame(columns).cast(CLASSES)
 
@@ -114,7 +114,7 @@ class Pool:
     """Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md). Shape (questions,)."""
     tokens: float = float("nan")
     """Mean generated tokens per sample; NaN if unknown."""
-    lucky: Ints | None = None
+    wrong_key: Ints | None = None
     """Samples that the gold of another question would accept; None if unknown. Shape (questions,)."""
     drawn: Ints | None = None
     """n of each question; None if all have the same. Shape (questions,)."""
@@ -183,7 +183,7 @@ def independent_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[s
     pools = {}
     for (name,), rows in classes.filter(pl.col("width") == 1).group_by("policy", maintain_order=True):
         ordered = rows.sort("question")
-        unknown = ordered["lucky"].null_count() > 0
+        unknown = ordered["wrong_key"].null_count() > 0
         pools[str(name)] = Pool(
             policy=str(name),
             samples=int(ordered["samples"][0]),
@@ -192,6 +192,6 @@ def independent_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[s
             answered=ordered["answered"].cast(pl.Int64).to_numpy(),
             classes=ordered["classes"].to_numpy().astype(str),
             tokens=tokens.get(str(name), float("nan")),
-            lucky=None if unknown else ordered["lucky"].cast(pl.Int64).to_numpy(),
+            wrong_key=None if unknown else ordered["wrong_key"].cast(pl.Int64).to_numpy(),
         )
     return pools

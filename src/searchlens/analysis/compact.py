@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.analysis.classes import from_text, lucky_counts, to_text
+from searchlens.analysis.classes import from_text, to_text, wrong_key_counts
 from searchlens.analysis.points import (
     Landscape,
     Values,
@@ -59,12 +59,12 @@ def compact(
         raise InputError(
             f"landscape.ties: {options.ties}; recorded counts store a vote as one bit and need ties: first"
         )
-    lucky = lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky")
-    parts, luck = [], dict(lucky.iter_rows())
+    accepted = wrong_key_counts(scores).drop_nulls().sort("question").group_by("policy").agg("wrong_key")
+    parts, wrong_key = [], dict(accepted.iter_rows())
     for pool, reached in with_budgets(scores, budgets):
         if len(reached) > _MOST_BUDGETS:
             raise InputError(f"budgets: there are {len(reached)}; recorded counts hold at most {_MOST_BUDGETS}")
-        parts.append(_compact_pool(pool, reached, read(pool, reached, options, seed), votes, luck))
+        parts.append(_compact_pool(pool, reached, read(pool, reached, options, seed), votes, wrong_key))
     return in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
 
 
@@ -73,7 +73,7 @@ def _compact_pool(
     budgets: Sequence[int],
     landscape: Landscape,
     votes: pl.DataFrame | None,
-    luck: Mapping[str, list[int]],
+    wrong_key: Mapping[str, list[int]],
 ) -> pl.DataFrame:
     shape = (len(pool.policies), len(pool.questions), len(budgets))
     by_question = landscape.hits.drop("policy", "question", "budget")
@@ -89,7 +89,7 @@ def _compact_pool(
             "question": pool.questions.tolist(),
             **{metric: _bits(credit[metric][i]) for metric in recorded(hits=True)},
             "classes": classes[i].tolist(),
-            "lucky": luck.get(name),
+            "wrong_key": wrong_key.get(name),
             **{
                 f"{metric}_unbiased": None if metric in implied else credit[f"{metric}_unbiased"][i].ravel().tolist()
                 for metric in recorded(compared=True)

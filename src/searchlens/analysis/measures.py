@@ -4,8 +4,8 @@ How reliably questions are solved (pass@k asks whether any of k samples is right
 pass^k how many of them are); what guessing alone would solve; what the uncertainty of pass@1 is made of; which
 questions a side solves at all, and what RL keeps, loses and adds of what Base solves.
 
-Guessing of lettered options follows from their number. Of open answers it is measured: ``luck`` is pass@k of the same
-samples, graded against the golds of other questions.
+Guessing of lettered options follows from their number. Of open answers it is measured: ``wrong_key`` is pass@k of
+the same samples, graded against the golds of other questions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from searchlens.analysis.pool import Bools, missed
 from searchlens.analysis.uncertainty import Floats, Interval, Resamples, holm, quantiles, with_width, without_rounding
 
 BASE, RL, DIFFERENCE = "Base", "RL", "RL - Base"
-PASS, GUESS_NULL, LUCK, WITHOUT_LUCK = "pass@k", "guess null", "luck", "luck-corrected pass@k"
+PASS, GUESS_NULL, WRONG_KEY, WITHOUT_WRONG_KEY = "pass@k", "guess null", "wrong_key", "wrong_key-corrected pass@k"
 """The measure that is of the questions alone, the same for both sides; pass@k against the golds of other questions."""
 
 MEASURES = pl.Schema(
@@ -191,43 +191,45 @@ def guess_null(guess: Floats, budgets: Sequence[int]) -> Floats:
     return np.asarray(1 - (1 - guess[:, None]) ** np.asarray(budgets))
 
 
-def luck(pool: Pool, budgets: Sequence[int]) -> Floats:
+def wrong_key(pool: Pool, budgets: Sequence[int]) -> Floats:
     """pass@k of the same samples if each question had the gold of another one: shape (questions, budgets).
 
-    1 - C(n - l, k) / C(n, k), l the lucky samples, which the pool must know. Where its mean is near pass@k, pass@k
-    shows no knowledge of the questions, only of what answers are like. Not to be subtracted from pass@k: a sample that
-    knows the answer does not guess besides (``beside_luck``).
+    1 - C(n - l, k) / C(n, k), l the samples that a wrong key accepts, which the pool must know. Where its mean is near
+    pass@k, pass@k shows no knowledge of the questions, only of what answers are like. Not to be subtracted from pass@k:
+    a sample that knows the answer does not guess besides (``beside_wrong_key``).
     """
-    if pool.lucky is None:
-        raise ValueError(f"lucky samples of {pool.policy} are unknown")
-    return 1 - pool.rows(lambda n: missed(n, list(budgets)), pool.lucky)
+    if pool.wrong_key is None:
+        raise ValueError(f"what wrong keys accept of {pool.policy} is unknown")
+    return 1 - pool.rows(lambda n: missed(n, list(budgets)), pool.wrong_key)
 
 
-def beside_luck(base: Pool, rl: Pool, budgets: Sequence[int], resamples: Resamples, confidence: float) -> pl.DataFrame:
-    """Luck of both sides and of their difference, and pass@k without it: 1 - (1 - P) / (1 - L).
+def beside_wrong_key(
+    base: Pool, rl: Pool, budgets: Sequence[int], resamples: Resamples, confidence: float
+) -> pl.DataFrame:
+    """Wrong-key rates of both sides and of their difference, and pass@k without them: 1 - (1 - P) / (1 - L).
 
-    ``MEASURES``, without rows if lucky samples are unknown; budgets above a pool are left out. P, pass@k, and L, luck,
-    of both sides are drawn together. Of means over questions, also below 0; null if L is 1.
+    ``MEASURES``, without rows if they are unknown; budgets above a pool are left out. P, pass@k, and L, that rate, of
+    both sides are drawn together. Of means over questions, also below 0; null if L is 1.
 
-    Assumption: a question is solved if it is known or met by luck, independently of each other, and luck is alike on
+    Assumption: a question is solved if it is known or by a wrong key, independently of each other, and L is alike on
     known and unknown questions: (1 - P) = (1 - known) (1 - L). It fails where a model repeats one answer to what it
-    knows: such samples are hardly ever lucky, L is too small for its other questions, and too little is taken away.
+    knows: wrong keys hardly ever accept it, L is too small for its other questions, and too little is taken away.
     """
     ks = [k for k in budgets if k <= min(base.samples, rl.samples)]
-    if base.lucky is None or rl.lucky is None or not ks:
+    if base.wrong_key is None or rl.wrong_key is None or not ks:
         return pl.DataFrame(schema=MEASURES)
-    ours, theirs = luck(base, ks), luck(rl, ks)
+    ours, theirs = wrong_key(base, ks), wrong_key(rl, ks)
     columns = np.hstack([base.solved(ks), rl.solved(ks), ours, theirs])
     means = np.column_stack([columns.mean(axis=0), resamples.means(columns)])
-    solved, lucky = means.reshape(2, 2, len(ks), -1)
-    known = 1 - np.divide(1 - solved, 1 - lucky, out=np.full_like(solved, np.nan), where=lucky < 1)
+    solved, guessed = means.reshape(2, 2, len(ks), -1)
+    known = 1 - np.divide(1 - solved, 1 - guessed, out=np.full_like(solved, np.nan), where=guessed < 1)
     every = np.concatenate([known, known[1:] - known[:1]])
     ends = np.quantile(every[..., 1:], [(1 - confidence) / 2, (1 + confidence) / 2], axis=2)
     if len(columns) == 1:
         ends[:] = np.nan  # one question has no spread
     within = with_width(every[..., 0], without_rounding(Interval(*ends)), len(columns), confidence)
-    plain = compared(LUCK, ours, theirs, resamples, confidence, ks=ks)
-    return pl.concat([plain, _frame(WITHOUT_LUCK, every[..., 0], within, ks=ks)])
+    plain = compared(WRONG_KEY, ours, theirs, resamples, confidence, ks=ks)
+    return pl.concat([plain, _frame(WITHOUT_WRONG_KEY, every[..., 0], within, ks=ks)])
 
 
 def guess_corrected(pool: Pool, guess: Floats, budgets: Sequence[int]) -> Floats:

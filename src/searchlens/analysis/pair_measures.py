@@ -183,7 +183,7 @@ def both_sides(cell: PairPools, null_k: Sequence[int], general: General) -> pl.D
         for measure, read, named in _means(cell, null_k, min(pool.samples for pool in sides))
         if measure not in NEED_EQUAL or not _unequal(sides)
     ]
-    found.append(measures.beside_luck(*sides, null_k, draws, level))
+    found.append(measures.beside_wrong_key(*sides, null_k, draws, level))
     value, lo, hi = measures.beats(*sides, draws, level)
     again = {"measure": "P(RL beats Base)", "k": 1, "side": DIFFERENCE, "value": value, "lo": lo, "hi": hi}
     known = pl.concat(found).filter((pl.col("measure") != GUESS_NULL) | (pl.col("side") != DIFFERENCE))

@@ -266,7 +266,7 @@ def expected_best(key: Floats, credit: Bools, budgets: Ints) -> Floats:
 
 COLUMNS = (
     *("policy", "question", "sample", "run", "correct", "answer", "tokens", "generated", "stopped", "score"),
-    *("finished", "unknown", "extraction", "plain", "finish", "lucky"),
+    *("finished", "unknown", "extraction", "plain", "finish", "wrong_key"),
 )
 """What the landscape, its votes, classes and health read of ``store.columns.GRADED``."""
 

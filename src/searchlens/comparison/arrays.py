@@ -46,8 +46,8 @@ class Comparison:
     confidence : float
         Nominal coverage of all intervals, which are over questions.
     measures : DataFrame
-        pass@k, Cover@tau, G-Pass@k, guessing, luck, entropies and P(RL beats Base): measure, k, tau, side (``Base``,
-        ``RL``, ``RL - Base``), value, lo, hi.
+        pass@k, Cover@tau, G-Pass@k, guessing, wrong_key, entropies and P(RL beats Base): measure, k, tau,
+        side (``Base``, ``RL``, ``RL - Base``), value, lo, hi.
     equivalents : DataFrame
         N*(b): samples of Base that solve as much as b of RL, one row for each b and policy of Base.
     exponents, exponent_profiles : DataFrame
@@ -127,7 +127,7 @@ def compare(
     classes: Both | None = None,
     tokens: Both | None = None,
     choices: npt.ArrayLike | None = None,
-    lucky: Both | None = None,
+    wrong_key: Both | None = None,
     confidence: float = 0.95,
     draws: int = 2000,
     seed: int = 0,
@@ -150,7 +150,7 @@ def compare(
         Tokens of each sample, or their mean, for the ratio of tokens at equal pass@k. Of a mapping, a mapping.
     choices : int or array_like of int, shape (questions,), optional
         Lettered options of the questions, 0 for an open one. Without it, nothing is said about guessing.
-    lucky : (base, rl), optional
+    wrong_key : (base, rl), optional
         Whether each sample would be right if its question had the gold of another one: booleans of the shape of
         ``base`` and ``rl``, or with ``samples`` counts. Of a mapping, a mapping. Where it is None, nothing is said.
     confidence : float
@@ -186,7 +186,7 @@ def compare(
     _check_number("draws", draws, Integral, lambda x: 100 <= x <= 10**5, "a whole number, 100 or more, to 100000")
     _check_number("seed", seed, Integral, lambda x: x >= 0, "a whole number, 0 or more")
     of_base, of_rl = samples if isinstance(samples, tuple) and len(samples) == 2 else (samples, samples)
-    parts = {"classes": classes, "tokens": tokens, "lucky": lucky}
+    parts = {"classes": classes, "tokens": tokens, "wrong_key": wrong_key}
     policies, named = _by_policy(base), isinstance(base, Mapping)
     known = {key: _both(key, part, policies, named=named) for key, part in parts.items() if part is not None}
     theirs, ours = _verdicts("rl", rl, of_rl), {}
@@ -210,12 +210,12 @@ def compare(
 
 
 def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, place: str) -> Pool:
-    """Samples as the measures take them, with classes, tokens and lucky ones as far as they were given."""
+    """Samples as the measures take them, with classes, tokens and what wrong keys accept, as far as they were given."""
     answer = _classes(f"classes{place}", more["classes"], right) if "classes" in more else 1 - right
     mean = _mean_tokens(f"tokens{place}", more["tokens"], right) if "tokens" in more else float("nan")
-    lucky = None
-    if more.get("lucky") is not None:
-        lucky = _verdicts(f"lucky{place}", more["lucky"], samples, right).sum(axis=1).filled(0)
+    wrong_key = None
+    if more.get("wrong_key") is not None:
+        wrong_key = _verdicts(f"wrong_key{place}", more["wrong_key"], samples, right).sum(axis=1).filled(0)
     questions, most = right.shape
     scores = pl.DataFrame(
         {
@@ -230,7 +230,7 @@ def _pool(name: str, right: _Samples, more: Mapping[str, Any], samples: Any, pla
     pool = independent_pools(answer_classes(scores.cast(SCORES)), {name: mean})[name]
     drawn = right.count(axis=1)
     unequal = drawn if drawn.min() < most else None
-    return replace(pool, samples=int(drawn.min()), drawn=unequal, lucky=lucky)
+    return replace(pool, samples=int(drawn.min()), drawn=unequal, wrong_key=wrong_key)
 
 
 def _frames(cell: PairPools, general: General, *, with_classes: bool) -> dict[str, pl.DataFrame]:

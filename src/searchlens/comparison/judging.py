@@ -106,7 +106,7 @@ def graded(
     rules = {}
     for side in sides:
         first, questions = next(iter(side.pools)), common.of(side.role)
-        rules[side.role] = Rules(questions, grader, verdicts, luck_policy=first, seed=seed, workers=workers)
+        rules[side.role] = Rules(questions, grader, verdicts, wrong_key_policy=first, seed=seed, workers=workers)
     # All pairs of both sides at once, since each batch starts processes.
     asked = pl.concat([rules[role].asked(rows) for role, rows in answers.items()])
     VerdictStore(verdicts, batch=max(1, asked.height)).judge(grading.grader(grader), asked, workers=workers)

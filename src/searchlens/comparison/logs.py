@@ -332,7 +332,9 @@ def _compared(base: pl.DataFrame, rl: pl.DataFrame, both: Common, wishes: Wishes
         classes=pair(partial(by_question, column="answer")),
         tokens=pair(mean_tokens),
         choices=letters if letters.any() else None,
-        lucky=pair(partial(by_question, column="lucky"), names[:1]),  # of other policies of Base it was not judged
+        wrong_key=pair(
+            partial(by_question, column="wrong_key"), names[:1]
+        ),  # of other policies of Base it was not judged
         confidence=wishes.confidence,
         draws=wishes.draws,
         seed=wishes.seed,

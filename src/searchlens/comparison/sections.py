@@ -11,7 +11,7 @@ import polars as pl
 from searchlens import __version__
 from searchlens.analysis import claims
 from searchlens.analysis.health import percent
-from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL, WITHOUT_LUCK
+from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, RL, WITHOUT_WRONG_KEY, WRONG_KEY
 from searchlens.api import pages
 from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
@@ -67,20 +67,20 @@ def _samples(found: LogComparison) -> Section:
 
 
 def _pass_at_k(found: LogComparison, level: str) -> Section:
-    lucky = {(row["k"], row["side"]): row for row in _measure(found, LUCK)}
-    known = {row["k"]: _percent(row, "+") for row in _measure(found, WITHOUT_LUCK) if row["side"] == DIFFERENCE}
+    rates = {(row["k"], row["side"]): row for row in _measure(found, WRONG_KEY)}
+    known = {row["k"]: _percent(row, "+") for row in _measure(found, WITHOUT_WRONG_KEY) if row["side"] == DIFFERENCE}
     rows = []
     for k, sides in _sides(found, "pass@k").items():
-        luck = ["", ""] if lucky else []
+        without = ["", ""] if rates else []
         if k in known:
-            shares = [claims.percent(lucky[k, side]["value"]) for side in (BASE, RL)]
-            luck = [", ".join([*shares, claims.percent(lucky[k, DIFFERENCE]["value"], sign="+")]), known[k]]
-        rows.append((str(k), *_three(sides), *luck))
+            shares = [claims.percent(rates[k, side]["value"]) for side in (BASE, RL)]
+            without = [", ".join([*shares, claims.percent(rates[k, DIFFERENCE]["value"], sign="+")]), known[k]]
+        rows.append((str(k), *_three(sides), *without))
     note = f"Percent of questions, with {level} intervals over questions."
-    if lucky:
-        note += " Luck: the same samples, with golds of other questions; without it: RL − Base if luck is"
+    if rates:
+        note += " Wrong keys: the same samples, with golds of other questions; without them: RL − Base if their rate is"
         note += " alike on all questions."
-    heads = ("luck: Base, RL, RL − Base", "without luck") if lucky else ()
+    heads = ("wrong keys: Base, RL, RL − Base", "without them") if rates else ()
     return Section("pass@k", ("k", *_THREE, *heads), rows, note)
 
 
@@ -130,7 +130,7 @@ def _changes(found: LogComparison) -> Section:
 def _guessing(found: LogComparison) -> Section:
     sides, title = _sides(found, CORRECTED), "Corrected for guessing"
     if not sides:
-        return Section(title, note=claims.say(claims.OPEN_ANSWERS, {"luck": _measure(found, LUCK)}))
+        return Section(title, note=claims.say(claims.OPEN_ANSWERS, {"wrong_key": _measure(found, WRONG_KEY)}))
     nulls = {row["k"]: row["value"] for row in _measure(found, GUESS_NULL) if row["side"] == BASE}
     rows = [(str(k), *_three(line), claims.percent(nulls.get(k))) for k, line in sides.items()]
     note = "pass@k without what guessing among the lettered options adds, in percent."

@@ -12,10 +12,10 @@ from searchlens.analysis import claims, exponents
 from searchlens.analysis.claims import NOT_IDENTIFIED, SINGLE
 from searchlens.analysis.extrapolation import SMALLEST
 from searchlens.analysis.frames import pick
-from searchlens.analysis.measures import BASE, DIFFERENCE, LUCK, RL, WITHOUT_LUCK
+from searchlens.analysis.measures import BASE, DIFFERENCE, RL, WITHOUT_WRONG_KEY, WRONG_KEY
 
 ORDER = (
-    *("pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "luck", "entropy"),
+    *("pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "wrong_key", "entropy"),
     *("second run", "variance", "extrapolation"),
 )
 Frames = Mapping[str, pl.DataFrame]
@@ -129,11 +129,11 @@ def _guessing(frames: Frames, _: str) -> Fact:
     return {"found": _differences(_rows(frames, "guess-corrected pass@k")), "nulls": said}
 
 
-def _luck(frames: Frames, _: str) -> Fact:
-    sides = zip(_rows(frames, LUCK, BASE), _rows(frames, LUCK, RL), strict=True)
+def _wrong_key(frames: Frames, _: str) -> Fact:
+    sides = zip(_rows(frames, WRONG_KEY, BASE), _rows(frames, WRONG_KEY, RL), strict=True)
     shares = ((a["k"], claims.percent(a["value"]), claims.percent(b["value"])) for a, b in sides)
     found = [f"{base}% of questions (Base) and {rl}% (RL) at {k}" for k, base, rl in shares]
-    known = [row for row in _rows(frames, WITHOUT_LUCK) if row["value"] is not None]
+    known = [row for row in _rows(frames, WITHOUT_WRONG_KEY) if row["value"] is not None]
     return {"found": "; ".join(found), "without": _differences(known) or "unknown"}
 
 
@@ -176,7 +176,7 @@ _FACTS: Mapping[str, Callable[[Frames, str], Fact]] = {
     "support": _support,
     "reliability": _reliability,
     "guessing": _guessing,
-    "luck": _luck,
+    "wrong_key": _wrong_key,
     "entropy": _entropy,
     "second run": _second_run,
     "variance": lambda frames, _: {"found": "; ".join(filter(None, map(_share, frames["variance"].to_dicts())))},

@@ -20,4 +20,4 @@ class MeasuresOptions(Strict):
     """Pairs of which table `joint_exponents` asks for one exponent, if they are studied; empty: those of groups upper
     and lower, to which BOPTR is fitted, or every pair if there is none."""
     null_k: tuple[Positive, ...] = (1, 4, 16)
-    """Numbers of samples k at which pass@k of guessing alone is read, and on open answers luck."""
+    """Numbers of samples k at which pass@k of guessing alone is read, and on open answers that of wrong keys."""

@@ -64,7 +64,7 @@ class Summary:
     others_graded: int = 0
     others_reused: int = 0
     """``others_graded``, ``others_reused``: the first two of the pairs of an answer and the gold of another question
-    (``VerdictStore.lucky``)."""
+    (``VerdictStore.wrong_key``)."""
 
     def __str__(self) -> str:
         return (
@@ -131,8 +131,8 @@ class Rules:
     """Folder of the verdicts of this benchmark (``searchlens.grading.verdicts``); new ones are added."""
     q_instructions: QInstructions = "first_sample"
     """Classes of answers that cannot be equivalent."""
-    luck_policy: str = ""
-    """Policy whose samples are also graded against the golds of other questions, column ``lucky``: not if answers
+    wrong_key_policy: str = ""
+    """Policy whose samples are also graded against the golds of other questions, column ``wrong_key``: not if answers
     cannot be equivalent, because then a gold is a list of instructions. Empty: none."""
     seed: int = 0
     """Which other questions."""
@@ -152,8 +152,9 @@ class Rules:
         if not grading.votes(self.kind) or len(self.questions) < 2:
             return own
         others = verdicts.other_golds(references, self.seed)
-        lucky = rows.filter(policy=self.luck_policy).drop("gold").join(others, on="question").rename({"other": "gold"})
-        return pl.concat([own, lucky.select("gold", "answer")])
+        again = rows.filter(policy=self.wrong_key_policy).drop("gold")
+        again = again.join(others, on="question").rename({"other": "gold"})
+        return pl.concat([own, again.select("gold", "answer")])
 
     def _references(self) -> pl.DataFrame:
         """``question``, ``position`` and ``gold`` of the benchmark."""
@@ -175,9 +176,9 @@ class Rules:
         judgements = store.judge(
             judge, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
         )
-        policy = self.luck_policy if grading.votes(self.kind) else ""
-        luck, graded, reused = store.lucky(judge, rows, references, policy, self.seed, self.workers)
-        rows = rows.with_columns(luck)
+        policy = self.wrong_key_policy if grading.votes(self.kind) else ""
+        wrong_key, graded, reused = store.wrong_key(judge, rows, references, policy, self.seed, self.workers)
+        rows = rows.with_columns(wrong_key)
         rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
             valid=pl.col("answer").is_not_null(),
             finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),
@@ -340,7 +341,7 @@ def score_recorded(
     ``q_instructions`` gives the classes where it has no answers.
 
     Where no verdict of a policy has an answer, answers cannot be told apart, and each sample is a class of its own. A
-    sample without a verdict is not correct, and ``unknown``. What a log does not say (``extraction``, ``lucky``) is
+    sample without a verdict is not correct, and ``unknown``. What a log does not say (``extraction``, ``wrong_key``) is
     null.
     """
     order = {name: i for i, name in enumerate(samples["policy"].unique(maintain_order=True))}
@@ -366,7 +367,7 @@ def score_recorded(
     )
     return (
         classes.with_columns(
-            **{name: pl.lit(None, GRADED[name]) for name in ("extraction", "checks", "lucky")},
+            **{name: pl.lit(None, GRADED[name]) for name in ("extraction", "checks", "wrong_key")},
             question=pl.col("position"),
             answer=pl.col("class"),
             finished=pl.col("stopped") & (pl.col("class") >= 0),

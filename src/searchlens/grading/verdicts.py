@@ -107,22 +107,22 @@ class VerdictStore:
             log.info("judged %d new pairs (%s)", kept.height, path.name)
         return rows.filter(~lasting)
 
-    def lucky(
+    def wrong_key(
         self, grader: Grader, rows: pl.DataFrame, references: pl.DataFrame, policy: str, seed: int, workers: int | None
     ) -> tuple[pl.Series, int, int]:
-        """Luck: which samples of a policy would be right if their question had the gold of another (``other_golds``).
+        """Which samples of a policy would be right if their question had the gold of another (``other_golds``).
 
         What an answer earns there, it earns without knowing the question: by being an answer that often is right. Golds
         of other questions that equal the own one stay, because a guess meets them as often as any other. Returns
-        ``lucky`` of the samples, null where nothing was judged, and the numbers of pairs judged now, and read.
+        ``wrong_key`` of the samples, null where nothing was judged, and the numbers of pairs judged now, and read.
 
         Rows have ``policy``, ``question`` and ``answer``, null if there is none. Samples of other policies are not
         judged, since each distinct pair of gold and answer costs a verdict. A sample without an answer, or whose
-        verdict is unknown, is not lucky. With a single question, or without samples of the policy, all is null.
+        verdict is unknown, is not accepted. With a single question, or without samples of the policy, all is null.
         """
         judged = pl.col("policy") == policy
         if references.height < 2 or not rows.select(judged.any()).item():
-            return pl.Series("lucky", [None] * rows.height, pl.Boolean), 0, 0
+            return pl.Series("wrong_key", [None] * rows.height, pl.Boolean), 0, 0
         paired = rows.select("policy", "question", "answer").join(
             other_golds(references, seed), on="question", how="left", maintain_order="left"
         )
@@ -130,7 +130,7 @@ class VerdictStore:
         found = self.judge(grader, asked, workers=workers)
         verdicts = found.verdicts.select("answer", "correct", other="gold")
         accepted = paired.join(verdicts, on=["other", "answer"], how="left", maintain_order="left")
-        column = accepted.select(lucky=pl.when(judged).then(pl.col("correct").fill_null(False)))["lucky"]
+        column = accepted.select(wrong_key=pl.when(judged).then(pl.col("correct").fill_null(False)))["wrong_key"]
         return column, found.graded, found.reused
 
 

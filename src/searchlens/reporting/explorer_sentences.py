@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.analysis import claims
 from searchlens.analysis.health import Health, of_rules, percent
-from searchlens.analysis.measures import DIFFERENCE, LUCK, PASS
+from searchlens.analysis.measures import DIFFERENCE, PASS, WRONG_KEY
 from searchlens.api.study import UNBIASED, Study
 from searchlens.errors import InputError
 
@@ -20,7 +20,7 @@ STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 METRIC = "P"
 GREEDY = "greedy"
 MUCH = 0.05
-"""Luck is stated if as large a share of the questions of either side is solved by it."""
+"""The wrong-key rate is stated if as large a share of the questions of either side is solved by it."""
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Headline:
     """What one sample of RL is worth under the default policy of both (frame ``equivalents``)."""
     most: Sequence[Row] = ()
     """As ``gaps``, at the largest number of samples of both, if that is beyond the budgets (frame ``measures``)."""
-    luck: Sequence[Row] = ()
+    wrong_key: Sequence[Row] = ()
     """Of Base and of RL, what golds of other questions solve with as many samples as it was read for (frame
     ``measures``); empty where that is little or unknown."""
     greedy: Mapping[str, str] = field(default_factory=dict)
@@ -89,8 +89,8 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
     sampled = {row["policy"] for rows in points[:1] for row in rows} - {GREEDY}
     of_one = {"pair": pair, "benchmark": benchmark, "policy": study.default_policy, "budget": 1}
     worth = next(iter(_rows(study.measures, "equivalents", **of_one)), None)
-    luck = _luck(study, pair, benchmark)
-    return Headline(gaps, support, worth, most, luck, greedy if "Base" in greedy else {}, len(sampled))
+    wrong_key = _wrong_key(study, pair, benchmark)
+    return Headline(gaps, support, worth, most, wrong_key, greedy if "Base" in greedy else {}, len(sampled))
 
 
 def _rows(read: Callable[..., pl.DataFrame], *names: str, **where: object) -> Sequence[Row]:
@@ -104,8 +104,8 @@ def _greedy(points: Sequence[Row]) -> str:
     return "".join(claims.solved(row["value"], row["lo"], row["hi"]) for row in rows[:1])
 
 
-def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
-    rows = [row for row in _widest(study, LUCK, pair, benchmark) if row["side"] in SIDES.values()]
+def _wrong_key(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
+    rows = [row for row in _widest(study, WRONG_KEY, pair, benchmark) if row["side"] in SIDES.values()]
     return sorted(rows, key=lambda row: str(row["side"])) if any(row["value"] >= MUCH for row in rows) else ()
 
 
@@ -134,9 +134,10 @@ def _soundness(sides: Mapping[str, Health], title: str) -> str:
 
 def _leader(study: Study, found: Headline) -> str:
     text = "; ".join(_lead(row) for row in (*found.gaps, *found.most))
-    shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in found.luck)
-    luck = claims.say(claims.LUCKY, {"sides": shares, "samples": claims.samples([row["k"] for row in found.luck[:1]])})
-    row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "luck": luck}
+    shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in found.wrong_key)
+    samples = claims.samples([row["k"] for row in found.wrong_key[:1]])
+    wrong_key = claims.say(claims.WRONG_KEY, {"sides": shares, "samples": samples})
+    row = {"found": f"{text[:1].upper()}{text[1:]}", "policy": study.default_policy, "wrong_key": wrong_key}
     return claims.say(claims.LEADING, {**row, "greedy": claims.say(claims.GREEDILY, found.greedy)})
 
 

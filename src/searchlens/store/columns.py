@@ -29,12 +29,12 @@ GRADED = pl.Schema(
         "plain": pl.Int32(),
         "checks": pl.String(),
         "finish": pl.String(),
-        "lucky": pl.Boolean(),
+        "wrong_key": pl.Boolean(),
     }
 )
 """What scoring writes: what the landscape needs, and how the grader came to it. ``extraction`` is a value of
-``grading.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one. ``lucky``:
-the gold of another question would accept the answer (``grading.luck``); null if that was not judged."""
+``grading.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one. ``wrong_key``:
+the gold of another question would accept the answer (``grading.wrong_key``); null if that was not judged."""
 
 COMPARED = pl.Schema(
     {
@@ -86,10 +86,10 @@ CLASSES = pl.Schema(
         "policy": pl.String(),
         **dict.fromkeys(("question", "samples", "width", "correct", "answered"), pl.UInt32()),
         "classes": pl.String(),
-        "lucky": pl.UInt32(),
+        "wrong_key": pl.UInt32(),
     }
 )
-"""``lucky``: samples that the gold of another question would accept; null if that is not known."""
+"""``wrong_key``: samples that the gold of another question would accept; null if that is not known."""
 
 POINTS = pl.Schema(
     {

@@ -70,7 +70,7 @@ def compact(named: Sequence[str]) -> pl.Schema:
             "question": pl.List(pl.UInt32()),
             **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True) if metric in named},
             "classes": pl.List(pl.Categorical()),
-            "lucky": pl.List(pl.UInt32()),
+            "wrong_key": pl.List(pl.UInt32()),
             **{f"{metric}_unbiased": pl.List(pl.Float32()) for metric in recorded(compared=True) if metric in named},
             "points": pl.List(pl.Struct({**COMPACT_POINT, "metric": pl.Enum(named)})),
         }
@@ -131,8 +131,8 @@ def read(path: Path) -> pl.DataFrame:
         what = str(error).partition("\n")[0]
         hint = "copy the file again, or delete it to sample the cell"
         raise InputError(f"cannot read the recorded counts {path}: {what}", hint) from None
-    if "lucky" not in frame.columns:  # recorded before luck was
-        frame = frame.with_columns(lucky=pl.lit(None, SCHEMA["lucky"]))
+    if "wrong_key" not in frame.columns:  # recorded before it was
+        frame = frame.with_columns(wrong_key=pl.lit(None, SCHEMA["wrong_key"]))
     named = _named(frame.schema.get("points"))
     schema = {**compact(named), "shards": SCHEMA["shards"]}
     if not set(named) <= set(_named(SCHEMA["points"])) or dict(frame.schema) != schema:

@@ -158,7 +158,7 @@ def worked_answer(answer: str) -> str:
 def reward(text: str, gold: float) -> float:
     """1 for a text that states the right number and no false equation, 0 for others; one without any equation counts.
 
-    A model that cannot calculate is right by luck now and then; refusing false equations rewards less of that luck.
+    A model that cannot calculate is right by chance now and then; refusing false equations rewards less of that.
     """
     stated = _ANSWER.findall(text)
     if not stated or abs(float(stated[-1]) - gold) > 1e-4:

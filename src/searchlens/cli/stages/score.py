@@ -178,7 +178,7 @@ def _write(
         cell.grader,
         layout.verdicts(cell.samples.benchmark),
         q_instructions=cell.q_instructions,  # type: ignore[arg-type]
-        luck_policy=cell.default_policy,
+        wrong_key_policy=cell.default_policy,
         seed=cell.seed,
         workers=threads,
     )

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator
 from searchlens import catalogue
 from searchlens.analysis import claims
 from searchlens.analysis.frames import pick
-from searchlens.analysis.measures import LUCK, PASS
+from searchlens.analysis.measures import PASS, WRONG_KEY
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Curves, Labels, Source, StudyContext
 
@@ -28,18 +28,18 @@ MANY = 6
 """Largest number of budgets of which each is labelled."""
 NARROW = 5
 """Inches; a narrower figure has a legend of two columns."""
-LUCKY = 0.05
-"""Luck is drawn in a cell if as large a share of its questions is solved by it."""
-LUCK_OF = {"Base luck": "Base", "RL luck": "RL"}
+SHOWN_RATE = 0.05
+"""The wrong-key rate is drawn in a cell where it is as large."""
+WRONG_KEY_OF = {"Base wrong key": "Base", "RL wrong key": "RL"}
 SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
 MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", "last")
 
 
 @catalogue.figure("pass_curves", stage="study")
 def numbers(context: StudyContext) -> pl.DataFrame:
-    """One row per cell, model (``Base``, ``RL``, ``Base greedy``, and where luck solves much, ``Base luck`` and
-    ``RL luck``) and budget, all as expectations. Base and RL go on beyond the budgets of the study, as far as there are
-    samples.
+    """One row per cell, model and budget, all as expectations. Models are ``Base``, ``RL``, ``Base greedy``, and where
+    wrong keys solve much, ``Base wrong key`` and ``RL wrong key``. Base and RL go on beyond the budgets of the study, if
+    there are samples.
 
     ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
     much as RL, and ``state``, as in the frame ``crossings``.
@@ -55,7 +55,7 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 
 
 def _rows(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
-    """Both sides at the budgets of the study, then beyond them, then luck where it solves much."""
+    """Both sides at the budgets of the study, then beyond them, then wrong keys where they solve much."""
     labels = cell.labels
     policy = labels.general.default_policy
     sides = {"Base": cell.base, "RL": cell.rl}
@@ -70,9 +70,9 @@ def _rows(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]
     for model, points in sides.items() if labels.metric == "P" else ():
         rows = pick(found, measure=PASS, side=model).filter(pl.col("budget") > points["budget"].max())
         yield _named(rows, model, policy, labels)
-    for model, side in LUCK_OF.items():
-        rows = pick(found, measure=LUCK, side=side)
-        if rows.height and rows["value"].max() >= LUCKY:  # type: ignore[operator]
+    for model, side in WRONG_KEY_OF.items():
+        rows = pick(found, measure=WRONG_KEY, side=side)
+        if rows.height and rows["value"].max() >= SHOWN_RATE:  # type: ignore[operator]
             yield _named(rows, model, policy, labels)
 
 
@@ -121,9 +121,10 @@ def picture(measures: pl.DataFrame) -> str:
 
     Empty without a second k, as there is no curve.
     """
-    luck = pl.when(pl.col("measure") == LUCK).then(pl.lit(" luck")).otherwise(pl.lit(""))
-    shown = measures.filter(pl.col("measure").is_in([PASS, LUCK]), pl.col("side").is_in(list(style.SIDE_COLOURS)))
-    cell = shown.select("value", "lo", "hi", budget="k", model=pl.concat_str("side", luck), source=pl.lit("sampled"))
+    wrong_key = pl.when(pl.col("measure") == WRONG_KEY).then(pl.lit(" wrong key")).otherwise(pl.lit(""))
+    shown = measures.filter(pl.col("measure").is_in([PASS, WRONG_KEY]), pl.col("side").is_in(list(style.SIDE_COLOURS)))
+    model = pl.concat_str("side", wrong_key)
+    cell = shown.select("value", "lo", "hi", budget="k", model=model, source=pl.lit("sampled"))
     if cell["budget"].n_unique() < 2:
         return ""
     figure = style.new_figure(1.2 * style.COLUMN, 2.4, "", "sampled")
@@ -159,9 +160,9 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     style.sides(axes, curves, "budget", "model", linewidth=1.3)
     for value in style.percent(pick(cell, model="Base greedy")["value"]):
         axes.axhline(value, color=palette.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
-    for model, side in LUCK_OF.items():
-        luck = pick(cell, model=model)
-        axes.plot(luck["budget"], style.percent(luck["value"]), ":", color=style.SIDE_COLOURS[side], gid=model)
+    for model, side in WRONG_KEY_OF.items():
+        rates = pick(cell, model=model)
+        axes.plot(rates["budget"], style.percent(rates["value"]), ":", color=style.SIDE_COLOURS[side], gid=model)
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
     axes.set_ylim(0, 100)
     axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
@@ -170,7 +171,7 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
 def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
     """Mark where Base passes RL with its interval, in the half of the panel with fewer curves."""
     row, last = cell.row(0, named=True), max(cell["budget"])
-    curves = cell.filter(~pl.col("model").is_in(list(LUCK_OF)))["value"]
+    curves = cell.filter(~pl.col("model").is_in(list(WRONG_KEY_OF)))["value"]
     if claims.standing(row) != "passes" or row["crossing_hi"] > last:
         return
     ends, y = [row["crossing_lo"], row["crossing_hi"]], 7 if curves.median() > 0.5 else 88  # type: ignore[operator]
@@ -185,18 +186,17 @@ def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
 
 def _name(axes: Axes, cell: pl.DataFrame) -> bool:
     """Name the two curves beside one another where they are furthest apart; whether there was room."""
-    base, rl, *lucks = (
-        pick(cell, model=model).select("budget", pl.col("value").alias(model)) for model in ("Base", "RL", *LUCK_OF)
-    )
+    models = ("Base", "RL", *WRONG_KEY_OF)
+    base, rl, *wrong_keys = (pick(cell, model=one).select("budget", pl.col("value").alias(one)) for one in models)
     both = base.join(rl, on="budget").drop_nulls().sort("budget")
     if both.is_empty():
         return False
-    for luck in lucks:
-        both = both.join(luck, on="budget", how="left", maintain_order="left")
-    both = both.with_columns(pl.col(*LUCK_OF).interpolate())  # as it is drawn
+    for wrong_key in wrong_keys:
+        both = both.join(wrong_key, on="budget", how="left", maintain_order="left")
+    both = both.with_columns(pl.col(*WRONG_KEY_OF).interpolate())  # as it is drawn
     lower, upper = pl.min_horizontal("Base", "RL"), pl.max_horizontal("Base", "RL")
     within = (lower > ROOM) & (upper < 1 - ROOM)  # a name fits between the curves and the panel's ends
-    lines = [pl.col(model) for model in LUCK_OF]
+    lines = [pl.col(model) for model in WRONG_KEY_OF]
     crossed = [line.is_between(lower - ROOM, lower) | line.is_between(upper, upper + ROOM) for line in lines]
     free = within & ~pl.any_horizontal(crossed).fill_null(value=False)
     wide = both.sort(free, within, upper - lower, descending=True).row(0, named=True)
@@ -217,8 +217,8 @@ def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
     ]
     if "Base greedy" in numbers["model"]:
         keys.append(style.key("one greedy answer of Base", color=palette.BASE_COLOUR, linestyle=DOTS))
-    if numbers["model"].is_in(list(LUCK_OF)).any():
-        keys.append(style.key("luck: gold of another question", color=palette.ENVELOPE_COLOUR, linestyle=":"))
+    if numbers["model"].is_in(list(WRONG_KEY_OF)).any():
+        keys.append(style.key("wrong key: gold of another question", color=palette.ENVELOPE_COLOUR, linestyle=":"))
     if "state" in numbers.columns:
         keys.append(style.key("where Base passes RL, with its interval", **MEETING))
     if keys:

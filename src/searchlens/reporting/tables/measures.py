@@ -11,7 +11,7 @@ import polars as pl
 from searchlens.analysis.claims import DASH, EQUIVALENT, MEETING, Row, interval, located, number, percent
 from searchlens.analysis.exponents import HARDLY
 from searchlens.analysis.extrapolation import NEAR, SMALLEST
-from searchlens.analysis.measures import DIFFERENCE, GUESS_NULL, LUCK, WITHOUT_LUCK
+from searchlens.analysis.measures import DIFFERENCE, GUESS_NULL, WITHOUT_WRONG_KEY, WRONG_KEY
 from searchlens.catalogue import table
 from searchlens.config.measures import BEST
 from searchlens.reporting.tables import table as fmt
@@ -196,28 +196,29 @@ def coverage(context: StudyContext) -> fmt.Table:
 
 @table("guessing", stage="study")
 def guessing(context: StudyContext) -> fmt.Table:
-    """What guessing alone would solve, and pass@k of both sides: corrected for options, or beside luck."""
+    """What guessing alone would solve, and pass@k of both sides: corrected for options, or beside wrong keys."""
     measures = context.measures["measures"]
     cells = measures.select("pair", "benchmark").unique(maintain_order=True)
-    names = (GUESS_NULL, LUCK, "pass@k", "guess-corrected pass@k", WITHOUT_LUCK)
+    names = (GUESS_NULL, WRONG_KEY, "pass@k", "guess-corrected pass@k", WITHOUT_WRONG_KEY)
     data = measures.filter(pl.col("measure").is_in(names))
-    listed = data.filter(pl.col("measure").is_in((GUESS_NULL, LUCK))).select("pair", "benchmark", "k").unique()
+    listed = data.filter(pl.col("measure").is_in((GUESS_NULL, WRONG_KEY))).select("pair", "benchmark", "k").unique()
     data = data.join(listed, on=["pair", "benchmark", "k"], how="semi", maintain_order="left")
-    known = measures.filter(measure=LUCK).select("pair", "benchmark").unique()
+    known = measures.filter(measure=WRONG_KEY).select("pair", "benchmark").unique()
     unknown = cells.join(known, on=["pair", "benchmark"], how="anti", maintain_order="left")
     parts = [_by_measure(data, context, percent)]
     if unknown.height:
-        parts.append(fmt.part(unknown.with_columns(luck=pl.lit("not recorded")).to_dicts(), "Luck unknown"))
+        rows = unknown.with_columns(wrong_key=pl.lit("not recorded")).to_dicts()
+        parts.append(fmt.part(rows, "Wrong-key rate unknown"))
     notes = [
         "Guess null, where questions list options: pass@k of even guessing, 1 −"
         " (1 − g)^k with g = 1 / options. Corrected: 1 − (share of k samples all wrong)"
         " / (1 − g)^k, unbiased if a sample either knows the answer or guesses evenly; it may be negative.",
-        "Luck: pass@k of the same samples if each question had the gold of another one, drawn by the seed of the study."
-        " Where it or the null is near pass@k, pass@k says little of what the models know.",
-        "Luck-corrected: 1 − (1 − pass@k) / (1 − luck), of means over questions. Assumed: knowing and luck are"
-        " independent, and luck is alike on known and unknown questions; where models repeat what they know, too little"
-        " is taken away.",
-        "Luck needs answers: estimates that were recorded without it lack them, and instructions have none.",
+        "Wrong-key rate: pass@k of the same samples if each question had the gold of another one, drawn by the seed of"
+        " the study. Where it or the null is near pass@k, pass@k says little of what the models know.",
+        "Corrected for it: 1 − (1 − pass@k) / (1 − rate), of means over questions. Assumed: knowing and wrong keys are"
+        " independent, and the rate is alike on known and unknown questions; where models repeat what they know, too"
+        " little is taken away.",
+        "It needs answers: counts that were recorded without it lack them, and instructions have none.",
         BRACKETS,
     ]
     return fmt.Table(data, parts, noted(notes, context))

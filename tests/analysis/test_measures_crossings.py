@@ -8,7 +8,7 @@ import pytest
 from searchlens.analysis.equivalents import crossing, last_positive
 from searchlens.analysis.uncertainty import Resamples
 from searchlens_lab.simulate import power_law
-from test_readings_equivalents import pool
+from test_measures_equivalents import pool
 
 
 def test_last_positive_says_where_a_curve_falls_below_zero_for_good() -> None:
