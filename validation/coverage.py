@@ -97,7 +97,7 @@ def one_cohort(seed: int, draws: int, estimator: Estimator) -> list[dict[str, ob
             mean = average([scores[cell] for cell in cells], cells, column.how)
             true = average_of({cell: truth[row, *cell] for cell in cells}, column.how)
             printed = mean.columns(0.95)
-            record: dict[str, object] = {"seed": seed, "tier": row, "column": column.name, "true": true}
+            record: dict[str, object] = {"seed": seed, "rule": row, "column": column.name, "true": true}
             record |= {"estimate": mean.error, "corrected": printed["corrected"]}
             for name, suffix in (("percentile", ""), ("corrected", "_corrected")):
                 lo, hi = printed["lo" + suffix], printed["hi" + suffix]
@@ -127,7 +127,7 @@ def differences(
         cells = [c for c in grid(models, plan.with_role("fitted")) if (first, *c) in truth and (second, *c) in truth]
         assert len(cells) == row["cells"]
         true = average_of({cell: truth[first, *cell] - truth[second, *cell] for cell in cells}, "macro")
-        record = {"tier": f"{first} − {second}", "column": row["scope"], "true": true}
+        record = {"rule": f"{first} − {second}", "column": row["scope"], "true": true}
         record |= {"estimate": row["difference"], "corrected": row["corrected"]}
         for name, suffix in (("percentile", ""), ("corrected", "_corrected")):
             record |= judged(name, row["lo" + suffix] or 0.0, row["hi" + suffix] or 0.0, true)
@@ -175,10 +175,10 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
     for name in INTERVALS:
         missed = pl.col(f"{name}_below", f"{name}_above").mean().name.suffix("_share")
         per_interval += [missed, pl.col(f"{name}_width").mean()]
-    means = rows.group_by("tier", "column", maintain_order=True).agg(
+    means = rows.group_by("rule", "column", maintain_order=True).agg(
         pl.len().alias("cohorts"), pl.col("true", "estimate", "corrected").mean(), *per_interval
     )
-    columns = [pl.col("tier", "column", "cohorts", "true", "estimate", "corrected")]
+    columns = [pl.col("rule", "column", "cohorts", "true", "estimate", "corrected")]
     for name in INTERVALS:
         below, above = pl.col(f"{name}_below_share"), pl.col(f"{name}_above_share")
         coverage = (1 - below - above).round(9).alias(f"{name}_coverage")  # 460 of 500 is .92, and inside
@@ -220,7 +220,7 @@ def main() -> None:
             if len(parts) % 25 == 0:
                 print(f"{len(parts)} of {args.cohorts} cohorts, {time.monotonic() - started:.0f} s", flush=True)
     table = summary(pl.concat(parts))
-    of_rows = pl.col("tier").is_in(ROW_KEYS)
+    of_rows = pl.col("rule").is_in(ROW_KEYS)
     for kind, path in ((of_rows, args.output), (~of_rows, args.differences)):
         if path:
             table.filter(kind).write_csv(path, float_precision=4)

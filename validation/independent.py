@@ -355,7 +355,7 @@ def compare_rows(found: Comparison, errors: pl.DataFrame, benchmark: str) -> Non
             "Base+gain": np.clip(base + np.mean([one[1] - one[0] for one in others], axis=0), 0, 1),
         }
         for row, curve in predicted.items():
-            theirs = errors.filter(model=pair, benchmark=f"zoo-{benchmark}", tier=row)
+            theirs = errors.filter(model=pair, benchmark=f"zoo-{benchmark}", rule=row)
             for value in theirs["error"].drop_nulls().to_list()[:1]:
                 found.add(f"error of {row}", f"{pair} {benchmark}", float(100 * np.abs(curve - rl).mean()), value)
 
@@ -369,7 +369,7 @@ def compare_rule(found: Comparison, errors: pl.DataFrame, results: Path) -> None
         for pair, benchmark in cells
     }
     for (row, pair, benchmark), value in rule_errors(sides, rls).items():
-        theirs = errors.filter(model=pair, benchmark=f"zoo-{benchmark}", tier=row, exponents="paper", mu="cohort")
+        theirs = errors.filter(model=pair, benchmark=f"zoo-{benchmark}", rule=row, exponents="paper", mu="cohort")
         found.add(f"error of {row}", f"{pair} {benchmark}", value, theirs.filter(pool="ar")["error"].item())
 
 

@@ -40,7 +40,7 @@ VERDICT_ROWS = ("H1", "H2", "H3", "H5", "H6", "H7", "V2", "V2-δ0", "V3", "A1", 
 Record = tuple[str, str, str, str, float, int]
 MARKS = ("better than V3: ", "not distinguishable from V3: ")
 """Item (b) of the checklist names the rows that V3 does not beat after these words."""
-COLUMNS = ("experiment", "case", "tier", "quantity", "value", "cohorts")
+COLUMNS = ("experiment", "case", "rule", "quantity", "value", "cohorts")
 
 
 def rows_of(*keys: str) -> tuple[Row, ...]:
@@ -141,9 +141,9 @@ def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Recor
         rule, row_by_key = evaluation.rules[PAPER], {row.key: row for row in rows}
         errors = errors_frame(evaluation, cohort.plan, row_by_key, options.confidence)
         details.append(checklist(rule, errors, protocol_flags(rule), contests[-1])["detail"][1])
-    table = pl.DataFrame(paths).group_by("case", "tier", maintain_order=True).mean()
+    table = pl.DataFrame(paths).group_by("case", "rule", maintain_order=True).mean()
     for mean in table.iter_rows(named=True):
-        yield from ((mode, mean["case"], mean["tier"], name, mean[name], cohorts) for name in table.columns[2:])
+        yield from ((mode, mean["case"], mean["rule"], name, mean[name], cohorts) for name in table.columns[2:])
     for case, row, verdict, share in (*verdict_shares(pl.concat(contests)), *unbeaten(details)):
         yield mode, case, row, verdict, share, cohorts
 
@@ -160,7 +160,7 @@ def chosen(evaluation: Evaluation, truth: Truth) -> Iterator[dict[str, object]]:
         steps = [design.budgets[n] for n in path.budget[:, 0]]
         yield {
             "case": f"exponents {key.constants.exponents}",
-            "tier": key.row,
+            "rule": key.row,
             "error": score.error,
             "corrected": float(score.corrected[0]),
             "true error": truth.mech_p(key.model, key.benchmark, list(zip(names, steps, strict=True))),

@@ -507,15 +507,15 @@ def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -
 
 @seeded
 def test_the_errors_of_the_rule_reach_as_far_as_the_map(seed: int) -> None:
-    frame = errors(np.random.default_rng(seed), tier=["V1", "V2", "V3"], model=["x", "y"])
+    frame = errors(np.random.default_rng(seed), rule=["V1", "V2", "V3"], model=["x", "y"])
     title = vertical._finding(frame)
-    rows = [row for row in frame.to_dicts() if row["tier"] != "V1" and row["corrected"] is not None]
+    rows = [row for row in frame.to_dicts() if row["rule"] != "V1" and row["corrected"] is not None]
     if not rows:
         assert title.startswith("No error")
         return
     low, high = (end(rows, key=lambda row: row["corrected"]) for end in (min, max))
     assert numbers(title.partition("(")[0]) == pytest.approx([low["corrected"], high["corrected"]], abs=0.051)
-    assert title.endswith(f"({high['tier']}, {high['model']})") and "By the estimates" in title
+    assert title.endswith(f"({high['rule']}, {high['model']})") and "By the estimates" in title
 
 
 @seeded

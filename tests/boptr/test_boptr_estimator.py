@@ -78,8 +78,8 @@ def frames(estimator: Estimator, in_order: bool = True) -> dict[str, pl.DataFram
 
 def without_first_finish(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows that do not read T, which depends on the order of samples in either estimator."""
-    if "tier" in frame.columns:
-        frame = frame.filter(~pl.col("tier").is_in(list(READS_T)))
+    if "rule" in frame.columns:
+        frame = frame.filter(~pl.col("rule").is_in(list(READS_T)))
     return frame.filter(pl.col("metric") != "T") if "metric" in frame.columns else frame
 
 

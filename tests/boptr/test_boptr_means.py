@@ -52,7 +52,7 @@ def mean_rows(found: Evaluation, rows: tuple[Row, ...], *columns: Column, apart:
     """(row, pool, column) to its row."""
     frame = means_frame(found, [Scope("table", rows, columns, apart)], [PAPER], 0.5)
     assert frame["scope"].unique().to_list() == ["table"]
-    return {(row["tier"], row["pool"], row["column"]): row for row in frame.iter_rows(named=True)}
+    return {(row["rule"], row["pool"], row["column"]): row for row in frame.iter_rows(named=True)}
 
 
 A_HALF: CellErrors = {("a", "x"): 1.0, ("a", "y"): 3.0, ("b", "x"): 8.0, ("b", "y"): "no_rl"}
@@ -183,7 +183,7 @@ def everywhere() -> CellErrors:
 def table(name: str, row: str = "V3") -> dict[str, float | None]:
     """Column to error, in one row of a table of the study."""
     frame = means_frame(scores({row: everywhere()}), scopes(PLAN), [PAPER], 0.95)
-    return dict(frame.filter(scope=name, tier=row, pool="ar").select("column", "error").iter_rows())
+    return dict(frame.filter(scope=name, rule=row, pool="ar").select("column", "error").iter_rows())
 
 
 def test_vertical_means_by_hand() -> None:
@@ -346,7 +346,7 @@ def test_errors_tell_their_path_and_scale() -> None:
     rows = {key: ROW[key] for key in ("V3", "H1", "H6", "mean RL")}
     found = evaluate(study, BoptrOptions(draws=40, reselect=0), [Task(PAPER, tuple(rows.values()), ("math",))])
     frame = errors_frame(found, study.plan, rows, 0.95)
-    records = {(r["tier"], r["pool"], r["model"]): r for r in frame.iter_rows(named=True)}
+    records = {(r["rule"], r["pool"], r["model"]): r for r in frame.iter_rows(named=True)}
     assert records.keys() == {
         (row.key, pool, model) for row in rows.values() for pool in row.pools for model in ("m", "k")
     }

@@ -151,7 +151,7 @@ def test_every_cell_keeps_every_flag() -> None:
 
 # ---- the checklist
 
-ERRORS = ["tier", "kind", "model", "benchmark", "pool", "exponents", "error"]
+ERRORS = ["rule", "kind", "model", "benchmark", "pool", "exponents", "error"]
 
 
 def errors(*rows: tuple[str, str, str, str, float | None]) -> pl.DataFrame:

@@ -170,17 +170,17 @@ def test_cell_that_was_not_sampled_says_so(frames: Frames) -> None:
 
 def test_errors_have_every_row_of_the_study_once(frames: Frames) -> None:
     errors = frames["errors"]
-    keys = ["exponents", "mu", "tier", "pool", "model", "benchmark"]
+    keys = ["exponents", "mu", "rule", "pool", "model", "benchmark"]
     assert errors.select(keys).is_unique().all()
-    for (exponents, mu, row, _), rows in errors.group_by("exponents", "mu", "tier", "pool"):
+    for (exponents, mu, row, _), rows in errors.group_by("exponents", "mu", "rule", "pool"):
         short = mu == "without" or row.startswith(("v5", "v6", "v7", "per-budget", "smooth")) or re.search("[λτ]=", row)
         models = [name for name in MODELS if name != SMALL] if mu == "without" else MODELS
         expected = set(product(models, FITTED if short else (*FITTED, *HELD_OUT)))
         assert cells(rows) == expected, (exponents, mu, row)
     whole = errors.filter(mu="cohort", pool="ar")
-    assert set(whole.filter(exponents="own")["tier"]) < set(whole.filter(exponents="paper")["tier"])
-    assert {"H1", "H7", "V3", "V5b", "A3", "Z1-u", "B0", "mean RL"} <= set(whole.filter(exponents="own")["tier"])
-    assert {"V3", "A1", "A2", "A3", "cell-fit"} <= set(errors.filter(mu="without")["tier"])
+    assert set(whole.filter(exponents="own")["rule"]) < set(whole.filter(exponents="paper")["rule"])
+    assert {"H1", "H7", "V3", "V5b", "A3", "Z1-u", "B0", "mean RL"} <= set(whole.filter(exponents="own")["rule"])
+    assert {"V3", "A1", "A2", "A3", "cell-fit"} <= set(errors.filter(mu="without")["rule"])
 
 
 @pytest.mark.long
@@ -191,14 +191,14 @@ def test_same_seed_same_study() -> None:
     for name, frame in first.items():
         assert_frame_equal(frame, again[name], check_exact=True)
     other = study(cohort, replace(options, seed=43))["errors"]
-    columns = ["tier", "pool", "model", "benchmark", "exponents", "error", "path", "reason"]
+    columns = ["rule", "pool", "model", "benchmark", "exponents", "error", "path", "reason"]
     assert_frame_equal(other.select(columns), first["errors"].select(columns))
     assert not other["lo"].equals(first["errors"]["lo"])
 
 
 def test_one_pair_is_a_study(alone: Frames) -> None:
     errors = alone["errors"].filter(exponents="paper", pool="ar", benchmark="math500")
-    found = dict(errors.select("tier", "reason").iter_rows())
+    found = dict(errors.select("rule", "reason").iter_rows())
     assert {found[row] for row in ("H1", "H2", "H5", "H7", "V3", "A2", "B0")} == {None}
     assert {found[row] for row in ("mean RL", "Base+gain")} == {"no_other_models"}
     assert {found[row] for row in ("V5b", "Z0-u", "Z1-N*")} == {"no_rltrain"}
@@ -206,7 +206,7 @@ def test_one_pair_is_a_study(alone: Frames) -> None:
     contrasts = alone["contrasts"].filter(scope="cohort")
     assert contrasts["p"].null_count() == contrasts.height
     assert set(alone["v4"]["reason"]) <= {"too_few_models"} and alone["probe"]["reason"].to_list() == ["too_few_models"]
-    v3, h5 = (errors.filter(tier=row)["error"].item() for row in ("V3", "H5"))
+    v3, h5 = (errors.filter(rule=row)["error"].item() for row in ("V3", "H5"))
     assert v3 == h5
 
 
@@ -254,7 +254,7 @@ def test_nulls_are_over_the_re_pairings_without_the_true_one() -> None:
     cohort = simulate(replace(design(), missing=frozenset()), 7)
     task = Task(Constants(), tuple(row for row in ROWS if row.key in ("V1", "V3")), FITTED)
     partners, means = module.mismatched(cohort, OPTIONS, task)
-    found = {row["tier"]: row for row in module.nulls(cohort, OPTIONS).iter_rows(named=True)}
+    found = {row["rule"]: row for row in module.nulls(cohort, OPTIONS).iter_rows(named=True)}
     for name, (own, *others) in means.items():
         row = found[name]
         assert (row["pairings"], row["models"], row["reason"]) == (6, len(partners), None) == (6, 3, None)
@@ -270,7 +270,7 @@ def test_nulls_are_over_the_re_pairings_without_the_true_one() -> None:
 def made(rows: Iterable[tuple[str, str, str, float | None]], **more: Any) -> pl.DataFrame:
     """Row, model, benchmark, error; held out, AR pool, paper's exponents by default."""
     shared = {"exponents": "paper", "mu": "cohort", "pool": "ar", "group": "upper", "role": "held_out"} | more
-    named = (dict(zip(("tier", "model", "benchmark", "error"), row, strict=True)) for row in rows)
+    named = (dict(zip(("rule", "model", "benchmark", "error"), row, strict=True)) for row in rows)
     return pl.DataFrame(
         [{**shared, **row, "reason": "no_rl" if row["error"] is None else None} for row in named], ERRORS
     )

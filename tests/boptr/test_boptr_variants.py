@@ -160,13 +160,13 @@ def test_missing_pair_is_a_reason():
     scales = variant_scales(rule).filter(model="two")
     assert scales["reason"].to_list() == ["no_calibration"] * 2
     heads = variant_heads(rule).filter(model="two", benchmark="gpqa")
-    assert heads.filter(tier="v7")["reason"].to_list() == ["no_calibration"] * 2
-    assert heads.filter(tier="v7-anchor")["path"].null_count() == 0
+    assert heads.filter(rule="v7")["reason"].to_list() == ["no_calibration"] * 2
+    assert heads.filter(rule="v7-anchor")["path"].null_count() == 0
 
 
 def test_table_names_rows_that_exist():
     table = variant_table()
-    named = [key for column in ("tier", "tier_anchor") for key in table[column].drop_nulls()]
+    named = [key for column in ("rule", "rule_anchor") for key in table[column].drop_nulls()]
     assert sorted(named) == sorted(ROW)
 
 

@@ -336,18 +336,18 @@ def test_horizontal_rows(case: BoptrContext) -> None:
         every = means(frames, "horizontal/one", "mean", pool)
         rows = every.drop_nulls("error")
         assert [label.get_text() for label in axes.get_yticklabels()] == rows["label"].to_list()
-        heights = dict(zip(rows["tier"], axes.get_yticks(), strict=True))
+        heights = dict(zip(rows["rule"], axes.get_yticks(), strict=True))
         at = marks(axes)
         for row in rows.iter_rows(named=True):
-            assert any(np.isclose(x, row["corrected"]) and y == heights[row["tier"]] for x, y in at)
+            assert any(np.isclose(x, row["corrected"]) and y == heights[row["rule"]] for x, y in at)
             ends = [row["lo_corrected"], row["hi_corrected"]]
-            assert [x for x, _ in lines(axes, f"{row['tier']}-interval")] == [ends]
+            assert [x for x, _ in lines(axes, f"{row['rule']}-interval")] == [ends]
             assert ends[0] <= row["corrected"] <= ends[1]
         assert len(at) == rows.height
 
 
 def test_rows_of_fewer_cells_say_so(several: BoptrContext) -> None:
-    cells = pl.when(pl.col("tier") == "H2").then(pl.lit(2, pl.UInt32)).otherwise(pl.col("cells")).alias("cells")
+    cells = pl.when(pl.col("rule") == "H2").then(pl.lit(2, pl.UInt32)).otherwise(pl.col("cells")).alias("cells")
     means_of_fewer = several.frames["means"].with_columns(cells)
     figure, _ = draw("horizontal", replace(several, frames={**several.frames, "means": means_of_fewer}))
     assert words(figure).count("2 of 3 cells") == 1
@@ -360,8 +360,8 @@ def test_vertical_cells(several: BoptrContext) -> None:
     models = ["one", "three", "four", "seven"]
     assert table["model"].unique(maintain_order=True).to_list() == models
     panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
-    for axes, tier in zip(panels, vertical.TIERS, strict=False):
-        errors = frames["errors"].filter(tier=tier, pool="ar", exponents="paper", mu="cohort")
+    for axes, rule in zip(panels, vertical.RULES, strict=False):
+        errors = frames["errors"].filter(rule=rule, pool="ar", exponents="paper", mu="cohort")
         row_of = {(row["model"], row["benchmark"]): row for row in errors.iter_rows(named=True)}
         shown = {text.get_position(): text.get_text() for text in axes.texts if text.get_gid() != "interval"}
         below = [text.get_text() for text in axes.texts if text.get_gid() == "interval"]
@@ -381,7 +381,7 @@ def test_vertical_cells(several: BoptrContext) -> None:
     assert REASONS["no_base"] in words(figure)
 
 
-def test_a_tier_that_is_another_one_is_not_drawn_again(single: BoptrContext) -> None:
+def test_a_rule_that_is_another_one_is_not_drawn_again(single: BoptrContext) -> None:
     """With one model the path copied from the anchor is that of the cell itself."""
     figure, _ = draw("vertical", single)
     assert "V2 is V1 here, since there is one model." in words(figure)
@@ -448,12 +448,12 @@ def test_v4_null_is_not_drawn_where_no_feature_varies(several: BoptrContext) -> 
 def test_frontier_rows_and_sweeps(several: BoptrContext) -> None:
     frames = several.frames
     rows = means(frames, "frontier", "matched macro", "ar")
-    error = dict(rows.select("tier", "corrected").iter_rows())
+    error = dict(rows.select("rule", "corrected").iter_rows())
     figure, table = draw("frontier", several)
     main, by_lambda, by_tau = figure.axes
-    assert table.filter(layer="tier")["tier"].to_list() == list(frontier.TIERS)
-    assert list(frontier.TIERS[:2]) == ["Z0-u", "Z0-N*"] and list(frontier.TIERS[-2:]) == ["V3", "V1"]
-    assert sorted(x for x, _ in marks(main)) == pytest.approx(sorted(error[tier] for tier in frontier.TIERS))
+    assert table.filter(layer="rule")["rule"].to_list() == list(frontier.RULES)
+    assert list(frontier.RULES[:2]) == ["Z0-u", "Z0-N*"] and list(frontier.RULES[-2:]) == ["V3", "V1"]
+    assert sorted(x for x, _ in marks(main)) == pytest.approx(sorted(error[rule] for rule in frontier.RULES))
     for name in ("Z1-u", "Z1-N*"):
         assert lines(by_lambda, f"lambda-{name}") == [
             (list(LAMBDAS), [error[f"{name} λ={value:g}"] for value in LAMBDAS])

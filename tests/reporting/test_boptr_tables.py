@@ -144,13 +144,13 @@ def test_no_table_shows_python(made: dict[str, Table], alone: dict[str, Table]) 
 def test_horizontal_prints_the_cells(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     errors, plan = cohort[0]["errors"], cohort[1]
     lines = rows(made["horizontal"])
-    for tier, label in {"H1": "H1 base greedy", "H5": "H5 BOPTR-P1 (regime β)", "low temp": "N=b at the best"}.items():
+    for rule, label in {"H1": "H1 base greedy", "H5": "H5 BOPTR-P1 (regime β)", "low temp": "N=b at the best"}.items():
         (line,) = [line for name, line in lines.items() if name.startswith(label)]
         for benchmark in plan.with_role("fitted"):
-            where = {**AR, "tier": tier, "model": plan.anchor_model, "benchmark": benchmark}
+            where = {**AR, "rule": rule, "model": plan.anchor_model, "benchmark": benchmark}
             assert line[plan.title(benchmark)] == printed(errors, **where)
     held_out = block(made["horizontal"], "held-out")["H5 BOPTR-P1 (regime β)"]
-    where = {**AR, "tier": "H5", "model": plan.anchor_model, "benchmark": "amc23"}
+    where = {**AR, "rule": "H5", "model": plan.anchor_model, "benchmark": "amc23"}
     assert held_out["AMC23"] == printed(errors, **where)
 
 
@@ -164,7 +164,7 @@ def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
             cells = [cell for row in part.text.rows() for cell in row]
             assert any("77.77" in cell for cell in cells) == part.title.startswith("full pool"), (name, part.title)
     line = rows(tables["horizontal"])["H6 2D oracle per-b"]["Math500"]
-    assert line == printed(frames["errors"], **AR, tier="H6", model="qwen25_7b", benchmark="math500")
+    assert line == printed(frames["errors"], **AR, rule="H6", model="qwen25_7b", benchmark="math500")
 
 
 def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
@@ -175,7 +175,7 @@ def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[F
 
 
 def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    means = cohort[0]["means"].filter(scope="vertical", tier="V3", pool="ar", column="micro", mu="cohort")
+    means = cohort[0]["means"].filter(scope="vertical", rule="V3", pool="ar", column="micro", mu="cohort")
     values = {row["exponents"]: number(row["corrected"]) for row in means.iter_rows(named=True)}
     assert values["paper"] != values["own"]
     own = block(made["vertical"], "own exponents")
@@ -185,7 +185,7 @@ def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tup
 
 
 def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    cells = cohort[0]["errors"].filter(tier="V3", mu="without", role="fitted", regime="nonmath")
+    cells = cohort[0]["errors"].filter(rule="V3", mu="without", role="fitted", regime="nonmath")
     errors = cells.filter(pl.col("group") != "new")["corrected"].drop_nulls()
     line = block(made["ablation"], "μ without qwen25_1.5b")["MAIN (BOPTR-P1)"]
     assert line["nonmath"].startswith(f"{number(errors.sum() / len(errors))} [")
@@ -205,12 +205,12 @@ def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
 def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan]) -> None:
     """A dagger stands at the cells above the limit and nowhere else; the new model has a line but is in no mean."""
     frames, plan = cohort
-    measured = frames["errors"].filter(**AR, tier="V3", role="held_out")
+    measured = frames["errors"].filter(**AR, rule="V3", role="held_out")
     worst = measured.sort("error")["model"][-1]
-    above = pl.when(tier="V3", role="held_out", model=worst).then(HELD_OUT_LIMIT + 1).otherwise("error").alias("error")
+    above = pl.when(rule="V3", role="held_out", model=worst).then(HELD_OUT_LIMIT + 1).otherwise("error").alias("error")
     errors = frames["errors"].with_columns(above)
     lines = rows(boptr_tables({**frames, "errors": errors}, plan)["coverage_heldout"])
-    cells = errors.filter(**AR, tier="V3", role="held_out")
+    cells = errors.filter(**AR, rule="V3", role="held_out")
     for row in cells.iter_rows(named=True):
         (line,) = [line for name, line in lines.items() if name.split(" ")[0] == row["model"]]
         raw = f"({row['error']:.2f}{'†' if row['error'] > HELD_OUT_LIMIT else ''})"
@@ -230,7 +230,7 @@ def test_undefined_cells_are_dashes_with_reasons(made: dict[str, Table], alone: 
     assert set(reason) == {"no_base"} and any(REASONS["no_base"] in note for note in made["percell"].notes)
     v5b = rows(alone["vertical"])["V5b base-only δ̂"]
     assert v5b["qwen25_7b (anchor)"] == DASH
-    codes = alone["vertical"].data.filter(tier="V5b", column="micro", pool="ar")["reason"]
+    codes = alone["vertical"].data.filter(rule="V5b", column="micro", pool="ar")["reason"]
     assert set(codes) == {"no_rltrain"} and any(REASONS["no_rltrain"] in note for note in alone["vertical"].notes)
     assert not any(REASONS["no_rltrain"] in note for note in made["vertical"].notes)
 

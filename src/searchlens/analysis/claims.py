@@ -413,7 +413,7 @@ ERRS_LEAST = (
 )
 ERRORS = (
     Claim("No error of a rule that has not seen the curve is defined", _lacks("cells")),
-    Claim("By the estimates errors of the rule reach from {low} to {high} points ({tier}, {model})"),
+    Claim("By the estimates errors of the rule reach from {low} to {high} points ({rule}, {model})"),
 )
 ASSIGNED = (
     Claim("No interval of an exponent is known", _lacks("known")),

@@ -199,7 +199,7 @@ def checklist(
     """
     scored = errors.filter(pool="ar", exponents="paper").filter(pl.col("error").is_not_null())
     # On the anchor model V2 is V1, its own fitted path.
-    scored = scored.filter((pl.col("tier") != "V2") | (pl.col("model") != rule.plan.anchor_model))
+    scored = scored.filter((pl.col("rule") != "V2") | (pl.col("model") != rule.plan.anchor_model))
     items = (
         (
             "RL is not equivalent, in its parameters, to an external decoding policy",
@@ -249,13 +249,13 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
 
 def _best(scored: pl.DataFrame) -> str:
     """The row with the smallest mean among those defined in the most cells; ties by name."""
-    means = scored.group_by("tier").agg(cells=pl.len(), error=pl.col("error").mean())
-    return str(means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "tier")["tier"][0])
+    means = scored.group_by("rule").agg(cells=pl.len(), error=pl.col("error").mean())
+    return str(means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "rule")["rule"][0])
 
 
 def _directions(rule: Rule, scored: pl.DataFrame) -> _Item:
     claim = "horizontal transfer (one model) and vertical transfer (across models) are different results"
-    check = "best transferred tier of the anchor model's cells and of the other models' cells, each apart"
+    check = "best transferred rule of the anchor model's cells and of the other models' cells, each apart"
     transferred = scored.filter(pl.col("kind").is_in(TRANSFER_KINDS))
     on_anchor = pl.col("model") == rule.plan.anchor_model
     sides = {"horizontal": transferred.filter(on_anchor), "vertical": transferred.filter(~on_anchor)}
@@ -264,7 +264,7 @@ def _directions(rule: Rule, scored: pl.DataFrame) -> _Item:
         if side.is_empty():
             return claim, check, "not applicable", f"no {name} cell was scored"
         best = _best(side)
-        errors = side.filter(tier=best)["error"].to_numpy()
+        errors = side.filter(rule=best)["error"].to_numpy()
         parts.append(f"{name}: {best} {errors.mean():.2f} pp (cells: {len(errors)})")
     return claim, check, "ok", "; ".join(parts)
 

@@ -68,7 +68,7 @@ class Row:
     """One row of the tables."""
 
     key: str
-    """Short name, such as ``H5``, ``V3`` or ``A1``; column ``tier`` of the frames."""
+    """Short name, such as ``H5``, ``V3`` or ``A1``; column ``rule`` of the frames."""
     label: str
     """Name as the paper's tables print it."""
     kind: Kind

@@ -385,7 +385,7 @@ Find = Callable[[], Columns | Iterable[Columns]]
 _NAMES: dict[DataTypeClass | pl.DataType, str] = {
     pl.String: """
         model benchmark group role regime pool policy path reason budgets scope batch metric detail
-        exponents mu tier label kind column first second verdict verdict_models constraint without map item claim check
+        exponents mu rule label kind column first second verdict verdict_models constraint without map item claim check
         status flag severity signature decision variant branch feature scale selection head estimator
     """,
     pl.Float64: """

@@ -251,7 +251,7 @@ def _contrast(
 
 # ---- the mismatched null
 
-NULLS = schema("tier label error null_mean null_lowest p pairings models reason")
+NULLS = schema("rule label error null_mean null_lowest p pairings models reason")
 """``error``: mean over the fitted cells of the exchanged models under the true pairing. ``null_mean``, ``null_lowest``:
 the same over the other pairings of Base and RL, with the rule fitted again on each. ``p``: share of pairings, the true
 one included, with an error of at most the true one's."""
@@ -264,7 +264,7 @@ def nulls(cohort: Cohort, options: BoptrOptions) -> pl.DataFrame:
     partners, means = mismatched(cohort, options, Task(PAPER, rows, tuple(cohort.plan.with_role("fitted"))))
     records = []
     for row in rows:
-        record: dict[str, object] = {"tier": row.key, "label": row.label, "models": len(partners)}
+        record: dict[str, object] = {"rule": row.key, "label": row.label, "models": len(partners)}
         if row.key not in means:
             records.append(record | {"reason": "too_few_models" if len(partners) < 2 else "no_matched_cells"})
             continue

@@ -3,7 +3,7 @@
 ``errors`` has one record per row, cell, pool and set of constants; ``means`` has one per mean. A *scope* (a table of
 the paper) has rows and *columns*; a column is a set of cells. A mean is taken over those cells of the column in which
 the row is defined: ``cells`` of ``of``. The ``matched`` columns keep only the cells in which all rows of the scope are
-defined, so rows are comparable in these columns alone. Pools are never mixed in a mean. The column ``tier`` of both
+defined, so rows are comparable in these columns alone. Pools are never mixed in a mean. The column ``rule`` of both
 frames holds the key of a row (``rows.Row``).
 """
 
@@ -44,7 +44,7 @@ HELD_OUT = ("V3", "V5b", "V2-δ0", "V1", "H1")
 Cell = tuple[str, str]
 """Model and benchmark."""
 How = Literal["micro", "macro"]
-_KEY = "exponents mu tier label kind pool rl"
+_KEY = "exponents mu rule label kind pool rl"
 _VALUES = "error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected"
 ERRORS = schema(
     f"{_KEY} model group benchmark role regime {_VALUES} alpha beta alpha_lo alpha_hi boundary policy path reason",
@@ -136,7 +136,7 @@ def _values(score: Score, confidence: float) -> dict[str, Any]:
 
 def _key(constants: Constants, row: Row, pool: str) -> dict[str, Any]:
     """The columns ``_KEY``."""
-    names = {"tier": row.key, "label": row.label, "kind": row.kind, "pool": pool, "rl": row.rl}
+    names = {"rule": row.key, "label": row.label, "kind": row.kind, "pool": pool, "rl": row.rl}
     return {"exponents": constants.exponents, "mu": constants.mu, **names}
 
 
@@ -160,7 +160,7 @@ def errors_frame(evaluation: Evaluation, plan: CohortPlan, rows: Mapping[str, Ro
             record["reason"] = evaluation.reasons[key].code
         records.append(record)
     order = {name: i for i, name in enumerate(rows)}
-    records.sort(key=lambda r: (r["mu"], r["exponents"] != "paper", order[r["tier"]], r["pool"]))
+    records.sort(key=lambda r: (r["mu"], r["exponents"] != "paper", order[r["rule"]], r["pool"]))
     return pl.DataFrame(records, ERRORS)
 
 
@@ -298,8 +298,8 @@ def percell(errors: pl.DataFrame) -> pl.DataFrame:
     """
     keys = ["exponents", "mu", "model", "benchmark"]
     rows = errors.filter(pl.col("role") == "fitted", pl.col("group") != "new", pl.col("pool") == "ar")
-    rule = rows.filter(tier="V3").rename({"error": "mech_anchor"})
-    cell = rows.filter(tier="cell-fit").select(*keys, mech_cell="error")
+    rule = rows.filter(rule="V3").rename({"error": "mech_anchor"})
+    cell = rows.filter(rule="cell-fit").select(*keys, mech_cell="error")
     both = rule.join(cell, on=keys, how="left", maintain_order="left")
     of_rule = ["regime", "beta", "alpha", "alpha_lo", "alpha_hi", "boundary", "policy", "path"]
     values = [name for name in inference.ERROR_COLUMNS if name != "error"]
@@ -319,8 +319,8 @@ def held_out_criterion(errors: pl.DataFrame) -> pl.DataFrame:
         pl.col("role") == "held_out", pl.col("group") != "new", pl.col("pool") == "ar", pl.col("mu") == "cohort"
     )
     keys = ["exponents", "model", "benchmark"]
-    rule = rows.filter(tier="V3").select(*keys, "error")
-    both = rule.join(rows.filter(tier="V1").select(*keys, oracle="error"), on=keys, how="left", maintain_order="left")
+    rule = rows.filter(rule="V3").select(*keys, "error")
+    both = rule.join(rows.filter(rule="V1").select(*keys, oracle="error"), on=keys, how="left", maintain_order="left")
     beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > HELD_OUT_LIMIT)
     return (
         pl.concat([both, both.with_columns(benchmark=pl.lit(None, pl.String))])

@@ -191,10 +191,10 @@ VARIANT_ROWS = (
 def variant_table() -> pl.DataFrame:
     """What each variant is, in the columns of the paper's table; measured numbers are joined on the row columns.
 
-    ``tier`` and ``tier_anchor``: key in ``VARIANT_ROWS`` of the variant with own pairs and with the anchor's scale
+    ``rule`` and ``rule_anchor``: key in ``VARIANT_ROWS`` of the variant with own pairs and with the anchor's scale
     alone; null if it has no such row.
     """
-    columns = ("rule", "state", "parameters", "use", "interpretation", "tier", "tier_anchor")
+    columns = ("variant", "state", "parameters", "use", "interpretation", "rule", "rule_anchor")
     return pl.DataFrame(_TABLE, dict.fromkeys(columns, pl.String()), orient="row")
 
 
@@ -260,7 +260,7 @@ _TABLE = [
 
 
 SCALES = schema("model estimator alpha alpha_lo alpha_hi reason")
-HEADS = schema("tier model benchmark head policy alpha beta path reason")
+HEADS = schema("rule model benchmark head policy alpha beta path reason")
 
 
 @frame("variant_scales", of=("rule",), in_words=True)
@@ -302,7 +302,7 @@ def variant_heads(rule: Rule) -> pl.DataFrame:
         HEADS,
         (
             (
-                {"tier": row.key, "model": model, "benchmark": benchmark, "head": head},
+                {"rule": row.key, "model": model, "benchmark": benchmark, "head": head},
                 partial(_of_head, rule, row, At(model, benchmark), i),
             )
             for row, (model, benchmark), (i, head) in cells

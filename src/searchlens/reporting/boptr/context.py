@@ -220,7 +220,7 @@ class Means:
         """A line for each row by its key; of one pool and one choice of exponents, ``paper`` by default."""
         printed = {}
         rows, columns = self.paper if rows is None else rows, columns or self.columns
-        for (key,), group in rows.group_by("tier", maintain_order=True):
+        for (key,), group in rows.group_by("rule", maintain_order=True):
             cells = {row["column"]: row for row in group.iter_rows(named=True)}
             first = next(iter(cells.values()))
             line = {"row": (self.labels or {}).get(str(key), first["label"])}
@@ -252,10 +252,10 @@ class Means:
 
     def own_exponents(self) -> list[fmt.Part]:
         """The rows of the AR pool that change under the cohort's own exponents, as a block; nothing if none does."""
-        keys, own = ["tier", "column"], self.rows.filter(pool="ar", exponents="own")
+        keys, own = ["rule", "column"], self.rows.filter(pool="ar", exponents="own")
         both = own.join(self.paper.select(*keys, paper="error"), on=keys, how="left")
         changed = both.filter(pl.col("column").is_in(list(self.columns)), pl.col("error") != pl.col("paper"))
-        rows = own.filter(pl.col("tier").is_in(changed["tier"].unique().to_list()))
+        rows = own.filter(pl.col("rule").is_in(changed["rule"].unique().to_list()))
         return [block(self.lines(rows), "the cohort's own exponents: rows that differ")] if rows.height else []
 
     def fewer_cells(self) -> list[str]:
@@ -322,7 +322,7 @@ def defined(rows: pl.DataFrame) -> pl.DataFrame:
 def absent(rows: pl.DataFrame, letters: int) -> str:
     """A note on the rows without an error, by reason, in lines of that many letters; empty without one."""
     reasons = [
-        f"{', '.join(some['tier'].unique(maintain_order=True))}: {REASONS[str(code)]}"
+        f"{', '.join(some['rule'].unique(maintain_order=True))}: {REASONS[str(code)]}"
         for (code,), some in rows.filter(pl.col("corrected").is_null()).group_by("reason", maintain_order=True)
     ]
     return textwrap.fill(f"Not defined: {'; '.join(reasons)}.", letters) if reasons else ""
@@ -364,7 +364,7 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
     colours = {kind: colour for kind, (colour, _, _) in KINDS.items()}
     for row in placed.iter_rows(named=True):
         ends, colour = [row["lo_corrected"], row["hi_corrected"]], colours[row["kind"]]
-        axes.plot(ends, [row["y"]] * 2, color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
+        axes.plot(ends, [row["y"]] * 2, color=colour, linewidth=1.2, zorder=2, gid=f"{row['rule']}-interval")
         if row["cells"] < rows["cells"].max():
             axes.annotate(
                 f"{row['cells']} of {row['of']} cells", (ends[1], row["y"]), (6, 0), **BESIDE, color=palette.MUTED

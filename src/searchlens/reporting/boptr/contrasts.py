@@ -162,12 +162,12 @@ def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
 
 def null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[fmt.Part]:
     """The mismatched null of these rows, a column for each; nothing if it is not defined."""
-    shown = nulls.filter(pl.col("tier").is_in(rows["tier"].unique().to_list()), pl.col("p").is_not_null())
+    shown = nulls.filter(pl.col("rule").is_in(rows["rule"].unique().to_list()), pl.col("p").is_not_null())
     if shown.is_empty():
         return []
     statistics = {"error": ("true pairing", 2), "null_mean": ("mismatched, mean", 2), "p": ("p", 3)}
     lines = [
-        {"pairing": title} | {row["tier"]: number(row[name], digits) for row in shown.iter_rows(named=True)}
+        {"pairing": title} | {row["rule"]: number(row[name], digits) for row in shown.iter_rows(named=True)}
         for name, (title, digits) in statistics.items()
     ]
     return [fmt.part(lines, "mismatched null: every Base against another model's RL, raw errors")]

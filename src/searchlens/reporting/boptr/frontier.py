@@ -64,7 +64,7 @@ def frontier(context: shared.BoptrContext) -> fmt.Table:
     """How much RL a scale needs."""
     rows = context.frames["means"].filter(scope="frontier")
     columns = {"micro": "micro", "macro": "macro", "matched micro": "matched micro"}
-    means = shared.Means(context, rows.filter(pl.col("tier").is_in(list(RL_USED))), columns, "micro")
+    means = shared.Means(context, rows.filter(pl.col("rule").is_in(list(RL_USED))), columns, "micro")
     lines = {
         key: {"row": line["row"], "#RL": RL_USED[key][0], "base@rltrain": RL_USED[key][1], **line}
         for key, line in means.lines().items()
@@ -100,8 +100,8 @@ def _sweep(rows: pl.DataFrame, symbol: str, title: str) -> list[fmt.Part]:
     """Rows named like ``Z1-u λ=0.25``: a line for each prior, a column for each setting."""
     lines: dict[str, fmt.Line] = {}
     cells: dict[str, str] = {}
-    for row in rows.filter(pl.col("tier").str.contains(f" {symbol}=")).iter_rows(named=True):
-        prior, setting = row["tier"].rsplit(" ", 1)
+    for row in rows.filter(pl.col("rule").str.contains(f" {symbol}=")).iter_rows(named=True):
+        prior, setting = row["rule"].rsplit(" ", 1)
         lines.setdefault(prior, {"row": prior})[setting.replace("=", " = ")] = shared.corrected(row)
         cells[prior] = fmt.fraction(row["cells"], row["of"])
     complete = {prior: line | {"cells": cells[prior]} for prior, line in lines.items()}
@@ -122,7 +122,7 @@ def _probe_note(row: Row, options: BoptrOptions) -> str:
 
 # ---- figure
 
-TIERS = ("Z0-u", "Z0-N*", "B0", "Z1-u", "Z1-N*", "V2", "V3", "V1")
+RULES = ("Z0-u", "Z0-N*", "B0", "Z1-u", "Z1-N*", "V2", "V3", "V1")
 INFORMATION = {  # how much RL a row has seen
     **dict.fromkeys(("Z0-u", "Z0-N*"), "none"),
     **dict.fromkeys(("B0", "Z1-u", "Z1-N*"), "one anchor cell"),
@@ -135,20 +135,20 @@ SWEEPS = {
     "tau": ("\N{GREEK SMALL LETTER TAU}", "tolerance \N{GREEK SMALL LETTER TAU} of N*"),
 }
 LOOKS = {"Z0-N*": ("#882255", "v"), "Z1-u": ("#E69F00", "s"), "Z1-N*": ("#332288", "D")}
-COLUMNS = ("tier", "label", "kind", "rl", *shared.ERROR_VALUES, "cells", "of", "reason")
+COLUMNS = ("rule", "label", "kind", "rl", *shared.ERROR_VALUES, "cells", "of", "reason")
 
 
 @figure("frontier", stage="boptr")
 def numbers(context: shared.BoptrContext) -> pl.DataFrame:
-    """Rows of ``means`` on matched cells: layer ``tier``, then the sweeps ``lambda`` and ``tau`` and their settings."""
+    """Rows of ``means`` on matched cells: layer ``rule``, then the sweeps ``lambda`` and ``tau`` and their settings."""
     scope = {"scope": "frontier", "column": "matched macro", "exponents": "paper", "mu": "cohort", "pool": "ar"}
     rows = context.frames["means"].filter(**scope).select(COLUMNS)
-    order = pl.col("tier").replace_strict(TIERS, range(len(TIERS)), return_dtype=pl.Int64)
-    main = rows.filter(pl.col("tier").is_in(TIERS)).sort(order)
-    layers = [main.with_columns(pl.lit("tier").alias("layer"), information=pl.col("tier").replace_strict(INFORMATION))]
+    order = pl.col("rule").replace_strict(RULES, range(len(RULES)), return_dtype=pl.Int64)
+    main = rows.filter(pl.col("rule").is_in(RULES)).sort(order)
+    layers = [main.with_columns(pl.lit("rule").alias("layer"), information=pl.col("rule").replace_strict(INFORMATION))]
     for layer, (symbol, _) in SWEEPS.items():
-        swept = rows.filter(pl.col("tier").str.contains(f" {symbol}=", literal=True))
-        halves = pl.col("tier").str.split_exact(f" {symbol}=", 1)
+        swept = rows.filter(pl.col("rule").str.contains(f" {symbol}=", literal=True))
+        halves = pl.col("rule").str.split_exact(f" {symbol}=", 1)
         swept = swept.with_columns(
             pl.lit(layer).alias("layer"),
             predictor=halves.struct.field("field_0"),
@@ -161,8 +161,8 @@ def numbers(context: shared.BoptrContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    rows = shared.defined(numbers.filter(layer="tier"))
-    missing = shared.absent(numbers.filter(layer="tier"), 120)
+    rows = shared.defined(numbers.filter(layer="rule"))
+    missing = shared.absent(numbers.filter(layer="rule"), 120)
     sweeps = [layer for layer in SWEEPS if shared.defined(numbers.filter(layer=layer)).height]
     second = f"mean error over matched cells by the RL information used; {context.cohort}"
     models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
@@ -178,7 +178,7 @@ def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     shared.error_axis(axes, rows)
     for i, layer in enumerate(sweeps):
         _sweep_panel(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
-    swept = numbers.filter(pl.col("layer") != "tier").drop_nulls("error")
+    swept = numbers.filter(pl.col("layer") != "rule").drop_nulls("error")
     handles = [
         style.key(f"{name} swept", color=colour, marker=marker, markersize=2.5, linewidth=0.8)
         for name, (colour, marker) in LOOKS.items()

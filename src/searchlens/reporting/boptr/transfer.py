@@ -93,13 +93,13 @@ def coverage_models(context: shared.BoptrContext) -> fmt.Table:
 def coverage_heldout(context: shared.BoptrContext) -> fmt.Table:
     """The frozen rule (V3) on every held-out benchmark, model by model."""
     plan = context.plan
-    cells = context.frames["errors"].filter(tier="V3", role="held_out", pool="ar", mu="cohort")
+    cells = context.frames["errors"].filter(rule="V3", role="held_out", pool="ar", mu="cohort")
     means = context.frames["means"].filter(scope="held out", pool="ar")
     criteria = context.frames["held_out_criterion"]
     values = [*ERROR_COLUMNS, "reason"]
     data = fmt.stacked(
         cells=cells.select("exponents", "model", "group", "benchmark", "regime", "rl", "path", "policy", *values),
-        means=means.select("exponents", "tier", "rl", "column", pl.col("cells").alias("defined"), "of", *values),
+        means=means.select("exponents", "rule", "rl", "column", pl.col("cells").alias("defined"), "of", *values),
         criterion=criteria.rename({"cells": "defined"}),
     )
     if not plan.with_role("held_out"):
@@ -135,8 +135,8 @@ def _heldout_part(
     """The cells of every model, and below them the means with their limit; frames of one choice of exponents."""
     benchmarks = plan.with_role("held_out")
     headings = {name: plan.title(name) for name in benchmarks} | {"all cells": "mean"}
-    rule = {row["column"]: row for row in means.filter(tier="V3").iter_rows(named=True)}
-    oracle = {row["column"]: row for row in means.filter(tier="V1").iter_rows(named=True)}
+    rule = {row["column"]: row for row in means.filter(rule="V3").iter_rows(named=True)}
+    oracle = {row["column"]: row for row in means.filter(rule="V1").iter_rows(named=True)}
     lines = []
     for model, member in plan.models.items():
         line = {"model": shared.model_name(plan, model) + (" (new)" if member.group == "new" else "")}
@@ -202,7 +202,7 @@ def horizontal(context: shared.BoptrContext) -> fmt.Table:
         null_note(frames["nulls"]),
         _replication_note(frames["seed_summary"]),
         "b > max(B): the frozen rule at the larger budgets alone, nothing fitted or selected again.",
-        *contrast_notes(frames["contrasts"], "anchor", "H5", means.paper["tier"].unique()),
+        *contrast_notes(frames["contrasts"], "anchor", "H5", means.paper["rule"].unique()),
     ]
     data, of_anchor = _horizontal_data(context, every_model), frames["extension"].filter(model=plan.anchor_model)
     nulls = null_part(frames["nulls"], means.paper)
@@ -252,10 +252,10 @@ def _h5_lines(context: shared.BoptrContext, fitted: Mapping[str, str]) -> dict[s
 def _horizontal_data(context: shared.BoptrContext, means: pl.DataFrame) -> pl.DataFrame:
     model = pl.col("scope").str.strip_prefix("horizontal/").alias("model")
     nulls = context.frames["nulls"].select(
-        "tier", exponents=pl.lit("paper"), pool=pl.lit("ar"), null_mean="null_mean", null_p="p"
+        "rule", exponents=pl.lit("paper"), pool=pl.lit("ar"), null_mean="null_mean", null_p="p"
     )
-    h5 = {"exponents": "paper", "mu": "cohort", "tier": "H5", "kind": "rule", "pool": "ar"}
-    h5["rl"] = next(iter(means.filter(tier="H5")["rl"]), "")
+    h5 = {"exponents": "paper", "mu": "cohort", "rule": "H5", "kind": "rule", "pool": "ar"}
+    h5["rl"] = next(iter(means.filter(rule="H5")["rl"]), "")
     of_h5 = [pl.lit(value).alias(name) for name, value in h5.items()]
     label = pl.format("replication, {}", "variant").alias("label")
     of_batches = [pl.lit(context.plan.anchor_model).alias("model"), label, pl.col("benchmark").alias("column")]
@@ -273,14 +273,14 @@ def _horizontal_data(context: shared.BoptrContext, means: pl.DataFrame) -> pl.Da
         "reason",
     )
     main = means.select(model, pl.exclude("scope")).join(
-        nulls, on=["tier", "exponents", "pool"], how="left", maintain_order="left"
+        nulls, on=["rule", "exponents", "pool"], how="left", maintain_order="left"
     )
     return pl.concat([main, seeds, beyond], how="diagonal_relaxed")
 
 
 # ---- figure
 
-COLUMNS = ("pool", "tier", "label", "kind", *shared.ERROR_VALUES, "cells", "of", "reason")
+COLUMNS = ("pool", "rule", "label", "kind", *shared.ERROR_VALUES, "cells", "of", "reason")
 
 
 @figure("horizontal", stage="boptr")

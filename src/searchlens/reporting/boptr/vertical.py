@@ -35,12 +35,12 @@ def rule_variants(context: BoptrContext) -> fmt.Table:
     variants = context.frames["rule_variants"]
     rows = context.frames["means"].filter(scope="variants", exponents="paper")
     descriptions = [
-        {"rule": row["rule"], **{name: row[name] for name in ("state", "parameters", "use", "interpretation")}}
+        {"variant": row["variant"], **{name: row[name] for name in ("state", "parameters", "use", "interpretation")}}
         for row in variants.iter_rows(named=True)
     ]
     means = shared.Means(context, rows, shared.BY_REGIME, "all cells")
     line_by_key = means.lines()
-    keys = [key for pair in variants.select("tier", "tier_anchor").iter_rows() for key in pair]
+    keys = [key for pair in variants.select("rule", "rule_anchor").iter_rows() for key in pair]
     measured = {key: line_by_key[key] for key in keys if key in line_by_key}
     notes = [
         f"Lower block: mean over the fitted cells of a regime. {shared.ERROR}",
@@ -59,9 +59,9 @@ def rule_variants(context: BoptrContext) -> fmt.Table:
         *means.full_pool(),
     ]
     # Every variant with its means, then those that are also measured with the anchor's scale alone, with theirs.
-    anchored = variants.filter(pl.col("tier_anchor").is_not_null()).drop("tier").rename({"tier_anchor": "tier"})
-    joined = [frame.join(rows, on="tier", how="left", maintain_order="left") for frame in (variants, anchored)]
-    data = pl.concat(joined, how="diagonal_relaxed").drop("tier_anchor", "scope")
+    anchored = variants.filter(pl.col("rule_anchor").is_not_null()).drop("rule").rename({"rule_anchor": "rule"})
+    joined = [frame.join(rows, on="rule", how="left", maintain_order="left") for frame in (variants, anchored)]
+    data = pl.concat(joined, how="diagonal_relaxed").drop("rule_anchor", "scope")
     return context.table(data, parts, notes, rows)
 
 
@@ -88,7 +88,7 @@ def vertical(context: BoptrContext) -> fmt.Table:
         " δ = 0; V2 δ=0 is.",
         *means.fewer_cells(),
         null_note(frames["nulls"]),
-        *contrast_notes(frames["contrasts"], "cohort", "V3", means.paper["tier"].unique()),
+        *contrast_notes(frames["contrasts"], "cohort", "V3", means.paper["rule"].unique()),
     ]
     nulls = null_part(frames["nulls"], means.paper)
     return means.table(means.rows.drop("scope"), blocks, notes, nulls=nulls)
@@ -153,10 +153,10 @@ def ablation(context: BoptrContext) -> fmt.Table:
 
 # ---- figure
 
-TIERS = ("V1", "V2", "V3", "V5b")
+RULES = ("V1", "V2", "V3", "V5b")
 ACROSS = 2
 COLOURS = LinearSegmentedColormap.from_list("error", ["#F4F8FC", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B"])
-COLUMNS = ("tier", "label", "model", "group", "benchmark", *shared.ERROR_VALUES, "reason")
+COLUMNS = ("rule", "label", "model", "group", "benchmark", *shared.ERROR_VALUES, "reason")
 
 
 @figure("vertical", stage="boptr")
@@ -164,41 +164,41 @@ def numbers(context: BoptrContext) -> pl.DataFrame:
     """Rows of ``errors``: the fitted models on the fitted benchmarks, sampling policies, the paper's exponents."""
     models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
     rows = context.frames["errors"].filter(
-        pl.col("tier").is_in(TIERS), pl.col("model").is_in(models), pl.col("benchmark").is_in(benchmarks)
+        pl.col("rule").is_in(RULES), pl.col("model").is_in(models), pl.col("benchmark").is_in(benchmarks)
     )
     rows = rows.filter(pool="ar", exponents="paper", mu="cohort").select(COLUMNS)
     order = [
         pl.col(name).replace_strict(values, range(len(values)), return_dtype=pl.Int64)
-        for name, values in (("tier", TIERS), ("model", models), ("benchmark", benchmarks))
+        for name, values in (("rule", RULES), ("model", models), ("benchmark", benchmarks))
     ]
     return rows.sort(order)
 
 
 @style.styled()
 def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
-    """Draw what ``numbers`` returned: a map for each tier that has an error and is not another one by definition."""
+    """Draw what ``numbers`` returned: a map for each rule that has an error and is not another one by definition."""
     models = numbers.select("model", "group").unique(maintain_order=True)
     benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()
-    tiers, repeated = _tiers(numbers)
-    shown = numbers.filter(pl.col("tier").is_in(tiers))
+    rules, repeated = _rules(numbers)
+    shown = numbers.filter(pl.col("rule").is_in(rules))
     notes = [f"Small: {context.interval}.", *repeated, shared.absent(numbers, 500)]
     note = textwrap.fill(" ".join(filter(None, notes)), 120)
-    across = min(ACROSS, max(1, len(tiers)))
-    down = -(-max(1, len(tiers)) // across)
+    across = min(ACROSS, max(1, len(rules)))
+    down = -(-max(1, len(rules)) // across)
     size = 1.0 + down * (0.5 + 0.34 * models.height) + 0.13 * len(note.splitlines())
     second = f"corrected error of predicted RL curves in percentage points; {context.cohort}"
     figure = context.new_figure(style.PAGE, size, _finding(shown), second, models["model"].to_list(), benchmarks)
     panels = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
-    for axes in panels[len(tiers) :]:
+    for axes in panels[len(rules) :]:
         axes.set_axis_off()
     limit = max([1.0, *shown["corrected"].drop_nulls()])
-    for axes, tier in zip(panels, tiers, strict=False):
-        rows = shown.filter(tier=tier)
+    for axes, rule in zip(panels, rules, strict=False):
+        rows = shown.filter(rule=rule)
         mesh = _map(axes, rows, models, benchmarks, limit)
         axes.set_title(rows["label"][0])
         axes.set_xticks([x + 0.5 for x in range(len(benchmarks))], map(context.plan.title, benchmarks))
         axes.tick_params(axis="x", labelrotation=0)
-    if tiers:
+    if rules:
         bar = figure.colorbar(mesh, ax=panels, location="right", aspect=25, pad=0.01, fraction=0.03)
         bar.outline.set_visible(False)
         bar.set_label("error (pp)")
@@ -208,23 +208,23 @@ def draw(numbers: pl.DataFrame, context: BoptrContext) -> Figure:
     return figure
 
 
-def _tiers(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
-    """The tiers with an error, those with the numbers of an earlier one left out, and sentences about these."""
+def _rules(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The rules with an error, those with the numbers of an earlier one left out, and sentences about these."""
     kept: dict[str, list[float | None]] = {}
     said = []
-    for tier in (name for name in TIERS if name in shared.defined(numbers)["tier"]):
-        errors = numbers.filter(tier=tier)["corrected"].to_list()
+    for rule in (name for name in RULES if name in shared.defined(numbers)["rule"]):
+        errors = numbers.filter(rule=rule)["corrected"].to_list()
         same = [name for name, others in kept.items() if others == errors]
         if same:
-            said.append(f"{tier} is {same[0]} here, since there is one model.")
+            said.append(f"{rule} is {same[0]} here, since there is one model.")
         else:
-            kept[tier] = errors
+            kept[rule] = errors
     return list(kept), said
 
 
 def _finding(rows: pl.DataFrame) -> str:
-    """The cell of the largest error of the tiers that have not seen its curve."""
-    errors = shared.defined(rows).filter(pl.col("tier") != "V1").sort("corrected")
+    """The cell of the largest error of the rules that have not seen its curve."""
+    errors = shared.defined(rows).filter(pl.col("rule") != "V1").sort("corrected")
     ends = {"low": number(errors["corrected"].min(), 1), "high": number(errors["corrected"].max(), 1)}  # type: ignore[arg-type]
     return say(ERRORS, {"cells": errors.height, **ends, **(errors.to_dicts() or [{}])[-1]})
 
