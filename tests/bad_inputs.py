@@ -383,7 +383,7 @@ def names() -> Iterator[Input]:
 # ---- options
 
 _NOT_WHOLE = ["0", "-1", "1.5", "many", "", "1e3", "٣", "99999999999999999999999x", "0x10", "nan"]
-POWER = ("power", "--gap", "1", "--models", "3", "--questions", "9")
+POWER = ("sample-size", "--gap", "1", "--models", "3", "--questions", "9")
 OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (("show", "results"), "--samples", _NOT_WHOLE),
     (("show", "results"), "--limit", _NOT_WHOLE),
@@ -402,9 +402,9 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (("simulate", "--output", "out"), "--seed", ["many", "", "1.5"]),
     (("simulate", "--output", "out", "--seed", "1"), "--mode", ["none", ""]),
     (("simulate", "--output", "out", "--seed", "1"), "--size", ["huge"]),
-    (("power", "--models", "3", "--questions", "9"), "--gap", ["nan", "inf", "many", "", "-1", "0"]),
-    (("power", "--gap", "1", "--questions", "9"), "--models", ["0", "-1", "1.5", "many", ""]),
-    (("power", "--gap", "1", "--models", "3"), "--questions", ["0", "-1", "1.5", "many", ""]),
+    (("sample-size", "--models", "3", "--questions", "9"), "--gap", ["nan", "inf", "many", "", "-1", "0"]),
+    (("sample-size", "--gap", "1", "--questions", "9"), "--models", ["0", "-1", "1.5", "many", ""]),
+    (("sample-size", "--gap", "1", "--models", "3"), "--questions", ["0", "-1", "1.5", "many", ""]),
     (POWER, "--alpha", ["0", "1", "2", "-1", "nan", "many"]),
     *((POWER, option, ["0", "-1", "1.5", "many"]) for option in ("--contrasts", "--seeds")),
     *((POWER, f"--{name}-sd", ["-1", "nan", "inf", "many"]) for name in ("question", "sample", "model")),
@@ -415,9 +415,21 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
 ]
 COMMANDS = (
     *("init", "check", "plan", "run", "status", "summary", "show", "explore", "view", "diff", "benchmarks", "generate"),
-    *("score", "agreement", "landscape", "recovery", "measures", "likelihood", "figures"),
+    *("score", "compare-graders", "landscape", "recovery", "measures", "likelihood", "figures"),
     *("overview", "tables", "equivalence", "boptr", "transfer", "compare", "import", "imports", "export", "record"),
-    *("rerun", "trace", "verify", "prune", "pin", "fetch", "fingerprint", "convert", "power", "simulate", "completion"),
+    *(
+        "rerun",
+        "trace",
+        "verify",
+        "prune",
+        "pin",
+        "fetch",
+        "fingerprint",
+        "convert",
+        "sample-size",
+        "simulate",
+        "completion",
+    ),
     *("schema", "snapshot"),
 )
 

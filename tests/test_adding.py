@@ -177,7 +177,7 @@ def test_a_metric_is_read_from_samples_and_not_recorded_in_earlier_counts(copy: 
 
 @pytest.mark.long
 def test_a_metric_is_recorded_from_now_on(copy: Copy) -> None:
-    """Every form comes back; the tests of recorded counts are those of this package, run with the metrics of the copy."""
+    """Every form comes back: the tests of recorded counts of this package, run with the metrics of the copy."""
     names = "(a_landscape_is_the_same and shortest) or two_candidates"
     estimates = ROOT / "tests/analysis/test_recorded_counts.py"
     copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(estimates), "-k", names)

@@ -111,7 +111,11 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
         "checkpoint 'x' is unknown. Known: ",
     ),
     "cell": (["rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "x"], None, "benchmark 'x' is unknown. Known: "),
-    "gap": (["power", "--gap", "nan", "--models", "3", "--questions", "4"], None, "gap: nan; allowed: a finite number"),
+    "gap": (
+        ["sample-size", "--gap", "nan", "--models", "3", "--questions", "4"],
+        None,
+        "gap: nan; allowed: a finite number",
+    ),
     "fingerprint": (["fingerprint", "mine"], None, "checkpoint folder mine does not exist"),
 }
 """Arguments, the content of the file `mine` (None: there is none), and what the command says."""

@@ -138,7 +138,7 @@ def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys
         (["overview", "--output", "x"], "landscape"),
         (["tables", "--output", "x"], "landscape"),
         (["measures"], "landscape"),
-        (["agreement", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--output", "x"], "score"),
+        (["compare-graders", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--output", "x"], "score"),
         (["transfer", "results", "--output", "x"], "boptr"),
     ],
 )

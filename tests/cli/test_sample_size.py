@@ -246,7 +246,7 @@ def test_command_reads_components_from_a_file(tmp_path: Path, capsys: pytest.Cap
     ]
     pl.DataFrame(rows).write_parquet(tmp_path / "parts.parquet")
     assert read_contributions(tmp_path / "parts.parquet")["a", "d"].shape == (300, 2)
-    assert main(["power", f"{tmp_path}/parts.parquet", "--gap", "1", "--models", "5", "--questions", "50"]) == 0
+    assert main(["sample-size", f"{tmp_path}/parts.parquet", "--gap", "1", "--models", "5", "--questions", "50"]) == 0
     planted = np.array([row["difference"] for row in rows]).reshape(3, 300, 2)
     assert f"sample_sd {np.sqrt(planted.var(axis=2, ddof=1).mean()):.3g}" in capsys.readouterr().out
 
@@ -258,10 +258,10 @@ def test_command_reads_components_from_landscapes(
     monkeypatch.chdir(tmp_path)
     size = ["--gap", "1", "--models", "5", "--questions", "50"]
     assert main(["simulate", "--seed", "3", "--size", "small", "--output", "study"]) == 0
-    assert main(["power", "study", *size, "--rows", "H2", "H4"]) == 0
+    assert main(["sample-size", "study", *size, "--rows", "H2", "H4"]) == 0
     parts = landscape_contributions(tmp_path / "study", small_design().plan(), BoptrOptions(), "H2", "H4")
     assert f"question_sd {estimate_components(parts).question_sd:.3g}, sample_sd 0," in capsys.readouterr().out
-    assert main(["power", "nowhere", *size]) == 2
+    assert main(["sample-size", "nowhere", *size]) == 2
     assert "cannot read nowhere" in capsys.readouterr().err
 
 

@@ -27,7 +27,7 @@ rule agreement:
         needs=tracked("agreement", lambda wildcards: needs.agreement(GRID, wildcards.checkpoint, wildcards.benchmark)),
     shell:
         """
-        searchlens agreement \
+        searchlens compare-graders \
             --checkpoint {wildcards.checkpoint:q} \
             --benchmark {wildcards.benchmark:q} \
             --output {output:q} \

@@ -31,13 +31,13 @@ def _equivalence(args: argparse.Namespace) -> None:
     equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)
 
 
-def _referee(args: argparse.Namespace) -> None:
+def _samplers(args: argparse.Namespace) -> None:
     grid = _compared(args)
     if not 100 <= args.runs <= 1_000_000:
         raise InputError(f"--runs: {args.runs}; allowed: 100 to 1,000,000")
-    from searchlens_lab.equivalence.referee import write_referee
+    from searchlens_lab.equivalence.samplers import write_comparison
 
-    for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
+    for path in write_comparison(grid, Path(args.output), runs=args.runs, threads=args.threads):
         say(path)
 
 
@@ -54,7 +54,7 @@ def add_to(command: Commands) -> None:
     command.group(stage_commands.GROUP, of_stages=True)
     sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
     sub.shared("--output RESULTS", "--threads")
-    sub = command("referee", _referee, "compare samplers of p^alpha (docs/power-sampling.md)")
+    sub = command("benchmark-samplers", _samplers, "compare samplers of p^alpha (docs/power-sampling.md)")
     sub.shared("--output FOLDER")
     sub.text("--runs", "N", "texts of each sampler and toy (default: 1000)", type=int, default=1000)
     sub.shared("--threads")

@@ -156,7 +156,7 @@ def add_to(command: Commands) -> None:
     sub.text("--manifest", "FILE", "manifest of one pool; default: every pool of the cell")
     sub.shared("--threads")
     _add_graded(command("score", _score, "grade the samples of one cell"))
-    _add_graded(command("agreement", _agreement, "judge some samples of one cell by math-verify alone, too"))
+    _add_graded(command("compare-graders", _agreement, "judge some samples of one cell by math-verify alone, too"))
     sub = command("landscape", _landscape, "compute the operating points of one cell, or of several")
     _each_option(sub, "benchmark", "NAME", "key of benchmarks, of each cell")
     _each_option(sub, "scores", "FILE", "graded samples, or recorded counts, of each cell")

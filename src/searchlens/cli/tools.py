@@ -267,7 +267,7 @@ def add_to(command: Commands) -> None:
 
 
 def _add_power(command: Commands) -> None:
-    sub = command("power", _power, "say how large a study must be (docs/power.md)")
+    sub = command("sample-size", _power, "say how large a study must be (docs/power.md)")
     text = "landscapes of a study, or a file of contributions"
     sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help=text)
     text = "difference of mean errors, percentage points"

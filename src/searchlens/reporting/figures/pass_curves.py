@@ -38,8 +38,8 @@ MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", 
 @catalogue.figure("pass_curves", stage="study")
 def numbers(context: StudyContext) -> pl.DataFrame:
     """One row per cell, model and budget, all as expectations. Models are ``Base``, ``RL``, ``Base greedy``, and where
-    wrong keys solve much, ``Base wrong key`` and ``RL wrong key``. Base and RL go on beyond the budgets of the study, if
-    there are samples.
+    wrong keys solve much, ``Base wrong key`` and ``RL wrong key``. Base and RL go on beyond the budgets of the study
+    where there are samples.
 
     ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
     much as RL, and ``state``, as in the frame ``crossings``.

@@ -1,4 +1,4 @@
-"""The referee of samplers of p^alpha: its toys, its numbers on few runs, and what it writes."""
+"""The comparison of samplers of p^alpha: its toys, its numbers on few runs, and what it writes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from searchlens.engines.base import Sampling
 from searchlens.search.policy import from_spec
-from searchlens_lab.equivalence import referee
+from searchlens_lab.equivalence import samplers
 from searchlens_lab.equivalence.explicit import ToyModel, enumerate_texts
 from searchlens_lab.equivalence.laws import PROMPT
-from searchlens_lab.equivalence.referee import LOOKS, table_of, write_results
+from searchlens_lab.equivalence.samplers import LOOKS, table_of, write_results
 
 
 def low_temperature_distance(seed: int) -> float:
@@ -30,30 +30,30 @@ def test_toys_are_one_near_the_median_and_the_last_but_one() -> None:
     assert (found[1], found[14]) == (pytest.approx(0.764, abs=1e-3), pytest.approx(0.975, abs=1e-3))
 
 
-def settings() -> list[referee.Setting]:
+def settings() -> list[samplers.Setting]:
     return [
-        one for one in referee.SETTINGS if one.setting in ("T = 1/4", "2 steps", "N = 4", "1 rollouts", "4 rollouts")
+        one for one in samplers.SETTINGS if one.setting in ("T = 1/4", "2 steps", "N = 4", "1 rollouts", "4 rollouts")
     ]
 
 
 def accuracies() -> pl.DataFrame:
     rows = [(one.sampler, one.setting, 50, 0.7, 0.56, 0.81, 120.0, -2.5) for one in settings() if one.real]
-    return pl.DataFrame(rows, referee.ACCURACIES, orient="row")
+    return pl.DataFrame(rows, samplers.ACCURACIES, orient="row")
 
 
 def test_every_sampler_has_a_look_and_policies_that_can_run() -> None:
-    assert {one.sampler for one in referee.SETTINGS} == set(LOOKS)
-    for one in referee.SETTINGS:
+    assert {one.sampler for one in samplers.SETTINGS} == set(LOOKS)
+    for one in samplers.SETTINGS:
         for spec in (one.toy, one.real or one.toy):
             from_spec(one.sampler, spec)
-    assert len({(one.sampler, one.setting) for one in referee.SETTINGS}) == len(referee.SETTINGS)
+    assert len({(one.sampler, one.setting) for one in samplers.SETTINGS}) == len(samplers.SETTINGS)
 
 
 def test_distances_and_costs_on_few_runs(tmp_path: Path) -> None:
     """Low temperature is as far as its exact law says; two runs are equal; table and figure hold every sampler."""
-    toys = referee.TOYS[:2]
-    found = referee.distances(200, settings(), toys)
-    assert found.equals(referee.distances(200, settings(), toys))
+    toys = samplers.TOYS[:2]
+    found = samplers.distances(200, settings(), toys)
+    assert found.equals(samplers.distances(200, settings(), toys))
     low = found.filter(sampler="low temperature", toy="median").row(0, named=True)
     assert low["distance"] == pytest.approx(low_temperature_distance(1), abs=2 * low["noise"])
     tokens = dict(found.filter(toy="median").select("sampler", "tokens").iter_rows())
@@ -65,5 +65,5 @@ def test_distances_and_costs_on_few_runs(tmp_path: Path) -> None:
     written = write_results(found, accuracies(), tmp_path)
     assert {path.suffix for path in written} == {".parquet", ".csv", ".md", ".tex", ".html", ".svg", ".pdf", ".png"}
     assert all(path.stat().st_size for path in written)
-    assert pl.read_parquet(tmp_path / "referee.parquet").equals(table.data)
-    assert "low temperature" in (tmp_path / "referee_distance.svg").read_text()
+    assert pl.read_parquet(tmp_path / "samplers.parquet").equals(table.data)
+    assert "low temperature" in (tmp_path / "sampler_distance.svg").read_text()

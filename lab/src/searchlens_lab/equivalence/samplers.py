@@ -1,4 +1,4 @@
-"""The referee: how far samplers of p^alpha are from it, by exact enumeration, and what they cost.
+"""How far samplers of p^alpha are from it, by exact enumeration, and what they cost.
 
 Every sampler is a policy and runs through driver and engine, on language models small enough to enumerate and on a
 checkpoint. The published gains of samplers are latencies of one request; here tokens count, because thousands of texts
@@ -187,8 +187,8 @@ NOTES = (
 )
 
 
-def write_referee(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> list[Path]:
-    """Compare all samplers, and write ``referee.{parquet,csv,md,tex,html}`` and ``referee_distance.{svg,pdf,png,csv}``.
+def write_comparison(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> list[Path]:
+    """Compare all samplers, and write ``samplers.{parquet,csv,md,tex,html}`` and the figure ``sampler_distance``.
 
     ``grid``: its compared checkpoint answers the first questions of its benchmark (section ``equivalence``).
     ``output``: folder of the files. ``runs``: texts of each sampler and toy. ``threads``: CPU threads of the engine.
@@ -201,12 +201,12 @@ def write_referee(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> l
 
 
 def write_results(distances: pl.DataFrame, accuracies: pl.DataFrame, output: Path) -> list[Path]:
-    """Write table and figure from ``referee.DISTANCES`` and ``referee.ACCURACIES``."""
+    """Write table and figure from ``samplers.DISTANCES`` and ``samplers.ACCURACIES``."""
     table = table_of(distances, accuracies)
     output.mkdir(parents=True, exist_ok=True)
-    write_frame(table.data, output / "referee.parquet")
-    files = [output / "referee.parquet", *write(table, output / "referee")]
-    return [*files, *style.save(draw(distances), output / "referee_distance", distances)]
+    write_frame(table.data, output / "samplers.parquet")
+    files = [output / "samplers.parquet", *write(table, output / "samplers")]
+    return [*files, *style.save(draw(distances), output / "sampler_distance", distances)]
 
 
 def table_of(distances: pl.DataFrame, accuracies: pl.DataFrame) -> Table:
@@ -259,7 +259,7 @@ TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1)
 
 @style.styled()
 def draw(distances: pl.DataFrame) -> Figure:
-    """The figure, from ``equivalence.referee.DISTANCES``."""
+    """The figure, from ``equivalence.samplers.DISTANCES``."""
     toys = distances["toy"].unique(maintain_order=True).to_list()
     title = (
         "How close samplers come to p⁴, and how many tokens that takes\n"
