@@ -144,12 +144,16 @@ def test_no_table_shows_python(made: dict[str, Table], alone: dict[str, Table]) 
 def test_horizontal_prints_the_cells(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     errors, plan = cohort[0]["errors"], cohort[1]
     lines = rows(made["horizontal"])
-    for rule, label in {"H1": "H1 base greedy", "H5": "H5 BOPTR-P1 (regime β)", "low temp": "N=b at the best"}.items():
+    for rule, label in {
+        "H1": "Base, greedy (H1)",
+        "H5": "paper's rule, β by regime (H5)",
+        "low temp": "N=b at the best",
+    }.items():
         (line,) = [line for name, line in lines.items() if name.startswith(label)]
         for benchmark in plan.with_role("fitted"):
             where = {**AR, "rule": rule, "model": plan.anchor_model, "benchmark": benchmark}
             assert line[plan.title(benchmark)] == printed(errors, **where)
-    held_out = block(made["horizontal"], "held-out")["H5 BOPTR-P1 (regime β)"]
+    held_out = block(made["horizontal"], "held-out")["paper's rule, β by regime (H5)"]
     where = {**AR, "rule": "H5", "model": plan.anchor_model, "benchmark": "amc23"}
     assert held_out["AMC23"] == printed(errors, **where)
 
@@ -163,7 +167,7 @@ def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
         for part in tables[name].parts:
             cells = [cell for row in part.text.rows() for cell in row]
             assert any("77.77" in cell for cell in cells) == part.title.startswith("full pool"), (name, part.title)
-    line = rows(tables["horizontal"])["H6 2D oracle per-b"]["Math500"]
+    line = rows(tables["horizontal"])["best point at each b, oracle (H6)"]["Math500"]
     assert line == printed(frames["errors"], **AR, rule="H6", model="qwen25_7b", benchmark="math500")
 
 
@@ -179,9 +183,9 @@ def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tup
     values = {row["exponents"]: number(row["corrected"]) for row in means.iter_rows(named=True)}
     assert values["paper"] != values["own"]
     own = block(made["vertical"], "own exponents")
-    assert own["V3 δ from the anchor benchmark"]["micro"].startswith(values["own"])
-    assert "H1 base greedy" not in own
-    assert block(made["vertical"], "all models")["V3 δ from the anchor benchmark"]["micro"].startswith(values["paper"])
+    assert own["paper's rule, own δ (V3)"]["micro"].startswith(values["own"])
+    assert "Base, greedy (H1)" not in own
+    assert block(made["vertical"], "all models")["paper's rule, own δ (V3)"]["micro"].startswith(values["paper"])
 
 
 def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
@@ -196,8 +200,8 @@ def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[F
 def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
     """Lambda 0 is B0 and lambda 1 the main row: columns of the sweep are not exchanged."""
     main, sweep = rows(made["frontier"]), block(made["frontier"], "sweep of λ")
-    assert sweep["Z1-u"]["λ = 0"] == main["B0 anchor α, δ=0"]["micro"]
-    assert sweep["Z1-u"]["λ = 1"] == main["Z1-u (λ=1.0)"]["micro"]
+    assert sweep["Z1-u"]["λ = 0"] == main["anchor's α, no δ (B0)"]["micro"]
+    assert sweep["Z1-u"]["λ = 1"] == main["that prior with the anchor (Z1-u)"]["micro"]
     assert [line["base@rltrain"] for line in main.values()] == ["✓", "✓", "×", "×", "✓", "✓", "×", "×"]
     assert [line["#RL"] for line in main.values()][:3] == ["0", "0", "1"]
 
@@ -228,7 +232,7 @@ def test_undefined_cells_are_dashes_with_reasons(made: dict[str, Table], alone: 
     assert (line["model"], line["benchmark"], line["mech anchor"]) == ("llama31_8b", "GPQA", DASH)
     reason = made["percell"].data.filter(model="llama31_8b", benchmark="gpqa")["reason"]
     assert set(reason) == {"no_base"} and any(REASONS["no_base"] in note for note in made["percell"].notes)
-    v5b = rows(alone["vertical"])["V5b base-only δ̂"]
+    v5b = rows(alone["vertical"])["paper's rule, δ from Base (V5b)"]
     assert v5b["qwen25_7b (anchor)"] == DASH
     codes = alone["vertical"].data.filter(rule="V5b", column="micro", pool="ar")["reason"]
     assert set(codes) == {"no_rltrain"} and any(REASONS["no_rltrain"] in note for note in alone["vertical"].notes)
@@ -241,8 +245,8 @@ def test_a_single_pair_is_said(made: dict[str, Table], alone: dict[str, Table]) 
     for name in ("horizontal", "vertical", "decomposition", "ablation", "frontier", "percell", "offsets"):
         assert sentence in alone[name].notes and sentence not in made[name].notes
     main = rows(alone["frontier"])
-    h5 = rows(alone["horizontal"])["H5 BOPTR-P1 (regime β)"]["mean"]
-    assert main["B0 anchor α, δ=0"]["micro"] == h5
+    h5 = rows(alone["horizontal"])["paper's rule, β by regime (H5)"]["mean"]
+    assert main["anchor's α, no δ (B0)"]["micro"] == h5
     identical = "V2-δ0 − V3 = +0.00, corrected +0.00 (cells: 2, questions: 80; identical"
     assert any(identical in note for note in alone["vertical"].notes)
 

@@ -149,10 +149,10 @@ def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float
 _NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
 
 FRONTIER_ROWS = (
-    Row("Z0-u", "Z0-u (log2 prior)", "frontier", _NO_RL, partial(zero_rl, prior="u")),
-    Row("Z0-N*", "Z0-N*", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
-    Row("Z1-u", "Z1-u (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="u")),
-    Row("Z1-N*", "Z1-N* (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="N*")),
+    Row("Z0-u", "prior from log2, no RL (Z0-u)", "frontier", _NO_RL, partial(zero_rl, prior="u")),
+    Row("Z0-N*", "prior from N*, no RL (Z0-N*)", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
+    Row("Z1-u", "that prior with the anchor (Z1-u)", "frontier", _ONE, partial(one_anchor, prior="u")),
+    Row("Z1-N*", "that prior with the anchor (Z1-N*)", "frontier", _ONE, partial(one_anchor, prior="N*")),
 )
 
 

@@ -124,7 +124,15 @@ def base_only(rule: Rule, at: At) -> Prediction:
     return rule.path(*at.cell, rule.mu(at.benchmark) + offset(rule, at.model).value)
 
 
-V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
+V5B_ROWS = (
+    Row(
+        "V5b",
+        "paper's rule, δ from Base (V5b)",
+        "rule",
+        "other models' offsets; none of the target's",
+        base_only,
+    ),
+)
 
 
 @frame("offsets", of=("rule",))

@@ -206,7 +206,7 @@ def two_regimes(rule: Rule, at: At) -> Path:
     return rule.path(*at.cell, rule.mu(source) + rule.delta(name), rule.beta(source))
 
 
-TWO_REGIMES = Row("H5 two regimes", "H5 two regimes (floor as math)", "rule", "anchor; cohort through μ", two_regimes)
+TWO_REGIMES = Row("H5 two regimes", "paper's rule, two regimes (H5)", "rule", "anchor; cohort through μ", two_regimes)
 MAPS = {"three regimes": boptr, "two regimes": two_regimes}
 
 
