@@ -157,8 +157,9 @@ format: $(INSTALLED) ## format everything
 	.venv/bin/ruff check --fix .
 	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
 
-schema: $(INSTALLED) ## generate config/README.md from the typed configuration
+schema: $(INSTALLED) ## generate config/README.md from the typed configuration, and docs/glossary.md
 	.venv/bin/python -m searchlens.config.check.reference
+	.venv/bin/python lab/glossary.py
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
 	.venv/bin/python -m searchlens_lab.zoo all

@@ -70,7 +70,7 @@ class Row:
     key: str
     """Short name, such as ``H5``, ``V3`` or ``A1``; column ``rule`` of the frames."""
     label: str
-    """Name as the paper's tables print it."""
+    """Name that tables print, with the key in brackets."""
     kind: Kind
     """Purpose of the row. An ``oracle`` is fitted to the very RL curve that it is scored on."""
     rl: str
