@@ -70,12 +70,9 @@ Tables print the name with its code. Every rule predicts an RL curve; "uses" is 
 def page() -> str:
     """The text of the page."""
     terms = "".join(f"| {term} | {meaning} | {place} |\n" for term, meaning, place in TERMS)
-    return (
-        HEAD
-        + terms
-        + BETWEEN
-        + "".join(f"| {row.key} | {row.label} | {row.rl} |\n" for row in (*MAIN_ROWS, *VARIANT_ROWS))
-    )
+    names = {row.key: row.label.removesuffix(f" ({row.key})") for row in (*MAIN_ROWS, *VARIANT_ROWS)}
+    uses = {row.key: row.rl for row in (*MAIN_ROWS, *VARIANT_ROWS)}
+    return HEAD + terms + BETWEEN + "".join(f"| {key} | {name} | {uses[key]} |\n" for key, name in names.items())
 
 
 if __name__ == "__main__":

@@ -77,6 +77,12 @@ def _words(line: str) -> list[str]:
     return shlex.split(line)
 
 
+def test_the_glossary_is_generated() -> None:
+    """Its rules are those that tables print."""
+    made = runpy.run_path(str(ROOT / "lab/glossary.py"))
+    assert made["PAGE"].read_text() == made["page"](), "run `make schema`"
+
+
 def test_every_command_is_one_that_searchlens_takes(capsys: pytest.CaptureFixture[str]) -> None:
     """In a sentence the name may stand alone."""
     refused, found = [], list(commands("searchlens"))
