@@ -1,6 +1,7 @@
 """Pages of documentation: each can be found from the index, no link leads nowhere, and every command is taken."""
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
