@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.analysis.mixing import CHAINS, DETAILS, MIXING, mixing, rhat
+from searchlens.analysis.health import CHAINS, DETAILS, MIXING, mixing, rhat
 from searchlens.engines.base import Sampling
 from searchlens.reporting.tables.samples import mixing as mixing_table
 from searchlens.search.driver import Result, run, start

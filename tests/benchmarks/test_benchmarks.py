@@ -142,7 +142,7 @@ def test_a_corrected_gold_asks_the_same_questions() -> None:
 
 
 def test_planning_imports_nothing_heavy() -> None:
-    modules = "searchlens.benchmarks.prompts, searchlens.benchmarks.listing, searchlens.grading"
+    modules = "searchlens.benchmarks.prompts, searchlens.benchmarks.known, searchlens.grading"
     code = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyarrow", "huggingface_hub", "polars", "numpy", "sympy", "math_verify", "pebble"} & set(loaded)

@@ -14,7 +14,7 @@ import pytest
 
 from searchlens.cli.main import main
 from searchlens.cli.run import supervise
-from searchlens.config import extras, project
+from searchlens.config import addons, project
 from searchlens.errors import InputError, JobStoppedError
 from searchlens.zoo import load_pair
 from test_supervise import HEALTH, ROUTINE, Terminal, script
@@ -62,13 +62,13 @@ def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: Patch)
     assert main(["schema"]) == 75
 
 
-@pytest.mark.parametrize("module", sorted(name for name, extra in extras.EXTRAS.items() if extra not in extras.CLONED))
+@pytest.mark.parametrize("module", sorted(name for name, extra in addons.EXTRAS.items() if extra not in addons.CLONED))
 def test_a_missing_library_is_answered_with_what_can_be_installed(module: str, monkeypatch: Patch) -> None:
     """By their names: this package is in no registry."""
-    hint = extras.missing(module).hint
+    hint = addons.missing(module).hint
     assert re.fullmatch(r"pip install( '[\w-]+[<>=.,\d]*')+", hint)
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
-    assert extras.missing(module).hint == f"pip install -e '.[{extras.EXTRAS[module]}]' in a clone of the repository"
+    assert addons.missing(module).hint == f"pip install -e '.[{addons.EXTRAS[module]}]' in a clone of the repository"
 
 
 def test_a_demo_needs_the_micro_pair(tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
@@ -97,7 +97,7 @@ def test_the_micro_pair_is_found_in_its_package(tmp_path: Path, monkeypatch: Pat
 def test_a_run_without_snakemake_is_refused_before_it_samples(tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "resources").symlink_to(ROOT / "resources")
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "snakemake" else find_spec(name))
+    monkeypatch.setattr(addons, "find_spec", lambda name: None if name == "snakemake" else find_spec(name))
     assert main(["-C", str(tmp_path), "run"]) == 2
     assert re.search("snakemake is not installed here\nHint: pip install .*'snakemake[<>=]", capsys.readouterr().err)
 

@@ -18,8 +18,7 @@ from conftest import Raw
 from searchlens.boptr.cohort import read_plan
 from searchlens.config import check
 from searchlens.config.boptr import Anchor, Beta, BoptrOptions
-from searchlens.config.check import reference
-from searchlens.config.check.schema import content, resolve
+from searchlens.config.check.schema import README, content, readme_text, resolve, sections
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
@@ -76,7 +75,7 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
 
 
 def test_the_generated_page_agrees_with_the_typed_configuration() -> None:
-    assert (ROOT / reference.README).read_text() == reference.readme_text(), "run `make schema`"
+    assert (ROOT / README).read_text() == readme_text(), "run `make schema`"
 
 
 def test_all_errors_are_reported_at_once(raw: Raw) -> None:
@@ -282,10 +281,10 @@ def place(raw: Raw, path: str) -> tuple[dict[str, Any], str]:
     return target, ".".join(names)
 
 
-@pytest.mark.parametrize("path", [path for path, _ in reference.sections()])
+@pytest.mark.parametrize("path", [path for path, _ in sections()])
 def test_a_misspelled_key_of_any_section_is_answered_with_the_right_one(raw: Raw, path: str) -> None:
     target, where = place(raw, path)
-    key = next(iter(dict(reference.sections())[path]["properties"]))
+    key = next(iter(dict(sections())[path]["properties"]))
     target[f"{key}s"] = 1
     assert f"{where or 'configuration'}: '{key}s' is unknown; did you mean '{key}'?" in refusal(raw)
 
@@ -299,7 +298,7 @@ def test_every_key_is_described() -> None:
     """Other than a section's own key: there the section is described."""
     silent = [
         f"{path}.{key}"
-        for path, section in reference.sections()
+        for path, section in sections()
         for key, node in section["properties"].items()
         if "description" not in node and "description" not in resolve(content(resolve(node)) or node)
     ]
@@ -308,7 +307,7 @@ def test_every_key_is_described() -> None:
 
 @pytest.mark.parametrize("path", OPTIONS)
 def test_the_options_of_a_stage_are_a_section_of_the_configuration(path: str) -> None:
-    properties = dict(reference.sections())[path]["properties"]
+    properties = dict(sections())[path]["properties"]
     options = {field.name: field for field in fields(OPTIONS[path])}
     assert list(properties) == list(options)
     for key, field in options.items():

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from searchlens.config import check
-from searchlens.config.check import reference
 from searchlens.config.check.load import Files
-from searchlens.config.check.schema import Node, content, resolve
+from searchlens.config.check.schema import README, Node, content, resolve, sections
 from searchlens.errors import InputError
 from searchlens.search import components
 from searchlens.search.policy import ROLES, from_spec, parse
@@ -28,7 +27,7 @@ Wrap = Callable[[Any], Any]
 
 def numbers() -> Iterator[tuple[str, Node, Wrap]]:
     """Each key with a number: its place, the schema of the number, and how the number is wrapped in lists and names."""
-    for path, section in reference.sections():
+    for path, section in sections():
         for key, node in section["properties"].items():
             for number, wrap in below(node, lambda value: value):
                 yield f"{path}.{key}" if path else key, number, wrap
@@ -76,7 +75,7 @@ def test_a_number_outside_its_limits_is_refused_with_file_key_and_limits(path: s
 
 
 def test_the_limits_of_every_number_stand_in_the_reference() -> None:
-    rows = [line for line in (ROOT / reference.README).read_text().splitlines() if line.startswith("| `")]
+    rows = [line for line in (ROOT / README).read_text().splitlines() if line.startswith("| `")]
     for path, _, _ in KEYS:
         key = path.rsplit(".", 1)[-1]
         assert any(row.startswith(f"| `{key}` |") and " >" in row and " <" in row for row in rows), path

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from conftest import Make, Raw
 from searchlens.errors import InputError
-from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
+from searchlens.store.checkpoints import SETTINGS, WEIGHTS, Adapter
 
 PLAIN = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "bias": "none", "use_dora": False}
 
