@@ -6,21 +6,6 @@ import io
 import json
 import logging
 import lzma
-from pathlib import Path
-from typing import Any
-
-import polars as pl
-import pytest
-
-from searchlens.errors import InputError
-from searchlens.store import frames, inputs, ranges, readouts, traces, yaml_text
-from searchlens.store.columns import PLAIN, TRACES
-from searchlens.store.files import digest
-from searchlens.store.layout import Layout
-from searchlens.store.provenance import Judge
-from searchlens.store.readouts import compact, recorded
-from searchlens.store.shards import Provenance
-import json
 import os
 import re
 import shutil
@@ -38,12 +23,18 @@ import pytest
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import __version__
 from searchlens.config.health import HealthOptions
+from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.reporting.tables.samples import provenance as provenance_table
 from searchlens.reporting.tables.study import StudyContext
 from searchlens.reporting.tables.table import write
-from searchlens.store import provenance
-
+from searchlens.store import frames, inputs, provenance, ranges, readouts, traces, yaml_text
+from searchlens.store.columns import PLAIN, TRACES
+from searchlens.store.files import digest
+from searchlens.store.layout import Layout
+from searchlens.store.provenance import Judge
+from searchlens.store.readouts import compact, recorded
+from searchlens.store.shards import Provenance
 
 Logged = pytest.LogCaptureFixture
 
@@ -289,7 +280,7 @@ def test_what_is_wrong_with_a_record_is_said(tmp_path: Path) -> None:
         traces.read(path)
 
 
-# ---- x
+# ---- Every shard and table says what made it, and nothing of that is content
 
 
 PACKAGE = Path(provenance.__file__).parents[1]
