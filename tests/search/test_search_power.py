@@ -19,8 +19,7 @@ from searchlens.search.policy import Policy, from_spec
 from searchlens.search.power import PowerSampling
 from searchlens.search.task import Candidate, Scoring, Task, Trace, ended
 from searchlens_lab.equivalence import reference
-from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
-from searchlens_lab.equivalence.filters import distribution
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, distribution, enumerate_texts
 
 Text = tuple[int, ...]
 Law = dict[Text, float]
