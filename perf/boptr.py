@@ -1,14 +1,14 @@
 """Time and memory of the BOPTR stage on a simulated cohort of the paper's size, and of all stages on a recorded one.
 
-    OPENBLAS_NUM_THREADS=1 python perf/boptr.py [--draws 10000] [--loop 50] [--small]
-    OPENBLAS_NUM_THREADS=1 python perf/boptr.py --cohort [--processes 2]
+    OPENBLAS_NUM_THREADS=1 python perf/boptr.py [--draws 10000]
+    OPENBLAS_NUM_THREADS=1 python perf/boptr.py --cohort
 
 The stage computes all frames of BOPTR, in two separate processes: first with the sample's paths in every bootstrap
 draw, then with every path chosen again in each draw. Goals at 10,000 draws: at most 60 s with fixed paths, at most 5
 times that with paths chosen again, at most 4 GiB in both.
 
 The baseline is the straightforward loop: for each draw, resample the questions, count every point of every Base and RL
-landscape, and compute the error of every row along its fixed path. It runs on the first ``--loop`` draws and is
+landscape, and compute the error of every row along its fixed path. It runs on the first 50 draws and is
 extrapolated linearly to all of them. It computes errors only: no intervals, no corrected errors, no other table, no
 rows without a path (rivals), no path chosen again. Its errors must equal those of the stage in the same draws.
 
@@ -53,21 +53,21 @@ from searchlens.config.boptr import BoptrOptions
 from searchlens.config.check.load import DEFAULT_FILES
 from searchlens.plan import Grid, needs
 from searchlens.store.layout import Layout
-from searchlens_lab.simulate import paper_design, simulate, small_design
+from searchlens_lab.simulate import paper_design, simulate
 
 SEED = 1
+LOOP = 50
+"""Draws of the baseline."""
+PROCESSES = 2
+"""Of the recorded cohort."""
 GOAL_SECONDS, GOAL_RATIO, GOAL_GIB = 60, 5, 4
 COHORT = (*DEFAULT_FILES, "config/zoo.yaml", "config/zoo-tables.yaml")
 COHORT_SECONDS, COHORT_GIB = 180, 3
 
 
-def cohort(small: bool) -> Cohort:
-    return simulate(small_design() if small else paper_design(), SEED)
-
-
-def stage(small: bool, draws: int, reselect: int) -> Spent:
+def stage(draws: int, reselect: int) -> Spent:
     """One study; the time to simulate its cohort is not counted."""
-    simulated = cohort(small)
+    simulated = simulate(paper_design(), SEED)
     return spent(lambda: study(simulated, BoptrOptions(draws=draws, reselect=reselect)))[1]
 
 
@@ -124,7 +124,7 @@ def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[d
 # ---- the recorded cohort
 
 
-def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
+def recorded_landscapes(folder: pathlib.Path) -> Spent:
     """Landscapes of every recorded cell."""
     grid, out = Grid(check.load(COHORT)), Layout(folder)
     jobs = [
@@ -132,7 +132,7 @@ def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
     ]
 
     def job() -> None:
-        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
             list(pool.map(landscape, *zip(*jobs, strict=True)))
 
     return spent(job)[1]
@@ -148,14 +148,14 @@ def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
     return spent(lambda: boptr(cohort_of(found), options, Layout(folder).landscapes, Layout(folder / job)))[1]
 
 
-def recorded(processes: int) -> None:
+def recorded() -> None:
     """Measure every stage of the recorded cohort, and say whether the goals are met."""
     context, jobs = multiprocessing.get_context("spawn"), ("first_k", "unbiased", "measures")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         start = time.perf_counter()
-        runs = {"landscapes": recorded_landscapes(folder, processes)}
-        with context.Pool(processes, maxtasksperchild=1) as pool:
+        runs = {"landscapes": recorded_landscapes(folder)}
+        with context.Pool(PROCESSES, maxtasksperchild=1) as pool:
             waiting = [pool.apply_async(recorded_frames, (job, folder)) for job in jobs]
             runs |= dict(zip(jobs, (each.get() for each in waiting), strict=True))
         wall = time.perf_counter() - start
@@ -172,17 +172,14 @@ def main() -> None:
     """Measure one of both cohorts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=10_000)
-    parser.add_argument("--loop", type=int, default=50, help="draws of the baseline")
-    parser.add_argument("--small", action="store_true", help="two pairs on two benchmarks of 40 questions")
     parser.add_argument("--cohort", action="store_true", help="all stages of the recorded cohort of twelve pairs")
-    parser.add_argument("--processes", type=int, default=2, help="of --cohort")
     args = parser.parse_args()
     if args.cohort:
-        recorded(args.processes)
+        recorded()
         return
-    fixed, reselected = (alone(stage, args.small, args.draws, n) for n in (0, args.draws))
+    fixed, reselected = (alone(stage, args.draws, n) for n in (0, args.draws))
     options = BoptrOptions(draws=args.draws, reselect=0)
-    simulated, draws = cohort(args.small), min(args.loop, args.draws)
+    simulated, draws = simulate(paper_design(), SEED), min(LOOP, args.draws)
     visits, errors = visits_and_errors(simulated, options, draws)
     view = bootstrap_view(simulated, options.draws, options.seed, stop=draws)
     looped, took = spent(lambda: list(loop(simulated, view, visits)))

@@ -1,6 +1,6 @@
 """Time of `searchlens compare`: two folders of logs to all measures, and what of it is reading and grading alone.
 
-    python perf/compare.py [--questions 500] [--samples 64]
+    python perf/compare.py
 
 Two models with texts of 1.5 kB, as lm-evaluation-harness writes them; a third of the golds are integers, a third
 fractions and a third roots. The baseline in the same run is the least that any program must do: parse the JSON, find
@@ -25,6 +25,7 @@ from harness import OURS, spent
 from searchlens.grading import GradedPair, grader
 
 WORDS = ("consider", "the", "equation", "then", "we", "simplify", "both", "sides", "and", "obtain", "that")
+QUESTIONS, SAMPLES = 500, 64
 GOAL = 60
 _SUBREAPER = 36
 """``PR_SET_CHILD_SUBREAPER``: processes whose parent ended become ours, so that their time is counted."""
@@ -35,16 +36,16 @@ def answer_of(kind: int, number: int) -> str:
     return [str(number), rf"\frac{{{number + 1}}}{{{number + 2}}}", rf"{number + 1}\sqrt{{{number + 2}}}"][kind % 3]
 
 
-def write(folder: Path, questions: int, samples: int, lift: int) -> Path:
+def write(folder: Path, lift: int) -> Path:
     """Logs of one model; ``lift`` times the chances of a right answer of one sample."""
     folder.mkdir()
     chances, rng = random.Random(0), random.Random(lift)
     with (folder / "samples_sums_2026-01-01T00-00-00.000000.jsonl").open("w") as file:
-        for i in range(questions):
+        for i in range(QUESTIONS):
             chance = 1 - (1 - chances.betavariate(0.4, 1.0)) ** lift
             gold = answer_of(i, i)
             texts = []
-            for _ in range(samples):
+            for _ in range(SAMPLES):
                 is_right = rng.random() < chance
                 answer = gold if is_right else answer_of(i, i + 1 + min(int(rng.expovariate(0.3)), 40))
                 end = rf" so the answer is \boxed{{{answer}}}." if rng.random() < 0.95 else ""
@@ -80,8 +81,6 @@ def baseline(folders: list[Path]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--questions", type=int, default=500)
-    parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--baseline", nargs=2, type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.baseline:
@@ -89,11 +88,11 @@ def main() -> None:
         return
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory() as place:
-        folders = [write(Path(place, name), args.questions, args.samples, lift) for name, lift in (("a", 1), ("b", 2))]
+        folders = [write(Path(place, name), lift) for name, lift in (("a", 1), ("b", 2))]
         names = [str(folder) for folder in folders]
         least = spent(lambda: run([sys.executable, __file__, "--baseline", *names]))[1]
         ours = spent(lambda: run([*OURS, "compare", names[0], "--against", names[1], "--json"]))[1]
-    print(f"{args.questions} questions x {args.samples} samples x 2 models, {len(os.sched_getaffinity(0))} cores")
+    print(f"{QUESTIONS} questions x {SAMPLES} samples x 2 models, {len(os.sched_getaffinity(0))} cores")
     for title, took in (("reading and grading alone", least), ("searchlens compare", ours)):
         print(f"{title:<26} {took.wall:6.1f} s wall, {took.cpu:6.1f} s of processors")
     print(f"{'ratio':<26} {ours.wall / least.wall:6.1f}        {ours.cpu / least.cpu:6.1f}")

@@ -1,13 +1,12 @@
 """Where the time of `make demo` goes, stage by stage: processes, CPU seconds, how many of them are imports.
 
-    python perf/demo.py [--config config/demo.yaml] [--cores 2] [--folder FOLDER] [TARGET ...]
+    python perf/demo.py [--config config/demo.yaml] [--cores 2] [TARGET ...]
 
-It runs the workflow as `make demo` does, in a folder of its own (``--folder``: one that is kept, so that a run in
-parts is measured as a whole). Each ``searchlens`` of a job is started through a few lines that write down, at its end,
-what it took: processor time of the process and of those that it started, the share of this that went into import
-statements, and memory. Snakemake's own time is the rest. Set-up (pip) is not part of it. CPU seconds of all cores
-together are the figure to compare; wall seconds depend on what else runs on the machine, and those of jobs that run
-side by side overlap.
+It runs the workflow as `make demo` does, in a folder of its own. Each ``searchlens`` of a job is started through a few
+lines that write down, at its end, what it took: processor time of the process and of those that it started, the share
+of this that went into import statements, and memory. Snakemake's own time is the rest. Set-up (pip) is not part of it.
+CPU seconds of all cores together are the figure to compare; wall seconds depend on what else runs on the machine, and
+those of jobs that run side by side overlap.
 """
 
 from __future__ import annotations
@@ -113,16 +112,13 @@ def lines_of(rows: Iterable[dict]) -> list[Line]:
 
 def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
     """Run the workflow in a folder; its jobs write into ``times.jsonl``, and so does Snakemake's rest."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "config").exists():
-        shutil.copytree(ROOT / "config", folder / "config")
+    shutil.copytree(ROOT / "config", folder / "config")
     commands, times = folder / "bin", folder / "times.jsonl"
-    commands.mkdir(exist_ok=True)
+    commands.mkdir()
     times.touch()
     command = commands / "searchlens"
     command.write_text(COMMAND.format(python=sys.executable, times=str(times)))
     command.chmod(0o755)
-    before = len(times.read_text().splitlines())
     overlay = ["--configfile", str(config), "--cores", cores]
     workflow = ["-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     environment = os.environ | {"PATH": os.pathsep.join([str(commands), os.environ["PATH"]])}
@@ -131,13 +127,13 @@ def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
     _, status, used = os.wait4(process.pid, 0)
     wall = time.time() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
-    jobs = [json.loads(line) for line in times.read_text().splitlines()[before:]]
+    jobs = [json.loads(line) for line in times.read_text().splitlines()]
     own = used.ru_utime + used.ru_stime - sum(job["cpu"] for job in jobs)
     row = {"stage": "(Snakemake, shells)", "cpu": own, "imports": 0, "wall": wall, "megabytes": used.ru_maxrss / 1e3}
     with times.open("a") as file:
         file.write(json.dumps(row) + "\n")
     if process.returncode:
-        raise SystemExit(f"the workflow failed; its logs are in {folder}")
+        raise SystemExit("the workflow failed")
 
 
 def main() -> None:
@@ -146,10 +142,9 @@ def main() -> None:
     parser.add_argument("targets", nargs="*", help="rules or files; default: everything")
     parser.add_argument("--config", type=Path, default=ROOT / "config/demo.yaml", help="file that is merged last")
     parser.add_argument("--cores", default="2")
-    parser.add_argument("--folder", type=Path, help="where it runs, and what is kept; default: a temporary folder")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (args.folder or Path(temporary)).absolute()
+        folder = Path(temporary)
         run(folder, args.config.absolute(), args.cores, args.targets)
         found = lines_of(json.loads(line) for line in (folder / "times.jsonl").read_text().splitlines())
     print("| stage | processes | CPU s | of these starts and imports | wall s, added up | MB |")

@@ -1,6 +1,6 @@
 """The explorer on a study of 1,000,000 samples, and what one question of a shard costs by ranges.
 
-    python perf/explorer.py [--questions 500] [--policies 63] [--tokens 40] [--keep FOLDER] [--clicks 20]
+    python perf/explorer.py [--clicks 20]
 
 The study has two checkpoints, 63 policies, 500 questions and 16 samples each, with short texts, verdicts, landscapes
 and a recovery analysis. Measured: the index that `searchlens view` makes, against a reading of all texts (the baseline:
@@ -27,7 +27,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,18 +37,16 @@ from harness import spent
 
 import searchlens
 from searchlens.api.study import Study
-from searchlens.config import check
-from searchlens.plan import Grid
 from searchlens.reporting.explorer_files import Files, telling
 from searchlens.reporting.explorer_html import PLACE, explorer_page
 from searchlens.reporting.explorer_server import Server
-from searchlens.store import shards, snapshots
+from searchlens.store import shards
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Response
 
 ROOT = Path(__file__).parents[1]
-SAMPLES = 16
+QUESTIONS, SAMPLES = 500, 16
 
 READER = """
 import { closeSync, openSync, readSync, statSync } from "node:fs";
@@ -76,16 +73,11 @@ TEXTS = ("question", "sample", "text", "finish")
 LISTS = ("tokens", "logprobs", "sampling_logprobs")
 
 
-def build(folder: Path, policies: int, questions: int, tokens: int) -> Path:
+def build(folder: Path) -> Path:
     """Write a study, grade and analyse it; returns its results."""
-    sizes = {"policies": policies, "questions": questions, "vocabulary": 150_001}
+    sizes = {"policies": 63, "questions": QUESTIONS, "vocabulary": 150_001}
     settings = harness.study(folder, **sizes, **harness.drawn(SAMPLES), landscape={"draws": 200})
-    harness.save(folder, settings)
-    with chdir(folder):
-        grid = Grid(check.validate(settings))
-        for seed, cell in enumerate(grid.study.cells):
-            harness.fill(grid, *cell, seed, tokens)
-        snapshots.save(grid.config)
+    grid = harness.build(folder, settings, tokens=40)
     for cell in grid.study.cells:
         harness.score(folder, grid, *cell)
         harness.landscape(folder, grid, *cell)
@@ -130,7 +122,7 @@ def ranges(folder: Path) -> None:
     if shutil.which("node") is None or not (ROOT / "web/node_modules/hyparquet").exists():
         print("one question by ranges: not measured; `make web` installs the page's reader")
         return
-    rng, rows = np.random.default_rng(0), 500 * SAMPLES
+    rng, rows = np.random.default_rng(0), QUESTIONS * SAMPLES
     lengths = rng.integers(300, 1001, rows)
     words = np.array([f"word{i}" for i in range(5_000)])
     drawn = harness.frame(
@@ -239,13 +231,13 @@ def visit(name: str, address: str, study: Study, questions: list[int]) -> None:
         browser.close()
 
 
-def browse(results: Path, questions: int, clicks: int) -> None:
+def browse(results: Path, clicks: int) -> None:
     """Open both pages of a study."""
     opened = searchlens.open(results)
     server = Server(opened, 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        chosen = np.random.default_rng(0).choice(questions, clicks, replace=False)
+        chosen = np.random.default_rng(0).choice(QUESTIONS, clicks, replace=False)
         visit("view", server.url, opened, [int(q) for q in chosen])
     finally:
         server.shutdown()
@@ -261,21 +253,15 @@ def browse(results: Path, questions: int, clicks: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, default=500)
-    parser.add_argument("--policies", type=int, default=63)
-    parser.add_argument("--tokens", type=int, default=40)
-    parser.add_argument("--keep", type=Path, help="an empty or new folder that gets the study, and keeps it")
     parser.add_argument("--clicks", type=int, default=0, help="questions to open in Chromium")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = args.keep or Path(name)
-        folder.mkdir(parents=True, exist_ok=True)
-        results, took = spent(lambda: build(folder, args.policies, args.questions, args.tokens))
-        print(f"a study in {results}: {took} to write")
+        results, took = spent(lambda: build(Path(name)))
+        print(f"a study: {took} to write")
         measure(results)
         ranges(Path(name))
         if args.clicks:
-            browse(results, args.questions, args.clicks)
+            browse(results, args.clicks)
 
 
 if __name__ == "__main__":

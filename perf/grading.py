@@ -1,6 +1,6 @@
 """Time and memory of grading ten million answers, and IFEval responses per second.
 
-    python perf/grading.py [--scale 1] [--responses 10000]
+    python perf/grading.py [--scale 1]
 
 The answers of four benchmarks of 500 questions, with 14 checkpoints, 24 policies and 16 samples: 10.75 million rows in
 56 cells, scored as a study scores them, two cells at a time with one worker each. Right answers, wrong answers and
@@ -49,6 +49,8 @@ HOSTILE_SHARE = 0.02
 COLD, KNOWN = ("cold", 25 * 60), ("known", 60)
 """Goals in seconds at full scale."""
 GOAL_RESPONSES = 600
+SAMPLE, RESPONSES = 2_000, 10_000
+"""Rows of the baseline, and responses of IFEval."""
 SEED = 1
 
 # ---- answers
@@ -217,14 +219,14 @@ def run(folder: Path, cells: list[Cell]) -> list[Scored]:
         return list(jobs.map(partial(score_cell, folder), cells))
 
 
-def rowwise(cells: list[Cell], rows: int) -> float:
+def rowwise(cells: list[Cell]) -> float:
     """Seconds per row of math-verify on every row, with two workers and without a table of verdicts."""
     rng, extract = Rng(SEED), grader("math").extract
     pairs: list[GradedPair] = []
     for cell in cells:
         questions, samples = samples_of(cell)
         golds = {question.id: question.gold for question in questions}
-        for _ in range(rows // len(cells)):
+        for _ in range(SAMPLE // len(cells)):
             row = samples.row(rng.randrange(samples.height), named=True)
             answer = extract(row["text"], True).answer
             if answer is not None:
@@ -234,11 +236,11 @@ def rowwise(cells: list[Cell], rows: int) -> float:
     return (time.perf_counter() - started) / len(pairs)
 
 
-def responses(count: int) -> Iterator[GradedPair]:
+def responses() -> Iterator[GradedPair]:
     """Prompts with one to three instructions of any kind, and responses that follow a third of them."""
     rng, reference = Rng(SEED), grader("ifeval").reference
     words = ("the", "a", "model", "writes", "long", "answers", "about", "rivers", "while", "nobody", "checks", "them")
-    for _ in range(count):
+    for _ in range(RESPONSES):
         text = ". ".join(" ".join(rng.choices(words, k=12)).capitalize() for _ in range(22)) + "."
         shapes = [text.upper(), text.lower(), f"**Note**\n\n{text}\n\n* end", text.replace(". ", ", ")]
         text = rng.choice([text] * 4 + shapes)
@@ -278,14 +280,14 @@ INSTRUCTIONS: list[tuple[str, dict[str, object]]] = [
 """One of each of the 25."""
 
 
-def measure_responses(count: int) -> None:
+def measure_responses() -> None:
     """Print how many IFEval responses are checked per second, including the start of the workers."""
-    pairs = list(responses(count))
+    pairs = list(responses())
     wall, cpu = time.perf_counter(), processor_seconds()
     verdicts = grader("ifeval").grade(pairs, workers=JOBS)
     wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
-    print(f"IFEval: {count / wall:.0f} responses/s of {JOBS} processes, goal {GOAL_RESPONSES}", end=" ")
-    print(f"({count / cpu:.0f} per second of processor time); {ifeval.accuracies(each.form for each in verdicts)}")
+    print(f"IFEval: {RESPONSES / wall:.0f} responses/s of {JOBS} processes, goal {GOAL_RESPONSES}", end=" ")
+    print(f"({RESPONSES / cpu:.0f} per second of processor time); {ifeval.accuracies(each.form for each in verdicts)}")
 
 
 def report(cells: list[Scored], scale: float, name: str, goal: float) -> float:
@@ -298,8 +300,6 @@ def report(cells: list[Scored], scale: float, name: str, goal: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="share of the questions")
-    parser.add_argument("--sample", type=int, default=2_000, help="rows of the baseline")
-    parser.add_argument("--responses", type=int, default=10_000, help="of IFEval")
     options = parser.parse_args()
     questions = max(1, round(QUESTIONS * options.scale))
     cells = [Cell(b, c, questions) for c in range(CHECKPOINTS) for b in range(BENCHMARKS)]
@@ -312,14 +312,12 @@ def main() -> None:
     if any(cell.summary.pairs_graded for cell in again):
         raise SystemExit("pairs with a verdict in the table were judged again")
     cold, known = (report(part, options.scale, *goal) for part, goal in ((first, COLD), (again, KNOWN)))
-    per_row = rowwise(cells[:: max(1, len(cells) // 8)], options.sample)
-    print(
-        f"row by row: {per_row * 1e3:.1f} ms per row on {options.sample:,} rows, extrapolated {per_row * rows:,.0f} s:"
-    )
+    per_row = rowwise(cells[:: max(1, len(cells) // 8)])
+    print(f"row by row: {per_row * 1e3:.1f} ms per row on {SAMPLE:,} rows, extrapolated {per_row * rows:,.0f} s:")
     print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
     peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
     print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
-    alone(measure_responses, options.responses)  # its workers load IFEval, not math-verify
+    alone(measure_responses)  # its workers load IFEval, not math-verify
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ import numpy as np
 import polars as pl
 import yaml
 
+from searchlens.config import check
 from searchlens.plan import Generation, Grid
-from searchlens.store import shards
+from searchlens.store import shards, snapshots
 
 MICRO = Path(__file__).parents[1] / "resources/zoo/micro-1m-base"
 OURS = (sys.executable, "-m", "searchlens")
@@ -146,6 +147,17 @@ def save(folder: Path, settings: dict[str, Any]) -> None:
     for file in ("models", "benchmarks", "policies", "boptr"):
         (folder / "config" / f"{file}.yaml").write_text("{}\n")
     (folder / "config/config.yaml").write_text(yaml.safe_dump(settings))
+
+
+def build(folder: Path, settings: dict[str, Any], cells: int | None = None, tokens: int = 0) -> Grid:
+    """Write a study of ``study`` with all samples of its first cells, none of them graded."""
+    save(folder, settings)
+    with chdir(folder):
+        grid = Grid(check.validate(settings))
+        for seed, cell in enumerate(grid.study.cells[:cells]):
+            fill(grid, *cell, seed, tokens)
+        snapshots.save(grid.config)
+    return grid
 
 
 def fill(grid: Grid, checkpoint: str, benchmark: str, seed: int, tokens: int = 0) -> None:

@@ -1,6 +1,6 @@
 """Time of the landscape stage on synthetic graded samples of the paper's size.
 
-    python perf/landscape.py [--cells 56] [--questions 500] [--samples 16]
+    python perf/landscape.py
 
 A cell is one checkpoint on one benchmark: 24 policies x 500 questions x 16 samples. 56 cells (28 pairs) are 10.75 M
 rows. The stage reads ten metrics, as prefix and as expectation, at five budgets, with all intervals. The baseline
@@ -13,7 +13,6 @@ Set OPENBLAS_NUM_THREADS=1 if other processes use the cores: the products are sm
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 
@@ -24,27 +23,28 @@ from harness import Spent, spent
 from searchlens.analysis.points import operating_points
 from searchlens.store.columns import SCORES
 
-POLICIES = 24
+CELLS, POLICIES, QUESTIONS, SAMPLES = 56, 24, 500, 16
+BUDGETS = [1, 2, 4, 8, 16]
 METRICS = ["P", "Q", "B", "T"]
 KEYS = ["policy", "question"]
 NAMES = ("stage, everything", "baseline, 4 prefix counts")
 
 
-def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
+def scores(seed: int) -> pl.DataFrame:
     """Graded samples: hard and easy questions, one right class, Zipf-like wrong ones, blanks and truncations."""
     rng = np.random.default_rng(seed)
-    shape = (POLICIES, questions, samples)
-    ability = rng.normal(-0.3, 2.0, (1, questions, 1)) + rng.normal(0, 0.3, (POLICIES, 1, 1))
+    shape = (POLICIES, QUESTIONS, SAMPLES)
+    ability = rng.normal(-0.3, 2.0, (1, QUESTIONS, 1)) + rng.normal(0, 0.3, (POLICIES, 1, 1))
     right = rng.random(shape) < 1 / (1 + np.exp(-ability))
-    wrong = np.minimum(rng.zipf(rng.uniform(1.3, 2.5, (1, questions, 1)), shape), 200)
+    wrong = np.minimum(rng.zipf(rng.uniform(1.3, 2.5, (1, QUESTIONS, 1)), shape), 200)
     stopped = rng.random(shape) < 0.95
     answer = np.where(rng.random(shape) < np.where(stopped, 0.03, 0.6), -1, np.where(right, 0, wrong))
     tokens = rng.integers(50, 4096, answer.size)
     columns = {
-        "policy": np.repeat([f"policy{i:02d}" for i in range(POLICIES)], questions * samples),
-        "question": np.tile(np.repeat(np.arange(questions), samples), POLICIES),
-        "sample": np.tile(np.arange(samples), POLICIES * questions),
-        "run": np.tile(np.arange(samples), POLICIES * questions),
+        "policy": np.repeat([f"policy{i:02d}" for i in range(POLICIES)], QUESTIONS * SAMPLES),
+        "question": np.tile(np.repeat(np.arange(QUESTIONS), SAMPLES), POLICIES),
+        "sample": np.tile(np.arange(SAMPLES), POLICIES * QUESTIONS),
+        "run": np.tile(np.arange(SAMPLES), POLICIES * QUESTIONS),
         "correct": (answer == 0).ravel(),
         "answer": answer.ravel(),
         "tokens": tokens,
@@ -55,11 +55,11 @@ def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
     return pl.DataFrame(columns).cast(SCORES)
 
 
-def baseline(graded: pl.DataFrame, budgets: list[int]) -> pl.DataFrame:
+def baseline(graded: pl.DataFrame) -> pl.DataFrame:
     """Prefix counts of P, Q, B, T, one group_by after the other."""
     policies = graded.select("policy").unique(maintain_order=True)
     parts = []
-    for budget in budgets:
+    for budget in BUDGETS:
         first = graded.lazy().filter(pl.col("sample") < budget)
         votes = (
             first.filter(pl.col("answer") >= 0)
@@ -89,20 +89,12 @@ def same_counts(points: pl.DataFrame, counts: pl.DataFrame) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cells", type=int, default=56)
-    parser.add_argument("--questions", type=int, default=500)
-    parser.add_argument("--samples", type=int, default=16)
-    arguments = parser.parse_args()
-    budgets = [2**i for i in range(arguments.samples.bit_length())]
-    cells = [(arguments.questions, arguments.samples, seed) for seed in range(arguments.cells)]
-    stage, landscapes = timed(cells, lambda graded: operating_points(graded, budgets=budgets).points)
+    stage, landscapes = timed(lambda graded: operating_points(graded, budgets=BUDGETS).points)
     peak = stage[-1].gib
-    direct, counts = timed(cells, lambda graded: baseline(graded, budgets))
+    direct, counts = timed(baseline)
     if not all(same_counts(*both) for both in zip(landscapes, counts, strict=True)):
         raise SystemExit("the stage and the baseline disagree")
-    rows = arguments.cells * POLICIES * arguments.questions * arguments.samples
-    print(f"{rows / 1e6:.2f} M rows in {arguments.cells} cells, budgets {budgets}")
+    print(f"{CELLS * POLICIES * QUESTIONS * SAMPLES / 1e6:.2f} M rows in {CELLS} cells, budgets {BUDGETS}")
     print(f"peak memory of the stage {peak:.2f} GiB")
     seconds = [np.sum([(each.wall, each.cpu) for each in taken], axis=0) for taken in (stage, direct)]
     for name, (wall, cpu), taken in zip(NAMES, seconds, (stage, direct), strict=True):
@@ -111,11 +103,9 @@ def main() -> None:
     print(f"baseline / stage          {wall:7.2f}       {cpu:7.2f}")
 
 
-def timed(
-    cells: list[tuple[int, int, int]], work: Callable[[pl.DataFrame], pl.DataFrame]
-) -> tuple[list[Spent], list[pl.DataFrame]]:
+def timed(work: Callable[[pl.DataFrame], pl.DataFrame]) -> tuple[list[Spent], list[pl.DataFrame]]:
     """What each cell takes, without drawing its scores, and the results."""
-    results, taken = zip(*(spent(partial(work, scores(*cell))) for cell in cells), strict=True)
+    results, taken = zip(*(spent(partial(work, scores(seed))) for seed in range(CELLS)), strict=True)
     return list(taken), list(results)
 
 

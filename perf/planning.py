@@ -1,6 +1,6 @@
 """Time and memory to plan a large study: `snakemake -n` of 20 checkpoints x 10 benchmarks x 32 policies.
 
-    python perf/planning.py [--checkpoints 20] [--benchmarks 10] [--policies 32]
+    python perf/planning.py
 
 Nothing is sampled yet, and then all of it: a shard for each of 6,400 generations. The baseline in the same run is the
 layout that most workflows have, one job per policy (``pool_size: 1``), on the same grid. Goal: at most 8 s on 2 cores.
@@ -11,7 +11,6 @@ what else runs on the machine; ratio and goal are in CPU seconds, since a dry ru
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
@@ -51,15 +50,10 @@ def _median(folder: Path) -> tuple[Spent, int]:
 
 def main() -> None:
     """Measure our layout three times, empty and filled, and the baseline, which takes four times as long, once."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoints", type=int, default=20)
-    parser.add_argument("--benchmarks", type=int, default=10)
-    parser.add_argument("--policies", type=int, default=32)
-    args = parser.parse_args()
-    sizes = {"policies": args.policies, "questions": 500}
+    sizes = {"policies": 32, "questions": 500}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        settings = study(folder, pairs=args.checkpoints // 2, benchmarks=args.benchmarks, **sizes)
+        settings = study(folder, pairs=10, benchmarks=10, **sizes)
         save(folder, settings)
         ours, jobs = _median(folder)
         save(folder, {**settings, "pool_size": 1})

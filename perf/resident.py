@@ -7,7 +7,7 @@ The 1M Base answers micro math questions on two engines of one process. Three pa
 1. The same requests under every filter and penalty, one by one and mixed: how many texts and ends are equal, and the
    largest differences of log p and of log q; then how many likely tokens are. At the end the other path against itself
    with half the rows, which shows what a batch of another size changes (see ``--dtype``).
-2. The sweep of ``perf/controllers.py`` with ``--samples`` draws of each question, in turns; then with four times as
+2. The sweep of ``perf/controllers.py`` with 16 draws of each question, in turns; then with four times as
    many, and without the driver of searches, where rows stay on the device.
 3. The time that the device takes for a step, by rows, columns and filters.
 
@@ -34,6 +34,7 @@ from searchlens.seeds import sample_seed
 from searchlens_lab.resident._device_rows import NUMBERS, RUNNING, STOP, Features
 from searchlens_lab.resident.engine import ResidentEngine
 
+ROWS, QUESTIONS, SAMPLES = 4096, 500, 16
 SAMPLINGS = (
     Sampling(1.0),
     Sampling(0.7),
@@ -106,7 +107,7 @@ def compare_all(
     compare("other, half the rows", (engines[0], smaller), mixed)
 
 
-def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
+def print_speeds(benches: dict[str, Bench], turns: int) -> None:
     """Print tokens per second of the sweep, in turns, then what rows on the device can do beyond it."""
     sweep = parse(SWEEP)
     for bench in benches.values():
@@ -120,12 +121,12 @@ def print_speeds(benches: dict[str, Bench], samples: int, turns: int) -> None:
 
     for _ in range(turns):
         for name in benches:
-            timed(name, samples)
+            timed(name, SAMPLES)
     for _ in range(turns):
-        timed("resident", 4 * samples)
-    timed("resident", 16 * samples)
+        timed("resident", 4 * SAMPLES)
+    timed("resident", 16 * SAMPLES)
     bench = benches["resident"]
-    requests = requests_of(bench, len(bench.questions), range(2 * samples), sweep.local)
+    requests = requests_of(bench, len(bench.questions), range(2 * SAMPLES), sweep.local)
     for _ in range(2):
         started = time.perf_counter()
         tokens = sum(len(text.tokens) for _, text in complete(bench.engine, requests))
@@ -164,22 +165,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--max-rows", type=int, default=4096)
-    parser.add_argument("--questions", type=int, default=500, help="of the sweep")
     parser.add_argument("--compared", type=int, default=64, help="questions of the first part")
-    parser.add_argument("--samples", type=int, default=16, help="of the sweep")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[: args.questions]
+    questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[:QUESTIONS]
     prompter = Prompter(MODEL, prompts.template("zoo"))
 
     def engine(kind: type[TransformersEngine], rows: int) -> TransformersEngine:
         return kind(MODEL, device=args.device, dtype=args.dtype, max_rows=rows, threads=1)
 
-    engines = {"other": engine(TransformersEngine, args.max_rows), "resident": engine(ResidentEngine, args.max_rows)}
+    engines = {"other": engine(TransformersEngine, ROWS), "resident": engine(ResidentEngine, ROWS)}
     benches = {name: Bench(engine, prompter, questions) for name, engine in engines.items()}
-    compare_all(benches["other"], list(engines.values()), engine(TransformersEngine, args.max_rows // 2), args.compared)
-    print_speeds(benches, args.samples, args.turns)
+    compare_all(benches["other"], list(engines.values()), engine(TransformersEngine, ROWS // 2), args.compared)
+    print_speeds(benches, args.turns)
     if args.device != "cpu":
         print_steps(engines["resident"])
 

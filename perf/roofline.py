@@ -27,11 +27,6 @@ from searchlens.search.policy import Texts, from_spec
 ROOT = Path(__file__).parents[1]
 
 
-def study(configfile: Path) -> Grid:
-    """The grid of the default configuration and one more file."""
-    return Grid(check.load([*(ROOT / name for name in check.DEFAULT_FILES), configfile]), ROOT)
-
-
 def shape_of_model(grid: Grid, model: str) -> Shape:
     """The shape of a checkpoint of the configuration, or of a folder.
 
@@ -50,7 +45,7 @@ def shape_of_model(grid: Grid, model: str) -> Shape:
 def limits(shape: Shape, texts: Texts, args: argparse.Namespace) -> dict[str, Limit]:
     """The limit of each kind of GPU."""
     context = args.prompt + texts.running
-    options = {"dtype": args.dtype, "quantization": args.quantization, "utilization": args.utilization}
+    options = {"dtype": args.dtype, "quantization": args.quantization, "utilization": 0.9}
     return {name: limit(shape, gpu, args.rows, context, **options) for name, gpu in GPUS.items()}
 
 
@@ -116,7 +111,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", help="checkpoints of the configuration, or folders")
     parser.add_argument("--pair", help="print the hours of a pair of the configuration")
-    parser.add_argument("--configfile", type=Path, default=ROOT / "config/paper.yaml")
     parser.add_argument("--share", type=float, help="of the limit; by default the first of cost.efficiency")
     parser.add_argument("--rows", type=int, default=engine_kind(CheckpointSpec(engine="vllm")).rows)
     parser.add_argument("--prompt", type=float, default=150)
@@ -124,9 +118,8 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=2048, help="longest text")
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
     parser.add_argument("--quantization", choices=("fp8",))
-    parser.add_argument("--utilization", type=float, default=0.9)
     args = parser.parse_args()
-    grid = study(args.configfile)
+    grid = Grid(check.load([ROOT / name for name in (*check.DEFAULT_FILES, "config/paper.yaml")]), ROOT)
     if args.pair:
         names = replace(grid.config.study, pairs=(args.pair,))
         print_pair(Grid(replace(grid.config, study=names), ROOT), args)

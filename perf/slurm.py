@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/slurm"))  # the Slurm that the tests start
 
+
 from cluster import Cluster, why_not
-from storm import run_storm, sampled
-from study import Study
+from study import Study, run_storm, sampled
 
 
 def _alone(study: Study, pools: list[str]) -> float:

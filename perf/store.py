@@ -1,6 +1,6 @@
 """A store of 10,000 shards and 10 million samples: time and memory of the commands that somebody runs on it.
 
-    python perf/store.py [--policies 100] [--shards 10] [--graded 5] [--keep FOLDER]
+    python perf/store.py [--policies 100] [--graded 5]
     python perf/store.py --cell 1e6 3e6 [--policies 25] [--samples 40]
 
 Two checkpoints on five benchmarks are ten cells of a million samples each: 100 policies, 50 questions and 200 samples,
@@ -21,31 +21,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
 
 import harness
 from harness import OURS, Spent, spent
 
 import searchlens
-from searchlens.config import check
 from searchlens.plan import Grid, cost
 from searchlens.reporting.explorer_files import Files
-from searchlens.store import snapshots
 from searchlens.store.files import file_sha256
 
 QUESTIONS = 50
-
-
-def build(folder: Path, cells: int | None = None, **sizes: Any) -> Grid:
-    """Write a study with all samples of its first cells, none of them graded."""
-    settings = harness.study(folder, **sizes)
-    harness.save(folder, settings)
-    with chdir(folder):
-        grid = Grid(check.validate(settings))
-        for seed, cell in enumerate(grid.study.cells[:cells]):
-            harness.fill(grid, *cell, seed)
-        snapshots.save(grid.config)
-    return grid
+SHARDS = 10
+"""Of each policy of each cell."""
 
 
 def _row(what: str, figures: Sequence[Spent]) -> None:
@@ -92,7 +79,8 @@ def measure_cell(rows: int, policies: int, samples: int) -> None:
     questions = max(1, rows // policies // samples)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        grid = build(folder, 1, policies=policies, questions=questions, **harness.drawn(samples))
+        settings = harness.study(folder, policies=policies, questions=questions, **harness.drawn(samples))
+        grid = harness.build(folder, settings, 1)
         (cell, *_) = grid.study.cells
         with chdir(folder):
             asked = cost.score_mb(grid, *cell), cost.landscape_mb(grid, *cell)
@@ -108,9 +96,7 @@ def measure_cell(rows: int, policies: int, samples: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policies", type=int, help="default: 100; of --cell 25")
-    parser.add_argument("--shards", type=int, default=10, help="of each policy of each cell")
     parser.add_argument("--graded", type=int, default=5, help="benchmarks whose cells are graded and read")
-    parser.add_argument("--keep", type=Path, help="a folder that gets the study, and keeps it; if it has one, that one")
     parser.add_argument("--cell", type=float, nargs="+", metavar="SAMPLES", help="single cells of so many samples")
     parser.add_argument("--samples", type=int, default=40, help=f"of --cell, a multiple of {harness.IN_SHARD}")
     args = parser.parse_args()
@@ -119,15 +105,9 @@ def main() -> None:
     if args.cell:
         return
     with tempfile.TemporaryDirectory() as name:
-        folder = (args.keep or Path(name)).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "config/config.yaml").exists():
-            with chdir(folder):
-                grid = Grid(check.load(check.files()))
-        else:
-            sizes = harness.drawn(args.shards * harness.IN_SHARD)
-            grid = build(folder, benchmarks=5, policies=args.policies or 100, questions=QUESTIONS, **sizes)
-        measure(folder, grid, args.graded)
+        folder, sizes = Path(name), harness.drawn(SHARDS * harness.IN_SHARD)
+        settings = harness.study(folder, benchmarks=5, policies=args.policies or 100, questions=QUESTIONS, **sizes)
+        measure(folder, harness.build(folder, settings), args.graded)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "store": (
         "store",
         (
-            *("shards", "verdicts", "verify", "traces", "provenance", "judges", "adapters", "model_folders"),
-            *("files", "races", "damage", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
+            *("shards", "verdicts", "verify", "traces", "score", "template_ids", "model_folders"),
+            *("races", "damage", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
             *("layout", "records", "environments::handed_on|snapshot"),
         ),
     ),

@@ -8,8 +8,7 @@ import numpy as np
 
 from searchlens.engines.base import Sampling
 from searchlens.seeds import uniform
-from searchlens_lab.equivalence.explicit import EOS, ToyModel
-from searchlens_lab.equivalence.filters import distribution, inverse_cdf
+from searchlens_lab.equivalence.explicit import EOS, ToyModel, distribution, inverse_cdf
 from searchlens_lab.equivalence.reference import Continuation, Text, Token, ids
 
 Draw = Callable[[Continuation], Text]

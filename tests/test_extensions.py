@@ -20,8 +20,9 @@ from searchlens.analysis.compact import compact, expand
 from searchlens.analysis.points import Landscape, operating_points
 from searchlens.analysis.recovery import recover
 from searchlens.analysis.uncertainty import Resamples, wilson
-from searchlens.benchmarks import Question, digests, listing
+from searchlens.benchmarks import Question, digests
 from searchlens.cli.main import main
+from searchlens.cli.study import listed, listing
 from searchlens.config import check
 from searchlens.config.general import General
 from searchlens.config.landscape import LandscapeOptions
@@ -358,7 +359,7 @@ def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, ra
     declare(CAPITALS)
     raw["extensions"] = [path for path, _ in catalogue.extensions()]
     assert check.validate(raw).benchmarks["sums"].family == "capitals"
-    assert "capitals" in listing.rendered(listing.answer({}, lambda _: []))
+    assert "capitals" in listed(listing({}, lambda _: []))
     raw["benchmarks"]["sums"]["path"] = None
     with pytest.raises(InputError, match=r"benchmarks\.sums\.path: needed"):
         check.validate(raw)

@@ -144,7 +144,7 @@ def test_single_modules() -> None:
 
 def test_the_instrument_knows_of_the_laboratory_only_what_installs_it() -> None:
     naming = {str(path.relative_to(PACKAGE)) for path in FILES if "searchlens_lab" in path.read_text()}
-    assert naming == {"config/extras.py", "zoo.py"}  # where it is not there, messages say what brings it
+    assert naming == {"config/addons.py", "zoo.py"}  # where it is not there, messages say what brings it
 
 
 def test_private_names_stay_in_their_package() -> None:

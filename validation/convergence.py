@@ -30,6 +30,8 @@ from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import PAPER24, Design, Truth, fitted_design, simulate
 
+SEEDS = range(20_000, 20_010)
+"""One for each cohort."""
 QUESTIONS = {"paper24": (50, 200, 800, 3200), "three": (50, 200, 800, 3200, 12800)}
 POOLS = {"paper24": PAPER24, "three": ("temp_0.3", "topp0.8_t0.9", "topp0.95_t1.0")}
 Row = dict[str, Any]
@@ -110,15 +112,13 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
 def main() -> None:
     """Run the cohorts and write the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cohorts", type=int, default=10)
-    parser.add_argument("--first", type=int, default=20_000, help="first seed")
     parser.add_argument("--output", type=Path, default=Path("docs/convergence.csv"))
     args = parser.parse_args()
     rows: list[Row] = []
     for pool, sizes in QUESTIONS.items():
         for questions in sizes:
             started, truth = time.monotonic(), Truth(design_with(questions, pool), 0)
-            for seed in range(args.first, args.first + args.cohorts):
+            for seed in SEEDS:
                 rows += [{"pool": pool, "questions": questions} | row for row in one_cohort(truth, seed)]
             print(f"{pool}, {questions} questions: {time.monotonic() - started:.0f} s", flush=True)
     table = summary(pl.DataFrame(rows, infer_schema_length=None))

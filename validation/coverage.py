@@ -62,6 +62,8 @@ ROW_KEYS = (
 INSIDE = (0.92, 0.98)
 """Coverages that count as right; 500 cohorts leave a standard error of .010."""
 INTERVALS = ("percentile", "corrected")
+FIRST, DRAWS = 10_000, 300
+"""First seed, and bootstrap draws."""
 
 
 @functools.cache
@@ -78,11 +80,11 @@ def columns(plan: CohortPlan) -> list[Column]:
     return [*cells, *means, Column("macro", grid(models, fitted), "macro"), Column("micro", grid(models, fitted))]
 
 
-def one_cohort(seed: int, draws: int, estimator: Estimator) -> list[dict[str, object]]:
+def one_cohort(seed: int, estimator: Estimator) -> list[dict[str, object]]:
     """Every number of one cohort: its true error and whether each interval contains it."""
     cohort = simulate(fitted_design("transform"), seed, estimator)
     rows = tuple(row for row in ROWS if row.key in ROW_KEYS)
-    options = BoptrOptions(draws=draws, reselect=draws, seed=seed, estimator=estimator)
+    options = BoptrOptions(draws=DRAWS, reselect=DRAWS, seed=seed, estimator=estimator)
     evaluation = evaluate(cohort, options, [Task(Constants(), rows, tuple(cohort.plan.with_role("fitted")))])
     truth = dict(true_errors(evaluation))
     records = []
@@ -156,12 +158,12 @@ def average_of(errors: Mapping[tuple[str, str], float], how: str) -> float:
     return float(np.mean([np.mean([e for (m, _), e in errors.items() if m == model]) for model in models]))
 
 
-def kept(seed: int, draws: int, estimator: Estimator, folder: Path | None) -> pl.DataFrame:
+def kept(seed: int, estimator: Estimator, folder: Path | None) -> pl.DataFrame:
     """The numbers of one cohort, from its file if there is one."""
-    file = folder / f"{estimator}-{draws}-{seed}.parquet" if folder else None
+    file = folder / f"{estimator}-{DRAWS}-{seed}.parquet" if folder else None
     if file and file.exists():
         return pl.read_parquet(file)
-    rows = pl.DataFrame(one_cohort(seed, draws, estimator))
+    rows = pl.DataFrame(one_cohort(seed, estimator))
     if file:
         part = file.with_suffix(".part")
         rows.write_parquet(part)
@@ -202,8 +204,6 @@ def main() -> None:
     """Run the cohorts and write the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cohorts", type=int, default=500)
-    parser.add_argument("--first", type=int, default=10_000, help="first seed")
-    parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--estimator", choices=("unbiased", "first_k"), default="unbiased")
     parser.add_argument("--keep", type=Path, help="folder of finished cohorts")
@@ -212,8 +212,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-    seeds, started, parts = range(args.first, args.first + args.cohorts), time.monotonic(), []
-    one = functools.partial(kept, draws=args.draws, estimator=args.estimator, folder=args.keep)
+    seeds, started, parts = range(FIRST, FIRST + args.cohorts), time.monotonic(), []
+    one = functools.partial(kept, estimator=args.estimator, folder=args.keep)
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
         for rows in pool.imap(one, seeds):
             parts.append(rows)

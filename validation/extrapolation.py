@@ -30,11 +30,12 @@ from searchlens.seeds import resampler
 from searchlens.store.layout import Layout
 
 POLICY = "topp0.95_t1.0"
+SIDES, BENCHMARKS = (("micro-1m-base", "Base"), ("micro-1m-rl", "RL")), ("math", "aime")
 SAMPLES = 1024
 BLOCKS = (16, 64, 256)
 TARGETS = (64, 256, 1024)
 LEVEL = 0.95
-SEED = 1
+SEED, TRIALS = 1, 320
 OWN_TRIALS = 240
 """Of the reading, on each side."""
 SUPPORT_AT = (16, 64, 256, 1024)
@@ -60,7 +61,7 @@ def read(layout: Layout, checkpoint: str, side: str, benchmark: str) -> Cell:
     return Cell(side, benchmark, rows["correct"].to_numpy().reshape(-1, SAMPLES))
 
 
-def predictions(cell: Cell, samples: int, trials: int) -> Iterator[dict[str, object]]:
+def predictions(cell: Cell, samples: int) -> Iterator[dict[str, object]]:
     """How predictions from blocks of ``samples`` come out at every larger target, under each model."""
     targets = [k for k in TARGETS if k > samples]
     whole = cell.pool(SAMPLES)
@@ -68,7 +69,7 @@ def predictions(cell: Cell, samples: int, trials: int) -> Iterator[dict[str, obj
     blocks = [cell.pool(samples, block).correct for block in range(SAMPLES // samples)]
     rng = resampler(SEED, samples, zlib.crc32(f"{cell.side} {cell.benchmark}".encode()))
     count = len(whole.correct)
-    drawn = [blocks[i % len(blocks)][rng.integers(0, count, count)] for i in range(trials)]
+    drawn = [blocks[i % len(blocks)][rng.integers(0, count, count)] for i in range(TRIALS)]
     for model, inflated in MODELS.items():
         found = np.array([solved(counts, samples, targets, inflated) for counts in drawn])
         for i, k in enumerate(targets):
@@ -83,7 +84,7 @@ def predictions(cell: Cell, samples: int, trials: int) -> Iterator[dict[str, obj
                 "samples": samples,
                 "blocks": len(blocks),
                 "k": k,
-                "trials": trials,
+                "trials": TRIALS,
                 "found": truth[k],
                 "error": float((value[known] - truth[k]).mean()) if known.any() else None,
                 "spread": float(value[known].std(ddof=1)) if known.sum() > 1 else None,
@@ -123,20 +124,15 @@ def main() -> None:
     """Write both tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--base", default="micro-1m-base")
-    parser.add_argument("--rl", default="micro-1m-rl")
-    parser.add_argument("--benchmarks", nargs="+", default=["math", "aime"])
-    parser.add_argument("--trials", type=int, default=320)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--support", type=Path, required=True)
     args = parser.parse_args()
     layout = Layout(args.results)
-    sides = ((args.base, "Base"), (args.rl, "RL"))
-    cells = {(side, b): read(layout, name, side, b) for b in args.benchmarks for name, side in sides}
-    pairs = [(cells["Base", b], cells["RL", b]) for b in args.benchmarks]
+    cells = {(side, b): read(layout, name, side, b) for b in BENCHMARKS for name, side in SIDES}
+    pairs = [(cells["Base", b], cells["RL", b]) for b in BENCHMARKS]
     changed = pl.concat([part for pair in pairs for part in supports(*pair)])
     changed.with_columns(pl.selectors.float().round(4)).write_csv(args.support)
-    rows = [row for cell in cells.values() for n in BLOCKS for row in predictions(cell, n, args.trials)]
+    rows = [row for cell in cells.values() for n in BLOCKS for row in predictions(cell, n)]
     own = pl.concat([own_judgement(list(cells.values()), n) for n in BLOCKS])
     keys = ["benchmark", "side", "model", "samples", "k"]
     table = pl.DataFrame(rows).with_columns(pl.col("samples", "k").cast(pl.UInt32))

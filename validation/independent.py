@@ -261,12 +261,16 @@ def rule_errors(
 
 # ---- comparison
 
+TOLERANCE = 5e-5
+"""Relative and absolute; BOPTR sums in float32."""
+ANY = ("anchor/gpqa", "overtrained/math")
+"""Pairs on benchmarks whose exponents are compared under any policy."""
+
 
 class Comparison:
     """Counts of numbers that are equal and that differ, by kind."""
 
-    def __init__(self, tolerance: float) -> None:
-        self.tolerance = tolerance
+    def __init__(self) -> None:
         self.equal: Counter[str] = Counter()
         self.different: list[str] = []
 
@@ -274,7 +278,7 @@ class Comparison:
         """NaN and None are equal: there is no such number."""
         other = math.nan if theirs is None else float(theirs)
         same = math.isnan(ours) and math.isnan(other)
-        if same or math.isclose(ours, other, rel_tol=self.tolerance, abs_tol=self.tolerance):
+        if same or math.isclose(ours, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             self.equal[kind] += 1
         else:
             self.different.append(f"{kind}, {place}: here {ours:.6g}, there {other:.6g}")
@@ -377,18 +381,16 @@ def main() -> None:
     """Compare everything and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results/zoo-tables"))
-    parser.add_argument("--any", nargs="*", default=["anchor/gpqa", "overtrained/math"], help="<pair>/<benchmark>")
-    parser.add_argument("--tolerance", type=float, default=5e-5, help="relative and absolute; BOPTR sums in float32")
     args = parser.parse_args()
     names = ("equivalents", "support", "measures", "exponents")
     frames = {name: pl.read_parquet(args.results / "measures" / f"{name}.parquet") for name in names}
     errors = pl.read_parquet(args.results / "boptr" / "errors.parquet")
-    found = Comparison(args.tolerance)
+    found = Comparison()
     for benchmark in BENCHMARKS:
         for pair, (base, rl) in PAIRS.items():
             sides = counts(base, benchmark), counts(rl, benchmark)
             compare_cell(found, frames, pair, benchmark, *sides)
-            if f"{pair}/{benchmark}" in args.any:
+            if f"{pair}/{benchmark}" in ANY:
                 row = frames["exponents"].row(
                     by_predicate=(pl.col("pair") == pair)
                     & (pl.col("benchmark") == f"zoo-{benchmark}")

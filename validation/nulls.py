@@ -34,6 +34,8 @@ from searchlens.boptr.transfer import errors_frame
 from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
+FIRST = 30_000
+"""First seed."""
 PAPER, OWN = Constants(), Constants("own")
 TRUE_ROWS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")
 VERDICT_ROWS = ("H1", "H2", "H3", "H5", "H6", "H7", "V2", "V2-δ0", "V3", "A1", "A3", "mean RL", "Base+gain", "low temp")
@@ -61,7 +63,7 @@ def pairing_p(
 # ---- RL comes from its Base
 
 
-def true_pairing(cohorts: int, first: int) -> Iterator[Record]:
+def true_pairing(cohorts: int) -> Iterator[Record]:
     """How small p becomes where the law holds, with six and with seven models to exchange."""
     rows = rows_of(*TRUE_ROWS)
     modes: tuple[Mode, ...] = ("transform", "planted")
@@ -73,7 +75,7 @@ def true_pairing(cohorts: int, first: int) -> Iterator[Record]:
             (f"{mode}, 7 models, 1000 drawn", seven, 1000),
             (f"{mode}, 7 models, all 5040", seven, 5040),
         ):
-            tests = [pairing_p(design, seed, permutations, rows) for seed in range(first, first + cohorts)]
+            tests = [pairing_p(design, seed, permutations, rows) for seed in range(FIRST, FIRST + cohorts)]
             for row in tests[0]:
                 p, error, mismatch = np.array([test[row] for test in tests]).T
                 quantities = {
@@ -100,11 +102,11 @@ def strangers_design() -> Design:
     )
 
 
-def unrelated(cohorts: int, first: int) -> Iterator[Record]:
+def unrelated(cohorts: int) -> Iterator[Record]:
     """Whether p is uniform. p has steps of 1/120; it is moved at random within a step to be continuous."""
     design, rows = strangers_design(), rows_of("H2", "V1", "V2-δ0", "V3", "A3")
-    tests = [pairing_p(design, seed, 120, rows) for seed in range(first, first + cohorts)]
-    spread = np.random.default_rng(first).random(cohorts) / 120
+    tests = [pairing_p(design, seed, 120, rows) for seed in range(FIRST, FIRST + cohorts)]
+    spread = np.random.default_rng(FIRST).random(cohorts) / 120
     for row in tests[0]:
         p = np.array([test[row][0] for test in tests])
         quantities = {"KS p": stats.kstest(p - spread, "uniform").pvalue, "mean p": p.mean()}
@@ -123,15 +125,15 @@ def unrelated(cohorts: int, first: int) -> Iterator[Record]:
 # ---- RL is Base, or follows the law
 
 
-def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Record]:
+def verdicts(mode: Mode, cohorts: int) -> Iterator[Record]:
     """What the study says where the truth is H2 (mode ``equal``), or the law (``planted``)."""
     truth, rows = Truth(fitted_design(mode), 0), rows_of(*VERDICT_ROWS)
     paths: list[dict[str, object]] = []
     contests: list[pl.DataFrame] = []
     details: list[str] = []
-    for seed in range(first, first + cohorts):
+    for seed in range(FIRST, FIRST + cohorts):
         cohort = simulate(truth.design, seed, "first_k")
-        options = BoptrOptions(draws=draws, reselect=0, seed=seed, estimator="first_k")
+        options = BoptrOptions(draws=1000, reselect=0, seed=seed, estimator="first_k")
         fitted = tuple(cohort.plan.with_role("fitted"))
         evaluation = evaluate(cohort, options, [Task(constants, rows, fitted) for constants in (PAPER, OWN)])
         paths += chosen(evaluation, truth)
@@ -192,19 +194,14 @@ def unbeaten(details: Sequence[str]) -> Iterator[tuple[str, str, str, float]]:
 def main() -> None:
     """Run the experiments and write one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairings", type=int, default=10, help="cohorts of experiment true pairing")
-    parser.add_argument("--strangers", type=int, default=500, help="cohorts of experiment unrelated")
-    parser.add_argument("--equals", type=int, default=10, help="cohorts of experiments equal and planted")
-    parser.add_argument("--first", type=int, default=30_000, help="first seed")
-    parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws")
     parser.add_argument("--output", type=Path, default=Path("docs/nulls.csv"))
     args = parser.parse_args()
     rows: list[Record] = []
     for name, part in (
-        ("true pairing", true_pairing(args.pairings, args.first)),
-        ("unrelated", unrelated(args.strangers, args.first)),
-        ("equal", verdicts("equal", args.equals, args.first, args.draws)),
-        ("planted", verdicts("planted", args.equals, args.first, args.draws)),
+        ("true pairing", true_pairing(10)),
+        ("unrelated", unrelated(500)),
+        ("equal", verdicts("equal", 10)),
+        ("planted", verdicts("planted", 10)),
     ):
         started = time.monotonic()
         rows += part

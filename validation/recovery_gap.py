@@ -120,14 +120,14 @@ def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
     )
 
 
-def trials(population: Population, questions: int, repeats: int, draws: int) -> Iterator[dict[str, object]]:
+def trials(population: Population, questions: int, repeats: int) -> Iterator[dict[str, object]]:
     """Every interval of every sample: its length, and the side on which it misses the true gap, if it does."""
     rng = np.random.default_rng(questions)
     for seed in range(repeats):
         base, rl = population.sample(rng, questions)
         pair = landscape(population.points, base), landscape([(DEFAULT, n) for n in BUDGETS], rl)
         for kind in KINDS:
-            general = General(default_policy=DEFAULT, draws=draws, seed=seed)
+            general = General(default_policy=DEFAULT, draws=400, seed=seed)
             gaps = support(*pair, RecoveryOptions(), general, kind).filter(metric="P", estimator="first_k")
             for budget, gap, lo, hi in gaps.select(
                 "budget", "rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi"
@@ -142,18 +142,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--landscapes", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=400, help="samples of a simulated population")
-    parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     rows = []
     for name, spread in SPREADS.items():
         for questions in (40, 60, 200):
-            intervals = trials(simulated(spread), questions, args.repeats, args.draws)
+            intervals = trials(simulated(spread), questions, args.repeats)
             rows += [{"population": name, "questions": questions, **row} for row in intervals]
     for (benchmark, sizes), metric, pair in itertools.product(CELLS.items(), "PQ", PAIRS):
         for questions in sizes:
             population = recorded(args.landscapes, pair, benchmark, metric)
-            intervals = trials(population, questions, args.repeats // len(PAIRS), args.draws)
+            intervals = trials(population, questions, args.repeats // len(PAIRS))
             rows += [{"population": f"{benchmark} {metric}", "questions": questions, **row} for row in intervals]
     by = ["population", "questions", "kind"]
     means = pl.DataFrame(rows).group_by(by, maintain_order=True).agg(pl.len().alias("intervals"), pl.all().mean())

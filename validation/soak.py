@@ -1,9 +1,9 @@
 """A long run: sampling, grading, landscapes and recovery in a loop; whether memory grows or anything is left behind.
 
-    python validation/soak.py [--minutes 60] [--every 10] [--output FILE]
+    python validation/soak.py [--minutes 60] [--output FILE]
 
 Each round samples both sides of the micro pair with the embedded engine, grades them, and makes their landscapes and
-the recovery, all commands in this one process; every tenth round (``--every``) gives the same commands to processes of
+the recovery, all commands in this one process; every tenth round gives the same commands to processes of
 their own, as a job runner does. After a round its files must have the bytes of the first round, no temporary file or
 lock may be left outside of the results, and resident memory, threads, open files and child processes are written down.
 Then the results are removed. A line per round goes to ``--output`` at once; at the end the growth per round is printed,
@@ -148,7 +148,7 @@ def growth(rounds: np.ndarray, values: np.ndarray) -> str:
     return f"{line.slope:+.3g} ± {line.stderr:.2g}"
 
 
-def play(folder: Path, minutes: float, every: int, output: Path) -> list[dict[str, Any]]:
+def play(folder: Path, minutes: float, output: Path) -> list[dict[str, Any]]:
     """Rounds until the time is over; a round that leaves something, or other bytes, is an AssertionError."""
     scratch, study = folder / "tmp", folder / "study"
     scratch.mkdir()
@@ -161,7 +161,7 @@ def play(folder: Path, minutes: float, every: int, output: Path) -> list[dict[st
         writer.writeheader()
         grid = Grid(from_plain(json.loads(Path("study.json").read_text())), study)
         while time.monotonic() < end:
-            started, spent, alone = time.monotonic(), processor_time(), bool(every) and len(lines) % every == every - 1
+            started, spent, alone = time.monotonic(), processor_time(), len(lines) % 10 == 9
             largest = by_jobs(grid) if alone else in_this_process(grid)
             found, left = content(study / "results"), leftovers(study)
             first = first or found
@@ -200,12 +200,11 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--every", type=int, default=10, help="which rounds are processes of their own (0: none)")
     parser.add_argument("--output", type=Path, default=Path("soak.csv"))
     asked = parser.parse_args()
     started, spent, output = time.monotonic(), processor_time(), asked.output.absolute()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        lines = play(Path(folder), asked.minutes, asked.every, output)
+        lines = play(Path(folder), asked.minutes, output)
     wall, cpu = time.monotonic() - started, processor_time() - spent
     load = np.mean([line["load"] for line in lines])
     jobs = [line["largest_job_kb"] for line in lines if line["by"] == "jobs"]

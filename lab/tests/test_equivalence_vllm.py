@@ -24,9 +24,8 @@ from searchlens.reporting.tables.table import Table  # noqa: E402
 from searchlens.search.policy import parse  # noqa: E402
 from searchlens_lab.equivalence import engines, plan  # noqa: E402
 from searchlens_lab.equivalence.engines import STRATEGIES, Match, Strategy  # noqa: E402
-from searchlens_lab.equivalence.rows import ComparisonRow, frame  # noqa: E402
 from searchlens_lab.equivalence.subject import Subject  # noqa: E402
-from searchlens_lab.equivalence.tables import Comparisons, udf_engines, udf_tier12  # noqa: E402
+from searchlens_lab.equivalence.tables import ComparisonRow, Comparisons, frame, udf_engines, udf_tier12  # noqa: E402
 from test_equivalence import folder, planned, written  # noqa: E402
 
 __all__ = ["folder"]  # a fixture

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.store.adapters import Adapter  # noqa: E402
+from searchlens.store.checkpoints import Adapter  # noqa: E402
 from searchlens_lab.pretrained import train  # noqa: E402
 from searchlens_lab.pretrained.equations import equations  # noqa: E402
 from searchlens_lab.pretrained.train import Learner, Options, Task, reinforce, reward, warm_up, worked_answer  # noqa: E402

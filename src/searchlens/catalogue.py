@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 from zlib import crc32
 
-from searchlens.config import addons, extras
+from searchlens.config import addons
 from searchlens.errors import InputError, require_known
 
 PACKAGE = Path(__file__).parent
@@ -296,7 +296,7 @@ def _import_file(path: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         del sys.modules[name]
         why = (
-            extras.missing(error.name) if error.name in extras.EXTRAS else InputError(f"no module {error.name!r} here")
+            addons.missing(error.name) if error.name in addons.EXTRAS else InputError(f"no module {error.name!r} here")
         )
         raise InputError(f"extension {path}: {why.message}", why.hint) from None
     return module

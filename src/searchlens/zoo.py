@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from searchlens.config import extras, project
+from searchlens.config import addons, project
 from searchlens.errors import InputError
 from searchlens.store import yaml_text
 
@@ -81,7 +81,7 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
         }
         made = {key: read_record(root, job) for key, job in jobs.items()}
         record = {key: value for key, value in made.items() if value}
-    extras.require("transformers", "torch")
+    addons.require("transformers", "torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     models = {

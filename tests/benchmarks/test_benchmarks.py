@@ -7,14 +7,22 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from searchlens import benchmarks
 from searchlens.benchmarks import Question
+from searchlens.cli import tools as pin
+from searchlens.cli.main import main
+from searchlens.config import check
 from searchlens.errors import InputError
+from searchlens.plan import Grid, needs
 
 GOOD = {"id": "a", "question": "What is 1+1?", "gold": "2"}
 OTHER = {"id": "b", "question": "What is 2+2?", "gold": "4", "tags": {"level": 1}}
@@ -142,7 +150,128 @@ def test_a_corrected_gold_asks_the_same_questions() -> None:
 
 
 def test_planning_imports_nothing_heavy() -> None:
-    modules = "searchlens.benchmarks.prompts, searchlens.benchmarks.listing, searchlens.grading"
+    modules = "searchlens.benchmarks.prompts, searchlens.benchmarks.known, searchlens.grading"
     code = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyarrow", "huggingface_hub", "polars", "numpy", "sympy", "math_verify", "pebble"} & set(loaded)
+
+
+# ---- Known benchmarks in a study: what the configuration accepts, and where the questions come from
+
+
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
+ROOT = Path(__file__).parents[2]
+COMMIT = "0123456789" * 4
+Make = Callable[[dict[str, Any]], Grid]
+
+
+def known(raw: dict[str, Any], family: str, **keys: object) -> dict[str, Any]:
+    """The small study with its benchmark of a known family, unchecked because rows are few and made up."""
+    spec = {key: value for key, value in raw["benchmarks"]["sums"].items() if key != "path"}
+    raw["benchmarks"]["sums"] = {**spec, "family": family, "check": False, **keys}
+    return raw
+
+
+def refusal(raw: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as error:
+        check.validate(raw)
+    return str(error.value)
+
+
+def test_own_questions_and_gated_ones_need_a_file(raw: dict[str, Any]) -> None:
+    assert "benchmarks.sums.path: needed; only a known benchmark" in refusal(known(raw, "jsonl"))
+    assert "benchmarks.sums.path: needed; Idavidrein/gpqa is gated" in refusal(known(raw, "gpqa"))
+    assert "benchmarks.sums.path: the list of files is empty" in refusal(known(raw, "math500", path=[]))
+    check.validate(known(raw, "gpqa", path="my/gpqa_diamond.csv"))
+
+
+def test_the_same_questions_in_another_layout_are_the_same_samples(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    """With a corrected gold, too: its samples stay, only grading is repeated."""
+    rows = [(f"What is ${i}+1$?", str(i + 1)) for i in range(3)]
+    layouts = {
+        "harness.jsonl": "".join(json.dumps({"problem": q, "answer": a, "level": 1}) + "\n" for q, a in rows),
+        "orz.json": json.dumps([{"prompt": [{"from": "user", "value": q}], "final_answer": a} for q, a in rows]),
+        "corrected.json": json.dumps([{"prompt": q, "answer": "7"} for q, _ in rows]),
+    }
+    hashes = {}
+    for name, content in layouts.items():
+        (tmp_path / name).write_text(content)
+        grid = make_grid(known(raw, "math500", path=name))
+        hashes[name] = (
+            [generation.id for generation in grid.jobs.generations("toy-base", "sums")],
+            grid.inputs.content_hash("sums"),
+        )
+    assert hashes["harness.jsonl"][0] == hashes["orz.json"][0] == hashes["corrected.json"][0]
+    assert hashes["orz.json"][1] != hashes["corrected.json"][1]
+
+
+def test_the_two_years_of_aime_are_two_files_under_one_hash(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    for year in ("24", "25"):
+        (tmp_path / f"{year}.jsonl").write_text(json.dumps({"problem": f"{year}?", "answer": "007"}) + "\n")
+    both = (tmp_path / "24.jsonl").read_bytes() + (tmp_path / "25.jsonl").read_bytes()
+    keys = {"path": ["24.jsonl", "25.jsonl"], "sha256": hashlib.sha256(both).hexdigest()}
+    questions = make_grid(known(raw, "aime", **keys)).inputs.questions("sums")
+    assert [(q.id, q.gold) for q in questions] == [("aime24-0001", "7"), ("aime25-0001", "7")]
+    keys["path"] = ["25.jsonl", "24.jsonl"]
+    with pytest.raises(InputError, match="changed: its sha256 is"):
+        make_grid(known(raw, "aime", **keys)).inputs.questions("sums")
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], Path]:
+    """A hub cache, filled as the hub's own client fills it; gives the folder of a dataset's files."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def snapshot(dataset: str) -> Path:
+        repository = tmp_path / "hub" / f"datasets--{dataset.replace('/', '--')}"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(COMMIT)
+        (repository / "snapshots" / COMMIT / "data").mkdir(parents=True)
+        return repository / "snapshots" / COMMIT
+
+    return snapshot
+
+
+def test_questions_of_the_hub_are_read_at_the_pinned_commit(
+    raw: dict[str, Any], make_grid: Make, hub_cache: Callable[[str], Path]
+) -> None:
+    folder = hub_cache("TIGER-Lab/MMLU-STEM")
+    rows = [{"question": f"{i}?", "choices": ["a", "b", "c", "d"], "answer": i, "subject": "s"} for i in range(4)]
+    path = folder / "data" / "test-00000-of-00001.parquet"
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+    (folder / "data" / "dev-00000-of-00001.parquet").write_bytes(b"another split")
+    grid = make_grid(known(raw, "mmlu_stem", grader="choice"))
+    with pytest.raises(InputError, match="is not pinned"):
+        grid.inputs.questions("sums")
+    pin.pin(grid.inputs.lock, grid.inputs.dataset_sources("sums"), pin.Cache())
+    grid = make_grid(raw)
+    assert [question.gold for question in grid.inputs.questions("sums")] == ["A", "B", "C", "D"]
+    (source,) = grid.inputs.dataset_sources("sums")
+    assert list(grid.inputs.lock[source].files) == ["data/test-00000-of-00001.parquet"]
+    parquet.write_table(pa.Table.from_pylist(rows[:3]), path)
+    with pytest.raises(InputError, match="is not what was pinned"):
+        make_grid(raw).inputs.questions("sums")
+
+
+def test_check_and_the_plan_of_tables_name_questions_in_an_unknown_wording(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path, monkeypatch: Patch, capsys: Said
+) -> None:
+    """Rows that nobody knows load under the name of a known benchmark, but not in silence."""
+    rows = [{"question": f"Made-up question {i}?", "answer": i} for i in range(40)]
+    path = tmp_path / "amc.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "40 of 40 questions have wordings that are not known, so that their golds are not checked: question 1 (amc23"
+    (notice,) = needs.tables(make_grid(known(raw, "amc23", path="amc.jsonl", check=True))).unknown_wordings
+    assert notice.startswith(f"benchmarks.sums: {said}")
+    assert needs.tables(make_grid(known(raw, "amc23", path="amc.jsonl", check=False))).unknown_wordings == ()
+    monkeypatch.chdir(ROOT)
+    study = tmp_path / "study.yaml"
+    study.write_text(f"benchmarks: {{math: {{family: amc23, path: {path}, sha256: null, questions: null}}}}\n")
+    assert main(["check", "--config", str(study)]) == 0
+    assert f"benchmarks.math: {said}" in capsys.readouterr().out

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from searchlens import benchmarks, catalogue
-from searchlens.benchmarks import digests, listing
+from searchlens.benchmarks import digests
+from searchlens.cli.study import listed, listing
 from searchlens.errors import InputError
 from test_benchmarks_known import CHOICE_LAYOUTS, configured, gpqa, read, written
 
@@ -130,7 +131,7 @@ def test_questions_in_an_unknown_wording_are_named(tmp_path: Path, known_own: Pa
     assert benchmarks.read([path], "own", limit=3).notice == ""
     assert benchmarks.read([path], "own", check=False).notice == ""
     spec = {"amc": configured("own")}
-    assert "36 golds checked, content " in (text := listing.rendered(listing.answer(spec, lambda _: [path])))
+    assert "36 golds checked, content " in (text := listed(listing(spec, lambda _: [path])))
     assert "; 4 of 40 questions have wordings that are not known" in text
 
 
@@ -183,7 +184,7 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_own: Path) -> No
     written(tmp_path, [{"id": "a", "question": "?", "gold": "1"}], "mine.jsonl")
     families = {"amc": "own", "few": "own", "gone": "own", "mine": "jsonl", "math": "math500"}
     specs = {name: configured(family) for name, family in families.items()}
-    lines = listing.rendered(listing.answer(specs, paths_of)).split("\n")
+    lines = listed(listing(specs, paths_of)).split("\n")
     assert "amc.jsonl, 1 file: 40 questions (forty" in next(line for line in lines if "amc: " in line)
     assert any("amc: " in line and "40 golds checked, content " in line for line in lines)
     assert any("few: REFUSED: " in line and "OWN has 40" in line for line in lines)

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from searchlens import benchmarks, catalogue, grading
-from searchlens.benchmarks import HubSplit, Question, known, known_benchmark, listing
+from searchlens.benchmarks import HubSplit, Question, known, known_benchmark
 from searchlens.benchmarks.mathematics import gold_text
+from searchlens.cli.study import listed, listing
 from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError
 
@@ -427,7 +428,7 @@ def test_no_error_quotes_a_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 questions; GPQA-Diamond has 198") as error:
         benchmarks.load(path, family="gpqa")
     assert SECRET not in str(error.value)
-    text = listing.rendered(listing.answer({"gpqa": configured("gpqa")}, lambda _: [path]))
+    text = listed(listing({"gpqa": configured("gpqa")}, lambda _: [path]))
     assert "REFUSED" in text
     assert SECRET not in text
 

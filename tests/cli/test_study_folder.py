@@ -16,7 +16,7 @@ import yaml
 
 from searchlens import catalogue
 from searchlens.cli.main import main
-from searchlens.config import extras, project
+from searchlens.config import addons, project
 from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
 
@@ -153,7 +153,7 @@ def imported() -> Iterator[str]:
 def test_every_library_that_is_imported_is_a_dependency_or_an_extra() -> None:
     """And every extra that a message names exists."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(extras.EXTRAS.values()) <= set(declared["optional-dependencies"])
+    assert set(addons.EXTRAS.values()) <= set(declared["optional-dependencies"])
     base = {re.split(r"[<>=]", text)[0].replace("-", "_").lower() for text in declared["dependencies"]}
     parts_of_them = {"yaml", "pydantic_core", "sympy", "latex2sympy2_extended", "antlr4"}
     of_torch_for_gpus = {"triton"}  # the engine does without where it is missing
@@ -161,5 +161,5 @@ def test_every_library_that_is_imported_is_a_dependency_or_an_extra() -> None:
     of_engines = {engine_kind(CheckpointSpec(engine=name)).library for name in catalogue.declared("engine")}
     assert of_engines <= set(declared["optional-dependencies"]), "its extra has the name of the library"
     known = base | of_engines | parts_of_them | of_torch_for_gpus | by_hand
-    known |= set(extras.EXTRAS) | set(sys.stdlib_module_names)
+    known |= set(addons.EXTRAS) | set(sys.stdlib_module_names)
     assert set(imported()) - known == {"searchlens"}

@@ -13,7 +13,7 @@ import pytest
 
 from searchlens.engines.base import Engine, Given, Request
 from searchlens.errors import InputError
-from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
+from searchlens.store.checkpoints import SETTINGS, WEIGHTS, Adapter
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

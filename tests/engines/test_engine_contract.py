@@ -1,7 +1,7 @@
 """The contract of ``searchlens.engines.base``, tested on every installed engine against transformers.
 
 A small model with random weights: entropies are high, and the pad token is by far the most likely one after ``PROMPT``.
-Filters are compared with the plain ones of ``searchlens_lab.equivalence.filters``. No test depends on how an engine
+Filters are compared with the plain ones of ``searchlens_lab.equivalence.explicit``. No test depends on how an engine
 turns a seed into tokens.
 """
 
@@ -24,7 +24,7 @@ from searchlens.errors import InputError
 from searchlens.search.driver import run, start
 from searchlens.search.policy import from_spec
 from searchlens.search.task import Task
-from searchlens_lab.equivalence import filters as oracle
+from searchlens_lab.equivalence import explicit as oracle
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

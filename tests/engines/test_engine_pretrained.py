@@ -20,7 +20,7 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("vllm", reason="vllm is not installed")
 
 from searchlens.engines.base import Engine  # noqa: E402
-from searchlens.store.adapters import Adapter  # noqa: E402
+from searchlens.store.checkpoints import Adapter  # noqa: E402
 from searchlens_lab.pretrained.train import Learner  # noqa: E402
 from test_engine_adapters import vllm as adapted  # noqa: E402
 from test_engine_contract import finish, vllm  # noqa: E402

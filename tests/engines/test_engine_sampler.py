@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from searchlens_lab.equivalence import filters as oracle
+from searchlens_lab.equivalence import explicit as oracle
 
 torch = pytest.importorskip("torch")
 

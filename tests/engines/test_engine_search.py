@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens_lab.equivalence import filters as oracle
+from searchlens_lab.equivalence import explicit as oracle
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

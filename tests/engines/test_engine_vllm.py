@@ -31,7 +31,7 @@ def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.Monke
 
 pytest.importorskip("vllm", reason="vllm is not installed")
 
-from searchlens_lab.equivalence import filters as oracle  # noqa: E402
+from searchlens_lab.equivalence import explicit as oracle  # noqa: E402
 from test_engine_contract import (  # noqa: E402
     BOS,
     EOS,

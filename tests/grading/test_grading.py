@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
+import os
+import random
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from types import ModuleType
+from typing import Any, get_args
 
 import pytest
 
-from searchlens import catalogue, grading
+from searchlens import benchmarks, catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import letter_of
 from searchlens.benchmarks.mathematics import last_boxed
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict, simplerl
 from searchlens.grading.choice import Choice, ChoiceNarrow
 from searchlens.grading.ifeval import Checklist
 from searchlens.grading.math import Math, MathNarrow
+from searchlens.grading.simplerl import SimpleRL, SimpleRLUnits
 
 MATH, CHOICE, CHECKLIST = Math(), Choice(), Checklist()
 
@@ -288,3 +295,246 @@ def test_an_unknown_kind_lists_the_known_ones() -> None:
         match=r"grader 'essay' is unknown\. Known: choice, choice-narrow, ifeval, instructions, math, math-narrow, rec",
     ):
         grading.grader("essay")
+
+
+# ---- Tables of answers and of phrasings that the graders have to get right, in ``tests/data``
+#
+# ``answers.jsonl``: golds of all kinds, each with right answers in other spellings and with wrong answers that are
+# nearly right. ``phrasings.jsonl``: ends of texts as evaluation harnesses ask for them or as models write them, with
+# the answer that they state under ``math`` and under ``choice`` (null: none; ``-``: not a text for this grader).
+
+
+DATA = Path(__file__).parents[1] / "data"
+ANSWERS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "answers.jsonl").read_text().splitlines()]
+PHRASINGS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "phrasings.jsonl").read_text().splitlines()]
+CODE = re.compile(r"`([^`]+)`")
+CASES = [
+    (group["kind"], GradedPair(group["gold"], answer), side == "right")
+    for group in ANSWERS
+    for side in ("right", "wrong")
+    for answer in group[side]
+]
+
+
+@pytest.fixture(scope="module")
+def misjudged() -> list[tuple[str, GradedPair]]:
+    """Judged in one go: starting workers takes longer than judging."""
+    verdicts = Math().grade([pair for _, pair, _ in CASES], workers=2)
+    return [
+        (kind, pair)
+        for (kind, pair, right), verdict in zip(CASES, verdicts, strict=True)
+        if verdict.correct is not right
+    ]
+
+
+def test_the_table_is_large_and_has_as_many_wrong_answers_as_right_ones() -> None:
+    right = sum(right for _, _, right in CASES)
+    assert len(CASES) == len(set(CASES)) >= 400
+    assert 0.4 < right / len(CASES) < 0.6
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in CASES}))
+def test_answers_are_judged_as_the_table_says(misjudged: list[tuple[str, GradedPair]], kind: str) -> None:
+    assert [pair for other, pair in misjudged if other == kind] == []
+
+
+@pytest.mark.parametrize("kind", ["math", "choice"])
+def test_answers_are_found_where_models_write_them(kind: str) -> None:
+    grader = {"math": Math(), "choice": Choice()}[kind]
+    asked = [(row["text"], row[kind]) for row in PHRASINGS if row[kind] != "-"]
+    assert [(text, answer) for text, answer in asked if grader.extract(text, stopped=True).answer != answer] == []
+
+
+def test_the_page_lists_the_phrasings_by_harness() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "grading.md").read_text()
+    table = page.partition("| harness or habit | texts |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    listed = {(harness.strip(), text.replace("⏎", "\n")) for harness, texts in rows for text in CODE.findall(texts)}
+    stating = {(row["harness"], row["text"]) for row in PHRASINGS if row["math"] or row["choice"]}
+    assert len(listed) > 25
+    assert sorted(listed - stating) == []
+    assert {harness for harness, _ in listed} == {harness for harness, _ in stating} - {"no answer"}
+
+
+# ---- The grader that follows the SimpleRL-Zoo and Qwen rules: where it looks, and what it is lenient about
+
+
+SIMPLERL = SimpleRL()
+
+# ---- extraction, in the published order
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"final answer is $4$. I hope it is correct. \boxed{5}", Extraction("4", "fallback")),
+        (r"\boxed{1} and \boxed{2}. The answer is 3", Extraction("2", "boxed")),
+        (r"\boxed{\frac{1}{2}} is it", Extraction(r"\frac{1}{2}", "boxed")),
+        (r"\boxed{7", Extraction("7", "boxed")),  # an unclosed box holds all the rest
+        (r"so $\boxed 7$.", Extraction("7", "boxed")),
+        ("The answer is 4. No, the answer is: 5.", Extraction("5", "fallback")),
+        ("My final answer is\n 6/", Extraction("6", "fallback")),
+        ("所以答案是8。", Extraction("8。", "fallback")),
+        ("we have 3 apples and 1,250 pears", Extraction("1250", "number")),
+        ("x = -0.5 or so", Extraction("-0.5", "number")),
+        ("no idea", NO_ANSWER),
+        ("", NO_ANSWER),
+        (rf"\boxed{{{'1+' * 400}1}}", NO_ANSWER),
+    ],
+)
+def test_answers_are_looked_for_in_the_published_order(text: str, expected: Extraction) -> None:
+    assert SIMPLERL.extract(text, stopped=True) == expected
+    assert SIMPLERL.extract(text, stopped=False) == expected  # these rules do not ask
+
+
+# ---- normal form
+
+
+@pytest.mark.parametrize(
+    ("answer", "form"),
+    [
+        (r"\dfrac{1}{2}", r"\frac{1}{2}"),
+        (r"\frac12", r"\frac{1}{2}"),
+        ("1/2", r"\frac{1}{2}"),
+        (r"\sqrt3", r"\sqrt{3}"),
+        (r"90^\circ", "90"),
+        (r"\$5.00", "5"),
+        (r"15\%", "15"),
+        (r"5\text{ cm}", "5"),
+        ("12 inches", "12"),
+        ("36 square units", "36"),
+        ("x = 7", "7"),
+        (r"x \in [1,2]", "[1,2]"),
+        ("k=3", "3"),
+        (r"\text{Monday}", "Monday"),
+        ("seven", "7"),
+        (".5", "0.5"),
+        (r"\left( 1, 2 \right)", "(1,2)"),
+        (r"\{1,2\}", "1,2"),
+        (r"\text{(C)}", "(C)"),
+    ],
+)
+def test_the_normal_form(answer: str, form: str) -> None:
+    assert simplerl.normalise(answer) == form
+
+
+def test_units_are_kept_on_request() -> None:
+    assert simplerl.normalise("12 inches", keep_units=True) == "12inches"
+    assert SIMPLERL.grade([GradedPair("12", "12 inches")])[0].correct is True
+    assert SimpleRLUnits().grade([GradedPair("12", "12 inches")])[0].correct is False
+
+
+# ---- equality
+
+EQUAL = [
+    ("ABC", "abc"),
+    ("0.33333", r"\frac{1}{3}"),
+    ("100000", "100001"),  # four digits are enough
+    ("0.5", "50"),  # a percentage of it
+    ("50", r"0.5\%"),
+    ("0.5", "0.005"),
+    ("1,234", "1234"),
+    (r"(1,\frac{1}{2})", "(1, 0.5)"),
+    ("[1,2)", "(1,2)"),  # brackets play no part
+    (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1.0\\2\end{pmatrix}"),
+    ("x=5", "5"),
+    ("2x+3y=6", "6=2x+3y"),
+    ("2x+3y=6", "3y-6=-2x"),
+    ("x^2+2x+1", "(x+1)^2"),
+    (r"2\sqrt{3}", r"\sqrt{12}"),
+    (r"\sqrt{2}", "1.41421"),
+]
+UNEQUAL = [
+    ("100000", "100100"),
+    ("0.5", "5"),
+    ("(1,2)", "(2,1)"),
+    ("(1,2)", "(1,2,3)"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2&3&4\end{pmatrix}"),
+    ("x^2", "x^3"),
+    ("y=2x+1", "y=2x-1"),
+    ("2x+3y=6", "2x+3y=5"),
+    ("5", "abc"),
+    ("5", r"\frac{"),
+]
+
+
+def test_equality() -> None:
+    pairs = [GradedPair(*pair) for pair in EQUAL + UNEQUAL]
+    correct = {pair: verdict.correct for pair, verdict in zip(pairs, SIMPLERL.grade(pairs, workers=2), strict=True)}
+    assert [pair for pair in EQUAL if correct[GradedPair(*pair)] is not True] == []
+    assert [pair for pair in UNEQUAL if correct[GradedPair(*pair)] is not False] == []
+
+
+def test_its_leniency_is_its_own() -> None:
+    lenient = [GradedPair("0.5", "50"), GradedPair("100000", "100001")]
+    assert [verdict.correct for verdict in SIMPLERL.grade(lenient)] == [True, True]
+    assert [verdict.correct for verdict in Math().grade(lenient)] == [False, False]
+
+
+# ---- Golds of real benchmark files are right in other spellings, and wrong with a digit, sign, entry or row changed
+#
+# A small part of ``validation/graders.py``, on files in the folder that SEARCHLENS_BENCHMARKS names.
+
+
+REAL = os.environ.get("SEARCHLENS_BENCHMARKS", "")
+SEED, GOLDS = 20, 6
+"""Golds of each file, drawn with this seed."""
+ELSEWHERE = {"mmlu_stem.jsonl": "its golds are letters", "ifeval.jsonl": "it has checks in place of golds"}
+"""Files whose golds are not for grader ``math``."""
+KNOWN_ERRORS = {
+    (r"(-\infty, 0) \cup\{1\}.", r"(-\infty, 0) \cup\{1\}.."): "the gold itself ends in a full stop",
+}
+"""Gold and answer of the one error that docs/grading.md counts."""
+real = pytest.mark.skipif(not REAL, reason="SEARCHLENS_BENCHMARKS names no folder of real benchmark files")
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    path = Path(__file__).parents[2] / "validation" / "graders.py"
+    spec = importlib.util.spec_from_file_location("validation_graders", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["validation_graders"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@real
+def test_every_file_of_golds_is_graded(script: ModuleType) -> None:
+    """A file that nothing here reads would pass unnoticed."""
+    graded = {*script.FILES.values(), *(name for name, _ in script.WORD_PROBLEMS.values())}
+    there = {path.name for path in Path(REAL).iterdir() if path.suffix in (".json", ".jsonl", ".csv")}
+    assert there <= graded | {*ELSEWHERE, "gpqa_diamond.csv"}
+
+
+@real
+def test_golds_of_every_file_are_right_and_mutated_golds_wrong(script: ModuleType) -> None:
+    cases = []
+    for group, golds in script.golds_of(Path(REAL)):
+        distinct = sorted(set(golds))
+        some = random.Random(SEED).sample(distinct, min(GOLDS, len(distinct)))
+        cases += [*script.mutated_cases(group, some), *script.text_cases(group, some)]
+    misjudged = [
+        (case.group, "rejected" if case.right else "accepted", *case.pair)
+        for case, verdict in zip(cases, script.ours(cases), strict=True)
+        if verdict != case.right and case.pair not in KNOWN_ERRORS
+    ]
+    assert misjudged == []
+    assert {case.right for case in cases} == {True, False}
+    assert len(cases) > 100
+
+
+@real
+def test_letters_of_a_file_are_right_and_other_letters_wrong(script: ModuleType) -> None:
+    path = Path(REAL) / "mmlu_stem.jsonl"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in SEARCHLENS_BENCHMARKS")
+    choice = Choice()
+    questions = benchmarks.load(path, family="mmlu_stem")
+    for question in random.Random(SEED).sample(questions, 30):
+        gold = choice.reference(question)
+        other = "ABCD"[("ABCD".index(gold) + 1) % 4]
+        texts = [text % letter for letter in (gold, f"({gold})", other) for text in script.TEXTS]
+        answers = [choice.extract(text, True).answer for text in texts]
+        verdicts = choice.grade([GradedPair(gold, str(answer)) for answer in answers])
+        assert [verdict.correct for verdict in verdicts] == [True] * 2 * len(script.TEXTS) + [False] * len(script.TEXTS)

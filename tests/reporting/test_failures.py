@@ -21,7 +21,7 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
 from searchlens.store import provenance, snapshots
 from small_results import finish
-from test_stages import bring, rows
+from test_stage_sources import bring, rows
 
 DEFAULT = "topp0.95_t1.0"
 

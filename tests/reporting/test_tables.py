@@ -23,7 +23,7 @@ from conftest import Make, Raw, write_checkpoint
 from run_stages import built, prefill
 from run_stages import costs as costs_of
 from searchlens import catalogue
-from searchlens.analysis.mixing import CHAINS
+from searchlens.analysis.health import CHAINS
 from searchlens.plan import Grid, needs
 from searchlens.reporting.boptr import identification, regimes
 from searchlens.reporting.tables import table as fmt

@@ -17,8 +17,7 @@ from searchlens.search.task import EMPTY, Candidate, Evaluator, Scoring, Search,
 from searchlens.search.thoughts import Path
 from searchlens.seeds import generator, uniform
 from searchlens_lab.equivalence import reference
-from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
-from searchlens_lab.equivalence.filters import distribution, inverse_cdf
+from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, distribution, inverse_cdf
 from toy_searches import returned, texts
 
 STEP = 3

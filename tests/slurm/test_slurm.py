@@ -20,8 +20,7 @@ import pytest
 
 from cluster import Cluster, until, why_not
 from faults import BASE, Sampling, attempt
-from storm import run_storm, sampled
-from study import Study, micro_study
+from study import Study, micro_study, run_storm, sampled
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from searchlens.analysis.health import Health, cell_health
 from searchlens.api import pages
 from searchlens.api import samples as stored
 from searchlens.benchmarks.prompter import Prompt, Prompter
-from searchlens.config import addons, extras
+from searchlens.config import addons
 from searchlens.config.model import Config
 from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError, require_known
@@ -353,7 +353,7 @@ class Study:
         source = self.source(*cell)
         if reason := self.withheld(benchmark) or (f"its samples are {source}" if source != "sampled" else ""):
             raise InputError(f"prompts of {checkpoint} on {benchmark}: {reason}")
-        extras.require("tokenizers")
+        addons.require("tokenizers")
         if not isinstance(questions, Sequence):
             raise InputError(f"questions: {questions!r}; allowed: a list of positions or ids")
         asked = [inputs.questions(benchmark)[self.question(benchmark, each).index] for each in questions]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from searchlens.cli import samples, stage_commands, study, terminal, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands
-from searchlens.config import addons, extras
+from searchlens.config import addons
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.garbage import collect_rarely
 from searchlens.store import files
@@ -90,9 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_error(f"error: {InputError(args.named(error.message), error.hint)}")
         return 2
     except ModuleNotFoundError as error:
-        if error.name not in extras.EXTRAS:
+        if error.name not in addons.EXTRAS:
             raise
-        _print_error(f"error: {extras.missing(error.name)}")
+        _print_error(f"error: {addons.missing(error.name)}")
         return 2
     except JobError as error:
         _print_error(f"error: {error}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens import __version__
 from searchlens.cli.terminal import say
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.errors import InputError, require_known, unknown
 from searchlens.plan import Grid, needs
 from searchlens.store import snapshots
@@ -102,8 +102,8 @@ class Parser(argparse.ArgumentParser):
         if isinstance(value, str) and not value.strip() and (value or (action.required and not action.option_strings)):
             raise argparse.ArgumentError(action, f"{value!r} names nothing")
         if action.choices is not None and value not in action.choices:
-            if action.dest == "command" and value in extras.COMMANDS:
-                raise extras.missing(extras.COMMANDS[value])
+            if action.dest == "command" and value in addons.COMMANDS:
+                raise addons.missing(addons.COMMANDS[value])
             raise argparse.ArgumentError(action, unknown(str(value), map(str, action.choices)))
 
 

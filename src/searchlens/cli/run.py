@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO
 
 from searchlens.cli.status import Line, Rate, answer, line
-from searchlens.config import extras, project
+from searchlens.config import addons, project
 from searchlens.plan import Grid
 
 
@@ -43,11 +43,11 @@ def command_of(args: argparse.Namespace) -> list[str]:
 
 def require_installed(grid: Grid, *, here: bool) -> None:
     """Raise InputError, which names the extra, if Snakemake or, for jobs that run here, a library is missing."""
-    extras.require("snakemake")
+    addons.require("snakemake")
     if here:
         sampled = [cell for cell in grid.study.cells if any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))]
         engines = {grid.study.engine(checkpoint).library for checkpoint, _ in sampled}
-        extras.require(*sorted(engines))
+        addons.require(*sorted(engines))
 
 
 def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:

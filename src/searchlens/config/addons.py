@@ -1,7 +1,8 @@
-"""What other distributions add to this one: commands, sections of the configuration, stages with their tables.
+"""What other distributions add to this one, and which extra brings which library, with what is said without it.
 
-A distribution names a module as an entry point of group ``searchlens``; its ``ADDON`` says what there is. Everything in
-it is named, not imported, because the planner reads it.
+A distribution names a module as an entry point of group ``searchlens``; its ``ADDON`` says which commands, sections of
+the configuration and stages with their tables there are. Everything in it is named, not imported, because the planner
+reads it.
 
 Standard library only, because the planner imports it.
 """
@@ -17,10 +18,39 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from searchlens.errors import InputError
+
 GROUP = "searchlens"
 """Group of the entry points."""
 VARIABLE = "SEARCHLENS_ADDONS"
 """Environment variable that passes the modules to processes that see packages without their entry points."""
+
+EXTRAS = {
+    "snakemake": "run",
+    "huggingface_hub": "hub",
+    "shtab": "completion",
+    "searchlens_zoo": "zoo",
+    "searchlens_lab": "lab",
+    "torch": "torch",
+    "transformers": "torch",
+    "tokenizers": "torch",
+    "safetensors": "torch",
+    "nltk": "ifeval",
+    "langdetect": "ifeval",
+    "immutabledict": "ifeval",
+    "peft": "lora",
+    "gguf": "gguf",
+    "sentencepiece": "gguf",
+    "google.protobuf": "gguf",
+}
+"""Module to the extra that installs it. The library of an engine has an extra of its own name, or none; every other
+module that is used comes with the package itself."""
+SECTIONS = {"equivalence": "searchlens_lab"}
+"""Section of the configuration to the module of ``EXTRAS`` that declares it."""
+COMMANDS = dict.fromkeys(("equivalence", "benchmark-samplers", "simulate"), "searchlens_lab")
+"""The same of commands."""
+CLONED = {"zoo": "./resources/zoo", "lab": "./lab"}
+"""Extra to where it lies in a clone of the repository."""
 
 
 @dataclass(frozen=True)
@@ -90,3 +120,29 @@ def path_of(module: str) -> Path:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"no module {module}", name=module)
     return Path(spec.origin)
+
+
+def missing(module: str) -> InputError:
+    """The error for an optional module that is not installed, with the command that installs it."""
+    return InputError(f"{module} is not installed here", installing(EXTRAS.get(module, module)))
+
+
+def installing(extra: str) -> str:
+    """The command that installs what an extra brings, or a library, by names: this package is in no registry."""
+    if extra in CLONED:
+        return f"pip install {CLONED[extra]} in a clone of the repository"
+    listed = (text for found in metadata.distributions(name="searchlens") for text in found.requires or [])
+    parts = [text.replace('"', "'").split("; extra == ") for text in listed]
+    names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]] or [extra] * bool(parts)
+    return f"pip install {' '.join(names)}" if names else f"pip install -e '.[{extra}]' in a clone of the repository"
+
+
+def require(*modules: str) -> None:
+    """Check that optional modules can be imported, without importing them; InputError names the first that cannot."""
+    for module in modules:
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:  # the package that it is a part of
+            found = None
+        if found is None:
+            raise missing(module)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from searchlens.config.extras import missing
+from searchlens.config.addons import missing
 from searchlens.errors import InputError, within
 
 TEMPLATES = Path(__file__).parents[1] / "cli/templates"

@@ -23,11 +23,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
 from searchlens.store import checkpoints
-from searchlens.store.adapters import WEIGHTS, Adapter
+from searchlens.store.checkpoints import WEIGHTS, Adapter
 
 # On a CPU, rows are padded to a multiple of these: oneDNN compiles a kernel, which takes milliseconds, for every number
 # of rows. Padding costs computation, so small batches have the finer steps.
@@ -132,7 +132,7 @@ def _without_weights(folder: Path) -> Any:
 
 def _merged(folder: Path, tensors: dict[str, Tensor], adapter: Adapter) -> dict[str, Tensor]:
     """Tensors with an adapter added: the product is computed in float32."""
-    extras.require("peft")
+    addons.require("peft")
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
 
     model = _without_weights(folder)

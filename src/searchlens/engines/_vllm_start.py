@@ -15,12 +15,11 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.engines._vllm_request import refusals
 from searchlens.engines.base import Completion, Engine, Request, RequestError, Sampling, complete
 from searchlens.errors import InputError
-from searchlens.store.adapters import Adapter
-from searchlens.store.checkpoints import require_whole
+from searchlens.store.checkpoints import Adapter, require_whole
 
 _GRAPH_ROWS = 512  # most rows of a CUDA graph, by vLLM's default
 _CPU_BLOCK = 32  # tokens of a cache block: only whole blocks are reused, and the CPU build takes multiples of 32
@@ -61,7 +60,7 @@ def prepare(device: str, threads: int | None) -> bool:
     try:
         from vllm.platforms import current_platform
     except ImportError as error:
-        raise InputError(f"The vllm engine cannot be used: {error}", extras.installing("vllm")) from error
+        raise InputError(f"The vllm engine cannot be used: {error}", addons.installing("vllm")) from error
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise InputError(f"Device {device!r} is not known; allowed are 'cpu' and 'cuda'")
@@ -146,7 +145,7 @@ def start_error(path: str, error: Exception) -> Exception:
     if isinstance(error, ImportError):
         return InputError(
             f"{versions()} has not all that the engine needs ({text})",
-            f"install a version of vLLM that this searchlens knows: {extras.installing('vllm')}",
+            f"install a version of vLLM that this searchlens knows: {addons.installing('vllm')}",
         )
     if has_any(text, _WEIGHT_MESSAGES):
         return InputError(

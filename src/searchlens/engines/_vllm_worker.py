@@ -35,7 +35,7 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
 from vllm.v1.sample.sampler import Sampler
 
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.engines import sampler
 from searchlens.engines._vllm_request import EXTRA_ARG, NOT_GIVEN, WORKER_ROW, FloorRows, Ints, Ledger
 from searchlens.errors import InputError
@@ -99,7 +99,7 @@ def _require_hooks(runner: Any) -> None:
         except AttributeError:
             raise InputError(
                 f"vLLM's model runner {type(runner).__name__} has no {name}, by which log-probabilities are recorded",
-                f"install a version of vLLM that this searchlens knows: {extras.installing('vllm')}",
+                f"install a version of vLLM that this searchlens knows: {addons.installing('vllm')}",
             ) from None
 
 

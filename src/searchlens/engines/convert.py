@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import seeds
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.errors import InputError
 from searchlens.store import files
 from searchlens.store.inputs import require_no_stream
@@ -93,7 +93,7 @@ def convert(source: Path, folder: Path, dtype: str = "bfloat16") -> str:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already", "name a folder that is not, or an empty one")
-    extras.require("gguf", "sentencepiece", "google.protobuf", "tokenizers", "safetensors", "torch")
+    addons.require("gguf", "sentencepiece", "google.protobuf", "tokenizers", "safetensors", "torch")
     import torch
     from safetensors.torch import save_file
 

@@ -30,7 +30,7 @@ from searchlens.engines._prompts import Ints, Prefills, Prompts, Tokens, parts, 
 from searchlens.engines._rows import Queue, Rows
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
 from searchlens.errors import InputError
-from searchlens.store.adapters import Adapter
+from searchlens.store.checkpoints import Adapter
 
 # Rows that are decoded together. More rows make a step cheaper per token and take more memory.
 _CPU_ROWS = 512

@@ -29,7 +29,7 @@ from searchlens.engines._vllm_request import LEDGER_COLUMNS, NOT_GIVEN, completi
 from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
-from searchlens.store.adapters import Adapter
+from searchlens.store.checkpoints import Adapter
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

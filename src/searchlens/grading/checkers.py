@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.errors import InputError
 from searchlens.grading import punkt
 
@@ -40,7 +40,7 @@ def registry() -> Mapping[str, Any]:
     if missing:
         raise InputError(
             f"IFEval needs {', '.join(missing)}",
-            f"{extras.installing('ifeval')}, then pip install --no-deps lm-eval==0.4.13",
+            f"{addons.installing('ifeval')}, then pip install --no-deps lm-eval==0.4.13",
         )
     punkt.check()  # before the import, in which the checkers would try to download it
     with packages_replaced():

@@ -17,9 +17,8 @@ from searchlens.plan import pins
 from searchlens.plan._study import StudyCells
 from searchlens.plan.cost import Shape
 from searchlens.store import chat, checkpoints
-from searchlens.store.adapters import Adapter
 from searchlens.store.chat import ChatTemplate
-from searchlens.store.checkpoints import fingerprint, weight_files
+from searchlens.store.checkpoints import Adapter, fingerprint, weight_files
 from searchlens.store.specials import Specials
 
 FINGERPRINT_LIMIT = 256 * 2**20

@@ -26,8 +26,8 @@ from searchlens.search.policy import Policy, parse
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import generator
 from searchlens_lab.equivalence.plan import options_of
-from searchlens_lab.equivalence.rows import ComparisonRow, share
 from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of
+from searchlens_lab.equivalence.tables import ComparisonRow, share
 
 GREEDY, FORCED = parse("greedy"), parse("temp_1.0")
 TOP = 20

@@ -1,7 +1,7 @@
 """Distributions: texts drawn from a language model small enough to enumerate, against the exact law.
 
 Local policies run through the sampler of the engine, power sampling also through driver and controller. The law of a
-local policy is the product, along every text, of the plain distributions of :mod:`searchlens_lab.equivalence.filters`.
+local policy is the product, along every text, of the plain distributions of :mod:`searchlens_lab.equivalence.explicit`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from searchlens.search.task import Task
 from searchlens.seeds import child
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens_lab.equivalence.plan import EquivalenceOptions
-from searchlens_lab.equivalence.rows import ComparisonRow, Law, TableName, chi_square, total_variation
 from searchlens_lab.equivalence.subject import texts_of
+from searchlens_lab.equivalence.tables import ComparisonRow, Law, TableName, chi_square, total_variation
 
 ENUMERATION = "exact enumeration"
 PROMPT = (1, 2)

@@ -33,8 +33,8 @@ from searchlens.engines.base import Sampling
 from searchlens.search.policy import FILTERS, Policy
 from searchlens.search.task import Task
 from searchlens.seeds import uniform
-from searchlens_lab.equivalence.rows import ComparisonRow, share
 from searchlens_lab.equivalence.subject import Subject, texts_of
+from searchlens_lab.equivalence.tables import ComparisonRow, share
 
 
 def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:

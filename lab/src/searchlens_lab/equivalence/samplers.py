@@ -28,8 +28,8 @@ from searchlens.search.policy import from_spec
 from searchlens.store.frames import write_frame
 from searchlens_lab.equivalence.explicit import ToyModel, enumerate_texts
 from searchlens_lab.equivalence.laws import POWER, POWER_LIMIT, PROMPT, draws
-from searchlens_lab.equivalence.rows import total_variation
 from searchlens_lab.equivalence.subject import Ids, Subject, texts_of
+from searchlens_lab.equivalence.tables import total_variation
 
 log = logging.getLogger(__name__)
 ALPHA = 4.0

@@ -23,8 +23,8 @@ from searchlens.search.policy import Policy
 from searchlens.search.task import Task
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.reference import Continuation, PlainSearch, Text, Token
-from searchlens_lab.equivalence.rows import ComparisonRow, share
 from searchlens_lab.equivalence.subject import Ids, Run, Subject, chunks, texts_of
+from searchlens_lab.equivalence.tables import ComparisonRow, share
 
 SEQUENTIAL = "plain sequential search"
 TRANSFORMERS = "transformers, num_beams"

@@ -10,9 +10,8 @@ from searchlens.reporting.tables.table import save
 from searchlens.search.policy import Policy
 from searchlens.store.layout import Layout
 from searchlens_lab.equivalence import engines, laws, local, plan, searches
-from searchlens_lab.equivalence.rows import ComparisonRow, frame
 from searchlens_lab.equivalence.subject import Subject
-from searchlens_lab.equivalence.tables import Comparisons
+from searchlens_lab.equivalence.tables import ComparisonRow, Comparisons, frame
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
 
+import numpy as np
 import polars as pl
+from scipy.stats import chisquare
 
 from searchlens.analysis.claims import DASH, Row, interval, number
 from searchlens.catalogue import table
@@ -21,7 +24,7 @@ class Comparisons:
     """What the tables of the comparison are made from."""
 
     rows: pl.DataFrame
-    """One row per statistic, as ``searchlens_lab.equivalence.rows.frame`` returns them."""
+    """One row per statistic, as ``frame`` returns them."""
     matches: pl.DataFrame | None = None
     """One row per strategy, as ``searchlens_lab.equivalence.engines.match_frame`` returns them; None if nothing runs on
     vLLM."""
@@ -109,3 +112,103 @@ def udf_tier12(context: Comparisons) -> fmt.Table:
     failing = [row["strategy"] for row in _failing(matches)]
     verdict = f"Does not hold: {', '.join(failing)}." if failing else "Every strategy is equivalent."
     return fmt.Table(matches, [fmt.part(lines)], [verdict, THRESHOLDS_NOTE])
+
+
+# ---- The result of a comparison: one number, its threshold, and whether it holds
+
+
+TableName = Literal["local", "tier34", "engines"]
+Law = Mapping[tuple[int, ...], float]
+"""Text, as token ids, to its probability."""
+_EXPECTED = 5.0  # smallest expected count of a cell of a chi-square test
+_ROUNDING = 1e-9  # an interval that ends at the threshold may miss it by a rounding error
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One statistic of one comparison."""
+
+    table: TableName
+    """Local policies (the paper's tiers 1 and 2), searches (its tiers 3 and 4), or one engine against the other."""
+    policy: str
+    reference: str
+    """``policy``, ``reference``: the policy, and what it is compared with."""
+    statistic: str
+    n: int
+    """Number of units that the statistic is taken over."""
+    unit: str
+    """What n counts, such as "texts"."""
+    value: float
+    """The statistic; not a number if there is nothing to compare."""
+    bound: Literal["at least", "at most", "covers"]
+    """How the value must lie to the threshold; with "covers", its interval must contain the threshold."""
+    threshold: float
+    ours: float | None = None
+    theirs: float | None = None
+    """``ours``, ``theirs``: the two accuracies, if their difference is the statistic."""
+    lo: float | None = None
+    hi: float | None = None
+    """``lo``, ``hi``: the interval, if there is one."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value is on the right side of its threshold; never if it is not a number."""
+        if self.bound == "covers":
+            if self.lo is None or self.hi is None:
+                return False
+            return self.lo - _ROUNDING <= self.threshold <= self.hi + _ROUNDING
+        return self.value >= self.threshold if self.bound == "at least" else self.value <= self.threshold
+
+
+FRAME = pl.Schema(
+    {
+        **dict.fromkeys(("table", "policy", "reference", "statistic"), pl.String()),
+        "n": pl.UInt32(),
+        "unit": pl.String(),
+        "value": pl.Float64(),
+        "bound": pl.String(),
+        "threshold": pl.Float64(),
+        "ours": pl.Float64(),
+        "theirs": pl.Float64(),
+        "holds": pl.Boolean(),
+        "lo": pl.Float64(),
+        "hi": pl.Float64(),
+    }
+)
+
+
+def frame(rows: Sequence[ComparisonRow]) -> pl.DataFrame:
+    """The rows as a frame, with a column ``holds``."""
+    return pl.DataFrame([{**asdict(row), "holds": row.holds} for row in rows], FRAME)
+
+
+def share(equal: Sequence[bool]) -> float:
+    """Share of equal items; not a number if there are no items."""
+    return float(np.mean(equal)) if len(equal) else float("nan")
+
+
+def chi_square(counts: Mapping[tuple[int, ...], int], law: Law) -> float:
+    """p-value of the draws ``counts`` under ``law``, in [0, 1].
+
+    Texts with fewer than 5 expected draws form one cell; while that cell has fewer than 5 itself, the rarest other text
+    joins it. A drawn text that the law excludes gives 0; a law of one cell gives 1.
+    """
+    if any(law.get(text, 0.0) == 0 for text in counts):
+        return 0.0
+    n = sum(counts.values())
+    cells: list[tuple[float, int]] = []  # expected and observed draws
+    rare, rare_draws = 0.0, 0
+    for text in sorted(law, key=law.__getitem__):
+        if rare < _EXPECTED or n * law[text] < _EXPECTED:
+            rare, rare_draws = rare + n * law[text], rare_draws + counts.get(text, 0)
+        else:
+            cells.append((n * law[text], counts.get(text, 0)))
+    cells.append((rare, rare_draws))
+    expected, observed = np.array(cells).T
+    return float(chisquare(observed, expected * (n / expected.sum())).pvalue) if len(cells) > 1 else 1.0
+
+
+def total_variation(counts: Mapping[tuple[int, ...], int], law: Law) -> float:
+    """Total variation between the relative frequencies of draws and a law, in [0, 1]."""
+    n = sum(counts.values())
+    return 0.5 * sum(abs(counts.get(text, 0) / n - law.get(text, 0.0)) for text in {*counts, *law})

@@ -35,7 +35,7 @@ from searchlens import benchmarks, seeds
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.files import rows
 from searchlens.errors import InputError
-from searchlens.store.adapters import PEFT, SETTINGS, WEIGHTS
+from searchlens.store.checkpoints import PEFT, SETTINGS, WEIGHTS
 from searchlens_lab.pretrained.equations import equations
 
 # ---- LoRA adapters (Hu et al. 2021): low-rank matrices that are trained in place of the weights of a network's layers

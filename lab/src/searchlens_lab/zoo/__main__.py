@@ -31,7 +31,7 @@ from searchlens_lab.zoo import model as models
 from searchlens_lab.zoo.accept import checks, text_table
 from searchlens_lab.zoo.benchmarks import write_benchmarks
 from searchlens_lab.zoo.card import BASE, RECORD, RL, write_cards, write_cohort_card
-from searchlens_lab.zoo.cohort import rehearsal, with_needs
+from searchlens_lab.zoo.cohort import with_needs
 from searchlens_lab.zoo.corpus import build_corpus, train_tokenizer
 from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, claims, sample_roles, summarise
 from searchlens_lab.zoo.jobs import Workshop, make_cohort
@@ -127,15 +127,13 @@ def _cohort_command(options: argparse.Namespace) -> int:
         return _steps(options)
     if options.command == "job":
         workshop = Workshop(options.output, device=options.device, workers=options.workers)
-        if options.rehearse:
-            workshop = replace(workshop, cohort=rehearsal(), scale=0.05)
         workshop.do(options.name)
         return 0
     open_jobs: list[str] = []
     if options.command == "cohort":
         with_needs(options.only)  # refuse an unknown name before anything starts
         devices = options.devices.split(",")
-        open_jobs = make_cohort(options.output, options.only, devices, options.slots, options.minutes, options.rehearse)
+        open_jobs = make_cohort(options.output, options.only, devices, options.slots, options.minutes)
     thresholds = checks(options.output)
     print(text_table(thresholds))
     write_cohort_card(options.output, thresholds)
@@ -145,11 +143,11 @@ def _cohort_command(options: argparse.Namespace) -> int:
 
 
 def _steps(options: argparse.Namespace) -> int:
-    """Print the table of RL steps; draw its figure if asked for."""
+    """Print the table of RL steps as CSV; draw its figure if asked for."""
     from searchlens_lab.zoo import steps  # needs packages that training does without
 
     frame = steps.fit_steps(options.output)
-    print(steps.csv_frame(frame).write_csv().rstrip() if options.csv else steps.text_table(frame))
+    print(steps.csv_frame(frame).write_csv().rstrip())
     if options.figure:
         for path in steps.write_figure(frame, options.figure):
             print(path, file=sys.stderr)
@@ -191,10 +189,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--devices", default="0", help="cohort: GPUs by number, as in 0,1,2,3; or cpu")
     parser.add_argument("--slots", type=int, default=1, help="cohort: jobs at a time on each device")
     parser.add_argument("--minutes", type=float, default=0.0, help="cohort: stop after this time (0: when all is done)")
-    parser.add_argument("--rehearse", action="store_true", help="cohort: very short recipes, to try out a machine")
     parser.add_argument("--name", default="", help="job: its name, as in records and logs")
     parser.add_argument("--workers", type=int, default=1, help="job: processes that write a corpus")
-    parser.add_argument("--csv", action="store_true", help="steps: print CSV")
     parser.add_argument("--figure", type=Path, metavar="STEM", help="steps: write STEM.svg, .pdf, .png and .csv")
     return parser
 

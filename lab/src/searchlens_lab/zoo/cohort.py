@@ -247,32 +247,6 @@ SEVEN = tuple(name for name, pair in COHORT.items() if pair.group != "new")
 """The pairs on which the rule is fitted."""
 
 
-def rehearsal(cohort: Mapping[str, CohortPair] = COHORT) -> dict[str, CohortPair]:
-    """The same pairs with recipes so short that all jobs take minutes, to try out a machine."""
-
-    def short(recipe: Recipe) -> Recipe:
-        return replace(
-            recipe,
-            corpus=replace(recipe.corpus, documents=4_000),
-            tokenizer_documents=1_000,
-            pretraining=replace(recipe.pretraining, steps=100, warmup=5, tokens=2_048),
-            rlvr=replace(recipe.rlvr, questions=8, group=4, max_tokens=32, steps=20, stops=False),
-        )
-
-    def brief(demonstrations: Demonstrations) -> Demonstrations:
-        few = replace(demonstrations.pretraining, steps=5, tokens=2_048)
-        return Demonstrations(replace(demonstrations.corpus, documents=500), few)
-
-    return {
-        name: replace(
-            pair,
-            recipe=short(pair.recipe),
-            demonstrations=pair.demonstrations and brief(pair.demonstrations),
-        )
-        for name, pair in cohort.items()
-    }
-
-
 def parameters(shape: ModelShape) -> int:
     """Number of weights of a model; the tied embedding counts once."""
     kv = shape.hidden // shape.heads * shape.kv_heads

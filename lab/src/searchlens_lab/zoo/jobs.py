@@ -397,14 +397,11 @@ class Workshop:
         return models.load(folder, self.device), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
-def make_cohort(
-    folder: Path, names: list[str], devices: list[str], slots: int = 1, minutes: float = 0.0, rehearse: bool = False
-) -> list[str]:
+def make_cohort(folder: Path, names: list[str], devices: list[str], slots: int = 1, minutes: float = 0.0) -> list[str]:
     """Make a cohort, each job in a process of its own; returns the jobs that are not done.
 
     ``names``: pairs; empty for all. ``devices``: GPUs by number; ``cpu`` for none. ``slots``: jobs at a time on each
-    device. ``minutes``: stop after this time and keep the states; 0: stop when all is done. ``rehearse``: use the
-    recipes of :func:`searchlens_lab.zoo.cohort.rehearsal`.
+    device. ``minutes``: stop after this time and keep the states; 0: stop when all is done.
     """
     workshop = Workshop(folder)
     for name in ("records", "logs", "work"):
@@ -423,7 +420,6 @@ def make_cohort(
         workers = threads if job.gpu else max(1, cores - 2 * len(devices) * slots)
         command = [sys.executable, "-m", "searchlens_lab.zoo", "job", "--name", job.name, "--output", str(folder)]
         command += ["--workers", str(workers), "--device", "cuda" if visible else "cpu"]
-        command += ["--rehearse"] if rehearse else []
         with (folder / "logs" / f"{job.name}.log").open("ab") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 

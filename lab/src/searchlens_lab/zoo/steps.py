@@ -144,36 +144,6 @@ def csv_frame(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(*SETS).list.eval(pl.element().cast(pl.String)).list.join(" "))
 
 
-def ranges(betas: Sequence[float]) -> str:
-    """Exponents of the grid as text; consecutive ones are written as a range.
-
-    >>> ranges([0.1, 0.4, 0.5, 0.6])
-    '0.1, 0.4-0.6'
-    """
-    runs: list[list[float]] = []
-    for beta in betas:
-        if runs and np.isclose(beta - runs[-1][-1], STEP):
-            runs[-1].append(beta)
-        else:
-            runs.append([beta])
-    return ", ".join(f"{run[0]:.1f}" if len(run) == 1 else f"{run[0]:.1f}-{run[-1]:.1f}" for run in runs)
-
-
-def text_table(frame: pl.DataFrame) -> str:
-    """The table as aligned text: a line of column names, then one line per step; sets of exponents last."""
-    head = ("pair", "step", *(f"b={b}" for b in BUDGETS), "alpha", "beta", "policy", "path", "error", f"at {FROZEN}")
-    lines = [(*head, "same error", "1 question", f"{NOISE} points")]
-    for row in frame.iter_rows(named=True):
-        curve = (f"{row[f'rl_{b}']:.1f}" for b in BUDGETS)
-        fitted = (f"{row['alpha']:.2f}", f"{row['beta']:.1f}", row["policy"], row["path"])
-        errors = (f"{row['error']:.2f}", f"{row['error_frozen']:.2f}")
-        lines.append((row["pair"], str(row["step"]), *curve, *fitted, *errors, *(ranges(row[name]) for name in SETS)))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
-
-
 # ---- figure
 
 WIDTH = 9.0  # of the boxes that show a step's sets, in RL steps

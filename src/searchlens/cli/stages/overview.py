@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.catalogue import MEASURE_FRAMES, loaded
-from searchlens.cli.stages._labels import curves
+from searchlens.cli.stages.figures import curves
 from searchlens.reporting.figures import style
 from searchlens.reporting.figures.context import StudyContext
 from searchlens.store.frames import read_frame

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from searchlens.analysis.health import Health, cell_health, of_pair, of_rules
-from searchlens.analysis.mixing import CHAINS, DETAILS
+from searchlens.analysis.health import CHAINS, DETAILS, Health, cell_health, of_pair, of_rules
 from searchlens.catalogue import MEASURE_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import read_points

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from searchlens import catalogue
-from searchlens.config import extras
+from searchlens.config import addons
 from searchlens.config.check.schema import adapter, keys_at, node_at, number_at, unknown
 from searchlens.config.check.sections import absent, sampled_errors, study_errors, with_regimes
 from searchlens.config.model import Config, added
@@ -150,9 +150,9 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
 
 def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration without sections of distributions that are not installed, each of which is said."""
-    absent = {name: raw[name] for name in extras.SECTIONS.keys() & raw.keys() - added().keys()}
+    absent = {name: raw[name] for name in addons.SECTIONS.keys() & raw.keys() - added().keys()}
     for name in filter(absent.get, absent):
-        why = extras.missing(extras.SECTIONS[name])
+        why = addons.missing(addons.SECTIONS[name])
         log.warning("%s is left out: %s; %s", name, why.message, why.hint)
     return {name: content for name, content in raw.items() if name not in absent}
 

@@ -12,7 +12,7 @@ from searchlens.boptr.frontier import TAU
 from searchlens.catalogue import figure, table
 from searchlens.config.boptr import BoptrOptions
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.contrasts import contrast_notes
+from searchlens.reporting.boptr.protocol import contrast_notes
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 

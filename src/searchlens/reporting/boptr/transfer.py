@@ -16,7 +16,7 @@ from searchlens.boptr.protocol import HELD_OUT_LIMIT
 from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import context as shared
-from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
+from searchlens.reporting.boptr.protocol import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 

@@ -22,7 +22,7 @@ from searchlens.boptr.transfer import RIVALS
 from searchlens.catalogue import figure, table
 from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.boptr.context import BoptrContext
-from searchlens.reporting.boptr.contrasts import contrast_notes, null_note, null_part
+from searchlens.reporting.boptr.protocol import contrast_notes, null_note, null_part
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.tables import table as fmt
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from searchlens.analysis import mixing as mixed
-from searchlens.analysis.health import Health, percent
+from searchlens.analysis.health import RHAT, RISE, Health, percent, unmixed
+from searchlens.analysis.health import mixing as mixed
 from searchlens.catalogue import table
 from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import StudyContext
@@ -240,8 +240,8 @@ def _ended(checkpoint: str, benchmark: str, cell: Health) -> fmt.Line:
 
 MIXING_NOTE = (
     "R-hat compares log p of texts between the chains of a question with its spread within a chain: 1 if they have"
-    f" mixed, not mixed above {mixed.RHAT}. Rise: log p after all steps minus after half of them; not mixed above"
-    f" {mixed.RISE:.0f} standard errors. Both can show that chains have not mixed, never that they have. Changed:"
+    f" mixed, not mixed above {RHAT}. Rise: log p after all steps minus after half of them; not mixed above"
+    f" {RISE:.0f} standard errors. Both can show that chains have not mixed, never that they have. Changed:"
     " share of steps that changed the text. Recorded samples have no such record."
 )
 
@@ -249,7 +249,7 @@ MIXING_NOTE = (
 @table("mixing", stage="study")
 def mixing(context: StudyContext) -> fmt.Table:
     """One row per cell and policy of power sampling."""
-    data = mixed.mixing(context.chains)
+    data = mixed(context.chains)
     lines: list[fmt.Line] = [
         {
             **{name: row[name] for name in ("checkpoint", "benchmark", "policy")},
@@ -264,7 +264,7 @@ def mixing(context: StudyContext) -> fmt.Table:
     ]
     if not lines:
         return fmt.Table(data, [], ["No samples of power sampling with a record of their chains."])
-    return fmt.Table(data, [fmt.block(lines, "checkpoint", "benchmark")], [*mixed.sentences(data), MIXING_NOTE])
+    return fmt.Table(data, [fmt.block(lines, "checkpoint", "benchmark")], [*unmixed(data), MIXING_NOTE])
 
 
 def _ratio(value: float | None) -> str:

@@ -10,8 +10,7 @@ import polars as pl
 
 from searchlens.analysis.claims import DASH, Row, percent
 from searchlens.analysis.frames import by_policy, pick
-from searchlens.analysis.health import Health
-from searchlens.analysis.mixing import CHAINS
+from searchlens.analysis.health import CHAINS, Health
 from searchlens.catalogue import table, titles
 from searchlens.reporting.tables import table as fmt
 from searchlens.store.provenance import Judge
@@ -78,7 +77,7 @@ class StudyContext:
     """Checkpoint and benchmark to the verdicts that came with imported samples, beside ours
     (``store.columns.COMPARED``)."""
     chains: pl.DataFrame = field(default_factory=CHAINS.to_frame)
-    """``health.mixing.CHAINS``."""
+    """``analysis.health.CHAINS``."""
     without_costs: int = 0
     """Number of cells that were recorded without what their samples cost."""
     measures: Mapping[str, pl.DataFrame] = field(default_factory=dict)
