@@ -117,7 +117,8 @@ $(WEB_INSTALLED): web/package-lock.json
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
-docs-numbers: $(INSTALLED) ## print the numbers of docs/findings.md that rest on committed counts
+docs-numbers: $(INSTALLED) ## after zoo-tables: the numbers of docs/findings.md (docs/findings.csv, and printed)
+	.venv/bin/python validation/page_numbers.py --quote results/zoo-tables
 	.venv/bin/python validation/page_numbers.py
 	.venv/bin/python validation/power_sampling.py
 	.venv/bin/python validation/power_sampling.py --counts resources/zoo/cohort/power

@@ -1,4 +1,4 @@
-"""``validation/power_sampling.py``: samplers of p^alpha beside RL, from committed counts.
+"""The numbers of our own study, in README.md and docs/findings.md, are those that ``make docs-numbers`` gives.
 
 python -m pytest tests/analysis/test_power_beside_rl.py
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import polars as pl
 import pytest
 
 from searchlens.analysis.classes import from_text
@@ -23,14 +24,26 @@ INTERVAL = r"[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]"
 pytestmark = pytest.mark.cohort
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("power_sampling", ROOT / "validation/power_sampling.py")
+def loaded(name: str) -> ModuleType:
+    """A script of validation/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"validation/{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look up their annotations
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return loaded("power_sampling")
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    """What samplers of p^alpha are worth beside RL, on every pair."""
+    command = [sys.executable, str(ROOT / "validation/power_sampling.py"), "--counts", str(POWER)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.replace("-", "−")
 
 
 def test_shares_are_means_over_all_subsets(script: ModuleType) -> None:
@@ -51,13 +64,64 @@ def test_mean_over_pairs_keeps_questions_together(script: ModuleType) -> None:
     assert script.mean([one, None]) is None and script.mean([]) is None
 
 
-def test_the_findings_print_what_the_script_says() -> None:
+def test_the_findings_print_what_the_script_says(printed: str) -> None:
     """Every interval of the table of the twelve pairs; SMC is there on both sides of each, MH on Base."""
-    command = [sys.executable, str(ROOT / "validation/power_sampling.py"), "--counts", str(POWER)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.replace("-", "−")
     pairs = re.findall(r"^\| ([a-z]+) \| zoo−math \| (base|rl) \| (smc16_t0.25|power_t0.25) ", printed, re.MULTILINE)
     assert len(pairs) == len(set(pairs)) == 12 * 3
-    page = (ROOT / "docs/findings.md").read_text()
+    page = (ROOT / "docs/findings-tables.md").read_text()
     table = page.split("| pair | Base, default |")[1].split("\n\n")[0]
     intervals = re.findall(INTERVAL, table)
     assert len(intervals) == 13 * 7 and not [each for each in intervals if each not in printed]
+
+
+# ---- every number of the pages
+
+Number = tuple[str, ...]
+"""A value, the two ends of an interval, or all three."""
+NUMBER = re.compile(r"(?:([+−]?\d*\.?\d+) )?\[([+−]?[\d.]+), ([+−]?[\d.]+)\]|([+−]?\d*\.\d+|\d+ of \d+)")
+NO_NUMBERS = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
+
+
+def numbers(text: str) -> list[Number]:
+    """Numbers with a decimal point, intervals and counts of a text, without its code and the targets of its links."""
+    plain = re.sub(r"\+| or (?:less|more)| (?:pp|samples)(?= \[)", "", NO_NUMBERS.sub("", text).replace("\n", " "))
+    return [tuple(part for part in found if part) for found in NUMBER.findall(plain)]
+
+
+def unknown(text: str, known: list[Number]) -> list[Number]:
+    """Numbers of a text that are none of those that are known, nor the value or the interval of one."""
+    parts = {part for row in known for part in (row, *([row[:1], row[1:]] if len(row) == 3 else []))}
+    return [each for each in numbers(text) if not any(is_same(each, part) for part in parts)]
+
+
+def is_same(shown: Number, exact: Number) -> bool:
+    """With the same digits, 0.16 being .16 as well, or to whole numbers."""
+    return len(shown) == len(exact) and all(
+        one.removeprefix("0") == other.removeprefix("0")
+        or (one.lstrip("−").isdigit() and one == f"{float(other.replace('−', '-')):.0f}".replace("-", "−"))
+        for one, other in zip(shown, exact, strict=True)
+    )
+
+
+def test_the_pages_quote_no_other_number(printed: str) -> None:
+    """Of README.md, the study's results and the figure above them; of docs/findings.md, all but its code."""
+    listed = pl.read_csv(ROOT / "docs/findings.csv", infer_schema=False)["number"]
+    rows = [line for line in printed.splitlines() if line.startswith(("| 10 ", "| control "))]
+    known = [each for text in (*listed, *rows) for each in numbers(text)]
+    assert unknown("4.7, 81 of 80 and 80.4 [75.0, 85.5], not 4.6, 80.5 or 43 [28, 72]", known) == [
+        ("4.7",),
+        ("81 of 80",),
+        ("80.4", "75.0", "85.5"),
+    ]
+    front = (ROOT / "README.md").read_text()
+    found = front.split("## What we found")[1].split("\n## ")[0]
+    caption = front.split("![pass@k")[1].split("\n\n")[1]
+    page = (ROOT / "docs/findings.md").read_text()
+    assert len(numbers(found + caption)) > 5 and len(numbers(page)) > 30
+    assert not unknown("\n".join((found, caption, page)), known)
+
+
+def test_the_list_of_numbers_is_that_of_the_committed_counts() -> None:
+    """The rest of it needs `make zoo-tables`."""
+    listed = pl.read_csv(ROOT / "docs/findings.csv", infer_schema=False).filter(pl.col("from") == "estimates")
+    assert listed["number"].to_list() == [number for number, _ in loaded("page_numbers").quoted_of_readouts()]
