@@ -3,7 +3,7 @@
 python tests/faults/run.py [--points N] [--states N] [--meetings N] [--steps N] [--reads N] [--seed S] [--part I/N]
                            [--processes P]
 
-docs/validation.md has the figures.
+docs/testing.md has the figures.
 """
 
 from __future__ import annotations
