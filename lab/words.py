@@ -35,7 +35,7 @@ PRIVATE = {
 }
 """Words that mean something only here: what to write instead."""
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
-LIMITS = {"README.md": 600, "CONTRIBUTING.md": 2200}
+LIMITS = {"README.md": 600, "CONTRIBUTING.md": 2200, "docs/readings.md": 2350}
 """Words of a page, where it needs other than the default."""
 DEFAULT = 1500
 EXEMPT = {"docs/zoo-cohort.md"}
@@ -47,15 +47,12 @@ OPEN = {
     "captions",
     "docs/README.md",
     "docs/add-a-benchmark.md",
-    "docs/api.md",
     "docs/artifacts.md",
     "docs/cluster.md",
-    "docs/compare.md",
     "docs/cost.md",
     "docs/data.md",
     "docs/engine.md",
     "docs/equivalence.md",
-    "docs/explorer.md",
     "docs/findings.md",
     "docs/formats.md",
     "docs/generation.md",
@@ -67,7 +64,6 @@ OPEN = {
     "docs/power.md",
     "docs/pretrained.md",
     "docs/reading-the-paper.md",
-    "docs/readings.md",
     "docs/rule-variants.md",
     "docs/search.md",
     "docs/simulation.md",
@@ -87,7 +83,7 @@ FORMS = (
     (re.compile(r"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^)\s]*\)"), r"\1"),
     (re.compile(r"<!--(?:.|\n)*?-->|</?\w[^<>\n]*>|https?://\S+|\{%.*?%\}|\*\*?(?=\S)|(?<=\S)\*\*?"), ""),
 )
-PRIVATE_WORD = {re.compile(rf"(?<![\w-])(?:{word})(?!\w)", re.IGNORECASE): plain for word, plain in PRIVATE.items()}
+PRIVATE_WORD = {re.compile(rf"(?<![\w-])(?:{word})(?!\w|\.md\b)", re.IGNORECASE): plain for word, plain in PRIVATE.items()}
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)(?<!\bet al)[.!?][)\]\"'”’]*\s+(?=[^a-z\s])")
 MARK = re.compile(r"\s*(?:[-*+]|\d+\.|#\.)\s+")
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
