@@ -35,7 +35,12 @@ PRIVATE = {
 }
 """Words that mean something only here: what to write instead."""
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
-LIMITS = {"README.md": 600, "CONTRIBUTING.md": 2200, "docs/readings.md": 2350}
+LIMITS = {
+    "README.md": 600,
+    "CONTRIBUTING.md": 2200,
+    "docs/pretrained.md": 2000,
+    "docs/readings.md": 2350,
+}
 """Words of a page, where it needs other than the default."""
 DEFAULT = 1500
 EXEMPT = {"docs/zoo-cohort.md"}
@@ -62,7 +67,6 @@ OPEN = {
     "docs/own-study.md",
     "docs/power-sampling.md",
     "docs/power.md",
-    "docs/pretrained.md",
     "docs/reading-the-paper.md",
     "docs/rule-variants.md",
     "docs/search.md",
@@ -83,7 +87,7 @@ FORMS = (
     (re.compile(r"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^)\s]*\)"), r"\1"),
     (re.compile(r"<!--(?:.|\n)*?-->|</?\w[^<>\n]*>|https?://\S+|\{%.*?%\}|\*\*?(?=\S)|(?<=\S)\*\*?"), ""),
 )
-PRIVATE_WORD = {re.compile(rf"(?<![\w-])(?:{word})(?!\w|\.md\b)", re.IGNORECASE): plain for word, plain in PRIVATE.items()}
+PRIVATE_WORD = {re.compile(rf"(?<![\w-])(?:{word})(?!\w|\.md\b)", re.I): instead for word, instead in PRIVATE.items()}
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)(?<!\bet al)[.!?][)\]\"'”’]*\s+(?=[^a-z\s])")
 MARK = re.compile(r"\s*(?:[-*+]|\d+\.|#\.)\s+")
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
