@@ -40,6 +40,7 @@ LIMITS = {
     "CONTRIBUTING.md": 2200,
     "docs/pretrained.md": 2000,
     "docs/readings.md": 2350,
+    "docs/search.md": 2450,
 }
 """Words of a page, where it needs other than the default."""
 DEFAULT = 1500
@@ -65,11 +66,9 @@ OPEN = {
     "docs/import.md",
     "docs/life-of-a-sample.md",
     "docs/own-study.md",
-    "docs/power-sampling.md",
     "docs/power.md",
     "docs/reading-the-paper.md",
     "docs/rule-variants.md",
-    "docs/search.md",
     "docs/simulation.md",
     "docs/speed.md",
     "docs/templates.md",
@@ -89,7 +88,7 @@ FORMS = (
 )
 PRIVATE_WORD = {re.compile(rf"(?<![\w-])(?:{word})(?!\w|\.md\b)", re.I): instead for word, instead in PRIVATE.items()}
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)(?<!\bet al)[.!?][)\]\"'”’]*\s+(?=[^a-z\s])")
-MARK = re.compile(r"\s*(?:[-*+]|\d+\.|#\.)\s+")
+MARK = re.compile(r"^\s*(?:[-*+]|\d+\.|#\.)\s+")
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 
 

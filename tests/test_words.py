@@ -45,6 +45,11 @@ def test_code_links_and_tables_do_not_count(words: ModuleType) -> None:
     assert [count for piece in words.pieces("", page) for _, count in words.sentences(piece)][1:2] == [7]
 
 
+def test_a_number_or_bold_text_at_the_end_of_a_sentence_begins_no_list(words: ModuleType) -> None:
+    (piece,) = words.pieces("", "1. **It is bold.** The number is 9.1. That is all.")
+    assert [count for _, count in words.sentences(piece)] == [3, 4, 3]
+
+
 def test_code_over_a_line_break_keeps_the_line_of_what_follows(words: ModuleType) -> None:
     said = _faults(words, "\nIt is `so\nlong`\nand has luck.\n\n- a\n- luck [of\n  a](b) rival\n\n| cell | a luck |\n")
     assert [fault.split(": ")[0] for fault in said] == ["page.md:4", "page.md:7", "page.md:8", "page.md:10"]
