@@ -106,7 +106,7 @@ def _section(section: Section, width: int) -> Iterator[str]:
 
 
 def _add_compare(command: Commands) -> None:
-    sub = command("compare", _compare, "compare Base and RL from their log files: all readings at once")
+    sub = command("compare", _compare, "compare Base and RL from their log files: all measures at once")
     sub.add_argument("base", metavar="BASE", nargs="+", help="files or folders with samples of Base")
     sub.add_argument("--against", metavar="RL", nargs="+", required=True, help="files or folders with samples of RL")
     sub.text("--html", "FILE", "write a page for others to read")
@@ -252,8 +252,8 @@ def add_to(command: Commands) -> None:
     sub.text("--policy", "NAME", "a policy; may be repeated; default: all", action="append", default=[])
     sub.add_argument("folder", metavar="RESULTS", help="results folder")
     sub.add_argument("output", metavar="OUT", help="folder that does not exist yet")
-    sub = command("record", _record, "save compact readouts of finished cells, without their texts")
-    text = "folder of readouts; later studies name it as `study.readouts`"
+    sub = command("record", _record, "save recorded counts of finished cells, without their texts")
+    text = "folder of recorded counts; later studies name it as `study.readouts`"
     sub.add_argument("--output", required=True, metavar="FOLDER", help=text)
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     sub.shared("--checkpoint", "--benchmark")

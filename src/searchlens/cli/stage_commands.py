@@ -159,7 +159,7 @@ def add_to(command: Commands) -> None:
     _add_graded(command("agreement", _agreement, "judge some samples of one cell by math-verify alone, too"))
     sub = command("landscape", _landscape, "compute the operating points of one cell, or of several")
     _each_option(sub, "benchmark", "NAME", "key of benchmarks, of each cell")
-    _each_option(sub, "scores", "FILE", "graded samples, or compact readouts, of each cell")
+    _each_option(sub, "scores", "FILE", "graded samples, or recorded counts, of each cell")
     _each_option(sub, "output", "FOLDER", "folder of the output files of each cell")
     sub = command("recovery", _recovery, "compare Base and RL of a pair: RL's curve inside Base's or not")
     text = "key of benchmarks, of each comparison; by default the names of the folders of --base"
@@ -197,7 +197,7 @@ def _each_option(sub: Parser, name: str, metavar: str, text: str, *, required: b
 def _add_cohort(sub: Parser) -> None:
     sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
     sub.shared("--output RESULTS")
-    text = "instead of boptr.readout; prefix: the tables in the paper's reading"
+    text = "instead of `boptr.readout`; prefix: the tables as the paper computes them"
     sub.add_argument("--readout", choices=("expected", "prefix"), help=text)
     text = "draw figures as well (default: yes)"
     sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help=text)

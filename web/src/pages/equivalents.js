@@ -39,7 +39,7 @@ export async function equivalents(study, cell, view) {
         h("div.controls", null, choice("Base's policy", policies.map((name) => [name, title(name)]), policy, (p) => view.set({ p }))),
         h("div.columns.even", null, drawing(study, rows), numbers(study, rows)),
         crossing(study, crossings),
-      ] : absent(study, "The readings of this box"),
+      ] : absent(study, "The measures of this box"),
       sets(study, view, exponents, profiles, joint),
     ],
   };
