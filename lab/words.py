@@ -38,6 +38,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
 LIMITS = {
     "README.md": 600,
     "CONTRIBUTING.md": 2200,
+    "docs/formats.md": 2000,
     "docs/generation.md": 2200,
     "docs/power-sampling.md": 1750,
     "docs/pretrained.md": 2000,
@@ -50,23 +51,17 @@ EXEMPT = {"docs/zoo-cohort.md"}
 """Pages that must not be changed: a pre-registration has its date."""
 OPEN = {
     # Long sentences and private words of before the checker, not yet rewritten.
-    "CONTRIBUTING.md",
-    "docs/README.md",
-    "docs/add-a-benchmark.md",
     "docs/artifacts.md",
     "docs/cluster.md",
     "docs/data.md",
     "docs/engine.md",
     "docs/equivalence.md",
     "docs/findings.md",
-    "docs/formats.md",
     "docs/grading.md",
-    "docs/life-of-a-sample.md",
     "docs/reading-the-paper.md",
     "docs/rule-variants.md",
     "docs/simulation.md",
     "docs/speed.md",
-    "docs/templates.md",
     "docs/troubleshooting.md",
     "docs/validation.md",
     "docs/zoo.md",
