@@ -40,7 +40,6 @@ LIMITS = {
     "CONTRIBUTING.md": 2200,
     "docs/formats.md": 2000,
     "docs/generation.md": 2200,
-    "docs/power-sampling.md": 1750,
     "docs/pretrained.md": 2000,
     "docs/readings.md": 2350,
     "docs/search.md": 2480,
