@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help size setup demo docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words setup demo docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -186,6 +186,9 @@ perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/spe
 
 size: $(INSTALLED) ## print how large the project is; fails if tracked files grew
 	.venv/bin/python lab/size.py
+
+words: $(INSTALLED) ## check pages, captions and help texts: plain words, short sentences, short pages
+	.venv/bin/python lab/words.py
 
 clean: ## remove results and logs; keep the environment
 	rm -rf logs .snakemake

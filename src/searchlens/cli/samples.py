@@ -253,7 +253,7 @@ def add_to(command: Commands) -> None:
     sub.add_argument("folder", metavar="RESULTS", help="results folder")
     sub.add_argument("output", metavar="OUT", help="folder that does not exist yet")
     sub = command("record", _record, "save recorded counts of finished cells, without their texts")
-    text = "folder of estimates; later studies name it as `study.recorded_counts`"
+    text = "folder of recorded counts; later studies name it as `study.recorded_counts`"
     sub.add_argument("--output", required=True, metavar="FOLDER", help=text)
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     sub.shared("--checkpoint", "--benchmark")

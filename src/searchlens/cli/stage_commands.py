@@ -197,7 +197,7 @@ def _each_option(sub: Parser, name: str, metavar: str, text: str, *, required: b
 def _add_cohort(sub: Parser) -> None:
     sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
     sub.shared("--output RESULTS")
-    text = "instead of boptr.estimator; prefix: the tables in the paper's reading"
+    text = "instead of `boptr.estimator`; prefix: the tables as the paper computes them"
     sub.add_argument("--estimator", choices=("unbiased", "first_k"), help=text)
     text = "draw figures as well (default: yes)"
     sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help=text)

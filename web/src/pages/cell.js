@@ -58,7 +58,7 @@ export async function cell(study, cell, view) {
             choose: (mark) => view.note({ side: mark.side, p: mark.policy, n: mark.n }),
             readout: (mark) => words(study, cell, mark, metric, estimator),
             plot: (width) => plot(study, { width, shown, bands: cost === "samples" ? bands : [], metric, cost }),
-            hint: "Point at a mark, or use the arrow keys: its value, interval, cost and questions stand here.",
+            hint: "Point at a mark, or use the arrow keys: its value, interval, cost and questions are shown here.",
           }),
           toggles("Families of policies", families.map(([family, list]) => ({
             value: family, words: list[0].familyTitle, pressed: !hidden.has(family), mark: symbolMark(seen(list[0].colour), symbol(list[0].marker)),

@@ -250,7 +250,7 @@ async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @ty
   const pieces = await pieceOf(study, side.checkpoint);
   if (!pieces || !sample.tokens) return [h("p.note", null, "The pieces of text of these tokens are not known here."), text(sample, false)];
   const logp = sample.logp ?? [];
-  const words = h("p.readout", { "aria-live": "polite" }, h("span.note", null, "Point at a token, or use the left and right arrow keys in the text: its probability stands here."));
+  const words = h("p.readout", { "aria-live": "polite" }, h("span.note", null, "Point at a token, or use the left and right arrow keys in the text: its probability is shown here."));
   let chosen = -1;
   /** @type {HTMLElement[]} */
   const spans = [];

@@ -99,7 +99,7 @@ async function matrix(study, cell, view, list, asked) {
   const column = `${metric}_unbiased`;
   const frames = await Promise.all([cell.base, cell.rl].map((side) => study.frame(side.files.hits, ["policy", "question", "budget", metric, column])));
   const budgets = [...new Set(frames.flatMap((frame) => frame.map((row) => row.budget)))].sort((a, b) => a - b);
-  if (!budgets.length) return h("section", null, h("h2", null, "Matrix"), absent(study, "What each question gives"));
+  if (!budgets.length) return h("section", null, h("h2", null, "Matrix"), absent(study, "The metrics of single questions"));
   const n = budgets.includes(Number(view.query.n)) ? Number(view.query.n) : budgets[0];
   const places = new Map(list.map((each, i) => [each.question, i]));
   const columns = [cell.base, cell.rl].flatMap((side, i) => side.policies.map((policy) => ({ policy, side: i === 0 ? "base" : "rl" })));

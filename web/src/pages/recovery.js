@@ -57,7 +57,7 @@ export async function recovery(study, cell, view) {
     crumbs: cellCrumbs(study, cell),
     body: [
       health(cell) || null,
-      h("p", null, `For each budget of RL's default policy: which policies and budgets of Base do as well, within a tolerance that you choose? Read here are the first samples in the order drawn, as in the paper. With many policies some point of Base matches by chance: a match says that Base can do as well, not that RL does what that policy does.`),
+      h("p", null, `For each budget of RL's default policy: which policies and budgets of Base do as well, within a tolerance that you choose? The first samples in the order drawn count here, as in the paper. With many policies some point of Base matches by chance. A match says that Base can do as well, not that RL does what that policy does.`),
       h("div.controls", null,
         metricChoice(study, metric, metrics, (m) => view.set({ m })),
         choice("RL's samples per question", targets.map((row) => [String(row.budget), String(row.budget)]), String(chosen.budget), (b) => view.set({ b })),

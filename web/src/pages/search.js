@@ -51,7 +51,7 @@ export async function search(study, path, view) {
     refill(words, ` ${now + 1} of ${last + 1}: ${plural(total("requests", now), "request")}, ${plural(total("generated", now), "token")} drawn so far`);
     refill(happened, sentences(steps[now]).map((line) => h("li", null, line)));
     refill(drawing, tree(nodes, chosen, pick));
-    refill(panel, chosen !== null && nodes.has(chosen) ? about(nodes, chosen, pieces, rows) : h("p.note", null, "Choose a text in the drawing, by pointer or by arrow keys: it stands here with what the search knew of it."));
+    refill(panel, chosen !== null && nodes.has(chosen) ? about(nodes, chosen, pieces, rows) : h("p.note", null, "Choose a text in the drawing, by pointer or by arrow keys: it is shown here with what the search knew of it."));
   };
   const pick = (/** @type {number} */ node) => {
     chosen = node;
